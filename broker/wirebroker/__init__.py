@@ -1,0 +1,20 @@
+"""wirebroker: a Kafka test double that speaks the real wire protocol and answers as Apache Kafka 4.3.1 would."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from wirebroker.mock import MockKafka, StoredRecord
+
+__version__ = "0.1.0"
+__all__ = ["MockKafka", "StoredRecord", "__version__"]
+
+
+def __getattr__(name: str) -> object:
+    """Import on first use, so that `import wirebroker` costs nothing in a process that never starts a broker."""
+    if name in ("MockKafka", "StoredRecord"):
+        from wirebroker import mock
+
+        return getattr(mock, name)
+    raise AttributeError(f"module 'wirebroker' has no attribute {name!r}")

@@ -1,0 +1,52 @@
+"""The requests that the broker answers: one module per API, headed by its versions and behaviour.
+
+A handler takes the decoded request and its `Exchange` and returns the response, or an `Outcome` where there is none
+now. Handlers fill every field; the codec leaves out what a version does not have. A module is imported when the first
+request of its API arrives. What is absent, and why, is in skipped.md beside this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+from kafkawire.declare import Message
+from kafkawire.messages import APIS
+from kafkawire.registry import KEYS, versions
+from wirebroker.core.profile import Rules
+from wirebroker.exchange import Exchange, Outcome
+
+Handler = Callable[[Any, Exchange], "Message | Outcome"]
+
+SERVED = (
+    "Produce", "Fetch", "ListOffsets", "Metadata", "OffsetCommit", "OffsetFetch", "FindCoordinator", "JoinGroup",
+    "Heartbeat", "LeaveGroup", "SyncGroup", "DescribeGroups", "ListGroups", "ApiVersions", "CreateTopics",
+    "DeleteTopics", "DeleteRecords", "InitProducerId", "OffsetForLeaderEpoch", "DescribeConfigs", "AlterConfigs",
+    "DescribeLogDirs", "CreatePartitions", "DeleteGroups", "IncrementalAlterConfigs", "OffsetDelete",
+    "DescribeCluster", "DescribeProducers", "DescribeTopicPartitions",
+)  # fmt: skip
+"""The APIs that have a handler, in the order of their keys."""
+
+
+def handler_of(key: int) -> Handler:
+    """The function that answers this API; KeyError if none does."""
+    module = import_module(f"wirebroker.apis.{APIS[key].module}")
+    handler: Handler = module.handle
+    return handler
+
+
+def served_versions(rules: Rules, max_versions: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+    """API key to the versions that are answered: Kafka 4.3.1's, capped by the profile's release and by the user."""
+    served = {}
+    for name in SERVED:
+        key = KEYS[name]
+        oldest, newest = versions(key)
+        if rules.api_versions is not None:
+            if key not in rules.api_versions:
+                continue
+            newest = min(newest, rules.api_versions[key][1])
+        newest = min(newest, max_versions.get(key, newest))
+        if oldest <= newest:
+            served[key] = (oldest, newest)
+    return served

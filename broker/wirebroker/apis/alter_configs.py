@@ -1,0 +1,45 @@
+"""AlterConfigs, versions 0–2.
+
+The older form of IncrementalAlterConfigs: what is given replaces all that was set for the resource.
+"""
+
+from __future__ import annotations
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+from wirebroker.core.config_resources import REPEATED, Alteration, Change, Operation, Refusal, repeated
+from wirebroker.exchange import Exchange
+
+
+def handle(request: AlterConfigsRequest, exchange: Exchange) -> AlterConfigsResponse:
+    """Change the settings, and say of each resource what came of it."""
+    twice = repeated((resource.resource_type, resource.resource_name) for resource in request.resources)
+    responses = []
+    for resource in request.resources:
+        if (resource.resource_type, resource.resource_name) in twice:
+            refusal: Refusal | None = REPEATED
+        else:
+            refusal = _alteration(resource, exchange).alter(validate_only=request.validate_only)
+        responses.append(_answer(resource, refusal or Refusal(ErrorCode.NONE, None)))
+    return AlterConfigsResponse(responses=responses)
+
+
+def _alteration(resource: AlterConfigsResource, exchange: Exchange) -> Alteration:
+    changes = [Change(config.name, Operation.SET, config.value) for config in resource.configs]
+    kind, name = resource.resource_type, resource.resource_name
+    return Alteration(exchange.cluster, exchange.node_id, kind, name, changes, replaces=True)
+
+
+def _answer(resource: AlterConfigsResource, refusal: Refusal) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=refusal.code,
+        error_message=refusal.message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )

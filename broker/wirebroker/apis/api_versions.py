@@ -1,0 +1,81 @@
+"""ApiVersions, versions 0–4.
+
+What this broker answers. A client that asks in a version that is not served is told so in version 0, with the versions
+of ApiVersions alone (KIP-511). Software names and versions must look like such (version 3), else INVALID_REQUEST.
+Produce is offered from version 0, although 0 to 2 are not served, as Kafka does for old clients that look for it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from kafkawire.registry import API_VERSIONS, KEYS, PRODUCE, versions
+
+from wirebroker.exchange import Exchange
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+FEATURES_FROM_ZERO = 4
+"""From this version on features may be supported from level 0; older clients cannot read that (KAFKA-17492)."""
+
+
+class Feature(NamedTuple):
+    """A feature of the cluster: the levels that brokers support, the level in force, and the APIs it stands for."""
+
+    name: str
+    oldest: int
+    newest: int
+    level: int
+    apis: tuple[str, ...]
+
+
+FEATURES: tuple[Feature, ...] = (
+    Feature("metadata.version", 7, 30, 30, ()),
+    Feature("transaction.version", 0, 2, 2, ("AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit")),
+    Feature("group.version", 0, 1, 1, ("ConsumerGroupHeartbeat",)),
+    Feature("share.version", 0, 1, 1, ("ShareGroupHeartbeat",)),
+    Feature("streams.version", 0, 1, 1, ("StreamsGroupHeartbeat",)),
+)
+"""A client takes a feature as a promise, so that it is told of those alone whose APIs are served."""
+
+
+def handle(request: ApiVersionsRequest, exchange: Exchange) -> ApiVersionsResponse:
+    """Answer with the APIs and their versions."""
+    software = (request.client_software_name, request.client_software_version)
+    if exchange.version >= 3 and not all(_SOFTWARE.fullmatch(each) for each in software):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
+    exchange.connection.software = software
+    served = exchange.engine.versions
+    keys = []
+    for key, (oldest, newest) in sorted(served.items()):
+        keys.append(ApiVersion(api_key=key, min_version=0 if key == PRODUCE else oldest, max_version=newest))
+    features = [feature for feature in FEATURES if all(KEYS[api] in served for api in feature.apis)]
+    return ApiVersionsResponse(
+        error_code=ErrorCode.NONE,
+        api_keys=keys,
+        supported_features=[
+            SupportedFeatureKey(name=feature.name, min_version=feature.oldest, max_version=feature.newest)
+            for feature in features
+            if feature.oldest > 0 or exchange.version >= FEATURES_FROM_ZERO
+        ],
+        finalized_features_epoch=exchange.cluster.version,
+        finalized_features=[
+            FinalizedFeatureKey(name=feature.name, max_version_level=feature.level, min_version_level=feature.level)
+            for feature in features
+        ],
+    )
+
+
+def unsupported_version(served: tuple[int, int] | None = None) -> ApiVersionsResponse:
+    """The answer, in version 0, to a client that asked in a version that is not served; `served` are those that are."""
+    oldest, newest = served or versions(API_VERSIONS)
+    keys = [ApiVersion(api_key=API_VERSIONS, min_version=oldest, max_version=newest)]
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=keys)

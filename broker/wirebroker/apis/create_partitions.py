@@ -1,0 +1,78 @@
+"""CreatePartitions, versions 0–3.
+
+`count` is how many partitions the topic is to have, more than it has; the request may say which brokers hold the new
+ones. With validate_only nothing is created.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+from wirebroker.core.cluster import Cluster
+from wirebroker.core.config_resources import Refusal
+from wirebroker.core.placement import assignment_fault
+from wirebroker.exchange import Exchange
+
+
+def handle(request: CreatePartitionsRequest, exchange: Exchange) -> CreatePartitionsResponse:
+    """Add the partitions, and say of each topic what came of it."""
+    names = Counter(topic.name for topic in request.topics)
+    results = []
+    for name, times in names.items():
+        if times > 1:
+            results.append(_result(name, Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")))
+    for topic in request.topics:
+        if names[topic.name] == 1:
+            refusal = _fault(topic, exchange.cluster)
+            if refusal is None and not request.validate_only:
+                _add(topic, exchange)
+            results.append(_result(topic.name, refusal))
+    return CreatePartitionsResponse(results=results)
+
+
+def _fault(asked: CreatePartitionsTopic, cluster: Cluster) -> Refusal | None:
+    topic = cluster.topics.get(asked.name)
+    if topic is None:
+        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+    count = len(topic.partitions)
+    if asked.count == count:
+        return Refusal(ErrorCode.INVALID_PARTITIONS, f"Topic already has {count} partition(s).")
+    if asked.count < count:
+        message = f"The topic {asked.name} currently has {count} partition(s); {asked.count} would not be an increase."
+        return Refusal(ErrorCode.INVALID_PARTITIONS, message)
+    if asked.assignments is None:
+        return None
+    if len(asked.assignments) != asked.count - count:
+        message = (
+            f"Attempted to add {asked.count - count} additional partition(s), but only {len(asked.assignments)} "
+            "assignment(s) were specified."
+        )
+        return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+    factor = len(topic.partitions[0].replicas)
+    for each in asked.assignments:
+        fault = assignment_fault(each.broker_ids, factor, cluster)
+        if fault is not None:
+            return fault
+    return None
+
+
+def _add(asked: CreatePartitionsTopic, exchange: Exchange) -> None:
+    topic = exchange.cluster.topics[asked.name]
+    factor = len(topic.partitions[0].replicas)
+    first = len(topic.partitions)
+    assignment = {first + i: each.broker_ids for i, each in enumerate(asked.assignments or [])}
+    exchange.cluster.add_partitions(topic, asked.count, exchange.now, factor, assignment)
+
+
+def _result(name: str, refusal: Refusal | None) -> CreatePartitionsTopicResult:
+    if refusal is None:
+        return CreatePartitionsTopicResult(name=name, error_code=ErrorCode.NONE)
+    return CreatePartitionsTopicResult(name=name, error_code=refusal.code, error_message=refusal.message)

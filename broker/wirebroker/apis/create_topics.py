@@ -1,0 +1,179 @@
+"""CreateTopics, versions 2–7.
+
+Each topic is judged by itself: its name, its settings, then where its partitions go; −1 partitions or replicas mean the
+broker's default, and both are −1 where the request says itself which brokers hold which partition. A name that the
+request holds twice is INVALID_REQUEST. From version 5 the answer says how the topic was configured, from 7 its id. With
+validate_only nothing is created.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+from wirebroker.core.cluster import Cluster
+from wirebroker.core.config_resources import Refusal
+from wirebroker.core.configs import ConfigError, TopicConfigs, check_topic_configs
+from wirebroker.core.names import topic_name_fault
+from wirebroker.core.placement import assignment_fault, factor_fault
+from wirebroker.exchange import Exchange
+
+METADATA_TOPIC = "__cluster_metadata"
+MOST_PARTITIONS = 10_000
+"""As many partitions as Kafka's controller creates for one request."""
+
+
+class Plan(NamedTuple):
+    """What a topic is to look like; `assignment` is empty where the broker chooses the replicas."""
+
+    partitions: int
+    factor: int
+    assignment: dict[int, list[int]]
+    overrides: dict[str, str]
+
+
+def handle(request: CreateTopicsRequest, exchange: Exchange) -> CreateTopicsResponse:
+    """Create what can be created, and say of each topic what came of it."""
+    cluster = exchange.cluster
+    names = Counter(topic.name for topic in request.topics)
+    single = [topic for topic in request.topics if names[topic.name] == 1 and topic.name != METADATA_TOPIC]
+    default = cluster.configs.integer("num.partitions")
+    if sum(_partitions_asked(topic, default) for topic in single) > MOST_PARTITIONS:
+        refusal = Refusal(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+        return CreateTopicsResponse(topics=[_refused(topic.name, refusal) for topic in request.topics])
+    plans = [(topic.name, _plan(topic, cluster)) for topic in single]
+    answers = []
+    for name, plan in plans:
+        if isinstance(plan, Refusal):
+            answers.append(_refused(name, plan))
+        else:
+            answers.append(_create(name, plan, exchange, request.validate_only))
+    for name, times in names.items():
+        if times > 1:
+            answers.append(_refused(name, Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")))
+        elif name == METADATA_TOPIC:
+            message = f"Creation of internal topic {METADATA_TOPIC} is prohibited."
+            answers.append(_refused(name, Refusal(ErrorCode.INVALID_REQUEST, message)))
+    return CreateTopicsResponse(topics=answers)
+
+
+def _partitions_asked(topic: CreatableTopic, default: int) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    return default if topic.num_partitions == -1 else max(topic.num_partitions, 0)
+
+
+def _plan(topic: CreatableTopic, cluster: Cluster) -> Plan | Refusal:
+    fault = _name_fault(topic.name, cluster)
+    if fault is not None:
+        return fault
+    nulls = [config.name for config in topic.configs if config.value is None]
+    if nulls:
+        message = f"Null value not supported for topic configs: {','.join(nulls)}"
+        return Refusal(ErrorCode.INVALID_CONFIG, message)
+    overrides = {config.name: config.value for config in topic.configs if config.value is not None}
+    try:
+        check_topic_configs(overrides, cluster.configs)
+    except ConfigError as error:
+        return Refusal(ErrorCode.INVALID_CONFIG, str(error))
+    return _assigned(topic, overrides, cluster) if topic.assignments else _counted(topic, overrides, cluster)
+
+
+def _name_fault(name: str, cluster: Cluster) -> Refusal | None:
+    if name in cluster.topics:
+        return Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    if "." in name or "_" in name:
+        # Kafka's metric names turn '.' into '_', so that two such topics would share theirs.
+        alike = name.replace(".", "_")
+        for other in cluster.topics:
+            if ("." in other or "_" in other) and other.replace(".", "_") == alike:
+                message = f"Topic '{name}' collides with existing topic: {other}"
+                return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+    fault = topic_name_fault(name)
+    return None if fault is None else Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+
+
+def _assigned(topic: CreatableTopic, overrides: dict[str, str], cluster: Cluster) -> Plan | Refusal:
+    manual = "A manual partition assignment was specified, but"
+    if topic.replication_factor != -1:
+        return Refusal(ErrorCode.INVALID_REQUEST, f"{manual} replication factor was not set to -1.")
+    if topic.num_partitions != -1:
+        return Refusal(ErrorCode.INVALID_REQUEST, f"{manual} numPartitions was not set to -1.")
+    assignment: dict[int, list[int]] = {}
+    factor: int | None = None
+    for each in topic.assignments:
+        if each.partition_index in assignment:
+            message = f"Found multiple manual partition assignments for partition {each.partition_index}"
+            return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        fault = assignment_fault(each.broker_ids, factor, cluster)
+        if fault is not None:
+            return fault
+        factor = len(each.broker_ids)
+        assignment[each.partition_index] = each.broker_ids
+    if sorted(assignment) != list(range(len(assignment))):
+        message = "partitions should be a consecutive 0-based integer sequence"
+        return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+    return Plan(len(assignment), len(assignment[0]), assignment, overrides)
+
+
+def _counted(topic: CreatableTopic, overrides: dict[str, str], cluster: Cluster) -> Plan | Refusal:
+    configs = cluster.configs
+    if topic.replication_factor < -1 or topic.replication_factor == 0:
+        message = "Replication factor must be larger than 0, or -1 to use the default value."
+        return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+    if topic.num_partitions < -1 or topic.num_partitions == 0:
+        message = "Number of partitions was set to an invalid non-positive value."
+        return Refusal(ErrorCode.INVALID_PARTITIONS, message)
+    partitions = configs.integer("num.partitions") if topic.num_partitions == -1 else topic.num_partitions
+    factor = topic.replication_factor
+    if factor == -1:
+        factor = configs.integer("default.replication.factor")
+    return factor_fault(factor, cluster) or Plan(partitions, factor, {}, overrides)
+
+
+def _create(name: str, plan: Plan, exchange: Exchange, validate_only: bool) -> CreatableTopicResult:
+    cluster = exchange.cluster
+    answer = CreatableTopicResult(
+        name=name,
+        topic_id=cluster.random_bytes(16),
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        num_partitions=plan.partitions,
+        replication_factor=plan.factor,
+        configs=_configs(plan, exchange),
+    )
+    if not validate_only:
+        topic = cluster.create_topic(
+            name,
+            exchange.now,
+            partitions=plan.partitions,
+            replication_factor=plan.factor,
+            assignment=plan.assignment,
+            overrides=plan.overrides,
+        )
+        answer.topic_id = topic.topic_id
+    return answer
+
+
+def _configs(plan: Plan, exchange: Exchange) -> list[CreatableTopicConfigs]:
+    """The topic's settings by name; what the client has given is repeated as it was written."""
+    entries = TopicConfigs(exchange.cluster.configs, plan.overrides).describe(exchange.node_id)
+    return [
+        CreatableTopicConfigs(
+            name=entry.name, value=plan.overrides.get(entry.name, entry.value), config_source=entry.source
+        )
+        for entry in entries
+    ]
+
+
+def _refused(name: str, refusal: Refusal) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=refusal.code, error_message=refusal.message)

@@ -1,0 +1,79 @@
+"""DeleteTopics, versions 1–6.
+
+By name, from version 6 also by id. A topic that the request names twice, in whichever way, is INVALID_REQUEST. With
+delete.topic.enable=false every topic is TOPIC_DELETION_DISABLED (INVALID_REQUEST before version 3).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from kafkawire.primitives import ZERO_UUID
+
+from wirebroker.exchange import Exchange
+
+NOT_HERE = "This server does not host this topic-partition."
+NO_SUCH_ID = "This server does not host this topic ID."
+
+
+def handle(request: DeleteTopicsRequest, exchange: Exchange) -> DeleteTopicsResponse:
+    """Delete the topics, and say of each what came of it."""
+    asked = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
+    if not exchange.cluster.configs.value("delete.topic.enable"):
+        code = ErrorCode.TOPIC_DELETION_DISABLED if exchange.version >= 3 else ErrorCode.INVALID_REQUEST
+        refused = [DeletableTopicResult(name=each.name, topic_id=each.topic_id, error_code=code) for each in asked]
+        return DeleteTopicsResponse(responses=refused)
+    return DeleteTopicsResponse(responses=_answers(asked, exchange))
+
+
+def _answers(asked: list[DeleteTopicState], exchange: Exchange) -> list[DeletableTopicResult]:
+    names = Counter(each.name for each in asked if each.name is not None and each.topic_id == ZERO_UUID)
+    ids = Counter(each.topic_id for each in asked if each.name is None and each.topic_id != ZERO_UUID)
+    answers = []
+    for each in asked:
+        if each.name is None and each.topic_id == ZERO_UUID:
+            answers.append(_invalid(None, ZERO_UUID, "Neither topic name nor id were specified."))
+        elif each.name is not None and each.topic_id != ZERO_UUID:
+            answers.append(_invalid(each.name, each.topic_id, "You may not specify both topic name and topic id."))
+    answers += [_invalid(name, ZERO_UUID, "Duplicate topic name.") for name, times in names.items() if times > 1]
+    answers += [_invalid(None, topic_id, "Duplicate topic id.") for topic_id, times in ids.items() if times > 1]
+    once = [topic_id for topic_id, times in ids.items() if times == 1]
+    for name in [name for name, times in names.items() if times == 1]:
+        answers.append(_by_name(name, once, ids, exchange))
+    answers += [_by_id(topic_id, exchange) for topic_id in once]
+    return answers
+
+
+def _by_name(name: str, once: list[bytes], ids: Counter[bytes], exchange: Exchange) -> DeletableTopicResult:
+    """Delete by name. An id in `ids` was given too: then neither way of naming the topic deletes it."""
+    topic = exchange.cluster.topics.get(name)
+    if topic is None:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return DeletableTopicResult(name=name, error_code=code, error_message=NOT_HERE)
+    if topic.topic_id in ids:
+        if topic.topic_id in once:
+            once.remove(topic.topic_id)
+        return _invalid(name, topic.topic_id, "The provided topic name maps to an ID that was already supplied.")
+    exchange.cluster.delete_topic(topic)
+    return DeletableTopicResult(name=name, topic_id=topic.topic_id, error_code=ErrorCode.NONE)
+
+
+def _by_id(topic_id: bytes, exchange: Exchange) -> DeletableTopicResult:
+    topic = exchange.cluster.topics_by_id.get(topic_id)
+    if topic is None:
+        code = ErrorCode.UNKNOWN_TOPIC_ID
+        return DeletableTopicResult(name=None, topic_id=topic_id, error_code=code, error_message=NO_SUCH_ID)
+    exchange.cluster.delete_topic(topic)
+    return DeletableTopicResult(name=topic.name, topic_id=topic_id, error_code=ErrorCode.NONE)
+
+
+def _invalid(name: str | None, topic_id: bytes, message: str) -> DeletableTopicResult:
+    code = ErrorCode.INVALID_REQUEST
+    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=message)

@@ -1,0 +1,45 @@
+"""DescribeCluster, versions 0–2.
+
+The brokers by the addresses of the listener that was asked. Asking for the controllers' endpoints (version 1) finds
+none here: MISMATCHED_ENDPOINT_TYPE. No broker is ever fenced.
+"""
+
+from __future__ import annotations
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+from wirebroker.apis.metadata import ALL_CLUSTER_OPERATIONS, NOT_ASKED
+from wirebroker.exchange import Exchange
+
+BROKERS, CONTROLLERS = 1, 2
+
+
+def handle(request: DescribeClusterRequest, exchange: Exchange) -> DescribeClusterResponse:
+    """Answer with the brokers."""
+    if request.endpoint_type == CONTROLLERS:
+        message = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+        return _refused(ErrorCode.MISMATCHED_ENDPOINT_TYPE, message)
+    if request.endpoint_type != BROKERS:
+        return _refused(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}")
+    cluster = exchange.cluster
+    brokers = []
+    for broker in cluster.brokers.values():
+        host, port = broker.address(exchange.connection.listener)
+        brokers.append(DescribeClusterBroker(broker_id=broker.node_id, host=host, port=port, rack=broker.rack))
+    asked = request.include_cluster_authorized_operations
+    return DescribeClusterResponse(
+        error_code=ErrorCode.NONE,
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.controller_id,
+        brokers=brokers,
+        cluster_authorized_operations=ALL_CLUSTER_OPERATIONS if asked else NOT_ASKED,
+    )
+
+
+def _refused(code: ErrorCode, message: str) -> DescribeClusterResponse:
+    return DescribeClusterResponse(error_code=code, error_message=message, cluster_id="", brokers=[])

@@ -1,0 +1,144 @@
+"""DescribeConfigs, versions 1–4.
+
+The settings of topics, brokers, groups and client metrics: what holds, where it comes from, and, if asked for, every
+place that could have given it. A broker answers for itself, and under the empty name for what was altered for all; its
+loggers are none, as there is no log4j here. Documentation is never sent (null).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+from wirebroker.core.config_resources import Refusal, ResourceType, describe_client_metrics, describe_group
+from wirebroker.core.configs import Entry
+from wirebroker.core.names import topic_name_fault
+from wirebroker.exchange import Exchange
+
+
+def handle(request: DescribeConfigsRequest, exchange: Exchange) -> DescribeConfigsResponse:
+    """Answer with the settings of each resource."""
+    if any(resource.resource_type not in tuple(ResourceType) for resource in request.resources):
+        refusal = Refusal(
+            ErrorCode.INVALID_REQUEST,
+            "This most likely occurs because of a request being malformed by the client library or the message was "
+            "sent to an incompatible broker. See the broker logs for more details.",
+        )
+        return DescribeConfigsResponse(results=[_result(resource, refusal) for resource in request.resources])
+    results = []
+    for resource in request.resources:
+        found = _entries(resource, exchange)
+        if not isinstance(found, Refusal) and resource.configuration_keys:
+            wanted = set(resource.configuration_keys)
+            found = [entry for entry in found if entry.name in wanted]
+        results.append(_result(resource, found, request.include_synonyms))
+    return DescribeConfigsResponse(results=results)
+
+
+def _entries(resource: DescribeConfigsResource, exchange: Exchange) -> list[Entry] | Refusal:
+    name, kind = resource.resource_name, resource.resource_type
+    configs = exchange.cluster.configs
+    if kind == ResourceType.TOPIC:
+        return _topic(name, exchange)
+    if kind == ResourceType.BROKER:
+        return _broker(name, exchange)
+    if kind == ResourceType.BROKER_LOGGER:
+        return _loggers(name, exchange.node_id)
+    if kind == ResourceType.CLIENT_METRICS:
+        if not name:
+            return Refusal(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+        return describe_client_metrics(name, configs)
+    if not name:
+        return Refusal(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+    return describe_group(name, configs, exchange.node_id)
+
+
+def _topic(name: str, exchange: Exchange) -> list[Entry] | Refusal:
+    fault = topic_name_fault(name)
+    if fault is not None:
+        return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+    topic = exchange.cluster.topics.get(name)
+    if topic is None:
+        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+    return topic.configs.describe(exchange.node_id)
+
+
+def _broker(name: str, exchange: Exchange) -> list[Entry] | Refusal:
+    configs, node_id = exchange.cluster.configs, exchange.node_id
+    if not name:
+        return configs.describe_altered()
+    if re.fullmatch(r"[+-]?[0-9]{1,10}", name) is None:
+        return Refusal(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+    if int(name) != node_id:
+        message = f"Unexpected broker id, expected {node_id} or empty string, but received {name}"
+        return Refusal(ErrorCode.INVALID_REQUEST, message)
+    return configs.describe(node_id, _facts(exchange))
+
+
+def _facts(exchange: Exchange) -> Mapping[str, str]:
+    """What only the running broker knows of its own settings."""
+    node_id = exchange.node_id
+    broker = exchange.cluster.brokers[node_id]
+    listeners = ",".join(f"{name}://{host}:{port}" for name, (host, port) in broker.addresses.items())
+    facts = {
+        "broker.id": str(node_id),
+        "controller.listener.names": "CONTROLLER",
+        "node.id": str(node_id),
+        "process.roles": "broker,controller",
+    }
+    if broker.rack is not None:
+        facts["broker.rack"] = broker.rack
+    if listeners:
+        facts |= {"advertised.listeners": listeners, "listeners": listeners}
+    return facts
+
+
+def _loggers(name: str, node_id: int) -> list[Entry] | Refusal:
+    if not name:
+        return Refusal(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+    if re.fullmatch(r"[+-]?[0-9]{1,10}", name) is None:
+        return Refusal(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+    if int(name) != node_id:
+        message = f"Unexpected broker id, expected {node_id} but received {name}"
+        return Refusal(ErrorCode.INVALID_REQUEST, message)
+    return []
+
+
+def _result(
+    resource: DescribeConfigsResource, found: list[Entry] | Refusal, include_synonyms: bool = False
+) -> DescribeConfigsResult:
+    refusal = found if isinstance(found, Refusal) else Refusal(ErrorCode.NONE, "")
+    entries = [] if isinstance(found, Refusal) else found
+    return DescribeConfigsResult(
+        error_code=refusal.code,
+        error_message=refusal.message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[_config(entry, include_synonyms) for entry in entries],
+    )
+
+
+def _config(entry: Entry, include_synonyms: bool) -> DescribeConfigsResourceResult:
+    synonyms = []
+    if include_synonyms:
+        synonyms = [DescribeConfigsSynonym(name=s.name, value=s.value, source=s.source) for s in entry.synonyms]
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=entry.sensitive,
+        synonyms=synonyms,
+        config_type=entry.type,
+        documentation=None,
+    )

@@ -1,0 +1,40 @@
+"""DescribeLogDirs, versions 1–5.
+
+The partitions that the asked broker holds, with their sizes in bytes, all in one directory. Logs are kept in memory, so
+that the directory is the one that the settings name, and its volume is unknown (−1).
+"""
+
+from __future__ import annotations
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+from wirebroker.exchange import Exchange
+
+
+def handle(request: DescribeLogDirsRequest, exchange: Exchange) -> DescribeLogDirsResponse:
+    """Answer with the sizes of the partitions asked for; null asks for all."""
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    topics = []
+    for topic in exchange.cluster.topics.values():
+        held = [
+            DescribeLogDirsPartition(
+                partition_index=partition.index, partition_size=partition.log.size, offset_lag=0, is_future_key=False
+            )
+            for partition in topic.partitions
+            if exchange.node_id in partition.replicas and (wanted is None or (topic.name, partition.index) in wanted)
+        ]
+        if held:
+            topics.append(DescribeLogDirsTopic(name=topic.name, partitions=held))
+    configs = exchange.cluster.configs
+    directory = (configs.text("log.dirs") or configs.text("log.dir")).split(",")[0]
+    result = DescribeLogDirsResult(error_code=ErrorCode.NONE, log_dir=directory, topics=topics)
+    return DescribeLogDirsResponse(results=[result])

@@ -1,0 +1,102 @@
+"""DescribeTopicPartitions, version 0.
+
+Topics in the order of their names, partition by partition, at most as many as the request and the broker's
+max.request.partition.size.limit allow; where there is more, `next_cursor` says where the next request is to go on.
+An empty list asks for all topics.
+"""
+
+from __future__ import annotations
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+    ResponseCursor,
+)
+from kafkawire.primitives import ZERO_UUID
+
+from wirebroker.apis.metadata import ALL_TOPIC_OPERATIONS
+from wirebroker.core.cluster import Topic
+from wirebroker.core.names import topic_name_fault
+from wirebroker.core.partition import Partition
+from wirebroker.exchange import Exchange
+
+
+def handle(request: DescribeTopicPartitionsRequest, exchange: Exchange) -> DescribeTopicPartitionsResponse:
+    """Answer with one page of topics and partitions."""
+    cluster, cursor = exchange.cluster, request.cursor
+    everything = not request.topics
+    names = sorted(cluster.topics if everything else {topic.name for topic in request.topics})
+    if cursor is not None:
+        if cursor.partition_index < 0 or (not everything and cursor.topic_name not in names):
+            return _refused(request)
+        names = [name for name in names if name >= cursor.topic_name]
+    limit = cluster.configs.integer("max.request.partition.size.limit")
+    left = max(min(limit, request.response_partition_limit), 1)
+    response = DescribeTopicPartitionsResponse(topics=[])
+    for name in names:
+        if left == 0:
+            response.next_cursor = ResponseCursor(topic_name=name, partition_index=0)
+            break
+        topic = cluster.topics.get(name)
+        if topic is None:
+            if not everything:
+                response.topics.append(_unknown(name))
+            continue
+        start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        page = topic.partitions[start : start + left]
+        left -= len(page)
+        response.topics.append(_topic(topic, page))
+        if start + len(page) < len(topic.partitions):
+            response.next_cursor = ResponseCursor(topic_name=name, partition_index=start + len(page))
+            break
+    return response
+
+
+def _refused(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    refused = [
+        DescribeTopicPartitionsResponseTopic(
+            error_code=ErrorCode.INVALID_REQUEST, name=topic.name, topic_id=ZERO_UUID, partitions=[]
+        )
+        for topic in request.topics
+    ]
+    return DescribeTopicPartitionsResponse(topics=refused)
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    bad = topic_name_fault(name) is not None
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.INVALID_TOPIC_EXCEPTION if bad else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        name=name,
+        topic_id=ZERO_UUID,
+        partitions=[],
+        topic_authorized_operations=ALL_TOPIC_OPERATIONS,
+    )
+
+
+def _topic(topic: Topic, page: list[Partition]) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.internal,
+        partitions=[_partition(partition) for partition in page],
+        topic_authorized_operations=ALL_TOPIC_OPERATIONS,
+    )
+
+
+def _partition(partition: Partition) -> DescribeTopicPartitionsResponsePartition:
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.NONE,
+        partition_index=partition.index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replicas,
+        isr_nodes=partition.in_sync,
+        # Java's admin client fails on a null list here.
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=[],
+    )

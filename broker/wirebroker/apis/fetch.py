@@ -1,0 +1,193 @@
+"""Fetch, versions 4–18.
+
+Whole batches from each partition, up to the high watermark, or with read_committed up to the last stable offset. The
+answer waits until min_bytes are there, max_wait_ms has passed, or a partition has an error. The first batch of the first
+partition that has any comes even if it is larger than the limits (KIP-74). Sessions are KIP-227's, topic ids KIP-516's
+(version 13), who leads instead is told from version 16 (KIP-951).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from wirebroker.core.cluster import Topic
+from wirebroker.core.fetch_sessions import FetchContext, PartitionKey, TopicKey
+from wirebroker.core.leadership import leader_fault
+from wirebroker.core.partition import Partition
+from wirebroker.core.purgatory import Timer
+from wirebroker.exchange import Exchange, Outcome
+
+NO_BYTES = memoryview(b"")
+TELLS_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+def handle(request: FetchRequest, exchange: Exchange) -> FetchResponse | Outcome:
+    """Answer with what is there, or wait for more."""
+    context = exchange.engine.fetch_sessions.open(request, exchange.version, exchange.node_id)
+    if context.error:
+        return FetchResponse(error_code=context.error, session_id=0, responses=[])
+    fetch = Fetch(request, exchange, context)
+    results, enough = fetch.read()
+    if enough or request.max_wait_ms <= 0 or not context.partitions:
+        return fetch.response(results)
+    return fetch.wait()
+
+
+@dataclass(slots=True)
+class _Found:
+    topic: Topic | None
+    partition: Partition | None
+    fault: ErrorCode
+
+
+class Fetch:
+    """One Fetch on its way: read, perhaps parked, read again, answered."""
+
+    def __init__(self, request: FetchRequest, exchange: Exchange, context: FetchContext) -> None:
+        self.request = request
+        self.exchange = exchange
+        self.context = context
+        self.committed = request.isolation_level == 1
+        self._timer: Timer | None = None
+        self._watched: list[Partition] = []
+        self._told: Callable[[Partition, int], None] = self._appended
+
+    def read(self) -> tuple[list[tuple[PartitionKey, PartitionData]], bool]:
+        """What there is now, and whether that is enough to answer with."""
+        request = self.request
+        left = min(request.max_bytes, self.exchange.cluster.configs.integer("fetch.max.bytes"))
+        readable, enough, at_least_one = 0, False, True
+        results = []
+        for key, asked in self.context.partitions:
+            found = self._find(key, asked)
+            if found.fault or found.partition is None:
+                data, available = self._refuse(asked, found), 0
+                enough = True
+            else:
+                data, available = self._records(asked, found.partition, left, at_least_one)
+                enough |= bool(data.error_code) or data.diverging_epoch.epoch >= 0
+            size = len(data.records or b"")
+            if size:
+                at_least_one = False
+                left = max(left - size, 0)
+            readable += min(available, max(asked.partition_max_bytes, size))
+            results.append((key, data))
+        return results, enough or readable >= request.min_bytes
+
+    def _find(self, key: PartitionKey, asked: FetchPartition) -> _Found:
+        cluster = self.exchange.cluster
+        name, index = key
+        if isinstance(name, bytes):
+            topic = cluster.topics_by_id.get(name)
+            if topic is None:
+                return _Found(None, None, ErrorCode.UNKNOWN_TOPIC_ID)
+        else:
+            topic = cluster.topics.get(name)
+        partition = topic.partition(index) if topic is not None else None
+        fault = leader_fault(partition, self.exchange.node_id, asked.current_leader_epoch)
+        return _Found(topic, partition, fault)
+
+    def _refuse(self, asked: FetchPartition, found: _Found) -> PartitionData:
+        data = PartitionData(
+            partition_index=asked.partition, error_code=found.fault, high_watermark=-1, aborted_transactions=[],
+            records=NO_BYTES,
+        )  # fmt: skip
+        if found.fault in TELLS_LEADER and self.exchange.version >= 16 and found.partition is not None:
+            leader = found.partition
+            data.current_leader = LeaderIdAndEpoch(leader_id=leader.leader, leader_epoch=leader.leader_epoch)
+        return data
+
+    def _records(
+        self, asked: FetchPartition, partition: Partition, left: int, at_least_one: bool
+    ) -> tuple[PartitionData, int]:
+        data = PartitionData(
+            partition_index=asked.partition, error_code=ErrorCode.NONE, high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset, log_start_offset=partition.log_start_offset,
+            aborted_transactions=[] if self.committed else None, records=NO_BYTES,
+        )  # fmt: skip
+        if asked.last_fetched_epoch >= 0:
+            epoch, end = partition.end_offset_for_epoch(asked.last_fetched_epoch)
+            if epoch < asked.last_fetched_epoch or end < asked.fetch_offset:
+                data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end)
+                return data, 0
+        if not partition.log_start_offset <= asked.fetch_offset <= partition.log_end_offset:
+            data.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+            data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
+            data.aborted_transactions = None
+            return data, 0
+        limit = min(left, asked.partition_max_bytes)
+        found = partition.read(asked.fetch_offset, limit, at_least_one=at_least_one, committed=self.committed)
+        data.records = found.data
+        return data, found.available
+
+    def response(self, results: list[tuple[PartitionKey, PartitionData]]) -> FetchResponse:
+        """The response with these results, of which a session leaves out what has not changed."""
+        session = self.context.session
+        response = FetchResponse(
+            error_code=ErrorCode.NONE, session_id=session.session_id if session else 0, responses=[]
+        )
+        topics: dict[TopicKey, FetchableTopicResponse] = {}
+        for (name, _), data in self.context.answer(results):
+            topic = topics.get(name)
+            if topic is None:
+                topic = topics[name] = FetchableTopicResponse(partitions=[])
+                if isinstance(name, bytes):
+                    topic.topic_id = name
+                else:
+                    topic.topic = name
+                response.responses.append(topic)
+            topic.partitions.append(data)
+            if data.current_leader.leader_id >= 0:
+                self._name_node(data.current_leader.leader_id, response)
+        return response
+
+    def _name_node(self, node_id: int, response: FetchResponse) -> None:
+        broker = self.exchange.cluster.brokers.get(node_id)
+        if broker is not None and all(known.node_id != node_id for known in response.node_endpoints):
+            host, port = broker.address(self.exchange.connection.listener)
+            response.node_endpoints.append(NodeEndpoint(node_id=node_id, host=host, port=port, rack=broker.rack))
+
+    # Waiting
+
+    def wait(self) -> Outcome:
+        """Park until enough has been appended or the time is up."""
+        timers = self.exchange.cluster.timers
+        self._timer = timers.at(self.exchange.now + self.request.max_wait_ms, self._finish)
+        for key, asked in self.context.partitions:
+            partition = self._find(key, asked).partition
+            if partition is not None:
+                partition.waiting.append(self._told)
+                self._watched.append(partition)
+        return Outcome.PARKED
+
+    def _appended(self, partition: Partition, now: int) -> None:
+        if not self.exchange.alive:
+            self._leave()
+        elif self.read()[1]:
+            self._finish(now)
+
+    def _finish(self, now: int) -> Any:
+        self._leave()
+        if self.exchange.alive:
+            self.exchange.reply(self.response(self.read()[0]))
+
+    def _leave(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for partition in self._watched:
+            if self._told in partition.waiting:
+                partition.waiting.remove(self._told)
+        self._watched.clear()

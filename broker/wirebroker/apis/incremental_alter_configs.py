@@ -1,0 +1,46 @@
+"""IncrementalAlterConfigs, versions 0–1.
+
+Sets, deletes, appends to and subtracts from single settings of topics, brokers (the empty name is all of them), groups
+and client metrics. All changes of a resource are made or none. A broker lets only some settings change while it runs.
+"""
+
+from __future__ import annotations
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+from wirebroker.core.config_resources import REPEATED, Alteration, Change, Refusal, repeated
+from wirebroker.exchange import Exchange
+
+
+def handle(request: IncrementalAlterConfigsRequest, exchange: Exchange) -> IncrementalAlterConfigsResponse:
+    """Change the settings, and say of each resource what came of it."""
+    twice = repeated((resource.resource_type, resource.resource_name) for resource in request.resources)
+    responses = []
+    for resource in request.resources:
+        if (resource.resource_type, resource.resource_name) in twice:
+            refusal: Refusal | None = REPEATED
+        else:
+            refusal = _alteration(resource, exchange).alter(validate_only=request.validate_only)
+        responses.append(_answer(resource, refusal or Refusal(ErrorCode.NONE, None)))
+    return IncrementalAlterConfigsResponse(responses=responses)
+
+
+def _alteration(resource: AlterConfigsResource, exchange: Exchange) -> Alteration:
+    changes = [Change(config.name, config.config_operation, config.value) for config in resource.configs]
+    kind, name = resource.resource_type, resource.resource_name
+    return Alteration(exchange.cluster, exchange.node_id, kind, name, changes, replaces=False)
+
+
+def _answer(resource: AlterConfigsResource, refusal: Refusal) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=refusal.code,
+        error_message=refusal.message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )

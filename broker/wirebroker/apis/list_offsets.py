@@ -1,0 +1,62 @@
+"""ListOffsets, versions 1–11.
+
+Times are ms since the epoch, or stand-ins: −1 the end, −2 the beginning, −3 the record with the largest timestamp
+(version 7), −4 the beginning of what is local (8), −5 the end of what is tiered (9), −6 the beginning of what is not yet
+tiered (11). Without tiered storage −4 is the beginning, −5 and −6 find nothing. A partition named twice is
+INVALID_REQUEST.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from wirebroker.core.leadership import leader_fault
+from wirebroker.exchange import Exchange
+
+CONSUMER, DEBUGGING_CONSUMER = -1, -2
+OLDEST_VERSION_OF_STAND_IN = {-3: 7, -4: 8, -5: 9, -6: 11}
+
+
+def handle(request: ListOffsetsRequest, exchange: Exchange) -> ListOffsetsResponse:
+    """Answer with an offset for each partition."""
+    asked = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
+    committed = request.isolation_level == 1
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for partition in topic.partitions:
+            if asked[topic.name, partition.partition_index] > 1:
+                answers.append(_answer(partition, ErrorCode.INVALID_REQUEST))
+            else:
+                answers.append(_one(topic.name, partition, committed, request.replica_id, exchange))
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _one(
+    topic: str, asked: ListOffsetsPartition, committed: bool, replica_id: int, exchange: Exchange
+) -> ListOffsetsPartitionResponse:
+    if exchange.version < OLDEST_VERSION_OF_STAND_IN.get(asked.timestamp, 0):
+        return _answer(asked, ErrorCode.UNSUPPORTED_VERSION)
+    partition = exchange.cluster.partition(topic, asked.partition_index)
+    fault = leader_fault(partition, exchange.node_id, asked.current_leader_epoch)
+    if fault or partition is None:
+        return _answer(asked, fault)
+    found = partition.offset_for(asked.timestamp, committed)
+    return _answer(asked, ErrorCode.NONE, found.offset, found.timestamp, found.leader_epoch)
+
+
+def _answer(
+    asked: ListOffsetsPartition, code: int, offset: int = -1, timestamp: int = -1, leader_epoch: int = -1
+) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(
+        partition_index=asked.partition_index, error_code=code, timestamp=timestamp, offset=offset, leader_epoch=leader_epoch
+    )

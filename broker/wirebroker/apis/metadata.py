@@ -1,0 +1,114 @@
+"""Metadata, versions 0–13.
+
+Who the brokers are and who leads what. Asking for a topic that does not exist creates it if the broker's
+auto.create.topics.enable and the request allow it; as in Kafka the asking request itself is still told
+UNKNOWN_TOPIC_OR_PARTITION, and the next one finds the topic. Version 0 means all topics by an empty list, later ones by
+null. From version 10 topics may be asked for by id. With no authorizer every operation is allowed.
+"""
+
+from __future__ import annotations
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kafkawire.primitives import ZERO_UUID
+from wirebroker.core.cluster import Cluster, Topic
+from wirebroker.core.names import topic_name_fault
+from wirebroker.exchange import Exchange
+
+NOT_ASKED = -(2**31)
+ALL_TOPIC_OPERATIONS = 0b1101_1111_1000
+"""READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS."""
+ALL_CLUSTER_OPERATIONS = 0b1_1111_1010_0000
+"""CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE."""
+
+
+def handle(request: MetadataRequest, exchange: Exchange) -> MetadataResponse:
+    """Answer with the brokers and the topics asked for."""
+    cluster = exchange.cluster
+    brokers = []
+    for broker in cluster.brokers.values():
+        host, port = broker.address(exchange.connection.listener)
+        brokers.append(MetadataResponseBroker(node_id=broker.node_id, host=host, port=port, rack=broker.rack))
+    response = MetadataResponse(
+        brokers=brokers,
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.controller_id,
+        topics=_topics(request, exchange),
+        cluster_authorized_operations=NOT_ASKED,
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = ALL_CLUSTER_OPERATIONS
+    if request.include_topic_authorized_operations:
+        for topic in response.topics:
+            topic.topic_authorized_operations = ALL_TOPIC_OPERATIONS
+    return response
+
+
+def _topics(request: MetadataRequest, exchange: Exchange) -> list[MetadataResponseTopic]:
+    cluster = exchange.cluster
+    if request.topics is None or (exchange.version == 0 and not request.topics):
+        return [describe(topic) for topic in cluster.topics.values()]
+    answers = []
+    for asked in request.topics:
+        if asked.name is not None:
+            answers.append(_by_name(asked.name, request, exchange))
+        elif asked.topic_id in cluster.topics_by_id:
+            answers.append(describe(cluster.topics_by_id[asked.topic_id]))
+        else:
+            answers.append(_refused(ErrorCode.UNKNOWN_TOPIC_ID, None, asked.topic_id))
+    return answers
+
+
+def _by_name(name: str, request: MetadataRequest, exchange: Exchange) -> MetadataResponseTopic:
+    cluster = exchange.cluster
+    topic = cluster.topics.get(name)
+    if topic is not None:
+        return describe(topic)
+    if exchange.version >= 4 and not request.allow_auto_topic_creation:
+        return _refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
+    return _refused(auto_create(cluster, name, exchange.now), name)
+
+
+def auto_create(cluster: Cluster, name: str, now: int) -> ErrorCode:
+    """Create a topic because it was asked for, if the broker is set so; the code that the asking request gets."""
+    if not cluster.configs.value("auto.create.topics.enable"):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if topic_name_fault(name) is not None:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    if cluster.configs.integer("default.replication.factor") > len(cluster.brokers):
+        return ErrorCode.INVALID_REPLICATION_FACTOR
+    cluster.create_topic(name, now)
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _refused(code: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUID) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=code, name=name, topic_id=topic_id, partitions=[], topic_authorized_operations=NOT_ASKED
+    )
+
+
+def describe(topic: Topic) -> MetadataResponseTopic:
+    """A topic as Metadata shows it."""
+    partitions = []
+    for partition in topic.partitions:
+        partitions.append(
+            MetadataResponsePartition(
+                error_code=ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+                partition_index=partition.index,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=partition.replicas,
+                isr_nodes=partition.in_sync,
+                offline_replicas=[],
+            )
+        )
+    return MetadataResponseTopic(
+        error_code=ErrorCode.NONE, name=topic.name, topic_id=topic.topic_id, is_internal=topic.internal,
+        partitions=partitions, topic_authorized_operations=NOT_ASKED,
+    )  # fmt: skip

@@ -1,0 +1,37 @@
+"""OffsetForLeaderEpoch, versions 2–4.
+
+Where a leader epoch ended: the largest epoch at or below the one asked for that the log knows, and the offset after its
+last record, by which a consumer finds out that what it has read was cut off (KIP-320). Both are −1 if there is none.
+"""
+
+from __future__ import annotations
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+from wirebroker.core.leadership import leader_fault
+from wirebroker.exchange import Exchange
+
+
+def handle(request: OffsetForLeaderEpochRequest, exchange: Exchange) -> OffsetForLeaderEpochResponse:
+    """Answer with an epoch and its end for each partition."""
+    topics = []
+    for topic in request.topics:
+        ends = [_one(topic.topic, asked, exchange) for asked in topic.partitions]
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=ends))
+    return OffsetForLeaderEpochResponse(topics=topics)
+
+
+def _one(topic: str, asked: OffsetForLeaderPartition, exchange: Exchange) -> EpochEndOffset:
+    partition = exchange.cluster.partition(topic, asked.partition)
+    fault = leader_fault(partition, exchange.node_id, asked.current_leader_epoch)
+    if fault or partition is None:
+        return EpochEndOffset(error_code=fault, partition=asked.partition)
+    epoch, end = partition.end_offset_for_epoch(asked.leader_epoch)
+    return EpochEndOffset(error_code=ErrorCode.NONE, partition=asked.partition, leader_epoch=epoch, end_offset=end)

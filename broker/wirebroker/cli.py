@@ -1,0 +1,103 @@
+"""The command line: parsing only. What a command does is in `wirebroker.commands`, imported when it is called."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+DESCRIPTION = """\
+A Kafka test double that speaks the real wire protocol and answers as Apache Kafka 4.3.1 would.
+
+  wirebroker serve --topic orders:3          point any Kafka client at 127.0.0.1:9092
+  wirebroker serve --trace console           ... and watch each batch being judged
+  wirebroker demo                            see real clients, retries, gaps and old epochs
+  wirebroker conformance                     compare with what a real Kafka answered
+"""
+EXIT_CODES = "exit codes: 0 well, 1 a difference or a finding, 2 it could not be done"
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line."""
+    from wirebroker import __version__
+
+    parser = argparse.ArgumentParser(
+        prog="wirebroker", description=DESCRIPTION, epilog=EXIT_CODES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--version", action="version", version=f"wirebroker {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _serve(commands)
+    demo = commands.add_parser("demo", help="real clients and raw retries, with the reason for each verdict")
+    demo.set_defaults(command="demo")
+    health = commands.add_parser("health", help="exit 0 if a broker answers, 1 if not; for container health checks")
+    health.add_argument("--bootstrap", default="127.0.0.1:9092", metavar="H:P", help="any Kafka broker (%(default)s)")
+    health.add_argument("--timeout", type=float, default=2.0, metavar="S", help="seconds to wait (%(default)s)")
+    health.set_defaults(command="health")
+    conformance = commands.add_parser("conformance", help="replay recorded scenarios and print each difference from Kafka")
+    conformance.add_argument("--bootstrap", metavar="H:P", help="a broker to ask; without it one of ours is started")
+    conformance.add_argument("--only", metavar="NAME,…", help="these scenarios alone")
+    conformance.add_argument("--json", metavar="FILE", help="write the result to this file")
+    conformance.add_argument("--file", metavar="FILE", help="replay the recording in this file")
+    conformance.set_defaults(command="conformance")
+    _trace(commands)
+    return parser
+
+
+def _serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "serve",
+        help="start the broker",
+        description="Start the broker. It prints one line per listener when it is ready, and `ready` last.",
+        epilog=f"Every flag has an environment variable: WIREBROKER_PORT for --port. Kafka's own names are understood "
+        f"too: KAFKA_LISTENERS, KAFKA_ADVERTISED_LISTENERS, KAFKA_<SETTING>. {EXIT_CODES}",
+    )
+    add = parser.add_argument
+    add("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
+    add("--port", type=int, default=9092, help="port of the first broker; each further one takes the next; 0 = any free")
+    add("--brokers", type=int, default=1, metavar="N", help="brokers in this process (%(default)s)")
+    add("--advertise", metavar="H:P", help="the address that clients are told (the first broker's; ports count up)")
+    add("--listener", action="append", default=[], metavar="NAME=H:P[@H:P]",
+        help="a further listener, with the address it advertises after @ (repeatable; one broker only)")  # fmt: skip
+    add("--topic", action="append", default=[], metavar="NAME[:N]", help="create this topic with N partitions (repeatable)")
+    add("--partitions", type=int, metavar="N", help="default partitions: num.partitions")
+    add("--profile", default="kafka-4.3", metavar="NAME", help="the rules of the validator (%(default)s)")
+    add("--set", action="append", default=[], metavar="RULE=VALUE", help="change one rule of the profile (repeatable)")
+    add("--config", action="append", default=[], metavar="KEY=VALUE", help="a Kafka setting by Kafka's name (repeatable)")
+    add("--random-seed", type=int, metavar="N", help="make ids repeatable")
+    add("--clock", default="system", choices=("system", "frozen"), help="(%(default)s)")
+    add("--max-version", action="append", default=[], metavar="API=N", help="offer this API up to version N (repeatable)")
+    add("--loop", default="asyncio", choices=("asyncio", "uvloop"), help="(%(default)s)")
+    add("--record-checks", default="full", choices=("full", "header"), help="look at every record as Kafka does, or at "
+        "the batch header only (%(default)s)")  # fmt: skip
+    add("--trace", action="append", default=[], metavar="console|FILE.jsonl", help="show or write each verdict (repeatable)")
+    parser.set_defaults(command="serve")
+
+
+def _trace(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    trace = commands.add_parser("trace", help="look at a trace that was written with --trace FILE.jsonl")
+    show = trace.add_subparsers(metavar="COMMAND", required=True).add_parser("show", help="print its verdicts")
+    show.add_argument("file", metavar="FILE")
+    show.add_argument("--topic")
+    show.add_argument("--partition", type=int)
+    show.add_argument("--producer", type=int, help="a producer id")
+    show.add_argument("--verdict", choices=("accepted", "duplicate", "rejected"))
+    show.set_defaults(command="trace")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; its exit code."""
+    parsed = build_parser().parse_args(arguments)
+    run = import_module(f"wirebroker.commands.{parsed.command}").run
+    try:
+        code: int = run(parsed)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader of our output has gone, as in `| head`
+        sys.stderr.close()
+        return 0
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

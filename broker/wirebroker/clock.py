@@ -1,0 +1,59 @@
+"""What time it is for a broker: the only place, beside the network, that asks the machine.
+
+Both clocks count milliseconds since the epoch and can be moved forward by a test, never back.
+"""
+
+from __future__ import annotations
+
+import time
+
+
+class SystemClock:
+    """Time flows as usual, plus whatever it was advanced by. A step of the machine's own clock does not reach it."""
+
+    running = True
+
+    def __init__(self) -> None:
+        self._start = time.time_ns() // 1_000_000 - time.monotonic_ns() // 1_000_000
+
+    def now(self) -> int:
+        """ms since the epoch."""
+        return self._start + time.monotonic_ns() // 1_000_000
+
+    def advance(self, ms: int) -> None:
+        """Be `ms` later from now on. ValueError for a negative step."""
+        self._start += _forward(ms)
+
+
+class FrozenClock:
+    """Time stands still until it is told to move."""
+
+    running = False
+
+    def __init__(self, now: int | None = None) -> None:
+        self._now = time.time_ns() // 1_000_000 if now is None else now
+
+    def now(self) -> int:
+        """ms since the epoch."""
+        return self._now
+
+    def advance(self, ms: int) -> None:
+        """Be `ms` later from now on. ValueError for a negative step."""
+        self._now += _forward(ms)
+
+
+Clock = SystemClock | FrozenClock
+
+
+def _forward(ms: int) -> int:
+    if ms < 0:
+        raise ValueError(f"a clock only moves forward, not by {ms} ms")
+    return ms
+
+
+def clock(name: str) -> Clock:
+    """The clock that `--clock` names: "system" or "frozen"."""
+    kinds: dict[str, type[Clock]] = {"system": SystemClock, "frozen": FrozenClock}
+    if name not in kinds:
+        raise ValueError(f"the clock is 'system' or 'frozen', not {name!r}")
+    return kinds[name]()

@@ -1,0 +1,212 @@
+"""`wirebroker serve`: a broker in a process of its own."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import random
+import signal
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from kafkawire.registry import KEYS
+from wirebroker.clock import clock
+from wirebroker.core.configs import ConfigError
+from wirebroker.core.names import topic_name_fault
+from wirebroker.core.profile import profile
+from wirebroker.engine import Engine
+from wirebroker.net.host import Host, ListenError, new_loop
+
+KAFKA_PREFIX = "KAFKA_"
+NOT_SETTINGS = frozenset({"KAFKA_LISTENERS", "KAFKA_ADVERTISED_LISTENERS", "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP",
+                          "KAFKA_NODE_ID", "KAFKA_BROKER_ID", "KAFKA_PROCESS_ROLES", "KAFKA_CONTROLLER_QUORUM_VOTERS",
+                          "KAFKA_CONTROLLER_LISTENER_NAMES", "KAFKA_INTER_BROKER_LISTENER_NAME", "KAFKA_HEAP_OPTS",
+                          "KAFKA_OPTS", "KAFKA_HOME", "KAFKA_VERSION", "KAFKA_URI", "KAFKA_LOG_DIRS"})  # fmt: skip
+"""Variables of Kafka's images that say where things are, which is told here in other ways or has no meaning."""
+
+
+class UsageError(ValueError):
+    """What was asked for cannot be done; the message is for the user."""
+
+
+class Listener(NamedTuple):
+    """Where one broker listens, and what it tells clients."""
+
+    node_id: int
+    name: str
+    host: str
+    port: int
+    advertised: tuple[str, int] | None
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until told to stop: 0, or 2 if it cannot be done."""
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
+    try:
+        from_environment(options, os.environ)
+        loop = new_loop(options.loop)
+        with ExitStack() as resources:
+            resources.callback(loop.close)
+            return loop.run_until_complete(_serve(options, resources))
+    except (ListenError, ConfigError, ValueError) as wrong:
+        print(f"wirebroker serve: {wrong}", file=sys.stderr)
+        return 2
+
+
+async def _serve(options: argparse.Namespace, resources: ExitStack) -> int:
+    time_source = clock(options.clock)
+    engine = _engine(options, time_source.now())
+    for sink in options.trace:
+        _attach(engine, sink, resources)
+    host = Host(engine, time_source)
+    stop = _stop_signal()
+    try:
+        for listener in listeners(options):
+            bound = await host.listen(*listener)
+            name = "" if listener.name == "PLAINTEXT" else f", {listener.name}"
+            print(f"listening on {bound[0]}:{bound[1]} (node {listener.node_id}{name})", flush=True)
+        print("ready", flush=True)
+        await stop.wait()
+    finally:
+        await host.close()
+    return 0
+
+
+def _engine(options: argparse.Namespace, now: int) -> Engine:
+    settings = dict(_pair(text, "--config") for text in options.config)
+    if options.partitions is not None:
+        settings["num.partitions"] = str(options.partitions)
+    rules = profile(options.profile)
+    for rule, value in (_pair(text, "--set") for text in options.set):
+        rules = rules.with_setting(rule, value)
+    if options.brokers < 1:
+        raise UsageError(f"--brokers takes a number from 1 up, not {options.brokers}")
+    seed = options.random_seed
+    engine = Engine(
+        now,
+        os.urandom if seed is None else random.Random(seed).randbytes,
+        brokers=options.brokers,
+        settings=settings,
+        rules=rules,
+        full_checks=options.record_checks == "full",
+        max_versions=dict(_max_version(text) for text in options.max_version),
+    )
+    for text in options.topic:
+        _create_topic(engine, text, now)
+    return engine
+
+
+def _create_topic(engine: Engine, text: str, now: int) -> None:
+    name, colon, count = text.partition(":")
+    if (fault := topic_name_fault(name)) is not None:
+        raise UsageError(f"--topic {text}: {fault}")
+    if colon and not (count.isdigit() and int(count) > 0):
+        raise UsageError(f"--topic {text}: the number of partitions is {count!r}")
+    if name in engine.cluster.topics:
+        raise UsageError(f"--topic {text}: this topic is named twice")
+    engine.cluster.create_topic(name, now, partitions=int(count) if count else None)
+
+
+def _attach(engine: Engine, sink: str, resources: ExitStack) -> None:
+    from wirebroker.trace.sinks import ConsoleSink, JsonLinesSink
+
+    if sink == "console":
+        engine.trace.sinks.append(ConsoleSink())
+        return
+    try:
+        file = JsonLinesSink(Path(sink))
+    except OSError as refused:
+        raise UsageError(f"--trace {sink}: {refused.strerror}") from refused
+    resources.callback(file.close)
+    engine.trace.sinks.append(file)
+
+
+def _stop_signal() -> asyncio.Event:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        try:
+            loop.add_signal_handler(number, stop.set)
+        except NotImplementedError:  # Windows
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
+    return stop
+
+
+def listeners(options: argparse.Namespace) -> list[Listener]:
+    """Every socket to open. Raises UsageError for an address that is none."""
+    advertised = address(options.advertise, "--advertise") if options.advertise else None
+    found = []
+    for i in range(options.brokers):
+        shown = (advertised[0], advertised[1] + i) if advertised else None
+        port = options.port + i if options.port else 0
+        found.append(Listener(i + 1, "PLAINTEXT", options.host, port, shown))
+    if options.listener and options.brokers > 1:
+        raise UsageError("--listener is for one broker; with --brokers N each has one listener")
+    for text in options.listener:
+        name, where = _pair(text, "--listener")
+        bind, _, told = where.partition("@")
+        found.append(Listener(1, name, *address(bind, "--listener"), address(told, "--listener") if told else None))
+    return found
+
+
+def address(text: str, flag: str) -> tuple[str, int]:
+    """`host:port` as a pair. Raises UsageError."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise UsageError(f"{flag}: {text!r} is not host:port")
+    return host.strip("[]"), int(port)
+
+
+def from_environment(options: argparse.Namespace, environment: Mapping[str, str]) -> None:
+    """Let the variables of Kafka's images speak where no flag did."""
+    with suppress(KeyError):
+        _kafka_listeners(options, environment["KAFKA_LISTENERS"], environment.get("KAFKA_ADVERTISED_LISTENERS", ""))
+    named = {text.partition("=")[0] for text in options.config}
+    for variable, value in environment.items():
+        if variable.startswith(KAFKA_PREFIX) and variable not in NOT_SETTINGS:
+            setting = variable.removeprefix(KAFKA_PREFIX).lower().replace("_", ".")
+            if setting not in named:
+                options.config.append(f"{setting}={value}")
+
+
+def _kafka_listeners(options: argparse.Namespace, bound: str, advertised: str) -> None:
+    """`PLAINTEXT://0.0.0.0:29092,HOST://0.0.0.0:9092`, and the same form for what is advertised."""
+    told = dict(_kafka_address(text) for text in advertised.split(",") if text)
+    places = [_kafka_address(text) for text in bound.split(",") if text]
+    places = [(name, where) for name, where in places if name != "CONTROLLER"]
+    for i, (name, (host, port)) in enumerate(places):
+        shown = told.get(name)
+        if i == 0:
+            options.host, options.port = host or "0.0.0.0", port
+            options.advertise = f"{shown[0]}:{shown[1]}" if shown else options.advertise
+        else:
+            suffix = f"@{shown[0]}:{shown[1]}" if shown else ""
+            options.listener.append(f"{name}={host or '0.0.0.0'}:{port}{suffix}")
+
+
+def _kafka_address(text: str) -> tuple[str, tuple[str, int]]:
+    name, mark, where = text.strip().partition("://")
+    if not mark:
+        raise UsageError(f"KAFKA_LISTENERS: {text!r} is not NAME://host:port")
+    return name, address(where, "KAFKA_LISTENERS")
+
+
+def _pair(text: str, flag: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UsageError(f"{flag} {text}: this is not NAME=VALUE")
+    return name.strip(), value.strip()
+
+
+def _max_version(text: str) -> tuple[int, int]:
+    name, value = _pair(text, "--max-version")
+    if name not in KEYS:
+        raise UsageError(f"--max-version {text}: there is no API named {name!r}")
+    if not value.isdigit():
+        raise UsageError(f"--max-version {text}: {value!r} is not a version")
+    return KEYS[name], int(value)

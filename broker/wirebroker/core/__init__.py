@@ -1,0 +1,1 @@
+"""The rules, pure: no sockets, no clock, no randomness of its own."""

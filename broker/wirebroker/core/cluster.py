@@ -1,0 +1,176 @@
+"""The cluster: brokers, topics, and who leads what. The metadata that KRaft would keep, without the quorum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from wirebroker.core.configs import BrokerConfigs, TopicConfigs
+from wirebroker.core.partition import Partition
+from wirebroker.core.producer_ids import ProducerIds
+from wirebroker.core.profile import Rules
+from wirebroker.core.purgatory import Timers
+
+GROUP_TOPIC = "__consumer_offsets"
+TRANSACTION_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC})
+
+
+@dataclass(slots=True)
+class Broker:
+    """One broker and the addresses that clients are told, by the name of the listener they came in at."""
+
+    node_id: int
+    addresses: dict[str, tuple[str, int]] = field(default_factory=dict)
+    rack: str | None = None
+
+    def address(self, listener: str) -> tuple[str, int]:
+        """Host and port for a client of this listener; a listener unknown here is given the first address."""
+        return self.addresses.get(listener) or next(iter(self.addresses.values()), ("", -1))
+
+
+@dataclass(slots=True, eq=False)
+class Topic:
+    """A topic; `topic_id` is 16 raw bytes."""
+
+    name: str
+    topic_id: bytes
+    configs: TopicConfigs
+    partitions: list[Partition] = field(default_factory=list)
+
+    @property
+    def internal(self) -> bool:
+        """Whether clients must not write to it."""
+        return self.name in INTERNAL_TOPICS
+
+    def partition(self, index: int) -> Partition | None:
+        """The partition with this index, or None."""
+        return self.partitions[index] if 0 <= index < len(self.partitions) else None
+
+
+class Cluster:
+    """All that the brokers of one process share. Time and random bytes are arguments."""
+
+    def __init__(
+        self,
+        brokers: Sequence[Broker],
+        configs: BrokerConfigs,
+        rules: Rules,
+        timers: Timers,
+        random_bytes: Callable[[int], bytes],
+        *,
+        full_checks: bool = True,
+        cluster_id: str = "wirebroker-cluster-00A",
+    ) -> None:
+        self.brokers = {broker.node_id: broker for broker in brokers}
+        self.configs = configs
+        self.rules = rules
+        self.timers = timers
+        self.random_bytes = random_bytes
+        self.full_checks = full_checks
+        self.cluster_id = cluster_id
+        self.producer_ids = ProducerIds()
+        self.topics: dict[str, Topic] = {}
+        self.topics_by_id: dict[bytes, Topic] = {}
+        self.version = 0
+        """Rises with every change of the metadata: topics, partitions, leaders, configs."""
+
+    @property
+    def controller_id(self) -> int:
+        """The broker that clients are told to send admin requests to; any would do."""
+        return min(self.brokers)
+
+    def create_topic(
+        self,
+        name: str,
+        now: int,
+        *,
+        partitions: int | None = None,
+        replication_factor: int | None = None,
+        assignment: Mapping[int, Sequence[int]] | None = None,
+        overrides: Mapping[str, str] | None = None,
+    ) -> Topic:
+        """Create the topic; the caller has checked name, counts and configs. Leaders go round the brokers."""
+        topic = Topic(name, self._new_topic_id(), TopicConfigs(self.configs, overrides or {}))
+        count = len(assignment) if assignment else partitions or self.configs.integer("num.partitions")
+        factor = replication_factor or self.configs.integer("default.replication.factor")
+        self.topics[name] = self.topics_by_id[topic.topic_id] = topic
+        self.add_partitions(topic, count, now, factor, assignment)
+        return topic
+
+    def add_partitions(
+        self, topic: Topic, total: int, now: int, factor: int, assignment: Mapping[int, Sequence[int]] | None = None
+    ) -> None:
+        """Let the topic have `total` partitions; each is led by the first of its replicas."""
+        nodes = sorted(self.brokers)
+        for index in range(len(topic.partitions), total):
+            start = index % len(nodes)
+            replicas = list((assignment or {}).get(index) or (nodes[start:] + nodes[:start])[:factor])
+            topic.partitions.append(
+                Partition(topic.name, index, replicas, topic.configs, self.rules, now, full_checks=self.full_checks)
+            )
+        self.version += 1
+
+    def delete_topic(self, topic: Topic) -> None:
+        """Forget the topic and everything in it."""
+        del self.topics[topic.name], self.topics_by_id[topic.topic_id]
+        for partition in topic.partitions:
+            partition.delete()
+        self.version += 1
+
+    def partition(self, topic: str, index: int) -> Partition | None:
+        """The partition, or None if the cluster does not have it."""
+        found = self.topics.get(topic)
+        return found.partition(index) if found else None
+
+    def partitions(self) -> Iterator[Partition]:
+        """Every partition of every topic."""
+        for topic in self.topics.values():
+            yield from topic.partitions
+
+    def coordinator_partition(self, kind: str, key: str) -> int | None:
+        """The partition of the coordinator's topic that this group or transactional id belongs to; None if it has none yet."""
+        topic = self.topics.get(GROUP_TOPIC if kind == "group" else TRANSACTION_TOPIC)
+        return abs_hash(key) % len(topic.partitions) if topic else None
+
+    def coordinator(self, kind: str, key: str) -> int | None:
+        """The broker that coordinates this group ("group") or transactional id ("transaction"), or None."""
+        index = self.coordinator_partition(kind, key)
+        if index is None:
+            return None
+        partition = self.partition(GROUP_TOPIC if kind == "group" else TRANSACTION_TOPIC, index)
+        return partition.leader if partition else None
+
+    def create_internal_topic(self, name: str, now: int) -> Topic:
+        """Create one of the coordinators' topics as its first user does."""
+        prefix = "offsets.topic" if name == GROUP_TOPIC else "transaction.state.log"
+        factor = min(self.configs.integer(f"{prefix}.replication.factor"), len(self.brokers))
+        overrides = {"cleanup.policy": "compact", "compression.type": "producer"}
+        if name == TRANSACTION_TOPIC:
+            overrides |= {"compression.type": "uncompressed", "unclean.leader.election.enable": "false"}
+            overrides["min.insync.replicas"] = str(self.configs.value("transaction.state.log.min.isr"))
+        overrides["segment.bytes"] = str(self.configs.value(f"{prefix}.segment.bytes"))
+        count = self.configs.integer(f"{prefix}.num.partitions")
+        return self.create_topic(name, now, partitions=count, replication_factor=factor, overrides=overrides)
+
+    def _new_topic_id(self) -> bytes:
+        while True:
+            made = self.random_bytes(16)
+            if made not in self.topics_by_id and any(made):
+                return made
+
+
+def abs_hash(text: str) -> int:
+    """Java's `String.hashCode` made non-negative as Kafka's Utils.abs does; it says which partition coordinates a key."""
+    value = 0
+    for unit in _units(text):
+        value = (value * 31 + unit) & 0xFFFFFFFF
+    if value == 0x80000000:
+        return 0
+    return value if value < 0x80000000 else 0x100000000 - value
+
+
+def _units(text: str) -> Iterator[int]:
+    raw = text.encode("utf-16-be", "surrogatepass")
+    for i in range(0, len(raw), 2):
+        yield raw[i] << 8 | raw[i + 1]

@@ -1,0 +1,331 @@
+"""What has settings: topics, brokers, groups and client metrics, as DescribeConfigs and the AlterConfigs APIs see them.
+
+Kafka checks an alteration twice, first on the broker that received it (ConfigAdminManager) and then on the controller
+(ConfigurationControlManager), each in its own words; the order of the checks here is theirs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from kafkawire.errors import ErrorCode
+
+from wirebroker.core.cluster import Cluster
+from wirebroker.core.configs import BrokerConfigs, ConfigError, Entry, Source, Synonym, check_topic_configs
+from wirebroker.core.names import topic_name_fault
+from wirebroker.core.settings import (
+    BROKER_SETTINGS,
+    CLIENT_METRICS_SETTINGS,
+    GROUP_SETTINGS,
+    TOPIC_SETTINGS,
+    ConfigType,
+    Setting,
+)
+
+LONGEST_VALUE = 32767
+
+
+class ResourceType(IntEnum):
+    """Kafka's ConfigResource.Type."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class Operation(IntEnum):
+    """Kafka's AlterConfigOp.OpType."""
+
+    SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+class Change(NamedTuple):
+    """One setting that a client wants changed; `operation` may be a number that Kafka does not know."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+class Refusal(NamedTuple):
+    """Why a client does not get what it asked for."""
+
+    code: ErrorCode
+    message: str | None
+
+
+class Alteration:
+    """One resource of an alter request. `changes` are made to what is set, or else replace all of it (`replaces`)."""
+
+    def __init__(
+        self, cluster: Cluster, node_id: int, kind: int, name: str, changes: list[Change], *, replaces: bool
+    ) -> None:
+        self.cluster = cluster
+        self.node_id = node_id
+        self.kind = kind
+        self.name = name
+        self.changes = changes
+        self.replaces = replaces
+
+    def alter(self, *, validate_only: bool) -> Refusal | None:
+        """Make the changes, all or none; what is wrong with them, or None. With `validate_only` only the latter."""
+        refusal = self._on_broker()
+        if refusal is not None or self.kind == ResourceType.BROKER_LOGGER:
+            return refusal
+        wanted = {} if self.replaces else dict(current(self.cluster, self.kind, self.name))
+        for change in self.changes:
+            refusal = self._apply(change, wanted)
+            if refusal is not None:
+                return refusal
+        return self._on_controller(wanted, validate_only)
+
+    def _on_broker(self) -> Refusal | None:
+        names = [change.name for change in self.changes]
+        if len(set(names)) != len(names):
+            return Refusal(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+        nulls = [
+            change.name for change in self.changes if change.value is None and change.operation != Operation.DELETE
+        ]
+        if nulls:
+            return Refusal(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+        if self.kind == ResourceType.BROKER_LOGGER and not self.replaces:
+            return self._on_loggers()
+        if self.kind == ResourceType.BROKER:
+            return self._on_this_broker()
+        if self.kind in (ResourceType.TOPIC, ResourceType.CLIENT_METRICS, ResourceType.GROUP):
+            return None
+        return Refusal(ErrorCode.INVALID_REQUEST, f"Unknown resource type {self.kind}")
+
+    def _on_loggers(self) -> Refusal | None:
+        """There are no log4j loggers here whose level could be set."""
+        if not _is_integer(self.name):
+            return Refusal(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {self.name}")
+        if int(self.name) != self.node_id:
+            message = f"Unexpected node id. Expected {self.node_id}, but received {int(self.name)}"
+            return Refusal(ErrorCode.INVALID_REQUEST, message)
+        for change in self.changes:
+            return Refusal(ErrorCode.INVALID_CONFIG, f"Logger {change.name} does not exist!")
+        return None
+
+    def _on_this_broker(self) -> Refusal | None:
+        if self.name and not _is_integer(self.name):
+            return Refusal(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {self.name}")
+        if self.name and int(self.name) != self.node_id:
+            message = f"Unexpected broker id, expected {self.node_id}, but received {self.name}"
+            return Refusal(ErrorCode.INVALID_REQUEST, message)
+        wanted = {} if self.replaces else dict(current(self.cluster, self.kind, self.name))
+        for change in self.changes:
+            if change.operation not in tuple(Operation):
+                return Refusal(ErrorCode.INVALID_REQUEST, f"Unknown operations type {change.operation}")
+            refusal = self._apply(change, wanted)
+            if refusal is not None:
+                return refusal
+        try:
+            self.cluster.configs.replace(wanted, int(self.name) if self.name else None, only_check=True)
+        except ConfigError as error:
+            return Refusal(ErrorCode.INVALID_REQUEST, str(error))
+        return None
+
+    def _apply(self, change: Change, wanted: dict[str, str]) -> Refusal | None:
+        """Make one change to the settings of the resource."""
+        if change.operation == Operation.SET and change.value is not None:
+            wanted[change.name] = change.value
+        elif change.operation == Operation.DELETE:
+            wanted.pop(change.name, None)
+        elif change.operation in (Operation.APPEND, Operation.SUBTRACT) and change.value is not None:
+            return self._apply_to_list(change, change.value, wanted)
+        else:
+            return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+        return None
+
+    def _apply_to_list(self, change: Change, value: str, wanted: dict[str, str]) -> Refusal | None:
+        setting = _settings(self.kind).get(change.name)
+        verb = Operation(change.operation)
+        if setting is None or setting.type is not ConfigType.LIST:
+            if self.kind != ResourceType.BROKER:
+                message = f"Can't {verb.name} to key {change.name} because its type is not LIST."
+            elif setting is None:
+                message = f"Unknown config name: {change.name}"
+            else:
+                message = f"Config value {verb.name.lower()} is not allowed for config key: {change.name}"
+            return Refusal(ErrorCode.INVALID_CONFIG, message)
+        values = [each for each in wanted.get(change.name, setting.default or "").split(",") if each]
+        for each in value.split(","):
+            if verb is Operation.APPEND and each not in values:
+                values.append(each)
+            elif verb is Operation.SUBTRACT and each in values:
+                values.remove(each)
+        wanted[change.name] = ",".join(values)
+        return None
+
+    def _on_controller(self, wanted: dict[str, str], validate_only: bool) -> Refusal | None:
+        if any(change.value is not None and len(change.value) > LONGEST_VALUE for change in self.changes):
+            return Refusal(
+                ErrorCode.INVALID_CONFIG,
+                "The configuration value cannot be added because it exceeds the maximum value size of "
+                f"{LONGEST_VALUE} bytes.",
+            )
+        refusal = self._check(wanted)
+        if refusal is None and not validate_only:
+            self._store(wanted)
+        return refusal
+
+    def _check(self, wanted: dict[str, str]) -> Refusal | None:
+        try:
+            if self.kind == ResourceType.TOPIC:
+                return self._check_topic(wanted)
+            if self.kind == ResourceType.CLIENT_METRICS:
+                return _check_client_metrics(self.name, wanted)
+            if self.kind == ResourceType.GROUP:
+                return _check_group(self.name, wanted, self.cluster.configs)
+        except ConfigError as error:
+            return Refusal(ErrorCode.INVALID_CONFIG, str(error))
+        return None
+
+    def _check_topic(self, wanted: dict[str, str]) -> Refusal | None:
+        if not self.name:
+            return Refusal(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+        fault = topic_name_fault(self.name)
+        if fault is not None:
+            return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+        check_topic_configs(wanted, self.cluster.configs)
+        if self.name not in self.cluster.topics:
+            message = f"The topic '{self.name}' does not exist."
+            return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+        return None
+
+    def _store(self, wanted: dict[str, str]) -> None:
+        configs = self.cluster.configs
+        if self.kind == ResourceType.TOPIC:
+            self.cluster.topics[self.name].configs.replace(wanted)
+        elif self.kind == ResourceType.BROKER:
+            configs.replace(wanted, int(self.name) if self.name else None)
+        elif self.kind == ResourceType.GROUP:
+            configs.groups[self.name] = wanted
+        else:
+            configs.client_metrics[self.name] = wanted
+        self.cluster.version += 1
+
+
+def current(cluster: Cluster, kind: int, name: str) -> Mapping[str, str]:
+    """What is set for this resource itself, as text."""
+    if kind == ResourceType.TOPIC:
+        return cluster.topics[name].configs.overrides if name in cluster.topics else {}
+    if kind == ResourceType.BROKER:
+        return cluster.configs.dynamic.get(int(name) if name else None, {})
+    if kind == ResourceType.GROUP:
+        return cluster.configs.groups.get(name, {})
+    return cluster.configs.client_metrics.get(name, {})
+
+
+def repeated(resources: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:
+    """The resources that a request names more than once; Kafka refuses all of them."""
+    seen: set[tuple[int, str]] = set()
+    twice: set[tuple[int, str]] = set()
+    for resource in resources:
+        (twice if resource in seen else seen).add(resource)
+    return twice
+
+
+REPEATED = Refusal(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+
+
+def _is_integer(text: str) -> bool:
+    return re.fullmatch(r"[+-]?[0-9]{1,10}", text) is not None
+
+
+def _settings(kind: int) -> dict[str, Setting]:
+    tables = {
+        ResourceType.TOPIC: TOPIC_SETTINGS,
+        ResourceType.BROKER: BROKER_SETTINGS,
+        ResourceType.GROUP: GROUP_SETTINGS,
+        ResourceType.CLIENT_METRICS: CLIENT_METRICS_SETTINGS,
+    }
+    return tables[ResourceType(kind)]
+
+
+def _check_client_metrics(name: str, wanted: Mapping[str, str]) -> Refusal | None:
+    """Kafka's ClientMetricsConfigs.validate."""
+    if not name:
+        return Refusal(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+    for key, raw in wanted.items():
+        if key not in CLIENT_METRICS_SETTINGS:
+            return Refusal(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {key}")
+        value = CLIENT_METRICS_SETTINGS[key].parse(raw)
+        if isinstance(value, int) and not 100 <= value <= 3_600_000:
+            message = f"Invalid value {value} for {key}, interval must be between 100 and 3600000 (1 hour)"
+            return Refusal(ErrorCode.INVALID_REQUEST, message)
+        if key == "match" and isinstance(value, list):
+            for pattern in value:
+                parts = pattern.split("=")
+                if len(parts) != 2 or parts[0].strip() not in _MATCHABLE:
+                    return Refusal(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
+    return None
+
+
+_MATCHABLE = {"client_instance_id", "client_id", "client_software_name", "client_software_version"} | {
+    "client_source_address", "client_source_port",
+}  # fmt: skip
+
+
+def _check_group(name: str, wanted: Mapping[str, str], broker: BrokerConfigs) -> Refusal | None:
+    """Kafka's GroupConfig.validate: the broker's group.*.min.* and group.*.max.* bound what a group may ask for."""
+    if not name:
+        return Refusal(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    for key, raw in wanted.items():
+        if key not in GROUP_SETTINGS:
+            raise ConfigError(f"Unknown group config name: {key}")
+        value = GROUP_SETTINGS[key].parse(raw)
+        kind, _, rest = key.partition(".")
+        for bound, words in (("min", "greater than or equal to"), ("max", "less than or equal to")):
+            limit = f"group.{kind}.{bound}.{rest.removeprefix('num.')}"
+            if limit in BROKER_SETTINGS and isinstance(value, int):
+                outside = value < broker.integer(limit) if bound == "min" else value > broker.integer(limit)
+                if outside:
+                    raise ConfigError(f"{key} must be {words} {limit}")
+    for kind in ("consumer", "share", "streams"):
+        session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+        if group_number(wanted, session, broker) <= group_number(wanted, heartbeat, broker):
+            raise ConfigError(f"{session} must be greater than {heartbeat}")
+    return None
+
+
+def group_number(wanted: Mapping[str, str], name: str, broker: BrokerConfigs) -> int:
+    """A group's setting that is a number, from the group or else from the broker."""
+    return int(wanted[name]) if name in wanted else broker.integer(f"group.{name}")
+
+
+def describe_group(name: str, configs: BrokerConfigs, node_id: int) -> list[Entry]:
+    """The settings of a group; one that was never heard of has the broker's."""
+    own = configs.groups.get(name, {})
+    entries = []
+    for setting in GROUP_SETTINGS.values():
+        behind = f"group.{setting.name}"
+        if behind in BROKER_SETTINGS:
+            synonyms = configs.synonyms(behind, node_id)
+            value = configs.text(behind)
+        else:
+            value = setting.default or ""
+            synonyms = [Synonym(setting.name, value, Source.DEFAULT)]
+        if setting.name in own:
+            value = setting.text(setting.parse(own[setting.name]))
+            synonyms.insert(0, Synonym(setting.name, value, Source.GROUP))
+        entries.append(Entry(setting.name, value, synonyms[0].source, False, False, setting.type, synonyms))
+    return entries
+
+
+def describe_client_metrics(name: str, configs: BrokerConfigs) -> list[Entry]:
+    """The settings of a subscription to client metrics."""
+    own = configs.client_metrics.get(name, {})
+    entries = []
+    for setting in CLIENT_METRICS_SETTINGS.values():
+        value = setting.text(setting.parse(own.get(setting.name, setting.default or "")))
+        synonyms = [Synonym(setting.name, value, Source.CLIENT_METRICS)] if setting.name in own else []
+        source = synonyms[0].source if synonyms else Source.DEFAULT
+        entries.append(Entry(setting.name, value, source, False, False, setting.type, synonyms))
+    return entries

@@ -1,0 +1,375 @@
+"""Topic and broker settings: what is set where, and what holds.
+
+A broker's value comes, in this order, from what was altered for one broker, from what was altered for all, from what
+the broker was started with, and from the default (Kafka's DynamicBrokerConfig). A topic's value comes from the topic
+and else from the broker setting behind it.
+
+The brokers of a cluster are one process here, so that a value altered for one broker holds for all of them; it is shown
+only at the broker for which it was altered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from wirebroker.core.config_tables import BEHIND_TOPIC
+from wirebroker.core.settings import (
+    BROKER_SETTINGS,
+    TOPIC_SETTINGS,
+    ConfigError,
+    ConfigType,
+    Setting,
+    Value,
+    nearest,
+)
+
+__all__ = ["BrokerConfigs", "ConfigError", "Entry", "Source", "Synonym", "TopicConfigs", "check_topic_configs"]
+
+_SAME: tuple[tuple[str, ...], ...] = (
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+)
+"""Broker settings that say the same in other units; the first that is set counts."""
+_MS = {"hours": 3_600_000, "minutes": 60_000}
+
+
+class Source(IntEnum):
+    """Where a value comes from, as DescribeConfigs numbers it."""
+
+    UNKNOWN, TOPIC, BROKER, ALL_BROKERS, STATIC, DEFAULT, LOGGER, CLIENT_METRICS, GROUP = range(9)
+
+
+class Synonym(NamedTuple):
+    """One of the places that could give a setting its value; `value` is None if it is not shown."""
+
+    name: str
+    value: str | None
+    source: Source
+
+
+class Entry(NamedTuple):
+    """A setting as DescribeConfigs shows it; the first synonym is the one that counts."""
+
+    name: str
+    value: str | None
+    source: Source
+    read_only: bool
+    sensitive: bool
+    type: ConfigType
+    synonyms: list[Synonym]
+
+
+def broker_synonyms(name: str) -> tuple[str, ...]:
+    """The broker settings that Kafka looks at for this one, itself among them."""
+    for group in _SAME:
+        if name in group:
+            return group
+    if name == "log.flush.interval.ms":
+        return (name, "log.flush.scheduler.interval.ms")
+    return (name,)
+
+
+def _ours(brokers: int) -> dict[str, str]:
+    """Where our defaults differ from Kafka's: a test should not wait, and one machine mostly has one broker."""
+    return {
+        "group.initial.rebalance.delay.ms": "0",
+        "offsets.topic.num.partitions": "4",
+        "offsets.topic.replication.factor": str(min(3, brokers)),
+        "transaction.state.log.num.partitions": "4",
+        "transaction.state.log.replication.factor": str(min(3, brokers)),
+        "transaction.state.log.min.isr": "1",
+    }
+
+
+class BrokerConfigs:
+    """The settings of the brokers of a cluster. `version` rises with every change."""
+
+    def __init__(self, overrides: Mapping[str, str], *, brokers: int = 1) -> None:
+        """Kafka's broker settings by name; a topic setting's name stands for the broker's default of it.
+
+        Raises ConfigError for a name that Kafka does not have, or a value that it would not take.
+        """
+        self.static = _ours(brokers)
+        self.topic_static: dict[str, str] = {}
+        """Topic settings without a broker setting behind them that all topics start with."""
+        given: dict[str, str] = {}
+        for name, raw in overrides.items():
+            self._take(name, raw, given)
+        self.static.update(given)
+        least = self.static.get("min.insync.replicas", BROKER_SETTINGS["min.insync.replicas"].default or "1")
+        self.dynamic: dict[int | None, dict[str, str]] = {None: {"min.insync.replicas": least}}
+        """What was altered while running: for all brokers under None, for one under its id.
+
+        A cluster with eligible leader replicas (KIP-966) begins with min.insync.replicas in it, at its static value.
+        """
+        self.groups: dict[str, dict[str, str]] = {}
+        self.client_metrics: dict[str, dict[str, str]] = {}
+        self.version = 0
+        self._cache: dict[str, Value] = {}
+        self._props = self._merged(self.dynamic)
+        self._check_together()
+
+    def _take(self, name: str, raw: str, given: dict[str, str]) -> None:
+        if name in BROKER_SETTINGS:
+            target = name
+            BROKER_SETTINGS[name].parse(raw)
+        elif name in TOPIC_SETTINGS:
+            TOPIC_SETTINGS[name].parse(raw)
+            if name not in BEHIND_TOPIC:
+                self.topic_static[name] = raw
+                return
+            target = BEHIND_TOPIC[name][0]
+        else:
+            known = [*BROKER_SETTINGS, *TOPIC_SETTINGS]
+            raise ConfigError(f"Unknown config name: {name}", suggestion=nearest(name, known))
+        if given.get(target, raw) != raw:
+            raise ConfigError(f"{target} is given twice, as {given[target]} and as {raw}")
+        given[target] = raw
+
+    def _merged(self, dynamic: Mapping[int | None, Mapping[str, str]]) -> dict[str, str]:
+        """All that is set anywhere; a later layer also hides the synonyms of what it sets, as in Kafka."""
+        props = dict(self.static)
+        for node in sorted(dynamic, key=lambda node: (node is not None, -(node or 0))):
+            for name, raw in dynamic[node].items():
+                for other in broker_synonyms(name) if name != "log.flush.interval.ms" else (name,):
+                    props.pop(other, None)
+                props[name] = raw
+        return props
+
+    def _check_together(self) -> None:
+        for name in ("segment.ms", "retention.ms"):
+            lowest = BEHIND_TOPIC[name][0]
+            value = self.integer(name)
+            if value < 1 and not (name == "retention.ms" and value == -1):
+                unlimited = "unlimited (-1) or, " if name == "retention.ms" else ""
+                raise ConfigError(f"{lowest} must be {unlimited}greater than or equal to 1")
+        check_topic_configs(self.topic_static, self)
+
+    def value(self, name: str) -> Value:
+        """The typed value of a broker setting, or of what a topic setting defaults to; KeyError for neither."""
+        try:
+            return self._cache[name]
+        except KeyError:
+            setting = BROKER_SETTINGS.get(name)
+            found = self._topic_value(name) if setting is None else self._own(setting)
+            self._cache[name] = found
+            return found
+
+    def _own(self, setting: Setting) -> Value:
+        raw = self._props.get(setting.name)
+        return setting.default_value() if raw is None else setting.parse(raw)
+
+    def _topic_value(self, name: str) -> Value:
+        setting = TOPIC_SETTINGS[name]
+        if name not in BEHIND_TOPIC:
+            raw = self.topic_static.get(name)
+            return setting.default_value() if raw is None else setting.parse(raw)
+        for behind in BEHIND_TOPIC[name]:
+            value = self._own(BROKER_SETTINGS[behind])
+            if value is None:
+                continue
+            if isinstance(value, int) and not isinstance(value, bool):
+                value *= _MS.get(behind.rpartition(".")[2], 1)
+                return -1 if name == "retention.ms" and value < 0 else value
+            return value
+        return None
+
+    def integer(self, name: str) -> int:
+        """The value of a setting that is a whole number."""
+        value = self.value(name)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError(f"{name} is not a whole number but {value!r}")
+        return value
+
+    def text(self, name: str) -> str:
+        """The value as Kafka writes it; empty if there is none."""
+        value = self.value(name)
+        return "" if value is None else Setting.text(value)
+
+    def alter(self, changes: Mapping[str, str | None], broker: int | None = None) -> None:
+        """Change settings while running, for one broker or, with None, for all; a value of None takes a change back.
+
+        Raises ConfigError for what Kafka does not let change while it runs; then nothing is changed.
+        """
+        layer = dict(self.dynamic.get(broker, {}))
+        for name, raw in changes.items():
+            if raw is None:
+                layer.pop(name, None)
+            else:
+                layer[name] = raw
+        self.replace(layer, broker)
+
+    def replace(self, layer: Mapping[str, str], broker: int | None = None, *, only_check: bool = False) -> None:
+        """Let these be all that is altered for this broker, or, with None, for all; ConfigError as for `alter`."""
+        check_dynamic(layer, per_broker=broker is not None)
+        before = self._props
+        try:
+            self._use(self._merged({**self.dynamic, broker: layer}))
+            self._check_together()
+        except ConfigError:
+            self._use(before)
+            raise
+        if only_check:
+            self._use(before)
+            return
+        self.dynamic[broker] = dict(layer)
+        self.version += 1
+
+    def _use(self, props: dict[str, str]) -> None:
+        self._props = props
+        self._cache.clear()
+
+    def synonyms(self, name: str, node: int, facts: Mapping[str, str] | None = None) -> list[Synonym]:
+        """Every place that gives this broker setting a value at this broker, the one that counts first.
+
+        `facts` are settings that only the running broker knows, such as its listeners; they count as given at start.
+        """
+        found = []
+        names = broker_synonyms(name)
+        layers = (
+            (self.dynamic.get(node, {}), Source.BROKER),
+            (self.dynamic[None], Source.ALL_BROKERS),
+            ({**self.static, **(facts or {})}, Source.STATIC),
+        )
+        for layer, source in layers:
+            found += [_synonym(each, layer[each], source) for each in names if each in layer]
+        for each in names:
+            setting = BROKER_SETTINGS.get(each)
+            if setting is not None and setting.default is not None and "quota" not in setting.marks:
+                found.append(_synonym(each, setting.text(setting.default_value()), Source.DEFAULT))
+        while found and found[0].name != name:
+            del found[0]
+        return found
+
+    def describe(self, node: int, facts: Mapping[str, str] | None = None) -> list[Entry]:
+        """All settings of one broker."""
+        entries = []
+        for setting in BROKER_SETTINGS.values():
+            synonyms = self.synonyms(setting.name, node, facts)
+            if "quota" in setting.marks or (setting.internal and (not synonyms or len(synonyms) == 1)):
+                continue
+            raw = (facts or {}).get(setting.name, self._props.get(setting.name))
+            value = setting.default_value() if raw is None else setting.parse(raw)
+            shown = None if value is None or setting.sensitive else setting.text(value)
+            source = synonyms[0].source if synonyms else Source.DEFAULT
+            entries.append(
+                Entry(setting.name, shown, source, setting.read_only, setting.sensitive, setting.type, synonyms)
+            )
+        return entries
+
+    def describe_altered(self) -> list[Entry]:
+        """What was altered for all brokers, as asking for the broker with the empty name shows it."""
+        entries = []
+        for name, raw in self.dynamic[None].items():
+            synonym = _synonym(name, raw, Source.ALL_BROKERS)
+            setting = BROKER_SETTINGS.get(name)
+            entries.append(
+                Entry(
+                    name, synonym.value, Source.ALL_BROKERS, False, setting is None or setting.sensitive,
+                    ConfigType.UNKNOWN if setting is None else setting.type, [synonym],
+                )
+            )  # fmt: skip
+        return entries
+
+
+def _synonym(name: str, raw: str, source: Source) -> Synonym:
+    setting = BROKER_SETTINGS.get(name)
+    return Synonym(name, None if setting is None or setting.sensitive else raw, source)
+
+
+def check_dynamic(layer: Mapping[str, str], *, per_broker: bool) -> None:
+    """ConfigError unless Kafka lets all these change while it runs (DynamicBrokerConfig.validateConfigs)."""
+    known = [BROKER_SETTINGS[name] for name in layer if name in BROKER_SETTINGS]
+    fixed = [setting.name for setting in known if setting.read_only]
+    if fixed:
+        raise ConfigError(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
+    for setting in known:
+        setting.parse(layer[setting.name])
+    local = [setting.name for setting in known if "per-broker" in setting.marks]
+    if local and not per_broker:
+        where = "at default cluster level, broker id must be specified"
+        raise ConfigError(f"Cannot update these configs {where}: [{', '.join(local)}]")
+
+
+def check_topic_configs(overrides: Mapping[str, str], broker: BrokerConfigs) -> dict[str, Value]:
+    """The typed values; ConfigError if a topic must not be configured so (LogConfig.validate)."""
+    for name in overrides:
+        if name not in TOPIC_SETTINGS:
+            raise ConfigError(f"Unknown topic config name: {name}")
+    values = {name: TOPIC_SETTINGS[name].parse(raw) for name, raw in overrides.items()}
+    least = values.get("min.compaction.lag.ms", broker.value("min.compaction.lag.ms"))
+    most = values.get("max.compaction.lag.ms", broker.value("max.compaction.lag.ms"))
+    if isinstance(least, int) and isinstance(most, int) and least > most:
+        raise ConfigError(
+            f"conflict topic config setting min.compaction.lag.ms ({least}) > max.compaction.lag.ms ({most})"
+        )
+    if values.get("remote.storage.enable"):
+        raise ConfigError(
+            "Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage."
+        )
+    return values
+
+
+class TopicConfigs:
+    """The settings of one topic: its own `overrides`, else the broker's."""
+
+    def __init__(self, broker: BrokerConfigs, overrides: Mapping[str, str]) -> None:
+        """Raises ConfigError for a name that topics do not have, or a value that Kafka would not take."""
+        self.broker = broker
+        self._changes = 0
+        self._set(overrides)
+
+    def _set(self, overrides: Mapping[str, str]) -> None:
+        self._values = check_topic_configs(overrides, self.broker)
+        self.overrides = dict(overrides)
+
+    def replace(self, overrides: Mapping[str, str]) -> None:
+        """Let these be all overrides of the topic; ConfigError as above, and then nothing is changed."""
+        self._set(overrides)
+        self._changes += 1
+
+    @property
+    def version(self) -> int:
+        """A number that rises with every change of the topic's settings or of the broker's."""
+        return self._changes + self.broker.version
+
+    def value(self, name: str) -> Value:
+        """The typed value; KeyError if topics have no such setting."""
+        if name in self._values:
+            return self._values[name]
+        if name not in TOPIC_SETTINGS:
+            raise KeyError(name)
+        return self.broker.value(name)
+
+    def integer(self, name: str) -> int:
+        """The value of a setting that is a whole number."""
+        value = self.value(name)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError(f"{name} is not a whole number but {value!r}")
+        return value
+
+    def text(self, name: str) -> str:
+        """The value as Kafka writes it; empty if there is none."""
+        value = self.value(name)
+        return "" if value is None else Setting.text(value)
+
+    def describe(self, node: int, names: Iterable[str] | None = None) -> list[Entry]:
+        """The topic's settings as this broker shows them; with `names` only these."""
+        wanted = None if names is None else set(names)
+        entries = []
+        for setting in TOPIC_SETTINGS.values():
+            name = setting.name
+            if (wanted is not None and name not in wanted) or (setting.internal and name not in self.overrides):
+                continue
+            shown = self.text(name)
+            behind = BEHIND_TOPIC.get(name)
+            synonyms = self.broker.synonyms(behind[0], node) if behind else []
+            if name in self.overrides:
+                synonyms.insert(0, Synonym(name, shown, Source.TOPIC))
+            source = synonyms[0].source if synonyms else Source.DEFAULT
+            entries.append(Entry(name, shown, source, False, False, setting.type, synonyms))
+        return entries

@@ -1,0 +1,137 @@
+"""Incremental fetch sessions (KIP-227): what a consumer fetches is remembered, and only what is new is answered.
+
+A session belongs to the broker, not to a connection. `open` decides which partitions a request is about;
+`FetchContext.answer` decides which of them the response names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.fetch import FetchPartition, FetchRequest, PartitionData
+
+SLOTS = 1000
+"""Sessions kept at most (max.incremental.fetch.session.cache.slots); the one unused for longest makes room."""
+FINAL_EPOCH, INITIAL_EPOCH = -1, 0
+LARGEST_EPOCH = 2**31 - 1
+
+TopicKey = str | bytes
+PartitionKey = tuple[TopicKey, int]
+
+
+@dataclass(slots=True)
+class Cached:
+    """One partition of a session: what was asked, and what was last answered."""
+
+    asked: FetchPartition
+    high_watermark: int = -1
+    log_start_offset: int = -1
+
+
+@dataclass(slots=True)
+class Session:
+    """A remembered fetch. `epoch` is the one that the next request must carry."""
+
+    session_id: int
+    by_topic_id: bool
+    epoch: int = 1
+    partitions: dict[PartitionKey, Cached] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class FetchContext:
+    """What one Fetch request is about, in the order in which its partitions are served."""
+
+    partitions: list[tuple[PartitionKey, FetchPartition]]
+    session: Session | None = None
+    incremental: bool = False
+    error: ErrorCode = ErrorCode.NONE
+
+    def answer(self, results: Iterable[tuple[PartitionKey, PartitionData]]) -> list[tuple[PartitionKey, PartitionData]]:
+        """The results that the response names: all of a full fetch, the changed ones of an incremental one."""
+        if self.session is None:
+            return list(results)
+        named = []
+        for key, data in results:
+            cached = self.session.partitions.get(key)
+            if cached is None:
+                continue
+            changed = (
+                bool(data.error_code)
+                or bool(data.records)
+                or data.high_watermark != cached.high_watermark
+                or data.log_start_offset != cached.log_start_offset
+                or data.diverging_epoch.epoch >= 0
+            )
+            cached.high_watermark = -1 if data.error_code else data.high_watermark
+            cached.log_start_offset = data.log_start_offset
+            if changed or not self.incremental:
+                named.append((key, data))
+            if data.records:  # those that had data go to the end of the line
+                self.session.partitions[key] = self.session.partitions.pop(key)
+        return named
+
+
+class FetchSessions:
+    """All sessions of the cluster's brokers."""
+
+    def __init__(self, random_bytes: Callable[[int], bytes]) -> None:
+        self._random_bytes = random_bytes
+        self._sessions: dict[tuple[int, int], Session] = {}
+
+    def clear(self) -> None:
+        """Forget all sessions, as a restarted broker does."""
+        self._sessions.clear()
+
+    def open(self, request: FetchRequest, version: int, node_id: int) -> FetchContext:
+        """What this request is about; `error` is set if its session cannot be gone on with."""
+        by_topic_id = version >= 13
+        asked: list[tuple[PartitionKey, FetchPartition]] = [
+            ((topic.topic_id if by_topic_id else topic.topic, partition.partition), partition)
+            for topic in request.topics
+            for partition in topic.partitions
+        ]
+        if version < 7 or request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+            self._sessions.pop((node_id, request.session_id), None)
+            if version < 7 or request.session_epoch == FINAL_EPOCH or not asked:
+                return FetchContext(asked)
+            return FetchContext(asked, self._create(asked, node_id, by_topic_id))
+        session = self._sessions.get((node_id, request.session_id))
+        if session is None:
+            return FetchContext([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != request.session_epoch:
+            return FetchContext([], error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.by_topic_id != by_topic_id:
+            return FetchContext([], error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        return self._resume(session, asked, request, node_id)
+
+    def _create(self, asked: list[tuple[PartitionKey, FetchPartition]], node_id: int, by_topic_id: bool) -> Session:
+        while len(self._sessions) >= SLOTS:
+            del self._sessions[next(iter(self._sessions))]
+        session_id = 0
+        while session_id == 0 or (node_id, session_id) in self._sessions:
+            session_id = int.from_bytes(self._random_bytes(4), "big") & 0x7FFFFFFF
+        session = Session(session_id, by_topic_id, partitions={key: Cached(partition) for key, partition in asked})
+        self._sessions[node_id, session_id] = session
+        return session
+
+    def _resume(
+        self, session: Session, asked: list[tuple[PartitionKey, FetchPartition]], request: FetchRequest, node_id: int
+    ) -> FetchContext:
+        for key, partition in asked:
+            if key in session.partitions:
+                session.partitions[key].asked = partition
+            else:
+                session.partitions[key] = Cached(partition)
+        for forgotten in request.forgotten_topics_data:
+            for index in forgotten.partitions:
+                session.partitions.pop((forgotten.topic_id if session.by_topic_id else forgotten.topic, index), None)
+        if not session.partitions:
+            del self._sessions[node_id, session.session_id]
+            return FetchContext([])
+        session.epoch = 1 if session.epoch == LARGEST_EPOCH else session.epoch + 1
+        self._sessions[node_id, session.session_id] = self._sessions.pop((node_id, session.session_id))  # used last
+        everything = [(key, cached.asked) for key, cached in session.partitions.items()]
+        return FetchContext(everything, session, incremental=True)

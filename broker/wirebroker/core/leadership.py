@@ -1,0 +1,21 @@
+"""Whether a request has come to the right broker, at the right leader epoch (KIP-320)."""
+
+from __future__ import annotations
+
+from kafkawire.errors import ErrorCode
+from wirebroker.core.partition import Partition
+
+
+def leader_fault(partition: Partition | None, node_id: int, leader_epoch: int = -1) -> ErrorCode:
+    """What a broker answers that is asked about a partition as its leader; NONE if it may answer.
+
+    `leader_epoch` is what the client believes, −1 if it does not say.
+    """
+    if partition is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if leader_epoch >= 0 and leader_epoch != partition.leader_epoch:
+        older = leader_epoch < partition.leader_epoch
+        return ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
+    if partition.leader != node_id:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return ErrorCode.NONE

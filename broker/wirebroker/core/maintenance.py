@@ -1,0 +1,26 @@
+"""What a broker does of its own accord: retention and the expiration of producers, each at Kafka's interval."""
+
+from __future__ import annotations
+
+from wirebroker.core.cluster import Cluster
+
+
+class Maintenance:
+    """Sets the periodic timers of a cluster that started at `now`."""
+
+    def __init__(self, cluster: Cluster, now: int) -> None:
+        self._cluster = cluster
+        configs = cluster.configs
+        cluster.timers.every(lambda: configs.integer("log.retention.check.interval.ms"), now, self._retain)
+        cluster.timers.every(
+            lambda: configs.integer("producer.id.expiration.check.interval.ms"), now, self._expire_producers
+        )
+
+    def _retain(self, now: int) -> None:
+        for partition in self._cluster.partitions():
+            partition.retain(now)
+
+    def _expire_producers(self, now: int) -> None:
+        after_ms = self._cluster.configs.integer("producer.id.expiration.ms")
+        for partition in self._cluster.partitions():
+            partition.expire_producers(now, after_ms)

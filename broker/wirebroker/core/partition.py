@@ -1,0 +1,308 @@
+"""One partition: its log, its producers' state, and the offsets that clients see.
+
+Every batch that a client sends passes `append`: what Kafka checks of the records, then the validator's verdict, then
+the log and the state together. One place decides; the reply, the trace and the explanation read the same `Appended`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from kafkawire.batches import HEADER_SIZE, BatchHeader, iter_records, read_header
+from kafkawire.errors import ErrorCode
+from wirebroker.core.configs import TopicConfigs
+from wirebroker.core.producers import (
+    Accept,
+    Duplicate,
+    Key,
+    Origin,
+    Reject,
+    Verdict,
+    advance,
+    judge,
+    last_batch_only,
+    last_offset,
+    last_timestamp,
+    poison,
+)
+from wirebroker.core.profile import Rules
+from wirebroker.core.record_checks import Checked, RecordPolicy, RecordReject, check
+from wirebroker.storage.memory import EMPTY, MemoryLog, Slice
+
+EARLIEST, LATEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -2, -1, -3, -4, -5
+CHECKPOINT_MS = 60_000
+"""How often Kafka writes down the log start offset (log.flush.start.offset.checkpoint.interval.ms)."""
+
+
+class Appended(NamedTuple):
+    """What came of one batch: the verdict, and what the answer says. Offsets are −1 where Kafka sends −1."""
+
+    verdict: Verdict | RecordReject
+    error_code: int
+    base_offset: int
+    log_append_time: int
+    log_start_offset: int
+    header: BatchHeader | None
+    state_before: bytes | None
+    """The producer's packed state that the verdict was reached on."""
+
+
+class TimestampedOffset(NamedTuple):
+    """An answer to ListOffsets."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+NOTHING_FOUND = TimestampedOffset(-1, -1, -1)
+
+
+class Partition:
+    """The leader's view of one partition. Times are ms since the epoch."""
+
+    def __init__(
+        self, topic: str, index: int, replicas: list[int], configs: TopicConfigs, rules: Rules, now: int,
+        *, full_checks: bool = True,
+    ) -> None:  # fmt: skip
+        self.topic = topic
+        self.index = index
+        self.replicas = replicas
+        self.in_sync = list(replicas)
+        self.leader = replicas[0] if replicas else -1
+        self.leader_epoch = 0
+        self.configs = configs
+        self.rules = rules
+        self.full_checks = full_checks
+        self.log = MemoryLog(0, now)
+        self.log_start_offset = 0
+        self.producers: dict[Key, bytes] = {}
+        self.deleted = False
+        self.waiting: list[Callable[[Partition, int], None]] = []
+        """Told of every append; parked Fetches are here."""
+        self._epoch_starts: list[tuple[int, int]] = [(0, 0)]
+        self._checkpointed_start = (now, 0)
+        self._policy: RecordPolicy | None = None
+        self._policy_version = -1
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record will get."""
+        return self.log.end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset up to which records are replicated and so visible to consumers."""
+        return self.log.end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset up to which a read_committed consumer may read."""
+        return self.high_watermark
+
+    @property
+    def policy(self) -> RecordPolicy:
+        """What the topic's configuration asks of records; derived anew when it has changed."""
+        if self._policy is None or self._policy_version != self.configs.version:
+            self._policy = RecordPolicy.from_configs(f"{self.topic}-{self.index}", self.configs)
+            self._policy_version = self.configs.version
+        return self._policy
+
+    # Writing
+
+    def append(
+        self,
+        records: memoryview | None,
+        now: int,
+        produce_version: int,
+        *,
+        client_id: str | None = None,
+        issued: Callable[[int], bool] | None = None,
+        owned: bool = False,
+    ) -> Appended:
+        """Judge one client's batch, and store it if it is in order."""
+        checked = check(records, self.policy, now, produce_version, self.full_checks)
+        if isinstance(checked, RecordReject):
+            start = self.log_start_offset if checked.log_start_known else -1
+            return Appended(checked, checked.code, -1, -1, start, checked.header, None)
+        header = checked.header
+        key = self._key(header, client_id)
+        if key is None:
+            return self._store(checked, None, Accept(self.log.end_offset, "no_producer"), None, now, owned)
+        state = self.producers.get(key)
+        known = issued is None or issued(header.producer_id)
+        verdict = judge(state, header, self.rules, self.log.end_offset, Origin.CLIENT, known)
+        if isinstance(verdict, Accept):
+            return self._store(checked, key, verdict, state, now, owned)
+        if isinstance(verdict, Duplicate):
+            return Appended(
+                verdict, 0, verdict.base_offset, verdict.timestamp, self.log_start_offset, header, state
+            )
+        if verdict.poisons and state is not None:
+            self.producers[key] = poison(state)
+        return Appended(verdict, verdict.code, -1, -1, self.log_start_offset, header, state)
+
+    def _key(self, header: BatchHeader, client_id: str | None) -> Key | None:
+        if self.rules.key == "client_id":
+            return client_id if header.base_sequence >= 0 else None
+        return header.producer_id if header.producer_id >= 0 else None
+
+    def _store(
+        self, checked: Checked, key: Key | None, verdict: Accept, state: bytes | None, now: int, owned: bool
+    ) -> Appended:
+        """Append to the log and to the state: both or, if the log refuses, neither."""
+        header = checked.header
+        count = header.last_offset_delta + 1
+        policy = self.policy
+        if self._must_roll(len(checked.batch), checked.max_timestamp, now, policy):
+            self.log.roll(now)
+        base = self.log.append(checked.batch, count, self.leader_epoch, checked.max_timestamp, owned or checked.rewritten)
+        if key is not None:
+            self.producers[key] = advance(state, header, base, checked.max_timestamp, self.rules)
+        if self.waiting:
+            for told in list(self.waiting):
+                told(self, now)
+        return Appended(verdict, 0, base, checked.log_append_time, self.log_start_offset, header, state)
+
+    def _must_roll(self, size: int, timestamp: int, now: int, policy: RecordPolicy) -> bool:
+        """Kafka's LogSegment.shouldRoll: the segment would grow too large, or its first batch is too old."""
+        active = self.log.active
+        if not active.bases:
+            return False
+        if active.size + size > policy.segment_bytes:
+            return True
+        return now - active.created > policy.segment_ms
+
+    # Reading
+
+    def read(self, offset: int, max_bytes: int, *, at_least_one: bool, committed: bool = False) -> Slice:
+        """Whole batches from the one that holds `offset` on, up to what is visible."""
+        limit = self.last_stable_offset if committed else self.high_watermark
+        return self.log.read(offset, limit, max_bytes, at_least_one) if offset < limit else EMPTY
+
+    def offset_for(self, timestamp: int, committed: bool = False) -> TimestampedOffset:
+        """What ListOffsets asks: a time in ms since the epoch, or one of its negative stand-ins."""
+        if timestamp in (EARLIEST, EARLIEST_LOCAL):
+            return TimestampedOffset(self.log_start_offset, -1, self._epoch_at(self.log_start_offset))
+        if timestamp == LATEST:
+            end = self.last_stable_offset if committed else self.high_watermark
+            return TimestampedOffset(end, -1, self.leader_epoch)
+        if timestamp == MAX_TIMESTAMP:
+            return self._newest()
+        if timestamp < 0:
+            return NOTHING_FOUND
+        for batch in self.log.batches_since(timestamp, self.log_start_offset):
+            header = read_header(batch)
+            for record in iter_records(batch):
+                when = header.max_timestamp if header.is_log_append_time else header.base_timestamp + record.timestamp_delta
+                offset = header.base_offset + record.offset_delta
+                if when >= timestamp and offset >= self.log_start_offset:
+                    return TimestampedOffset(offset, when, header.partition_leader_epoch)
+        return NOTHING_FOUND
+
+    def _newest(self) -> TimestampedOffset:
+        """The record with the largest timestamp, the first of them if there are several."""
+        stamps = [segment.max_timestamp for segment in self.log.segments]
+        largest = max(stamps, default=-1)
+        return self.offset_for(largest) if largest >= 0 else NOTHING_FOUND
+
+    def _epoch_at(self, offset: int) -> int:
+        epoch = self._epoch_starts[0][0]
+        for started, start in self._epoch_starts:
+            if start <= offset:
+                epoch = started
+        return epoch
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """The largest leader epoch at or below `epoch` and the offset at which it ended; (−1, −1) if there is none."""
+        if epoch == self.leader_epoch:
+            return epoch, self.log_end_offset
+        if epoch > self.leader_epoch or epoch < self._epoch_starts[0][0]:
+            return -1, -1
+        for i, (started, _) in reversed(list(enumerate(self._epoch_starts))):
+            if started <= epoch:
+                following = i + 1
+                end = self._epoch_starts[following][1] if following < len(self._epoch_starts) else self.log_end_offset
+                return started, end
+        return -1, -1
+
+    def new_leader_epoch(self, epoch: int) -> None:
+        """The leader is elected again: what it appends from here on carries `epoch`."""
+        self.leader_epoch = epoch
+        if self._epoch_starts[-1][1] == self.log_end_offset:
+            self._epoch_starts.pop()
+        self._epoch_starts.append((epoch, self.log_end_offset))
+
+    # Losing
+
+    def delete_records(self, offset: int, now: int) -> int:
+        """Let the log begin at `offset`, which the caller has checked; the log start offset that now holds."""
+        self._start_at(max(offset, self.log_start_offset), now)
+        return self.log_start_offset
+
+    def _start_at(self, offset: int, now: int) -> None:
+        if offset == self.log_start_offset:
+            return
+        written, start = self._checkpointed_start
+        if now - written >= CHECKPOINT_MS:
+            self._checkpointed_start = (now - (now - written) % CHECKPOINT_MS, self.log_start_offset)
+        else:
+            self._checkpointed_start = (written, start)
+        self.log_start_offset = offset
+        self.log.drop_segments_below(offset)
+        if not self.rules.keeps_state_on_log_start_advance:
+            gone = [key for key, state in self.producers.items() if last_offset(state) < offset]
+            for key in gone:
+                del self.producers[key]
+
+    def retain(self, now: int) -> None:
+        """Delete the segments that retention.ms or retention.bytes no longer keep (Kafka's deleteOldSegments)."""
+        if "delete" not in self.configs.text("cleanup.policy"):
+            return
+        keep_ms = self.configs.integer("retention.ms")
+        keep_bytes = self.configs.integer("retention.bytes")
+        while (first := self.log.segments[0]).bases:
+            newest = first.max_timestamp if first.max_timestamp >= 0 else first.created
+            expired = keep_ms >= 0 and now - newest > keep_ms
+            oversize = keep_bytes >= 0 and self.log.size - first.size >= keep_bytes
+            if not expired and not oversize:
+                break
+            if first is self.log.active:
+                self.log.roll(now)
+            self._start_at(self.log.segments[1].base_offset, now)
+
+    def expire_producers(self, now: int, after_ms: int) -> None:
+        """Forget producers whose last batch carries a timestamp at least `after_ms` old."""
+        gone = [key for key, state in self.producers.items() if now - last_timestamp(state) >= after_ms]
+        for key in gone:
+            del self.producers[key]
+
+    def delete(self) -> None:
+        """The topic is deleted: those who wait are told, and find no leader."""
+        self.deleted = True
+        self.leader = -1
+        for told in list(self.waiting):
+            told(self, 0)
+
+    def restart(self, mode: str, now: int) -> None:
+        """Keep what Kafka finds on disk after a clean shutdown, or after kill −9.
+
+        Of each producer the last batch survives. A clean shutdown leaves no snapshot from before the log start; a kill
+        brings back the log start offset of the last checkpoint.
+        """
+        self.waiting.clear()
+        if mode == "kill":
+            written, start = self._checkpointed_start
+            if now - written < CHECKPOINT_MS:
+                self.log_start_offset = max(start, self.log.segments[0].base_offset)
+        survivors = {
+            key: last_batch_only(state)
+            for key, state in self.producers.items()
+            if self.rules.key == "client_id" or last_offset(state) >= self.log_start_offset
+        }
+        self.producers = survivors
+        self._checkpointed_start = (now, self.log_start_offset)
+        self.new_leader_epoch(self.leader_epoch + (2 if mode == "clean" else 1))
+
+

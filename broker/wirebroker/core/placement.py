@@ -1,0 +1,45 @@
+"""Whether replicas can be placed as a client asks (Kafka's ReplicationControlManager and StripedReplicaPlacer)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kafkawire.errors import ErrorCode
+
+from wirebroker.core.cluster import Cluster
+from wirebroker.core.config_resources import Refusal
+
+
+def assignment_fault(broker_ids: Sequence[int], factor: int | None, cluster: Cluster) -> Refusal | None:
+    """What is wrong with these replicas of one partition; `factor` is how many the other partitions have, if known."""
+    manual = "The manual partition assignment includes"
+    if not broker_ids:
+        return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{manual} an empty replica list.")
+    previous = None
+    for node_id in sorted(broker_ids):
+        if node_id not in cluster.brokers:
+            message = f"{manual} broker {node_id}, but no such broker is registered."
+            return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        if node_id == previous:
+            return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{manual} the broker {node_id} more than once.")
+        previous = node_id
+    if factor is not None and len(broker_ids) != factor:
+        message = (
+            f"{manual} a partition with {len(broker_ids)} replica(s), but this is not consistent with previous "
+            f"partitions, which have {factor} replica(s)."
+        )
+        return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+    return None
+
+
+def factor_fault(factor: int, cluster: Cluster) -> Refusal | None:
+    """What is wrong with having this many replicas."""
+    brokers = len(cluster.brokers)
+    if factor <= brokers:
+        return None
+    return Refusal(
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be "
+        f"reached because only {brokers} broker(s) are registered or some brokers have all their log directories "
+        "cordoned.",
+    )

@@ -1,0 +1,117 @@
+"""The rule set of the validator as data, and its presets.
+
+`kafka-4.3` answers as Apache Kafka 4.3.1. The others reproduce the textbook, simpler brokers, older releases and
+Apache Pulsar's deduplication, so that a client can be tested against each, and an audit can ask "what if".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+ApiVersions = Mapping[int, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How a batch of a producer is judged. Each field is a rule that `--set rule=value` can change."""
+
+    name: str = "kafka-4.3"
+    window: int = 5
+    """batches per producer and partition whose retry is recognised, from 1 up"""
+    first_sequence: Literal["any", "zero_or_45", "zero_or_59"] = "any"
+    """of a producer that has no state here; anything else than zero gets this code"""
+    unissued: Literal["accept", "59"] = "accept"
+    """a producer id that InitProducerId never handed out"""
+    stale: Literal["45", "46", "acknowledge"] = "45"
+    """a retry from before the window: an error, or a duplicate with offset −1"""
+    gap: Literal["45", "45_until_new_id", "accept"] = "45"
+    """a sequence beyond the next one; with `45_until_new_id` the producer is refused from then on"""
+    duplicate: Literal["original_offset", "dropped"] = "original_offset"
+    """what a recognised retry is answered with: the offset it has, or −1"""
+    key: Literal["producer_id", "client_id"] = "producer_id"
+    """what a producer is known by"""
+    state_after_delete: Literal["kept", "lost"] = "kept"
+    """a producer's state when retention or DeleteRecords passes its last batch"""
+    api_versions: ApiVersions | None = None
+    """the versions that a release offers, by API key; None for those of 4.3.1"""
+
+    @property
+    def asks_whether_issued(self) -> bool:
+        """Whether the judge has to know if a producer id was ever handed out."""
+        return self.unissued != "accept"
+
+    @property
+    def keeps_state_on_log_start_advance(self) -> bool:
+        """Whether a producer outlives its last batch."""
+        return self.state_after_delete == "kept"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.window, int) or self.window < 1:
+            raise ValueError(f"rule window is a number of batches from 1 up, not {self.window!r}")
+        hints = get_type_hints(Rules)
+        for rule, hint in hints.items():
+            if get_origin(hint) is Literal and getattr(self, rule) not in get_args(hint):
+                choices = ", ".join(get_args(hint))
+                raise ValueError(f"rule {rule} is one of {choices}, not {getattr(self, rule)!r}")
+
+    def with_setting(self, rule: str, value: Any) -> Rules:
+        """These rules with one changed; `value` may be text. ValueError names the nearest rule for an unknown one."""
+        known = [field.name for field in dataclasses.fields(self) if field.name not in ("name", "api_versions")]
+        if rule not in known:
+            raise ValueError(f"there is no rule {rule!r}{_nearest(rule, known)}")
+        if rule == "window" and isinstance(value, str):
+            if not value.isdigit():
+                raise ValueError(f"rule window is a number of batches from 1 up, not {value!r}")
+            value = int(value)
+        return dataclasses.replace(self, **{rule: str(value) if rule != "window" else value})
+
+
+def _keys(text: str) -> ApiVersions:
+    """`0:8 1:11 …`: API key and newest version, all from version 0."""
+    return {int(key): (0, int(newest)) for key, newest in (pair.split(":") for pair in text.split())}
+
+
+# What the releases offered, read from the message definitions of their kafka-clients.
+_KAFKA_2_3 = _keys(
+    "0:7 1:11 2:5 3:8 8:7 9:5 10:2 11:5 12:3 13:2 14:3 15:3 16:2 17:1 18:2 19:3 20:3 21:1 22:1 23:3 24:1 25:1 26:1 "
+    "27:0 28:2 29:1 30:1 31:1 32:2 33:1 34:1 35:1 36:1 37:1 38:1 39:1 40:1 41:1 42:1 43:0 44:0"
+)
+_KAFKA_0_11 = _keys(
+    "0:3 1:5 2:2 3:4 8:3 9:3 10:1 11:2 12:1 13:1 14:1 15:1 16:1 17:0 18:1 19:2 20:1 21:0 22:0 23:0 24:0 25:0 26:0 "
+    "27:0 28:0 29:0 30:0 31:0 32:0 33:0"
+)
+
+PROFILES: dict[str, Rules] = {
+    rules.name: rules
+    for rules in (
+        Rules(),
+        Rules("textbook", first_sequence="zero_or_45", unissued="59"),
+        Rules("single", window=1, first_sequence="zero_or_45", unissued="59", gap="45_until_new_id"),
+        Rules("highest", first_sequence="zero_or_45", unissued="59", stale="acknowledge"),
+        Rules("kafka-2.3", first_sequence="zero_or_59", state_after_delete="lost", api_versions=_KAFKA_2_3),
+        Rules(
+            "kafka-0.11", window=1, first_sequence="zero_or_59", stale="46", state_after_delete="lost",
+            api_versions=_KAFKA_0_11,
+        ),
+        Rules("pulsar", window=1, stale="acknowledge", gap="accept", duplicate="dropped", key="client_id"),
+    )
+}  # fmt: skip
+
+
+def profile(name: str, **overrides: Any) -> Rules:
+    """A preset, with single rules changed. ValueError names the nearest profile or rule for an unknown one."""
+    if name not in PROFILES:
+        raise ValueError(f"there is no profile {name!r}{_nearest(name, list(PROFILES))}; there are {', '.join(PROFILES)}")
+    rules = PROFILES[name]
+    for rule, value in overrides.items():
+        rules = rules.with_setting(rule, value)
+    return rules
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, 1, 0.4)
+    return f"; did you mean {close[0]!r}?" if close else ""

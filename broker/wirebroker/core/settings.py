@@ -1,0 +1,197 @@
+"""What a setting is: its type, its default, which values it takes, and how a value is read and written.
+
+The rules and the sentences are those of Kafka's ConfigDef. The settings themselves are in `config_tables`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+
+from wirebroker.core import config_tables
+
+Value = bool | int | float | str | list[str] | None
+
+
+class ConfigError(ValueError):
+    """A name or a value that Kafka would not take; the text is a sentence for the client."""
+
+    def __init__(self, sentence: str, *, suggestion: str = "") -> None:
+        super().__init__(sentence + suggestion)
+
+
+class ConfigType(IntEnum):
+    """The types as DescribeConfigs numbers them."""
+
+    UNKNOWN, BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, CLASS, PASSWORD = range(10)
+
+
+_BITS = {ConfigType.SHORT: 15, ConfigType.INT: 31, ConfigType.LONG: 63}
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)")
+_REPLICA = re.compile(r"([0-9]+:[0-9]+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting. `default` is the text of the default, None if there is none; for `valid` see `config_tables`."""
+
+    name: str
+    type: ConfigType
+    default: str | None
+    valid: str
+    marks: frozenset[str]
+
+    @property
+    def internal(self) -> bool:
+        """Whether Kafka keeps it out of its documentation and its answers."""
+        return "internal" in self.marks
+
+    @property
+    def read_only(self) -> bool:
+        """Whether it cannot change while the broker runs."""
+        return not self.marks & {"dynamic", "per-broker"}
+
+    @property
+    def sensitive(self) -> bool:
+        """Whether its value is never shown."""
+        return self.type is ConfigType.PASSWORD
+
+    def parse(self, raw: str) -> Value:
+        """The typed value of this text; ConfigError if the setting does not take it."""
+        value = self._typed(raw)
+        if self.valid != "-" or isinstance(value, list):
+            self._check(value)
+        return value
+
+    def default_value(self) -> Value:
+        """The typed default; None if there is none."""
+        return None if self.default is None else self._typed(self.default)
+
+    def _typed(self, raw: str) -> Value:
+        text = raw.strip()
+        if self.type is ConfigType.BOOLEAN:
+            if text.lower() not in ("true", "false"):
+                raise self.error(raw, "Expected value to be either true or false")
+            return text.lower() == "true"
+        if self.type in _BITS:
+            limit = 1 << _BITS[self.type]
+            if _INTEGER.fullmatch(text) is None or not -limit <= int(text) < limit:
+                raise self.error(raw, f"Not a number of type {self.type.name}")
+            return int(text)
+        if self.type is ConfigType.DOUBLE:
+            if _DOUBLE.fullmatch(text) is None:
+                raise self.error(raw, "Not a number of type DOUBLE")
+            return float(text.rstrip("fFdD"))
+        if self.type is ConfigType.LIST:
+            values = re.split(r"\s*,\s*", text) if text else []
+            return values if self.valid == "replicas" else list(dict.fromkeys(values))
+        return text
+
+    def _check(self, value: Value) -> None:
+        if isinstance(value, list):
+            self._check_list(value)
+        elif isinstance(value, str):
+            self._check_word(value)
+        elif isinstance(value, int | float):
+            self._check_range(value)
+
+    def _check_range(self, value: int | float) -> None:
+        if self.valid == "-1|1..9":
+            if value != -1 and not 1 <= value <= 9:
+                raise self.error(str(value), "Value must be between 1 and 9 or equal to -1")
+            return
+        low, _, high = self.valid.partition("..")
+        if value < float(low):
+            raise self.error(self.text(value), f"Value must be at least {low}")
+        if high and value > float(high):
+            raise self.error(self.text(value), f"Value must be no more than {high}")
+
+    def _check_word(self, value: str) -> None:
+        if self.valid == "nonempty":
+            if not value:
+                raise self.error(value, "String must be non-empty")
+        elif self.valid.startswith("anycase:"):
+            words = self.valid.removeprefix("anycase:").split("|")
+            if value.upper() not in words:
+                raise self.error(value, f"String must be one of (case insensitive): {', '.join(words)}")
+        elif self.valid == "reset":
+            if value not in ("latest", "earliest") and not value.startswith("by_duration:P"):
+                raise self.error(
+                    value, "Invalid share group offset reset strategy: must be latest, earliest or by_duration"
+                )
+        elif value not in self.valid.split("|"):
+            raise self.error(value, f"String must be one of: {', '.join(self.valid.split('|'))}")
+
+    def _check_list(self, values: list[str]) -> None:
+        if self.valid == "replicas":
+            if any(_REPLICA.fullmatch(value.strip()) is None for value in values) and "".join(values).strip() != "*":
+                raise self.error(
+                    f"[{', '.join(values)}]",
+                    f"{self.name} must be the literal '*' or a list of replicas in the following format: "
+                    "[partitionId]:[brokerId],[partitionId]:[brokerId],...",
+                )
+            return
+        if "" in values:
+            raise ConfigError(f"Configuration '{self.name}' values must not be empty.")
+        if self.valid != "-":
+            for value in values:
+                self._check_word(value)
+
+    def error(self, value: str, why: str) -> ConfigError:
+        """What Kafka says of a value that the setting does not take."""
+        return ConfigError(f"Invalid value {value} for configuration {self.name}: {why}")
+
+    @staticmethod
+    def text(value: Value) -> str:
+        """A typed value as Kafka writes it."""
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, float):
+            return _java_double(value)
+        if isinstance(value, list):
+            return ",".join(value)
+        return str(value)
+
+
+def _java_double(value: float) -> str:
+    """As Java's Double.toString writes it."""
+    if not math.isfinite(value):
+        return repr(value).replace("nan", "NaN").replace("inf", "Infinity")
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    digits, _, exponent = f"{value!r}".replace("e+", "e").partition("e")
+    if not exponent:
+        digits, _, exponent = f"{value:.16e}".partition("e")
+        digits = digits.rstrip("0")
+    if "." not in digits:
+        digits += "."
+    return f"{digits + '0' if digits.endswith('.') else digits}E{int(exponent)}"
+
+
+def read_table(text: str) -> dict[str, Setting]:
+    """The settings of one of the tables of `config_tables`, by name."""
+    settings = {}
+    for line in text.splitlines():
+        name, kind, default, valid, *marks = line.split()
+        settings[name] = Setting(
+            name, ConfigType[kind.upper()], {"-": None, '""': ""}.get(default, default), valid, frozenset(marks)
+        )
+    return settings
+
+
+TOPIC_SETTINGS = read_table(config_tables.TOPIC)
+BROKER_SETTINGS = read_table(config_tables.BROKER)
+GROUP_SETTINGS = read_table(config_tables.GROUP)
+CLIENT_METRICS_SETTINGS = read_table(config_tables.CLIENT_METRICS)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A half-sentence that names the setting that was probably meant; empty if none comes near."""
+    from difflib import get_close_matches
+
+    found = get_close_matches(name, list(known), 1, 0.6)
+    return f" (did you mean {found[0]}?)" if found else ""

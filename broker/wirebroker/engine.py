@@ -1,0 +1,149 @@
+"""The engine: requests in, effects out, no sockets and no clock.
+
+    engine.receive(connection, frame, now)    handles one request
+    engine.tick(now)                          runs the timers that have fallen due
+    engine.deadline()                         says when to tick next
+    engine.take_effects()                     hands over what is to be sent and closed since the last call
+
+Whoever drives it keeps one promise: while `connection.parked` is set, no further frame of that connection is given to
+`receive`. So requests of one connection are handled one at a time and answered in order, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+
+from kafkawire.codec import decode
+from kafkawire.errors import ProtocolError
+from kafkawire.frames import read_key_version_correlation, read_request_header
+from kafkawire.primitives import Buffer
+from kafkawire.registry import API_VERSIONS, api_name, request_class
+from wirebroker.apis import Handler, handler_of, served_versions
+from wirebroker.core.cluster import Broker, Cluster
+from wirebroker.core.configs import BrokerConfigs
+from wirebroker.core.fetch_sessions import FetchSessions
+from wirebroker.core.groups import GroupCoordinator
+from wirebroker.core.maintenance import Maintenance
+from wirebroker.core.profile import Rules
+from wirebroker.core.purgatory import Timers
+from wirebroker.exchange import Close, Connection, Effect, Exchange, Outcome
+from wirebroker.trace.recorder import Recorder
+
+
+class Engine:
+    """A cluster of brokers as a synchronous machine. `random_bytes(n)` gives ids; `now` is ms since the epoch."""
+
+    def __init__(
+        self,
+        now: int,
+        random_bytes: Callable[[int], bytes],
+        *,
+        brokers: int = 1,
+        settings: Mapping[str, str] | None = None,
+        rules: Rules | None = None,
+        full_checks: bool = True,
+        max_versions: Mapping[int, int] | None = None,
+    ) -> None:
+        self.timers = Timers()
+        self.rules = rules or Rules()
+        self.configs = BrokerConfigs(settings or {}, brokers=brokers)
+        nodes: Sequence[Broker] = [Broker(node_id) for node_id in range(1, brokers + 1)]
+        self.cluster = Cluster(
+            nodes, self.configs, self.rules, self.timers, random_bytes, full_checks=full_checks
+        )
+        self.fetch_sessions = FetchSessions(random_bytes)
+        self.groups = GroupCoordinator(self.cluster)
+        self.maintenance = Maintenance(self.cluster, now)
+        self.trace = Recorder()
+        self.versions = served_versions(self.rules, max_versions or {})
+        self.effects: list[Effect] = []
+        self.connections: set[Connection] = set()
+        self._numbers = count(1)
+        self._handlers: dict[int, Handler] = {}
+
+    def connect(self, node_id: int, client_host: str = "127.0.0.1", listener: str = "PLAINTEXT") -> Connection:
+        """A client has connected to this broker."""
+        connection = Connection(next(self._numbers), node_id, client_host, listener)
+        self.connections.add(connection)
+        return connection
+
+    def disconnected(self, connection: Connection) -> None:
+        """The client has gone; an answer that it waited for is dropped."""
+        connection.closed = True
+        connection.parked = None
+        self.connections.discard(connection)
+
+    def close(self, connection: Connection, reason: str) -> None:
+        """Have the connection closed, with a sentence for the log."""
+        if not connection.closed:
+            self.disconnected(connection)
+            self.effects.append(Close(connection, reason))
+
+    def receive(self, connection: Connection, frame: Buffer, now: int, owned: bool = False) -> None:
+        """Handle one request frame (without its size). With `owned` the frame's buffer may be kept as it is."""
+        try:
+            key, version, correlation_id = read_key_version_correlation(frame)
+            oldest, newest = self.versions.get(key, (1, 0))
+            if not oldest <= version <= newest:
+                self._unsupported(connection, key, version, correlation_id, now)
+                return
+            header = read_request_header(frame)
+            request, _ = decode(request_class(key), frame, version, header.end)
+        except ProtocolError as damage:
+            self.close(connection, f"the client's request cannot be read: {damage}")
+            return
+        exchange = Exchange(self, connection, key, version, correlation_id, header.client_id, now)
+        handler = self._handlers.get(key)
+        if handler is None:
+            handler = self._handlers[key] = handler_of(key)
+        outcome = handler(request, exchange)
+        if outcome is Outcome.PARKED:
+            connection.parked = exchange
+        elif not isinstance(outcome, Outcome):
+            exchange.reply(outcome)
+
+    def _unsupported(self, connection: Connection, key: int, version: int, correlation_id: int, now: int) -> None:
+        """Kafka closes the connection, except for ApiVersions, whose answer in version 0 any client can read."""
+        if key == API_VERSIONS:
+            from wirebroker.apis.api_versions import unsupported_version
+
+            exchange = Exchange(self, connection, key, 0, correlation_id, None, now)
+            exchange.reply(unsupported_version())
+            return
+        offered = self.versions.get(key)
+        what = f"versions {offered[0]} to {offered[1]} are offered" if offered else "this API is not offered"
+        self.close(connection, f"the client asked for {api_name(key)} version {version}; {what}")
+
+    def tick(self, now: int) -> None:
+        """Run every timer that has fallen due, in order."""
+        self.timers.run(now)
+
+    def deadline(self) -> int | None:
+        """When to tick next, in ms since the epoch; None if nothing waits."""
+        return self.timers.deadline()
+
+    def take_effects(self) -> list[Effect]:
+        """What is to be done since the last call, in order."""
+        effects, self.effects = self.effects, []
+        return effects
+
+    def restart(self, mode: str, now: int) -> None:
+        """Stop all brokers and start them again: "clean", or "kill" as with kill −9.
+
+        Kept is what Kafka would find on its disk; connections, sessions and what waited are gone.
+        """
+        if mode not in ("clean", "kill"):
+            raise ValueError(f"a restart is 'clean' or 'kill', not {mode!r}")
+        for connection in list(self.connections):
+            self.close(connection, "the broker restarts")
+        self.timers.clear()
+        for node_id in self.cluster.brokers:
+            self.cluster.producer_ids.restarted(node_id)
+        for partition in self.cluster.partitions():
+            partition.restart(mode, now)
+        self.fetch_sessions.clear()
+        self.groups.restart(now)
+        self.maintenance = Maintenance(self.cluster, now)
+
+

@@ -1,0 +1,104 @@
+"""What passes between the engine and the world: connections, effects, and one request on its way to its answer."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkawire.declare import Message
+from kafkawire.frames import encode_response
+from kafkawire.primitives import Buffer
+
+if TYPE_CHECKING:
+    from wirebroker.core.cluster import Cluster
+    from wirebroker.engine import Engine
+
+
+class Connection:
+    """One client's connection to one broker, as far as the engine knows it."""
+
+    __slots__ = ("client_host", "closed", "listener", "node_id", "number", "parked", "produce_shape", "software")
+
+    def __init__(self, number: int, node_id: int, client_host: str, listener: str) -> None:
+        self.number = number
+        self.node_id = node_id
+        self.client_host = client_host
+        self.listener = listener
+        self.software = ("", "")
+        self.parked: Exchange | None = None
+        """The request that waits; nothing else of this connection is handled before it is answered."""
+        self.closed = False
+        self.produce_shape: Any = None
+        """What the last Produce request looked like up to its records; see `wirebroker.apis.produce`."""
+
+
+class Reply(NamedTuple):
+    """Send these buffers, in order: one whole response frame."""
+
+    connection: Connection
+    parts: list[Buffer]
+
+
+class Close(NamedTuple):
+    """Close the connection; `reason` is a sentence for the log."""
+
+    connection: Connection
+    reason: str
+
+
+Effect = Reply | Close
+
+
+class Outcome(Enum):
+    """What a handler returns instead of a response."""
+
+    PARKED = "it will be answered later, by Exchange.reply"
+    SILENT = "it is done and has no answer, as a Produce with acks=0"
+    CLOSED = "the connection is closed, by Exchange.close"
+
+
+class Exchange:
+    """A request that is being handled. `now` is the time at which it arrived, in ms since the epoch."""
+
+    __slots__ = ("api_key", "client_id", "connection", "correlation_id", "engine", "now", "version")
+
+    def __init__(
+        self, engine: Engine, connection: Connection, api_key: int, version: int, correlation_id: int,
+        client_id: str | None, now: int,
+    ) -> None:  # fmt: skip
+        self.engine = engine
+        self.connection = connection
+        self.api_key = api_key
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.now = now
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster that the request reached."""
+        return self.engine.cluster
+
+    @property
+    def node_id(self) -> int:
+        """The broker that the request reached."""
+        return self.connection.node_id
+
+    @property
+    def alive(self) -> bool:
+        """Whether somebody still waits for the answer."""
+        return not self.connection.closed
+
+    def reply(self, response: Message) -> None:
+        """Answer a request that was parked, or is being handled; dropped if the client has gone."""
+        connection = self.connection
+        if connection.parked is self:
+            connection.parked = None
+        if not connection.closed:
+            parts = encode_response(self.correlation_id, response, self.version)
+            self.engine.effects.append(Reply(connection, parts))
+
+    def close(self, reason: str) -> Outcome:
+        """Close the connection instead of answering; nothing more of it is handled."""
+        self.engine.close(self.connection, reason)
+        return Outcome.CLOSED

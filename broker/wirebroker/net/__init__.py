@@ -1,0 +1,1 @@
+"""The engine's connection to real sockets and real time."""

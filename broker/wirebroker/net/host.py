@@ -1,0 +1,202 @@
+"""A host: one engine on one event loop, with a listening socket for each of its brokers' listeners."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sys
+from collections.abc import Callable, Sequence
+
+from kafkawire.primitives import Buffer
+from wirebroker.clock import Clock
+from wirebroker.engine import Engine
+from wirebroker.exchange import Connection, Reply
+from wirebroker.net.protocol import SHARED_BUFFER, BrokerProtocol
+
+logger = logging.getLogger("wirebroker")
+
+JOIN_BELOW = 64 * 1024
+"""Parts smaller than this are joined before they are sent; a larger one is sent as it is."""
+BACKLOG = 1024
+
+
+class ListenError(OSError):
+    """A listener's address cannot be used; the message says which and why."""
+
+
+class Host:
+    """Drives the engine: performs its effects, wakes it at its deadlines, and tells it the time."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self.engine = engine
+        self.clock = clock
+        self.frame_limit = engine.configs.integer("socket.request.max.bytes")
+        self._loop = asyncio.get_running_loop()
+        self._protocols: dict[Connection, BrokerProtocol] = {}
+        self._servers: list[asyncio.Server] = []
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at: int | None = None
+        # A completion-based loop (Windows) keeps a buffer for as long as a read is pending; it cannot be shared.
+        self._shared = None if type(self._loop).__name__ == "ProactorEventLoop" else bytearray(SHARED_BUFFER)
+        self.watchers: list[Callable[[], None]] = []
+        """Called after every request and timer, for those who wait for a condition."""
+
+    def receive_buffer(self) -> bytearray:
+        """The buffer that a new connection receives into."""
+        return self._shared if self._shared is not None else bytearray(SHARED_BUFFER)
+
+    async def listen(
+        self, node_id: int, host: str, port: int, listener: str = "PLAINTEXT", advertised: tuple[str, int] | None = None
+    ) -> tuple[str, int]:
+        """Open a listener of this broker; the address it is bound to. Raises ListenError."""
+        try:
+            server = await self._loop.create_server(
+                lambda: BrokerProtocol(self, node_id, listener), host, port, backlog=BACKLOG
+            )
+        except (OSError, OverflowError) as refused:
+            raise ListenError(f"cannot listen on {host}:{port}: {getattr(refused, 'strerror', None) or refused}") from refused
+        self._servers.append(server)
+        bound = server.sockets[0].getsockname()
+        shown = advertised or (_reachable(host), bound[1])
+        self.engine.cluster.brokers[node_id].addresses[listener] = shown
+        self.arm()
+        return host, bound[1]
+
+    def opened(self, protocol: BrokerProtocol) -> None:
+        """A connection has been made."""
+        self._protocols[protocol.connection] = protocol
+
+    def lost(self, protocol: BrokerProtocol) -> None:
+        """A connection is gone."""
+        self._protocols.pop(protocol.connection, None)
+        self.flush()
+
+    def flush(self) -> None:
+        """Perform the engine's effects, and let go on those that its answers released."""
+        engine = self.engine
+        while engine.effects:
+            outgoing: dict[Connection, list[Buffer]] = {}
+            for effect in engine.take_effects():
+                if isinstance(effect, Reply):
+                    parts = outgoing.get(effect.connection)
+                    if parts is None:
+                        outgoing[effect.connection] = list(effect.parts)
+                    else:
+                        parts += effect.parts
+                else:
+                    self._send(effect.connection, outgoing.pop(effect.connection, []))
+                    self._close(effect.connection, effect.reason)
+            for connection, parts in outgoing.items():
+                self._send(connection, parts)
+            for connection in outgoing:
+                if (protocol := self._protocols.get(connection)) is not None:
+                    protocol.released()
+        if engine.deadline() != self._alarm_at:
+            self.arm()
+
+    def notify(self) -> None:
+        """Something may have changed: tell those who wait for a condition."""
+        for watcher in list(self.watchers):
+            watcher()
+
+    def _send(self, connection: Connection, parts: Sequence[Buffer]) -> None:
+        protocol = self._protocols.get(connection)
+        if protocol is None or not parts:
+            return
+        write = protocol.transport.write
+        small: list[Buffer] = []
+        for part in parts:
+            if len(part) < JOIN_BELOW:
+                small.append(part)
+                continue
+            if small:
+                write(b"".join(small))
+                small = []
+            write(part)
+        if small:
+            write(b"".join(small) if len(small) > 1 else small[0])
+
+    def _close(self, connection: Connection, reason: str) -> None:
+        protocol = self._protocols.get(connection)
+        if protocol is not None:
+            logger.info("connection %d from %s closed: %s", connection.number, connection.client_host, reason)
+            protocol.transport.close()
+
+    def arm(self) -> None:
+        """Wake up when the engine next has something to do."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        self._alarm_at = self.engine.deadline()
+        if self._alarm_at is not None and self.clock.running:
+            delay = max(self._alarm_at - self.clock.now(), 0) / 1000
+            self._alarm = self._loop.call_later(delay, self._wake)
+
+    def _wake(self) -> None:
+        self._alarm = None
+        self._alarm_at = None
+        self.tick()
+
+    def tick(self) -> None:
+        """Run what has fallen due; an error there is logged and ends nothing."""
+        try:
+            self.engine.tick(self.clock.now())
+        except Exception:
+            logger.exception("a timer failed because of an error in wirebroker")
+        self.flush()
+        self.notify()
+
+    def advance(self, ms: int) -> None:
+        """Move the clock forward and run every timer that falls due, in order."""
+        self.clock.advance(ms)
+        self.tick()
+
+    def restart(self, mode: str) -> None:
+        """Stop and start the brokers; the listening sockets stay open."""
+        self.engine.restart(mode, self.clock.now())
+        self.flush()
+
+    def replace(self, engine: Engine) -> None:
+        """Go on with another engine at the same addresses; all connections are closed."""
+        for protocol in list(self._protocols.values()):
+            protocol.transport.abort()
+        for node_id, broker in self.engine.cluster.brokers.items():
+            engine.cluster.brokers[node_id].addresses.update(broker.addresses)
+        self.engine = engine
+        self.arm()
+        self.notify()
+
+    async def close(self) -> None:
+        """Close the listeners and all connections."""
+        for server in self._servers:
+            server.close()
+        if self._alarm is not None:
+            self._alarm.cancel()
+        for protocol in list(self._protocols.values()):
+            protocol.transport.abort()
+        for server in self._servers:
+            with contextlib.suppress(Exception):
+                await asyncio.wait_for(server.wait_closed(), 1)
+        self._servers.clear()
+
+
+def _reachable(host: str) -> str:
+    """What a client on this machine can connect to when a listener is bound to every interface."""
+    return {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+
+
+def new_loop(kind: str) -> asyncio.AbstractEventLoop:
+    """An event loop: "asyncio", or "uvloop" if it is installed."""
+    if kind == "uvloop":
+        try:
+            import uvloop
+        except ImportError:
+            raise ValueError("--loop uvloop needs the package: pip install 'wirebroker[uvloop]'") from None
+        made: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+        return made
+    if kind != "asyncio":
+        raise ValueError(f"the loop is 'asyncio' or 'uvloop', not {kind!r}")
+    return asyncio.SelectorEventLoop() if sys.platform == "win32" else asyncio.new_event_loop()
+
+

@@ -1,0 +1,172 @@
+"""One client's connection: bytes into frames, frames to the engine, answers back.
+
+All connections of a host receive into one buffer, because each read is dealt with before the next begins; what is left
+of an unfinished frame is carried over. A frame too large for that buffer gets one of its own, which is filled directly
+from the socket and may become the log's without another copy. It grows with what has really arrived, so that a peer
+that only announces 90 MB costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, cast
+
+from kafkawire.frames import SIZE
+
+if TYPE_CHECKING:
+    from wirebroker.net.host import Host
+
+logger = logging.getLogger("wirebroker")
+
+SHARED_BUFFER = 256 * 1024
+LARGE_FRAME = SHARED_BUFFER // 2
+"""Bytes from which on a frame gets a buffer of its own."""
+EAGER = 2 * 1024 * 1024
+"""Bytes that a large frame's buffer has from the start; beyond this it doubles as they arrive."""
+WRITE_HIGH_WATER = 1024 * 1024
+"""Unsent bytes beyond which no more requests of a connection are handled."""
+
+
+class BrokerProtocol(asyncio.BufferedProtocol):
+    """Receives for one connection of one broker."""
+
+    def __init__(self, host: Host, node_id: int, listener: str) -> None:
+        self._host = host
+        self._engine = host.engine
+        self._node_id = node_id
+        self._listener = listener
+        self._buffer = host.receive_buffer()
+        self._view = memoryview(self._buffer)
+        self._tail = b""
+        """Received and not yet handled: the beginning of a frame, or whole frames while the connection is held."""
+        self._large: bytearray | None = None
+        self._large_size = 0
+        self._large_filled = 0
+        self._congested = False
+        self._reading = True
+        self.last_active = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        peer = transport.get_extra_info("peername")
+        self.connection = self._engine.connect(self._node_id, str(peer[0]) if peer else "", self._listener)
+        self.transport.set_write_buffer_limits(WRITE_HIGH_WATER)
+        self.last_active = self._host.clock.now()
+        self._host.opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._engine.disconnected(self.connection)
+        self._host.lost(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._large is not None:
+            return memoryview(self._large)[self._large_filled : self._large_size]
+        if self._tail:
+            self._view[: len(self._tail)] = self._tail
+        return self._view[len(self._tail) :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        host = self._host
+        now = self.last_active = host.clock.now()
+        if self._large is not None:
+            self._large_filled += nbytes
+            if self._large_filled == self._large_size:
+                large, self._large = self._large, None
+                self._handle(memoryview(large)[4:], now, True)
+            elif self._large_filled == len(self._large):
+                self._grow(self._large)
+        else:
+            filled = len(self._tail) + nbytes
+            if self._held():
+                self._tail = bytes(self._view[:filled])
+                self._stop_reading()
+            else:
+                self._take(self._view[:filled], now)
+        host.flush()
+        if host.watchers:
+            host.notify()
+
+    def _take(self, data: memoryview, now: int) -> None:
+        """Handle the whole frames in `data` and carry over the rest."""
+        pos, end = 0, len(data)
+        limit = self._host.frame_limit
+        while end - pos >= 4:
+            (size,) = SIZE.unpack_from(data, pos)
+            if not 0 <= size <= limit:
+                self._engine.close(self.connection, oversized(bytes(data[pos : pos + 4]), size, limit))
+                return
+            after = pos + 4 + size
+            if after > end:
+                break
+            self._handle(data[pos + 4 : after], now, False)
+            pos = after
+            if self._held():
+                break
+        self._carry(data, pos, end)
+
+    def _handle(self, frame: memoryview, now: int, owned: bool) -> None:
+        try:
+            self._engine.receive(self.connection, frame, now, owned)
+        except Exception:
+            logger.exception("a request was not handled because of an error in wirebroker; its connection is closed")
+            self._engine.close(self.connection, "an error in wirebroker, see the log")
+
+    def _carry(self, data: memoryview, pos: int, end: int) -> None:
+        left = end - pos
+        if left >= 4 and not self.connection.closed:
+            size = SIZE.unpack_from(data, pos)[0] + 4
+            if LARGE_FRAME < size and left < size <= self._host.frame_limit + 4:
+                self._large = bytearray(min(size, max(EAGER, left)))
+                self._large_size = size
+                self._large_filled = left
+                self._large[:left] = data[pos:end]
+                self._tail = b""
+                return
+        self._tail = bytes(data[pos:end]) if left else b""
+
+    def _grow(self, full: bytearray) -> None:
+        self._large = bytearray(min(self._large_size, 2 * len(full)))
+        self._large[: len(full)] = full
+
+    def _held(self) -> bool:
+        """Whether the next request has to wait: for an answer to the last one, or for the client to read."""
+        return self.connection.parked is not None or self._congested or self.connection.closed
+
+    def released(self) -> None:
+        """Something that held the connection may be over: go on with what has been received meanwhile."""
+        if self._held() or self.transport.is_closing():
+            return
+        if self._tail and self._large is None:
+            tail, self._tail = memoryview(self._tail), b""
+            self._take(tail, self._host.clock.now())
+        if not self._reading and not self._held():
+            self._reading = True
+            self.transport.resume_reading()
+
+    def pause_writing(self) -> None:
+        self._congested = True
+
+    def resume_writing(self) -> None:
+        self._congested = False
+        self.released()
+        self._host.flush()
+
+    def _stop_reading(self) -> None:
+        if self._reading and not self.transport.is_closing():
+            self._reading = False
+            self.transport.pause_reading()
+
+    def eof_received(self) -> bool:
+        return False
+
+
+def oversized(first: bytes, size: int, limit: int) -> str:
+    """A sentence for a first word that is no possible size: which protocol the client seems to speak."""
+    if first[:2] == b"\x16\x03":
+        return "the client speaks TLS, and this listener is plaintext"
+    if first in (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN"):
+        return "the client speaks HTTP, and this is a Kafka listener"
+    if size < 0:
+        return f"the client announced a frame of {size} bytes"
+    return f"the client announced a frame of {size} bytes; socket.request.max.bytes is {limit}"

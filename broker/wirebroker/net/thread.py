@@ -1,0 +1,59 @@
+"""An event loop in a thread of its own, for callers that are synchronous."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from wirebroker.net.host import new_loop
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """Runs a loop until `stop()`. Safe to use from any thread."""
+
+    def __init__(self, kind: str = "asyncio") -> None:
+        self.loop = new_loop(kind)
+        self._thread = threading.Thread(target=self._run, name="wirebroker", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+        self.loop.close()
+
+    def await_(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the loop and wait for its result."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Call a function on the loop and wait for its result."""
+        return call_on(self.loop, function)
+
+    def stop(self) -> None:
+        """End the loop and its thread."""
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+
+
+def call_on(loop: asyncio.AbstractEventLoop, function: Callable[[], T]) -> T:
+    """Call a function in a loop's thread; directly when this is that thread."""
+    try:
+        if asyncio.get_running_loop() is loop:
+            return function()
+    except RuntimeError:
+        pass
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(function())
+        except BaseException as error:
+            future.set_exception(error)
+
+    loop.call_soon_threadsafe(run)
+    return future.result()

@@ -1,0 +1,65 @@
+"""The recorder: a ring of the latest rows, and sinks that get each row as it is made.
+
+On the produce path a row is no more than a tuple of references; it becomes a `ProduceRow`, with its sentence, when
+somebody reads it. With a sink attached it is made at once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from wirebroker.core.partition import Appended, Partition
+from wirebroker.exchange import Exchange
+from wirebroker.trace.rows import ProduceRow, produce_row
+
+RING = 10_000
+"""Rows that the ring keeps."""
+
+Sink = Callable[[ProduceRow], None]
+
+
+class Recorder:
+    """What the broker decided, latest last."""
+
+    def __init__(self, size: int = RING) -> None:
+        self._ring: deque[tuple[Any, ...]] = deque(maxlen=size)
+        self.sinks: list[Sink] = []
+
+    def produced(self, exchange: Exchange, partition: Partition, acks: int, appended: Appended) -> None:
+        """Note the verdict on one batch."""
+        raw = (
+            exchange.now, exchange.connection, exchange.client_id, exchange.version, exchange.correlation_id, acks,
+            partition, appended,
+        )  # fmt: skip
+        self._ring.append(raw)
+        if self.sinks:
+            row = _row(raw)
+            for sink in self.sinks:
+                sink(row)
+
+    def produce(self, topic: str | None = None, partition: int | None = None) -> list[ProduceRow]:
+        """The verdicts in the ring, oldest first, of one topic or partition if named."""
+        return [
+            _row(raw)
+            for raw in list(self._ring)
+            if (topic is None or raw[6].topic == topic) and (partition is None or raw[6].index == partition)
+        ]
+
+    def last(self, count: int) -> list[ProduceRow]:
+        """The latest `count` rows, oldest first."""
+        return [_row(raw) for raw in list(self._ring)[-count:]]
+
+    def clear(self) -> None:
+        """Forget all rows."""
+        self._ring.clear()
+
+
+def _row(raw: tuple[Any, ...]) -> ProduceRow:
+    now, connection, client_id, version, correlation_id, acks, partition, appended = raw
+    software = "/".join(part for part in connection.software if part)
+    return produce_row(
+        now, connection.node_id, connection.number, software, client_id, version, correlation_id, acks,
+        partition.topic, partition.index, appended,
+    )  # fmt: skip

@@ -1,0 +1,57 @@
+"""Where rows go: one aligned line on a console, one JSON object on a line of a file."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TextIO
+
+from wirebroker.trace.rows import ProduceRow
+
+_COLOURS = {"accepted": "\x1b[32m", "duplicate": "\x1b[33m", "rejected": "\x1b[31m"}
+_PLAIN = "\x1b[0m"
+
+
+def has_colour(stream: TextIO) -> bool:
+    """Whether to colour what is written there: a terminal, unless NO_COLOR is set."""
+    return stream.isatty() and "NO_COLOR" not in os.environ
+
+
+def line(row: ProduceRow, colour: bool = False) -> str:
+    """A row as one aligned line."""
+    when = time.strftime("%H:%M:%S", time.localtime(row.time / 1000)) + f".{row.time % 1000:03d}"
+    place = f"{row.topic}-{row.partition}"
+    who = f"pid {row.producer_id}/{row.producer_epoch}" if row.producer_id >= 0 else "no pid"
+    what = f"seq {row.first_sequence}–{row.last_sequence}" if row.first_sequence >= 0 else "–"
+    verdict = f"{row.verdict:<9}"
+    if colour:
+        verdict = f"{_COLOURS[row.verdict]}{verdict}{_PLAIN}"
+    note = f"  [{row.note}]" if row.note else ""
+    return f"{when}  #{row.connection:<3} {place:<20} {who:<12} {what:<14} {row.records:>5} rec  {verdict}  {row.explain}{note}"
+
+
+class ConsoleSink:
+    """Writes each row as a line, in colour on a terminal."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stdout
+        self._colour = has_colour(self._stream)
+
+    def __call__(self, row: ProduceRow) -> None:
+        print(line(row, self._colour), file=self._stream, flush=True)
+
+
+class JsonLinesSink:
+    """Appends each row to a file as one JSON object. Lines are written through, so that a killed process keeps them."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("a", encoding="utf-8", buffering=1)
+
+    def __call__(self, row: ProduceRow) -> None:
+        self._file.write(row.as_json() + "\n")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()

@@ -1,0 +1,313 @@
+"""Record batches, version 2: the 61-byte header, the CRC, and the records behind it.
+
+    base offset 8 · length 4 · leader epoch 4 · magic 1 · CRC-32C 4 | attributes 2 · last offset delta 4 ·
+    base timestamp 8 · max timestamp 8 · producer id 8 · producer epoch 2 · base sequence 4 · record count 4 | records
+
+The CRC covers what is right of the first bar, so that a broker may write base offset and leader epoch into a batch
+without touching the rest. Only headers are parsed on the way into a log; records are looked at where somebody asks.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from kafkawire.compression import compress, decompress
+from kafkawire.errors import ProtocolError
+from kafkawire.primitives import Buffer
+from kafkawire.varints import read_varint, write_varint
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+HEADER_SIZE = HEADER.size
+CRC_START = 21
+"""Where the bytes begin that the CRC covers."""
+LENGTH_START, LOG_OVERHEAD = 8, 12
+"""The length field, and the bytes in front of those that it counts."""
+_CRC_AT = 17
+_LENGTH = struct.Struct(">i")
+_CRC = struct.Struct(">I")
+_ATTRIBUTES_AT, _MAX_TIMESTAMP_AT = 21, 35
+LEAST_OVERHEAD = 14
+"""The shortest record of any format; Kafka refuses an announced length below it."""
+SEQUENCES = 2**31
+"""Sequence numbers count modulo this."""
+COMPRESSION_MASK, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL, DELETE_HORIZON = 0x07, 0x08, 0x10, 0x20, 0x40
+DECOMPRESSED_LIMIT = 256 * 1024 * 1024
+"""Bytes that a batch may unfold into, unless the caller says otherwise."""
+
+
+class CorruptBatch(ProtocolError):
+    """The record data cannot be a sequence of batches; the message is Kafka's."""
+
+
+class BatchHeader(NamedTuple):
+    """The 61 bytes, in the order of the wire. Times are ms since the epoch; −1 stands for "none"."""
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    records_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return self.batch_length + LOG_OVERHEAD
+
+    @property
+    def compression(self) -> int:
+        """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        return self.attributes & COMPRESSION_MASK
+
+    @property
+    def is_log_append_time(self) -> bool:
+        """Whether all records carry the max timestamp as the time of their append."""
+        return bool(self.attributes & LOG_APPEND_TIME)
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch belongs to a transaction."""
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the batch holds a marker and no data."""
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def last_sequence(self) -> int:
+        """The last record's sequence, modulo 2³¹; −1 if the batch has none."""
+        if self.base_sequence < 0:
+            return -1
+        return (self.base_sequence + self.last_offset_delta) % SEQUENCES
+
+    @property
+    def last_offset(self) -> int:
+        """The last record's offset."""
+        return self.base_offset + self.last_offset_delta
+
+
+class Record(NamedTuple):
+    """One record. Its offset and timestamp are relative to the batch's base."""
+
+    offset_delta: int
+    timestamp_delta: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+
+
+def read_header(buffer: Buffer, pos: int = 0) -> BatchHeader:
+    """The header at `pos`. Raises ProtocolError if there are not 61 bytes."""
+    try:
+        return BatchHeader._make(HEADER.unpack_from(buffer, pos))
+    except struct.error as short:
+        raise ProtocolError(f"a batch header of {len(buffer) - pos} bytes; it has {HEADER_SIZE}") from short
+
+
+def iter_batches(buffer: Buffer) -> Iterator[memoryview]:
+    """Each whole batch in record data. A truncated last batch ends it silently, as in Kafka. Raises CorruptBatch."""
+    view = memoryview(buffer)
+    pos, end = 0, len(view)
+    while (size := next_batch_size(view, pos)) is not None and pos + size <= end:
+        yield view[pos : pos + size]
+        pos += size
+
+
+def next_batch_size(view: memoryview, pos: int) -> int | None:
+    """Bytes of the batch at `pos`, None if too little is there to tell. Raises CorruptBatch (ByteBufferLogInputStream)."""
+    left = len(view) - pos
+    if left < LOG_OVERHEAD:
+        return None
+    (length,) = _LENGTH.unpack_from(view, pos + LENGTH_START)
+    if length < LEAST_OVERHEAD:
+        raise CorruptBatch(f"Record size {length} is less than the minimum record overhead ({LEAST_OVERHEAD})")
+    if left <= 16:
+        return None
+    magic = view[pos + 16]
+    if magic > 2:
+        raise CorruptBatch(f"Invalid magic found in record: {magic if magic < 128 else magic - 256}")
+    return int(length) + LOG_OVERHEAD
+
+
+def crc_of(batch: Buffer) -> int:
+    """The CRC-32C over a batch, from its attributes to its end."""
+    return crc32c(memoryview(batch)[CRC_START:])
+
+
+def build_batch(
+    records: Iterable[Record],
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    base_timestamp: int = 0,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    compression: int = 0,
+    transactional: bool = False,
+    control: bool = False,
+) -> bytes:
+    """A batch of at least one record. Timestamps are the base plus each record's delta, in ms."""
+    body = bytearray()
+    count, last_delta, max_delta = 0, 0, None
+    for record in records:
+        write_record(body, record)
+        count += 1
+        last_delta = record.offset_delta
+        max_delta = record.timestamp_delta if max_delta is None else max(max_delta, record.timestamp_delta)
+    if max_delta is None:
+        raise ValueError("a batch has at least one record")
+    attributes = compression | (TRANSACTIONAL if transactional else 0) | (CONTROL if control else 0)
+    return seal(
+        BatchHeader(
+            base_offset, 0, leader_epoch, 2, 0, attributes, last_delta, base_timestamp, base_timestamp + max_delta,
+            producer_id, producer_epoch, base_sequence, count,
+        ),
+        compress(compression, body) if compression else body,
+    )  # fmt: skip
+
+
+def seal(header: BatchHeader, body: Buffer) -> bytes:
+    """A batch of this header and these (compressed) records, with its length and CRC put right."""
+    length = HEADER_SIZE - LOG_OVERHEAD + len(body)
+    made = bytearray(HEADER.pack(*header._replace(batch_length=length, crc=0)))
+    made += body
+    _CRC.pack_into(made, _CRC_AT, crc_of(made))
+    return bytes(made)
+
+
+def stamp_append_time(batch: bytearray, now: int) -> None:
+    """Make it a batch of LogAppendTime `now`, and put its CRC right."""
+    (attributes,) = struct.unpack_from(">h", batch, _ATTRIBUTES_AT)
+    struct.pack_into(">h", batch, _ATTRIBUTES_AT, attributes | LOG_APPEND_TIME)
+    set_max_timestamp(batch, now)
+
+
+def set_max_timestamp(batch: bytearray, timestamp: int) -> None:
+    """Write another max timestamp, and put the CRC right."""
+    struct.pack_into(">q", batch, _MAX_TIMESTAMP_AT, timestamp)
+    _CRC.pack_into(batch, _CRC_AT, crc_of(batch))
+
+
+def write_record(out: bytearray, record: Record) -> None:
+    """Append one record with its length in front."""
+    body = bytearray(b"\0")
+    write_varint(body, record.timestamp_delta)
+    write_varint(body, record.offset_delta)
+    for part in (record.key, record.value):
+        _write_bytes(body, part)
+    write_varint(body, len(record.headers))
+    for name, value in record.headers:
+        _write_bytes(body, name.encode())
+        _write_bytes(body, value)
+    write_varint(out, len(body))
+    out += body
+
+
+def _write_bytes(out: bytearray, value: bytes | None) -> None:
+    if value is None:
+        write_varint(out, -1)
+    else:
+        write_varint(out, len(value))
+        out += value
+
+
+def iter_records(batch: Buffer, limit: int = DECOMPRESSED_LIMIT) -> Iterator[Record]:
+    """The records of one whole batch, decompressed up to `limit` bytes. Raises ProtocolError."""
+    header = read_header(batch)
+    body = record_bytes(batch, header, limit)
+    return parse_records(body, header.records_count)
+
+
+def record_bytes(batch: Buffer, header: BatchHeader, limit: int = DECOMPRESSED_LIMIT) -> memoryview:
+    """The batch's records as bytes, decompressed up to `limit` bytes. Raises ProtocolError."""
+    body = memoryview(batch)[HEADER_SIZE : header.size]
+    return memoryview(decompress(header.compression, body, limit)) if header.compression else body
+
+
+def parse_records(body: memoryview, count: int) -> Iterator[Record]:
+    """`count` records one after another. Raises ProtocolError if they do not fill `body` exactly."""
+    pos, end = 0, len(body)
+    try:
+        for _ in range(count):
+            size, pos = read_varint(body, pos)
+            stop = pos + size
+            if size < 0 or stop > end:
+                raise ProtocolError(f"a record of {size} bytes where {end - pos} are left")
+            yield _parse_record(body[pos:stop])
+            pos = stop
+    except (IndexError, UnicodeDecodeError) as damage:
+        raise ProtocolError(f"a record cannot be read: {damage}") from damage
+    if pos != end:
+        raise ProtocolError(f"{end - pos} bytes are left after the last record")
+
+
+def _parse_record(view: memoryview) -> Record:
+    timestamp_delta, pos = read_varint(view, 1)  # after the attributes, of which none is defined
+    offset_delta, pos = read_varint(view, pos)
+    key, pos = _read_bytes(view, pos)
+    value, pos = _read_bytes(view, pos)
+    count, pos = read_varint(view, pos)
+    if not 0 <= count <= len(view) - pos:
+        raise ProtocolError(f"a record announces {count} headers")
+    headers = []
+    for _ in range(count):
+        name, pos = _read_bytes(view, pos)
+        content, pos = _read_bytes(view, pos)
+        if name is None:
+            raise ProtocolError("a record header without a name")
+        headers.append((name.decode(), content))
+    if pos != len(view):
+        raise ProtocolError(f"{len(view) - pos} bytes are left in a record")
+    return Record(offset_delta, timestamp_delta, key, value, tuple(headers))
+
+
+def _read_bytes(view: memoryview, pos: int) -> tuple[bytes | None, int]:
+    size, pos = read_varint(view, pos)
+    if size < 0:
+        return None, pos
+    if pos + size > len(view):
+        raise ProtocolError("a field runs past the end of its record")
+    return bytes(view[pos : pos + size]), pos + size
+
+
+class Marker(NamedTuple):
+    """What a control batch says: that a transaction was committed, or aborted."""
+
+    commit: bool
+    coordinator_epoch: int
+
+
+def end_txn_marker(
+    commit: bool, *, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp: int
+) -> bytes:
+    """The control batch that ends a transaction on a partition."""
+    record = Record(0, 0, struct.pack(">hh", 0, int(commit)), struct.pack(">hi", 0, coordinator_epoch))
+    return build_batch(
+        [record], base_timestamp=timestamp, producer_id=producer_id, producer_epoch=producer_epoch, transactional=True,
+        control=True,
+    )  # fmt: skip
+
+
+def read_marker(record: Record) -> Marker | None:
+    """The marker in a control record, None for a control record of another kind. Raises ProtocolError."""
+    try:
+        _, kind = struct.unpack_from(">hh", record.key or b"")
+        if kind not in (0, 1):
+            return None
+        _, coordinator_epoch = struct.unpack_from(">hi", record.value or b"")
+    except struct.error as damage:
+        raise ProtocolError(f"a control record cannot be read: {damage}") from damage
+    return Marker(kind == 1, coordinator_epoch)

@@ -1,0 +1,141 @@
+"""Declaring messages: what a class of `kafkawire.messages` says about its own wire form.
+
+    @message(key=22, versions=(0, 6), flexible=2, stable=5)
+    class InitProducerIdRequest:
+        transactional_id: str | None = wire("string", nullable=0)
+        producer_id: int = wire("int64", since=3, default=-1)
+
+One class serves all versions: a field outside its versions keeps its default when read and is left out when written.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform
+
+T = TypeVar("T")
+
+PRIMITIVES = frozenset(
+    "bool int8 int16 uint16 int32 uint32 int64 float64 string uuid bytes records".split()
+)
+NEVER = 32767
+"""A version above all versions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """How one field goes over the wire. Version bounds are inclusive."""
+
+    name: str
+    spec: Any
+    since: int
+    until: int
+    nullable_since: int
+    nullable_until: int
+    tag: int | None
+    default: Any
+
+    def present(self, version: int) -> bool:
+        """Whether the field exists in this version."""
+        return self.since <= version <= self.until
+
+    def nullable(self, version: int) -> bool:
+        """Whether null may stand for it in this version."""
+        return self.nullable_since <= version <= self.nullable_until
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """What a message class declares of itself as a whole; `key` is −1 for data that is no request or response."""
+
+    key: int
+    versions: tuple[int, int]
+    flexible: int
+    stable: int
+
+
+class Api(NamedTuple):
+    """What the table of all APIs holds of one: enough to answer ApiVersions without importing any message."""
+
+    name: str
+    module: str
+    oldest: int
+    newest: int
+    flexible_request: int
+    flexible_response: int
+
+
+class Struct:
+    """Base of every declared class: `__wire__` lists the fields in the order of the wire."""
+
+    __slots__ = ()
+    __wire__: ClassVar[tuple[Field, ...]] = ()
+
+
+class Message(Struct):
+    """A request, a response, or versioned data; `__schema__` holds its versions."""
+
+    __slots__ = ()
+    __schema__: ClassVar[Schema]
+
+
+_ZEROS: dict[str, Any] = {
+    "bool": False, "string": "", "uuid": bytes(16), "bytes": b"", "records": None, "float64": 0.0,
+}  # fmt: skip
+
+
+def wire(
+    spec: Any,
+    *,
+    since: int = 0,
+    until: int = NEVER,
+    nullable: int = NEVER,
+    nullable_until: int = NEVER,
+    tag: int | None = None,
+    default: Any = dataclasses.MISSING,
+) -> Any:
+    """One field: `spec` is a primitive's name, a struct class, or a list holding one of them (an array).
+
+    Every field has a default at run time: the declared one, else zero, empty, or the struct's own defaults. A type
+    checker asks for those that all versions have and that declare none.
+    """
+    wire_field = (spec, since, until, nullable, nullable_until, tag)
+    if default is dataclasses.MISSING or default == [] or default is spec:
+        if isinstance(spec, list):
+            return dataclasses.field(default_factory=list, metadata={"wire": wire_field})
+        if not isinstance(spec, str):
+            return dataclasses.field(default_factory=spec, metadata={"wire": wire_field})
+        default = _ZEROS.get(spec, 0)
+    return dataclasses.field(default=default, metadata={"wire": wire_field})
+
+
+def _declared(cls: type[T]) -> type[T]:
+    made = dataclass(slots=True)(cls)
+    fields = []
+    for field in dataclasses.fields(made):  # type: ignore[arg-type]
+        default = field.default_factory if field.default is dataclasses.MISSING else field.default
+        fields.append(Field(field.name, *field.metadata["wire"], default))
+    made.__wire__ = tuple(fields)  # type: ignore[attr-defined]
+    return made
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(wire,))
+def struct(cls: type[T]) -> type[T]:
+    """Declare a part of a message."""
+    return _declared(cls)
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(wire,))
+def message(
+    *, key: int = -1, versions: tuple[int, int], flexible: int = NEVER, stable: int | None = None
+) -> Callable[[type[T]], type[T]]:
+    """Declare a message: its API key, valid versions, first flexible version, and newest version a broker offers."""
+
+    def decorate(cls: type[T]) -> type[T]:
+        made = _declared(cls)
+        made.__schema__ = Schema(key, versions, flexible, versions[1] if stable is None else stable)  # type: ignore[attr-defined]
+        return made
+
+    return decorate

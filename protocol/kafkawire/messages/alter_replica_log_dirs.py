@@ -1,0 +1,42 @@
+"""Generated from the definitions of Kafka 4.3.1 by scripts/generate-messages; do not edit."""
+
+from kafkawire.declare import Message, Struct, message, struct, wire
+
+
+@struct
+class AlterReplicaLogDirTopic(Struct):
+    name: str = wire("string")
+    partitions: list[int] = wire(["int32"])
+
+
+@struct
+class AlterReplicaLogDir(Struct):
+    path: str = wire("string")
+    topics: list[AlterReplicaLogDirTopic] = wire([AlterReplicaLogDirTopic])
+
+
+@message(key=34, versions=(1, 2), flexible=2)
+class AlterReplicaLogDirsRequest(Message):
+    """Kafka's AlterReplicaLogDirsRequest, versions 1 to 2."""
+
+    dirs: list[AlterReplicaLogDir] = wire([AlterReplicaLogDir])
+
+
+@struct
+class AlterReplicaLogDirPartitionResult(Struct):
+    partition_index: int = wire("int32")
+    error_code: int = wire("int16")
+
+
+@struct
+class AlterReplicaLogDirTopicResult(Struct):
+    topic_name: str = wire("string")
+    partitions: list[AlterReplicaLogDirPartitionResult] = wire([AlterReplicaLogDirPartitionResult])
+
+
+@message(key=34, versions=(1, 2), flexible=2)
+class AlterReplicaLogDirsResponse(Message):
+    """Kafka's AlterReplicaLogDirsResponse, versions 1 to 2."""
+
+    throttle_time_ms: int = wire("int32", default=0)
+    results: list[AlterReplicaLogDirTopicResult] = wire([AlterReplicaLogDirTopicResult])

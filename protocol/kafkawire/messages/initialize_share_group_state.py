@@ -1,0 +1,44 @@
+"""Generated from the definitions of Kafka 4.3.1 by scripts/generate-messages; do not edit."""
+
+from kafkawire.declare import Message, Struct, message, struct, wire
+
+
+@struct
+class PartitionData(Struct):
+    partition: int = wire("int32")
+    state_epoch: int = wire("int32")
+    start_offset: int = wire("int64")
+
+
+@struct
+class InitializeStateData(Struct):
+    topic_id: bytes = wire("uuid")
+    partitions: list[PartitionData] = wire([PartitionData])
+
+
+@message(key=83, versions=(0, 0), flexible=0)
+class InitializeShareGroupStateRequest(Message):
+    """Kafka's InitializeShareGroupStateRequest, versions 0 to 0."""
+
+    group_id: str = wire("string")
+    topics: list[InitializeStateData] = wire([InitializeStateData])
+
+
+@struct
+class PartitionResult(Struct):
+    partition: int = wire("int32")
+    error_code: int = wire("int16")
+    error_message: str | None = wire("string", nullable=0, default=None)
+
+
+@struct
+class InitializeStateResult(Struct):
+    topic_id: bytes = wire("uuid")
+    partitions: list[PartitionResult] = wire([PartitionResult])
+
+
+@message(key=83, versions=(0, 0), flexible=0)
+class InitializeShareGroupStateResponse(Message):
+    """Kafka's InitializeShareGroupStateResponse, versions 0 to 0."""
+
+    results: list[InitializeStateResult] = wire([InitializeStateResult])

@@ -1,0 +1,49 @@
+"""Generated from the definitions of Kafka 4.3.1 by scripts/generate-messages; do not edit."""
+
+from kafkawire.declare import Message, Struct, message, struct, wire
+
+
+@struct
+class ListOffsetsPartition(Struct):
+    partition_index: int = wire("int32")
+    current_leader_epoch: int = wire("int32", since=4, default=-1)
+    timestamp: int = wire("int64")
+
+
+@struct
+class ListOffsetsTopic(Struct):
+    name: str = wire("string")
+    partitions: list[ListOffsetsPartition] = wire([ListOffsetsPartition])
+
+
+@message(key=2, versions=(1, 11), flexible=6)
+class ListOffsetsRequest(Message):
+    """Kafka's ListOffsetsRequest, versions 1 to 11."""
+
+    replica_id: int = wire("int32")
+    isolation_level: int = wire("int8", since=2, default=0)
+    topics: list[ListOffsetsTopic] = wire([ListOffsetsTopic])
+    timeout_ms: int = wire("int32", since=10, default=0)
+
+
+@struct
+class ListOffsetsPartitionResponse(Struct):
+    partition_index: int = wire("int32")
+    error_code: int = wire("int16")
+    timestamp: int = wire("int64", since=1, default=-1)
+    offset: int = wire("int64", since=1, default=-1)
+    leader_epoch: int = wire("int32", since=4, default=-1)
+
+
+@struct
+class ListOffsetsTopicResponse(Struct):
+    name: str = wire("string")
+    partitions: list[ListOffsetsPartitionResponse] = wire([ListOffsetsPartitionResponse])
+
+
+@message(key=2, versions=(1, 11), flexible=6)
+class ListOffsetsResponse(Message):
+    """Kafka's ListOffsetsResponse, versions 1 to 11."""
+
+    throttle_time_ms: int = wire("int32", since=2, default=0)
+    topics: list[ListOffsetsTopicResponse] = wire([ListOffsetsTopicResponse])

@@ -1,0 +1,106 @@
+"""Generated from the definitions of Kafka 4.3.1 by scripts/generate-messages; do not edit."""
+
+from kafkawire.declare import Message, Struct, message, struct, wire
+
+
+@message(key=89, versions=(0, 0), flexible=0)
+class StreamsGroupDescribeRequest(Message):
+    """Kafka's StreamsGroupDescribeRequest, versions 0 to 0."""
+
+    group_ids: list[str] = wire(["string"])
+    include_authorized_operations: bool = wire("bool")
+
+
+@struct
+class Endpoint(Struct):
+    host: str = wire("string")
+    port: int = wire("uint16")
+
+
+@struct
+class TaskOffset(Struct):
+    subtopology_id: str = wire("string")
+    partition: int = wire("int32")
+    offset: int = wire("int64")
+
+
+@struct
+class TaskIds(Struct):
+    subtopology_id: str = wire("string")
+    partitions: list[int] = wire(["int32"])
+
+
+@struct
+class Assignment(Struct):
+    active_tasks: list[TaskIds] = wire([TaskIds])
+    standby_tasks: list[TaskIds] = wire([TaskIds])
+    warmup_tasks: list[TaskIds] = wire([TaskIds])
+
+
+@struct
+class KeyValue(Struct):
+    key: str = wire("string")
+    value: str = wire("string")
+
+
+@struct
+class TopicInfo(Struct):
+    name: str = wire("string")
+    partitions: int = wire("int32")
+    replication_factor: int = wire("int16")
+    topic_configs: list[KeyValue] = wire([KeyValue])
+
+
+@struct
+class Subtopology(Struct):
+    subtopology_id: str = wire("string")
+    source_topics: list[str] = wire(["string"])
+    repartition_sink_topics: list[str] = wire(["string"])
+    state_changelog_topics: list[TopicInfo] = wire([TopicInfo])
+    repartition_source_topics: list[TopicInfo] = wire([TopicInfo])
+
+
+@struct
+class Topology(Struct):
+    epoch: int = wire("int32")
+    subtopologies: list[Subtopology] | None = wire([Subtopology], nullable=0, default=None)
+
+
+@struct
+class Member(Struct):
+    member_id: str = wire("string")
+    member_epoch: int = wire("int32")
+    instance_id: str | None = wire("string", nullable=0, default=None)
+    rack_id: str | None = wire("string", nullable=0, default=None)
+    client_id: str = wire("string")
+    client_host: str = wire("string")
+    topology_epoch: int = wire("int32")
+    process_id: str = wire("string")
+    user_endpoint: Endpoint | None = wire(Endpoint, nullable=0, default=None)
+    client_tags: list[KeyValue] = wire([KeyValue])
+    task_offsets: list[TaskOffset] = wire([TaskOffset])
+    task_end_offsets: list[TaskOffset] = wire([TaskOffset])
+    assignment: Assignment = wire(Assignment)
+    target_assignment: Assignment = wire(Assignment)
+    is_classic: bool = wire("bool")
+
+
+@struct
+class DescribedGroup(Struct):
+    error_code: int = wire("int16")
+    error_message: str | None = wire("string", nullable=0, default=None)
+    group_id: str = wire("string")
+    group_state: str = wire("string")
+    group_epoch: int = wire("int32")
+    assignment_epoch: int = wire("int32")
+    topology: Topology | None = wire(Topology, nullable=0, default=None)
+    members: list[Member] = wire([Member])
+    authorized_operations: int = wire("int32", default=-2147483648)
+
+
+@message(key=89, versions=(0, 0), flexible=0)
+class StreamsGroupDescribeResponse(Message):
+    """Kafka's StreamsGroupDescribeResponse, versions 0 to 0."""
+
+    throttle_time_ms: int = wire("int32", default=0)
+    groups: list[DescribedGroup] = wire([DescribedGroup])

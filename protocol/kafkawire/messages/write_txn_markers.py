@@ -1,0 +1,51 @@
+"""Generated from the definitions of Kafka 4.3.1 by scripts/generate-messages; do not edit."""
+
+from kafkawire.declare import Message, Struct, message, struct, wire
+
+
+@struct
+class WritableTxnMarkerTopic(Struct):
+    name: str = wire("string")
+    partition_indexes: list[int] = wire(["int32"])
+
+
+@struct
+class WritableTxnMarker(Struct):
+    producer_id: int = wire("int64")
+    producer_epoch: int = wire("int16")
+    transaction_result: bool = wire("bool")
+    topics: list[WritableTxnMarkerTopic] = wire([WritableTxnMarkerTopic])
+    coordinator_epoch: int = wire("int32")
+    transaction_version: int = wire("int8", since=2, default=0)
+
+
+@message(key=27, versions=(1, 2), flexible=1)
+class WriteTxnMarkersRequest(Message):
+    """Kafka's WriteTxnMarkersRequest, versions 1 to 2."""
+
+    markers: list[WritableTxnMarker] = wire([WritableTxnMarker])
+
+
+@struct
+class WritableTxnMarkerPartitionResult(Struct):
+    partition_index: int = wire("int32")
+    error_code: int = wire("int16")
+
+
+@struct
+class WritableTxnMarkerTopicResult(Struct):
+    name: str = wire("string")
+    partitions: list[WritableTxnMarkerPartitionResult] = wire([WritableTxnMarkerPartitionResult])
+
+
+@struct
+class WritableTxnMarkerResult(Struct):
+    producer_id: int = wire("int64")
+    topics: list[WritableTxnMarkerTopicResult] = wire([WritableTxnMarkerTopicResult])
+
+
+@message(key=27, versions=(1, 2), flexible=1)
+class WriteTxnMarkersResponse(Message):
+    """Kafka's WriteTxnMarkersResponse, versions 1 to 2."""
+
+    markers: list[WritableTxnMarkerResult] = wire([WritableTxnMarkerResult])

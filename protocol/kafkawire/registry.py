@@ -1,0 +1,54 @@
+"""What an API key stands for: its name, classes, versions, and the form of its headers."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+
+from kafkawire.declare import Message
+from kafkawire.messages import APIS
+
+PRODUCE, FETCH, API_VERSIONS, CONTROLLED_SHUTDOWN = 0, 1, 18, 7
+
+KEYS: dict[str, int] = {api.name: key for key, api in APIS.items()}
+"""API name to key."""
+
+
+def api_name(key: int) -> str:
+    """The name of an API; `Api999` for a key that Kafka does not have."""
+    known = APIS.get(key)
+    return known.name if known else f"Api{key}"
+
+
+@cache
+def request_class(key: int) -> type[Message]:
+    """The request's class; KeyError for an unknown key."""
+    return _class(key, "Request")
+
+
+@cache
+def response_class(key: int) -> type[Message]:
+    """The response's class; KeyError for an unknown key."""
+    return _class(key, "Response")
+
+
+def _class(key: int, kind: str) -> type[Message]:
+    api = APIS[key]
+    found: type[Message] = getattr(import_module(f"kafkawire.messages.{api.module}"), api.name + kind)
+    return found
+
+
+def versions(key: int) -> tuple[int, int]:
+    """The versions that Kafka 4.3.1 serves of this API, both inclusive; unstable newest versions are left out."""
+    api = APIS[key]
+    return api.oldest, api.newest
+
+
+def request_header_version(key: int, version: int) -> int:
+    """2 where the request is flexible, else 1. KeyError for an unknown key."""
+    return 2 if version >= APIS[key].flexible_request else 1
+
+
+def response_header_version(key: int, version: int) -> int:
+    """1 where the response is flexible, else 0; always 0 for ApiVersions, so that any client can read it (KIP-511)."""
+    return 1 if version >= APIS[key].flexible_response and key != API_VERSIONS else 0

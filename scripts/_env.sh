@@ -1,0 +1,46 @@
+# Sourced by the other scripts: makes the environment .venv at the repository's root, once, and puts it first on PATH.
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root"
+
+python_for_venv() {
+    local candidate
+    for candidate in "${WIREBROKER_PYTHON:-}" python3.13 python3.12 python3.11 python3 python; do
+        [ -n "$candidate" ] && command -v "$candidate" >/dev/null 2>&1 || continue
+        "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$candidate"; return; }
+    done
+    return 1
+}
+
+# ensure_env GROUP: the project with its extra (demo) or its development group (dev); the second call costs nothing.
+ensure_env() {
+    local group=$1 stamp python
+    stamp=.venv/.wirebroker-$group
+    if [ "$stamp" -nt pyproject.toml ] && [ "$stamp" -nt uv.lock ]; then
+        return
+    fi
+    if command -v uv >/dev/null 2>&1 && [ -z "${WIREBROKER_NO_UV:-}" ]; then
+        if [ "$group" = dev ]; then
+            uv sync --quiet --frozen --group dev >&2
+        else
+            uv sync --quiet --frozen --inexact --no-group dev --extra "$group" >&2
+        fi
+    else
+        if [ ! -x .venv/bin/python ]; then
+            python=$(python_for_venv) || {
+                echo "wirebroker needs Python 3.11 or newer, and none was found on this machine." >&2
+                exit 2
+            }
+            echo "making the environment .venv with $("$python" --version) ..." >&2
+            "$python" -m venv .venv
+        fi
+        if [ "$group" = dev ]; then
+            .venv/bin/python -m pip install --quiet --disable-pip-version-check "pip>=25.1" >&2
+            .venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".[demo,codecs,uvloop]" --group dev >&2
+        else
+            .venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".[$group]" >&2
+        fi
+    fi
+    touch "$stamp"
+    [ "$group" = dev ] && touch .venv/.wirebroker-demo
+    return 0
+}
