@@ -53,7 +53,7 @@ class Engine:
             nodes, self.configs, self.rules, self.timers, random_bytes, full_checks=full_checks
         )
         self.fetch_sessions = FetchSessions(random_bytes)
-        self.groups = GroupCoordinator(self.cluster)
+        self.groups = GroupCoordinator(self.cluster, now)
         self.maintenance = Maintenance(self.cluster, now)
         self.trace = Recorder()
         self.versions = served_versions(self.rules, max_versions or {})

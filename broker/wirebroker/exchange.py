@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -97,6 +98,21 @@ class Exchange:
         if not connection.closed:
             parts = encode_response(self.correlation_id, response, self.version)
             self.engine.effects.append(Reply(connection, parts))
+
+    def answer_by(self, work: Callable[[Callable[[Message], None]], None]) -> Message | Outcome:
+        """Do work that answers through the function it is given, at once or later; what the handler returns then."""
+        answers: list[Message] = []
+        waiting = False
+
+        def reply(response: Message) -> None:
+            if waiting:
+                self.reply(response)
+            else:
+                answers.append(response)
+
+        work(reply)
+        waiting = True
+        return answers[0] if answers else Outcome.PARKED
 
     def close(self, reason: str) -> Outcome:
         """Close the connection instead of answering; nothing more of it is handled."""

@@ -17,9 +17,6 @@ from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform
 
 T = TypeVar("T")
 
-PRIMITIVES = frozenset(
-    "bool int8 int16 uint16 int32 uint32 int64 float64 string uuid bytes records".split()
-)
 NEVER = 32767
 """A version above all versions."""
 
@@ -36,6 +33,7 @@ class Field:
     nullable_until: int
     tag: int | None
     default: Any
+    """The value, or for arrays and structs what makes it: `list`, or the class."""
 
     def present(self, version: int) -> bool:
         """Whether the field exists in this version."""
@@ -101,23 +99,25 @@ def wire(
     Every field has a default at run time: the declared one, else zero, empty, or the struct's own defaults. A type
     checker asks for those that all versions have and that declare none.
     """
-    wire_field = (spec, since, until, nullable, nullable_until, tag)
-    if default is dataclasses.MISSING or default == [] or default is spec:
-        if isinstance(spec, list):
-            return dataclasses.field(default_factory=list, metadata={"wire": wire_field})
-        if not isinstance(spec, str):
-            return dataclasses.field(default_factory=spec, metadata={"wire": wire_field})
-        default = _ZEROS.get(spec, 0)
-    return dataclasses.field(default=default, metadata={"wire": wire_field})
+    if default is dataclasses.MISSING or default == []:
+        default = _zero(spec)
+    declared = Field("", spec, since, until, nullable, nullable_until, tag, default)
+    if callable(default):
+        return dataclasses.field(default_factory=default, metadata={"wire": declared})
+    return dataclasses.field(default=default, metadata={"wire": declared})
+
+
+def _zero(spec: Any) -> Any:
+    """The default of a field that declares none; for arrays and structs what makes it."""
+    if isinstance(spec, list):
+        return list
+    return spec if isinstance(spec, type) else _ZEROS.get(spec, 0)
 
 
 def _declared(cls: type[T]) -> type[T]:
     made = dataclass(slots=True)(cls)
-    fields = []
-    for field in dataclasses.fields(made):  # type: ignore[arg-type]
-        default = field.default_factory if field.default is dataclasses.MISSING else field.default
-        fields.append(Field(field.name, *field.metadata["wire"], default))
-    made.__wire__ = tuple(fields)  # type: ignore[attr-defined]
+    fields = dataclasses.fields(made)  # type: ignore[arg-type]
+    made.__wire__ = tuple(dataclasses.replace(f.metadata["wire"], name=f.name) for f in fields)  # type: ignore[attr-defined]
     return made
 
 

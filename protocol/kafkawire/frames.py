@@ -6,15 +6,16 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kafkawire.codec import Splice, decode, encode_into
+from kafkawire.codec import MAX_ELEMENTS, Splice, decode, encode_into
 from kafkawire.declare import Message
-from kafkawire.errors import ProtocolError
-from kafkawire.primitives import Buffer, read_uvarint
+from kafkawire.errors import EncodeError, ProtocolError
+from kafkawire.primitives import Buffer, read_uvarint, skip_tagged_fields
 from kafkawire.registry import request_header_version, response_class, response_header_version
 
 SIZE = struct.Struct(">i")
 _HEAD = struct.Struct(">hhih")
 _KEY_VERSION_CORRELATION = struct.Struct(">hhi")
+_SIZE_CORRELATION = struct.Struct(">ii")
 DEFAULT_LIMIT = 104_857_600
 """Kafka's socket.request.max.bytes: the largest frame it reads."""
 
@@ -41,7 +42,7 @@ def read_key_version_correlation(frame: Buffer) -> tuple[int, int, int]:
     """The part of the header that every version of every request begins with. Raises ProtocolError."""
     if len(frame) < _KEY_VERSION_CORRELATION.size:
         raise ProtocolError(f"a request of {len(frame)} bytes has no header")
-    return _KEY_VERSION_CORRELATION.unpack_from(frame)  # type: ignore[return-value]
+    return _KEY_VERSION_CORRELATION.unpack_from(frame)
 
 
 def read_request_header(frame: Buffer) -> RequestHeader:
@@ -55,33 +56,32 @@ def read_request_header(frame: Buffer) -> RequestHeader:
         if length >= 0:
             if pos + length > len(frame):
                 raise ProtocolError("the client id runs past the end of the frame")
-            client_id = str(frame[pos : pos + length], "utf-8")
+            client_id = str(frame[pos : pos + length], "utf-8", "replace")
             pos += length
         if form == 2:
             pos = skip_tags(frame, pos)
-    except (struct.error, IndexError, UnicodeDecodeError) as damage:
-        raise ProtocolError(f"the request header cannot be read: {damage}") from damage
+    except (struct.error, IndexError) as damage:
+        raise ProtocolError("the request header cannot be read: it ends too early") from damage
     return RequestHeader(key, version, correlation_id, client_id, pos)
 
 
 def skip_tags(buffer: Buffer, pos: int) -> int:
-    """The position after a section of tagged fields of which none is known here."""
+    """The position after a section of tagged fields of which none is known here. ProtocolError, IndexError at the end."""
     count, pos = read_uvarint(buffer, pos)
-    for _ in range(count):
-        _, pos = read_uvarint(buffer, pos)
-        size, pos = read_uvarint(buffer, pos)
-        pos += size
-        if pos > len(buffer):
-            raise ProtocolError("a tagged field runs past the end of the frame")
-    return pos
+    if count > MAX_ELEMENTS:
+        raise ProtocolError(f"{count} tagged fields are more than are read here")
+    return skip_tagged_fields(buffer, pos, len(buffer), count)
 
 
 def encode_request(correlation_id: int, client_id: str | None, request: Message, version: int) -> bytes:
-    """A whole request frame, with its size in front."""
+    """A whole request frame, with its size in front. Raises EncodeError."""
     key = request.__schema__.key
-    name = client_id.encode() if client_id is not None else None
     out = bytearray(4)
-    out += _HEAD.pack(key, version, correlation_id, -1 if name is None else len(name))
+    try:
+        name = client_id.encode() if client_id is not None else None
+        out += _HEAD.pack(key, version, correlation_id, -1 if name is None else len(name))
+    except (struct.error, AttributeError, UnicodeEncodeError) as wrong:
+        raise EncodeError(f"the request header cannot be written: {wrong}") from wrong
     out += name or b""
     if request_header_version(key, version) == 2:
         out.append(0)
@@ -91,17 +91,23 @@ def encode_request(correlation_id: int, client_id: str | None, request: Message,
 
 
 def encode_response(correlation_id: int, response: Message, version: int) -> list[Buffer]:
-    """A whole response frame with its size in front, as buffers to be sent in order; large records are not copied."""
+    """A whole response frame with its size in front, as buffers to be sent in order; large records are not copied.
+
+    Raises EncodeError.
+    """
     out = bytearray(8)
     if response_header_version(response.__schema__.key, version):
         out.append(0)
     splices: list[Splice] = []
     encode_into(response, version, out, splices)
     size = len(out) - 4 + sum(len(records) for _, records in splices)
-    _SIZE_CORRELATION.pack_into(out, 0, size, correlation_id)
+    try:
+        _SIZE_CORRELATION.pack_into(out, 0, size, correlation_id)
+    except struct.error as wrong:
+        raise EncodeError(f"the response header cannot be written: {wrong}") from wrong
     if not splices:
         return [out]
-    view, parts, pos = memoryview(out), [], 0
+    view, parts, pos = memoryview(out), list[Buffer](), 0
     for at, records in splices:
         parts += [view[pos:at], records]
         pos = at
@@ -110,22 +116,28 @@ def encode_response(correlation_id: int, response: Message, version: int) -> lis
     return parts
 
 
-_SIZE_CORRELATION = struct.Struct(">ii")
-
-
 def read_response_header(frame: Buffer, key: int, version: int) -> tuple[int, int]:
-    """The correlation id and the position of the body in a response frame without its size. Raises ProtocolError."""
+    """The correlation id and the position of the body in a response frame without its size.
+
+    Raises ProtocolError; KeyError for an unknown API key.
+    """
+    form = response_header_version(key, version)
     try:
         (correlation_id,) = SIZE.unpack_from(frame)
-        return correlation_id, skip_tags(frame, 4) if response_header_version(key, version) else 4
+        return correlation_id, skip_tags(frame, 4) if form else 4
     except (struct.error, IndexError) as damage:
-        raise ProtocolError(f"the response header cannot be read: {damage}") from damage
+        raise ProtocolError("the response header cannot be read: it ends too early") from damage
 
 
 def decode_response(frame: Buffer, key: int, version: int) -> tuple[int, Message]:
-    """The correlation id and body of a response frame without its size. Raises ProtocolError."""
+    """The correlation id and body of a response frame without its size.
+
+    Raises ProtocolError, also for bytes left over; KeyError for an unknown API key.
+    """
     correlation_id, pos = read_response_header(frame, key, version)
-    message, _ = decode(response_class(key), frame, version, pos)
+    message, pos = decode(response_class(key), frame, version, pos)
+    if pos != len(frame):
+        raise ProtocolError(f"{type(message).__name__} v{version} is followed by {len(frame) - pos} more bytes")
     return correlation_id, message
 
 
@@ -135,20 +147,26 @@ class FrameSplitter:
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
         self.limit = limit
         self._held = bytearray()
+        self._taken = 0
 
     def feed(self, data: Buffer) -> Iterator[bytes]:
-        """The frames that `data` completes. Raises FrameTooLarge as soon as a size is announced beyond the limit."""
+        """Take in `data` and give the frames that are now whole.
+
+        Raises FrameTooLarge where a size is beyond the limit or negative, after the frames before it; the stream
+        cannot be read on from there.
+        """
         self._held += data
-        pos = 0
-        try:
-            while len(self._held) - pos >= 4:
-                (size,) = SIZE.unpack_from(self._held, pos)
-                if not 0 <= size <= self.limit:
-                    raise FrameTooLarge(size, self.limit)
-                if len(self._held) - pos - 4 < size:
-                    break
-                frame = bytes(memoryview(self._held)[pos + 4 : pos + 4 + size])
-                pos += 4 + size
-                yield frame
-        finally:
-            del self._held[:pos]
+        return self._frames()
+
+    def _frames(self) -> Iterator[bytes]:
+        while len(self._held) - self._taken >= 4:
+            (size,) = SIZE.unpack_from(self._held, self._taken)
+            if not 0 <= size <= self.limit:
+                raise FrameTooLarge(size, self.limit)
+            begin = self._taken + 4
+            if len(self._held) - begin < size:
+                break
+            self._taken = begin + size
+            yield bytes(memoryview(self._held)[begin : begin + size])
+        del self._held[: self._taken]
+        self._taken = 0

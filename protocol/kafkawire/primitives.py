@@ -10,29 +10,48 @@ ZERO_UUID = bytes(16)
 """The topic id that stands for "none"."""
 
 Buffer = bytes | bytearray | memoryview
-_MAX_UVARINT_SHIFT = 28
-
 
 def read_uvarint(buffer: Buffer, pos: int) -> tuple[int, int]:
-    """The unsigned varint at `pos` and the position after it; at most five bytes, as in Kafka's ByteUtils."""
-    value = shift = 0
-    while True:
-        byte = buffer[pos]
-        pos += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, pos
-        shift += 7
-        if shift > _MAX_UVARINT_SHIFT:
-            raise ProtocolError("unsigned varint is longer than five bytes")
+    """The length, count or tag at `pos` and the position after it. Raises ProtocolError, IndexError at the end.
+
+    At most five bytes, as in Kafka's ByteUtils. What is beyond 31 bits wraps around to negative numbers there, which
+    mean nothing as a length or a tag, and is refused here.
+    """
+    first = buffer[pos]
+    if first < 0x80:
+        return first, pos + 1
+    second = buffer[pos + 1]  # from here on the continuation bits of the bytes before are taken off together
+    if second < 0x80:
+        return first + (second << 7) - 0x80, pos + 2
+    third = buffer[pos + 2]
+    if third < 0x80:
+        return first + (second << 7) + (third << 14) - 0x4080, pos + 3
+    fourth = buffer[pos + 3]
+    if fourth < 0x80:
+        return first + (second << 7) + (third << 14) + (fourth << 21) - 0x204080, pos + 4
+    fifth = buffer[pos + 4]
+    if fifth > 7:
+        raise ProtocolError("an unsigned varint has more than 31 bits")
+    return first + (second << 7) + (third << 14) + (fourth << 21) + (fifth << 28) - 0x10204080, pos + 5
 
 
 def write_uvarint(out: bytearray, value: int) -> None:
-    """Append `value` (0 … 2³²−1) as an unsigned varint."""
+    """Append `value` (not negative) as an unsigned varint."""
     while value > 0x7F:
         out.append((value & 0x7F) | 0x80)
         value >>= 7
     out.append(value)
+
+
+def skip_tagged_fields(buffer: Buffer, pos: int, end: int, count: int) -> int:
+    """The position after `count` tagged fields of which none is known. Raises ProtocolError, IndexError at the end."""
+    for _ in range(count):
+        _, pos = read_uvarint(buffer, pos)
+        size, pos = read_uvarint(buffer, pos)
+        pos += size
+        if pos > end:
+            raise ProtocolError("a tagged field runs past the end")
+    return pos
 
 
 def format_uuid(raw: bytes) -> str:

@@ -21,17 +21,25 @@ from wirebroker.core.config_resources import Refusal
 from wirebroker.core.placement import assignment_fault
 from wirebroker.exchange import Exchange
 
+MOST_RECORDS = 10_000
+"""As many records as Kafka's controller writes to its log for one request: one for each partition."""
+
 
 def handle(request: CreatePartitionsRequest, exchange: Exchange) -> CreatePartitionsResponse:
     """Add the partitions, and say of each topic what came of it."""
     names = Counter(topic.name for topic in request.topics)
     results = []
+    records = 0
     for name, times in names.items():
         if times > 1:
             results.append(_result(name, Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")))
     for topic in request.topics:
         if names[topic.name] == 1:
             refusal = _fault(topic, exchange.cluster)
+            if refusal is None:
+                records += topic.count - len(exchange.cluster.topics[topic.name].partitions)
+                if records > MOST_RECORDS:
+                    refusal = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
             if refusal is None and not request.validate_only:
                 _add(topic, exchange)
             results.append(_result(topic.name, refusal))

@@ -28,8 +28,8 @@ from wirebroker.core.placement import assignment_fault, factor_fault
 from wirebroker.exchange import Exchange
 
 METADATA_TOPIC = "__cluster_metadata"
-MOST_PARTITIONS = 10_000
-"""As many partitions as Kafka's controller creates for one request."""
+MOST_RECORDS = 10_000
+"""As many records as Kafka's controller writes to its log for one request: for each topic, setting and partition."""
 
 
 class Plan(NamedTuple):
@@ -46,11 +46,11 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> CreateTopicsResp
     cluster = exchange.cluster
     names = Counter(topic.name for topic in request.topics)
     single = [topic for topic in request.topics if names[topic.name] == 1 and topic.name != METADATA_TOPIC]
-    default = cluster.configs.integer("num.partitions")
-    if sum(_partitions_asked(topic, default) for topic in single) > MOST_PARTITIONS:
-        refusal = Refusal(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
-        return CreateTopicsResponse(topics=[_refused(topic.name, refusal) for topic in request.topics])
     plans = [(topic.name, _plan(topic, cluster)) for topic in single]
+    good = [plan for _, plan in plans if isinstance(plan, Plan)]
+    if sum(1 + len(plan.overrides) + plan.partitions for plan in good) > MOST_RECORDS:
+        refusal = Refusal(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+        return CreateTopicsResponse(topics=[_refused(topic.name, refusal) for topic in request.topics])
     answers = []
     for name, plan in plans:
         if isinstance(plan, Refusal):
@@ -64,12 +64,6 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> CreateTopicsResp
             message = f"Creation of internal topic {METADATA_TOPIC} is prohibited."
             answers.append(_refused(name, Refusal(ErrorCode.INVALID_REQUEST, message)))
     return CreateTopicsResponse(topics=answers)
-
-
-def _partitions_asked(topic: CreatableTopic, default: int) -> int:
-    if topic.assignments:
-        return len(topic.assignments)
-    return default if topic.num_partitions == -1 else max(topic.num_partitions, 0)
 
 
 def _plan(topic: CreatableTopic, cluster: Cluster) -> Plan | Refusal:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.delete_records import (
-    DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
@@ -27,19 +26,21 @@ UNKNOWN_LOW_WATERMARK = -1
 
 def handle(request: DeleteRecordsRequest, exchange: Exchange) -> DeleteRecordsResponse:
     """Delete the records, and say where each partition begins."""
-    topics = []
+    offsets: dict[str, dict[int, int]] = {}
     for topic in request.topics:
-        results = [_one(topic.name, asked, exchange) for asked in topic.partitions]
-        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
+        for asked in topic.partitions:
+            # Kafka keeps these in a map: of a partition that is named twice the last offset counts.
+            offsets.setdefault(topic.name, {})[asked.partition_index] = asked.offset
+    topics = []
+    for name, wanted in offsets.items():
+        results = [_one(name, index, offset, exchange) for index, offset in wanted.items()]
+        topics.append(DeleteRecordsTopicResult(name=name, partitions=results))
     return DeleteRecordsResponse(topics=topics)
 
 
-def _one(topic: str, asked: DeleteRecordsPartition, exchange: Exchange) -> DeleteRecordsPartitionResult:
-    partition = exchange.cluster.partition(topic, asked.partition_index)
-    code, low_watermark = _delete(partition, asked.offset, exchange)
-    return DeleteRecordsPartitionResult(
-        partition_index=asked.partition_index, low_watermark=low_watermark, error_code=code
-    )
+def _one(topic: str, index: int, offset: int, exchange: Exchange) -> DeleteRecordsPartitionResult:
+    code, low_watermark = _delete(exchange.cluster.partition(topic, index), offset, exchange)
+    return DeleteRecordsPartitionResult(partition_index=index, low_watermark=low_watermark, error_code=code)
 
 
 def _delete(partition: Partition | None, offset: int, exchange: Exchange) -> tuple[ErrorCode, int]:

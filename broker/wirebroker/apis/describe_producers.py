@@ -40,6 +40,13 @@ def _one(topic: str, index: int, exchange: Exchange) -> PartitionResponse:
             error_message=fault,
             active_producers=[],
         )
+    if topic not in exchange.cluster.topics:
+        return PartitionResponse(
+            partition_index=index,
+            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            error_message="This server does not host this topic-partition.",
+            active_producers=[],
+        )
     partition = exchange.cluster.partition(topic, index)
     code = leader_fault(partition, exchange.node_id)
     if code or partition is None:

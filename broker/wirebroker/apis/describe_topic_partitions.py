@@ -31,8 +31,11 @@ def handle(request: DescribeTopicPartitionsRequest, exchange: Exchange) -> Descr
     names = sorted(cluster.topics if everything else {topic.name for topic in request.topics})
     if cursor is not None:
         if cursor.partition_index < 0 or (not everything and cursor.topic_name not in names):
-            return _refused(request)
+            return _refused(request, ErrorCode.INVALID_REQUEST)
         names = [name for name in names if name >= cursor.topic_name]
+    if "" in names:
+        # Kafka asks its authorizer about every topic, which fails on an empty name.
+        return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     limit = cluster.configs.integer("max.request.partition.size.limit")
     left = max(min(limit, request.response_partition_limit), 1)
     response = DescribeTopicPartitionsResponse(topics=[])
@@ -55,11 +58,9 @@ def handle(request: DescribeTopicPartitionsRequest, exchange: Exchange) -> Descr
     return response
 
 
-def _refused(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+def _refused(request: DescribeTopicPartitionsRequest, code: ErrorCode) -> DescribeTopicPartitionsResponse:
     refused = [
-        DescribeTopicPartitionsResponseTopic(
-            error_code=ErrorCode.INVALID_REQUEST, name=topic.name, topic_id=ZERO_UUID, partitions=[]
-        )
+        DescribeTopicPartitionsResponseTopic(error_code=code, name=topic.name, topic_id=ZERO_UUID, partitions=[])
         for topic in request.topics
     ]
     return DescribeTopicPartitionsResponse(topics=refused)

@@ -22,7 +22,6 @@ from wirebroker.core.settings import (
     GROUP_SETTINGS,
     TOPIC_SETTINGS,
     ConfigType,
-    Setting,
 )
 
 LONGEST_VALUE = 32767
@@ -109,6 +108,9 @@ class Alteration:
             message = f"Unexpected node id. Expected {self.node_id}, but received {int(self.name)}"
             return Refusal(ErrorCode.INVALID_REQUEST, message)
         for change in self.changes:
+            if change.operation not in (Operation.SET, Operation.DELETE):
+                message = f"Operation {change.operation} is not allowed for the BROKER_LOGGER resource"
+                return Refusal(ErrorCode.INVALID_REQUEST, message)
             return Refusal(ErrorCode.INVALID_CONFIG, f"Logger {change.name} does not exist!")
         return None
 
@@ -144,7 +146,8 @@ class Alteration:
         return None
 
     def _apply_to_list(self, change: Change, value: str, wanted: dict[str, str]) -> Refusal | None:
-        setting = _settings(self.kind).get(change.name)
+        tables = {ResourceType.TOPIC: TOPIC_SETTINGS, ResourceType.BROKER: BROKER_SETTINGS}
+        setting = tables.get(ResourceType(self.kind), {}).get(change.name)
         verb = Operation(change.operation)
         if setting is None or setting.type is not ConfigType.LIST:
             if self.kind != ResourceType.BROKER:
@@ -164,16 +167,24 @@ class Alteration:
         return None
 
     def _on_controller(self, wanted: dict[str, str], validate_only: bool) -> Refusal | None:
-        if any(change.value is not None and len(change.value) > LONGEST_VALUE for change in self.changes):
-            return Refusal(
-                ErrorCode.INVALID_CONFIG,
-                "The configuration value cannot be added because it exceeds the maximum value size of "
-                f"{LONGEST_VALUE} bytes.",
-            )
-        refusal = self._check(wanted)
+        if any(len(value) > LONGEST_VALUE for value in wanted.values()):
+            message = f"The configuration value is longer than the {LONGEST_VALUE} bytes that a setting may have."
+            return Refusal(ErrorCode.INVALID_CONFIG, message)
+        refusal = self._replicas_fault(wanted) or self._check(wanted)
         if refusal is None and not validate_only:
             self._store(wanted)
         return refusal
+
+    def _replicas_fault(self, wanted: Mapping[str, str]) -> Refusal | None:
+        """With eligible leader replicas (KIP-966) all brokers have one min.insync.replicas, and always have one."""
+        name = "min.insync.replicas"
+        if self.kind != ResourceType.BROKER:
+            return None
+        if self.name and any(change.name == name for change in self.changes):
+            return Refusal(ErrorCode.INVALID_CONFIG, f"Broker-level {name} cannot be altered while ELR is enabled.")
+        if not self.name and name not in wanted:
+            return Refusal(ErrorCode.INVALID_CONFIG, f"Cluster-level {name} cannot be removed while ELR is enabled.")
+        return None
 
     def _check(self, wanted: dict[str, str]) -> Refusal | None:
         try:
@@ -239,16 +250,6 @@ def _is_integer(text: str) -> bool:
     return re.fullmatch(r"[+-]?[0-9]{1,10}", text) is not None
 
 
-def _settings(kind: int) -> dict[str, Setting]:
-    tables = {
-        ResourceType.TOPIC: TOPIC_SETTINGS,
-        ResourceType.BROKER: BROKER_SETTINGS,
-        ResourceType.GROUP: GROUP_SETTINGS,
-        ResourceType.CLIENT_METRICS: CLIENT_METRICS_SETTINGS,
-    }
-    return tables[ResourceType(kind)]
-
-
 def _check_client_metrics(name: str, wanted: Mapping[str, str]) -> Refusal | None:
     """Kafka's ClientMetricsConfigs.validate."""
     if not name:
@@ -263,9 +264,17 @@ def _check_client_metrics(name: str, wanted: Mapping[str, str]) -> Refusal | Non
         if key == "match" and isinstance(value, list):
             for pattern in value:
                 parts = pattern.split("=")
-                if len(parts) != 2 or parts[0].strip() not in _MATCHABLE:
+                if len(parts) != 2 or parts[0].strip() not in _MATCHABLE or not _is_pattern(parts[1].strip()):
                     return Refusal(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
     return None
+
+
+def _is_pattern(text: str) -> bool:
+    try:
+        re.compile(text)
+    except re.error:
+        return False
+    return True
 
 
 _MATCHABLE = {"client_instance_id", "client_id", "client_software_name", "client_software_version"} | {

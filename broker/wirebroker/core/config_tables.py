@@ -6,8 +6,9 @@ is one setting:
     name  type  default  valid values  marks
 
 `-` is null or "anything", `""` the empty text; `0..` is at least 0, `0..1` a range, `a|b` one of these words. Marks:
-`dynamic` may be changed while the broker runs, `per-broker` too but for one broker only, `internal` is not shown by
-DescribeConfigs unless it is set, `quota` is known only to dynamic updates.
+`dynamic` may be changed while the broker runs, `per-broker` too but for one broker only, `per-listener` only under the
+name of a listener; `internal` is not shown by DescribeConfigs unless it is set, nor is `quota`, which is known only to
+dynamic updates.
 """
 
 from __future__ import annotations
@@ -402,27 +403,27 @@ socket.request.max.bytes                       int      104857600            1..
 socket.send.buffer.bytes                       int      102400               -
 ssl.allow.dn.changes                           boolean  false                -
 ssl.allow.san.changes                          boolean  false                -
-ssl.cipher.suites                              list     ""                   -            per-broker
-ssl.client.auth                                string   none                 required|requested|none per-broker
-ssl.enabled.protocols                          list     TLSv1.2,TLSv1.3      -            per-broker
-ssl.endpoint.identification.algorithm          string   https                -            per-broker
-ssl.engine.factory.class                       class    -                    -            per-broker
-ssl.key.password                               password -                    -            per-broker
-ssl.keymanager.algorithm                       string   SunX509              -            per-broker
-ssl.keystore.certificate.chain                 password -                    -            per-broker
-ssl.keystore.key                               password -                    -            per-broker
-ssl.keystore.location                          string   -                    -            per-broker
-ssl.keystore.password                          password -                    -            per-broker
-ssl.keystore.type                              string   JKS                  -            per-broker
+ssl.cipher.suites                              list     ""                   -            per-listener
+ssl.client.auth                                string   none                 required|requested|none per-listener
+ssl.enabled.protocols                          list     TLSv1.2,TLSv1.3      -            per-listener
+ssl.endpoint.identification.algorithm          string   https                -            per-listener
+ssl.engine.factory.class                       class    -                    -            per-listener
+ssl.key.password                               password -                    -            per-listener
+ssl.keymanager.algorithm                       string   SunX509              -            per-listener
+ssl.keystore.certificate.chain                 password -                    -            per-listener
+ssl.keystore.key                               password -                    -            per-listener
+ssl.keystore.location                          string   -                    -            per-listener
+ssl.keystore.password                          password -                    -            per-listener
+ssl.keystore.type                              string   JKS                  -            per-listener
 ssl.principal.mapping.rules                    string   DEFAULT              -
-ssl.protocol                                   string   TLSv1.3              -            per-broker
-ssl.provider                                   string   -                    -            per-broker
-ssl.secure.random.implementation               string   -                    -            per-broker
-ssl.trustmanager.algorithm                     string   PKIX                 -            per-broker
-ssl.truststore.certificates                    password -                    -            per-broker
-ssl.truststore.location                        string   -                    -            per-broker
-ssl.truststore.password                        password -                    -            per-broker
-ssl.truststore.type                            string   JKS                  -            per-broker
+ssl.protocol                                   string   TLSv1.3              -            per-listener
+ssl.provider                                   string   -                    -            per-listener
+ssl.secure.random.implementation               string   -                    -            per-listener
+ssl.trustmanager.algorithm                     string   PKIX                 -            per-listener
+ssl.truststore.certificates                    password -                    -            per-listener
+ssl.truststore.location                        string   -                    -            per-listener
+ssl.truststore.password                        password -                    -            per-listener
+ssl.truststore.type                            string   JKS                  -            per-listener
 telemetry.max.bytes                            int      1048576              1..
 transaction.abort.timed.out.transaction.cleanup.interval.ms int      10000                1..
 transaction.max.timeout.ms                     int      900000               1..

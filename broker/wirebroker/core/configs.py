@@ -111,6 +111,7 @@ class BrokerConfigs:
         self._cache: dict[str, Value] = {}
         self._props = self._merged(self.dynamic)
         self._check_together()
+        check_topic_configs(self.topic_static, self)
 
     def _take(self, name: str, raw: str, given: dict[str, str]) -> None:
         if name in BROKER_SETTINGS:
@@ -146,7 +147,6 @@ class BrokerConfigs:
             if value < 1 and not (name == "retention.ms" and value == -1):
                 unlimited = "unlimited (-1) or, " if name == "retention.ms" else ""
                 raise ConfigError(f"{lowest} must be {unlimited}greater than or equal to 1")
-        check_topic_configs(self.topic_static, self)
 
     def value(self, name: str) -> Value:
         """The typed value of a broker setting, or of what a topic setting defaults to; KeyError for neither."""
@@ -206,9 +206,12 @@ class BrokerConfigs:
         """Let these be all that is altered for this broker, or, with None, for all; ConfigError as for `alter`."""
         check_dynamic(layer, per_broker=broker is not None)
         before = self._props
+        pools = {name: self.integer(name) for name in POOLS}
         try:
             self._use(self._merged({**self.dynamic, broker: layer}))
             self._check_together()
+            for name, threads in pools.items():
+                _check_pool(name, threads, self.integer(name))
         except ConfigError:
             self._use(before)
             raise
@@ -245,19 +248,19 @@ class BrokerConfigs:
         return found
 
     def describe(self, node: int, facts: Mapping[str, str] | None = None) -> list[Entry]:
-        """All settings of one broker."""
+        """All settings of one broker; after Kafka's own those that somebody has made up."""
         entries = []
-        for setting in BROKER_SETTINGS.values():
-            synonyms = self.synonyms(setting.name, node, facts)
-            if "quota" in setting.marks or (setting.internal and (not synonyms or len(synonyms) == 1)):
+        made_up = [name for name in {**self.dynamic[None], **self.dynamic.get(node, {})} if name not in BROKER_SETTINGS]
+        for name in [*BROKER_SETTINGS, *made_up]:
+            setting = BROKER_SETTINGS.get(name, Setting(name, ConfigType.UNKNOWN, None, "-", frozenset()))
+            synonyms = self.synonyms(name, node, facts)
+            if setting.hidden and not (synonyms and synonyms[0].source is not Source.DEFAULT):
                 continue
-            raw = (facts or {}).get(setting.name, self._props.get(setting.name))
+            raw = (facts or {}).get(name, self._props.get(name))
             value = setting.default_value() if raw is None else setting.parse(raw)
             shown = None if value is None or setting.sensitive else setting.text(value)
             source = synonyms[0].source if synonyms else Source.DEFAULT
-            entries.append(
-                Entry(setting.name, shown, source, setting.read_only, setting.sensitive, setting.type, synonyms)
-            )
+            entries.append(Entry(name, shown, source, setting.read_only, setting.sensitive, setting.type, synonyms))
         return entries
 
     def describe_altered(self) -> list[Entry]:
@@ -265,13 +268,9 @@ class BrokerConfigs:
         entries = []
         for name, raw in self.dynamic[None].items():
             synonym = _synonym(name, raw, Source.ALL_BROKERS)
-            setting = BROKER_SETTINGS.get(name)
-            entries.append(
-                Entry(
-                    name, synonym.value, Source.ALL_BROKERS, False, setting is None or setting.sensitive,
-                    ConfigType.UNKNOWN if setting is None else setting.type, [synonym],
-                )
-            )  # fmt: skip
+            setting = BROKER_SETTINGS.get(name, Setting(name, ConfigType.UNKNOWN, None, "-", frozenset()))
+            read_only, sensitive = setting.read_only, setting.sensitive
+            entries.append(Entry(name, synonym.value, synonym.source, read_only, sensitive, setting.type, [synonym]))
         return entries
 
 
@@ -286,12 +285,34 @@ def check_dynamic(layer: Mapping[str, str], *, per_broker: bool) -> None:
     fixed = [setting.name for setting in known if setting.read_only]
     if fixed:
         raise ConfigError(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
+    secret = [setting.name for setting in known if "per-listener" in setting.marks]
+    if secret:
+        how = "can be dynamically updated only per-listener using the listener prefix"
+        raise ConfigError(f"These security configs {how}: [{', '.join(secret)}]")
     for setting in known:
         setting.parse(layer[setting.name])
     local = [setting.name for setting in known if "per-broker" in setting.marks]
     if local and not per_broker:
         where = "at default cluster level, broker id must be specified"
         raise ConfigError(f"Cannot update these configs {where}: [{', '.join(local)}]")
+
+
+POOLS = (
+    "background.threads", "log.cleaner.threads", "num.io.threads", "num.network.threads",
+    "num.recovery.threads.per.data.dir", "num.replica.fetchers",
+)  # fmt: skip
+"""How many threads a broker has; Kafka lets these grow and shrink by no more than half in one step."""
+
+
+def _check_pool(name: str, before: int, after: int) -> None:
+    """Kafka's DynamicThreadPool.validateReconfiguration."""
+    failed = f"Dynamic thread count update validation failed for {name}={after}"
+    if after == before:
+        return
+    if after < before // 2:
+        raise ConfigError(f"{failed}, value should be at least half the current value {before}")
+    if after > before * 2:
+        raise ConfigError(f"{failed}, value should not be greater than double the current value {before}")
 
 
 def check_topic_configs(overrides: Mapping[str, str], broker: BrokerConfigs) -> dict[str, Value]:

@@ -32,6 +32,7 @@ class ConfigType(IntEnum):
 _BITS = {ConfigType.SHORT: 15, ConfigType.INT: 31, ConfigType.LONG: 63}
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)")
+_BY_DURATION = re.compile(r"(?i:by_duration:P(?=.)([0-9]+D)?(T(?=.)([0-9]+H)?([0-9]+M)?([0-9]+(\.[0-9]+)?S)?)?)")
 _REPLICA = re.compile(r"([0-9]+:[0-9]+)?")
 
 
@@ -53,12 +54,17 @@ class Setting:
     @property
     def read_only(self) -> bool:
         """Whether it cannot change while the broker runs."""
-        return not self.marks & {"dynamic", "per-broker"}
+        return not self.marks & {"dynamic", "per-broker", "per-listener"}
+
+    @property
+    def hidden(self) -> bool:
+        """Whether it is shown only where it is set."""
+        return bool(self.marks & {"internal", "quota"})
 
     @property
     def sensitive(self) -> bool:
-        """Whether its value is never shown."""
-        return self.type is ConfigType.PASSWORD
+        """Whether its value is never shown; one of unknown type might be a secret."""
+        return self.type in (ConfigType.PASSWORD, ConfigType.UNKNOWN)
 
     def parse(self, raw: str) -> Value:
         """The typed value of this text; ConfigError if the setting does not take it."""
@@ -119,10 +125,9 @@ class Setting:
             if value.upper() not in words:
                 raise self.error(value, f"String must be one of (case insensitive): {', '.join(words)}")
         elif self.valid == "reset":
-            if value not in ("latest", "earliest") and not value.startswith("by_duration:P"):
-                raise self.error(
-                    value, "Invalid share group offset reset strategy: must be latest, earliest or by_duration"
-                )
+            if value not in ("latest", "earliest") and _BY_DURATION.fullmatch(value) is None:
+                known = "either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'"
+                raise self.error(value, f"The value must be {known}.")
         elif value not in self.valid.split("|"):
             raise self.error(value, f"String must be one of: {', '.join(self.valid.split('|'))}")
 

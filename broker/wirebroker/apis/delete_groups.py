@@ -1,0 +1,22 @@
+"""DeleteGroups, versions 0–2: groups without members, each answered on its own."""
+
+from __future__ import annotations
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from wirebroker.exchange import Exchange
+
+
+def handle(request: DeleteGroupsRequest, exchange: Exchange) -> DeleteGroupsResponse:
+    """Delete what may be deleted."""
+    results = [
+        DeletableGroupResult(group_id=group_id, error_code=_delete(group_id, exchange)) for group_id in request.groups_names
+    ]
+    return DeleteGroupsResponse(results=results)
+
+
+def _delete(group_id: str, exchange: Exchange) -> ErrorCode:
+    groups = exchange.engine.groups
+    if not group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    return groups.here(group_id, exchange.node_id) or groups.delete_group(group_id, exchange.now)

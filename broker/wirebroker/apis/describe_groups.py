@@ -1,0 +1,69 @@
+"""DescribeGroups, versions 0–6.
+
+What a member said of itself, and its assignment, are shown while the group is stable. A group that does not exist is
+"Dead", from version 6 with GROUP_ID_NOT_FOUND.
+"""
+
+from __future__ import annotations
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from wirebroker.core.groups.classic import Group
+from wirebroker.core.groups.states import State
+from wirebroker.exchange import Exchange
+
+NOT_ASKED = -(2**31)
+ALL_GROUP_OPERATIONS = 0b1101_0100_1000
+"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS."""
+
+
+def handle(request: DescribeGroupsRequest, exchange: Exchange) -> DescribeGroupsResponse:
+    """Describe each group."""
+    operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    described = [_describe(group_id, exchange) for group_id in request.groups]
+    for group in described:
+        if not group.error_code:
+            group.authorized_operations = operations
+    return DescribeGroupsResponse(groups=described)
+
+
+def _describe(group_id: str, exchange: Exchange) -> DescribedGroup:
+    groups = exchange.engine.groups
+    if fault := groups.here(group_id, exchange.node_id):
+        return _without_members(group_id, fault, "")
+    group = groups.groups.get(group_id)
+    if group is None:
+        code = ErrorCode.GROUP_ID_NOT_FOUND if exchange.version >= 6 else ErrorCode.NONE
+        described = _without_members(group_id, code, State.DEAD.value)
+        described.error_message = f"Group {group_id} not found." if code else None
+        return described
+    described = _without_members(group_id, ErrorCode.NONE, group.state.value)
+    described.protocol_type = group.protocol_type or ""
+    described.members = _members(group)
+    if group.state is State.STABLE:
+        described.protocol_data = group.protocol or ""
+    return described
+
+
+def _without_members(group_id: str, code: ErrorCode, state: str) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=code, group_id=group_id, group_state=state, protocol_type="", protocol_data="", members=[],
+        authorized_operations=NOT_ASKED,
+    )  # fmt: skip
+
+
+def _members(group: Group) -> list[DescribedGroupMember]:
+    stable = group.state is State.STABLE
+    return [
+        DescribedGroupMember(
+            member_id=member.member_id, group_instance_id=member.instance_id, client_id=member.client_id,
+            client_host=member.client_host, member_metadata=member.metadata(group.protocol) if stable else b"",
+            member_assignment=member.assignment if stable else b"",
+        )  # fmt: skip
+        for member in group.members.values()
+    ]

@@ -1,0 +1,47 @@
+"""FindCoordinator, versions 0–6.
+
+Which broker coordinates a group (key type 0) or a transactional id (1); from version 4 several keys at once. The first
+to ask creates the coordinators' topic and is told COORDINATOR_NOT_AVAILABLE, as in Kafka; the next finds it. Share
+groups (key type 2, version 6) are not served: INVALID_REQUEST.
+"""
+
+from __future__ import annotations
+
+from kafkawire.errors import ErrorCode, error_name
+from kafkawire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC
+from wirebroker.exchange import Exchange
+
+KINDS = {0: ("group", GROUP_TOPIC), 1: ("transaction", TRANSACTION_TOPIC)}
+
+
+def handle(request: FindCoordinatorRequest, exchange: Exchange) -> FindCoordinatorResponse:
+    """Name the coordinator of each key."""
+    if exchange.version >= 4:
+        return FindCoordinatorResponse(
+            coordinators=[_find(request.key_type, key, exchange) for key in request.coordinator_keys]
+        )
+    found = _find(request.key_type, request.key, exchange)
+    return FindCoordinatorResponse(
+        error_code=found.error_code, error_message=error_name(found.error_code), node_id=found.node_id, host=found.host,
+        port=found.port,
+    )  # fmt: skip
+
+
+def _find(key_type: int, key: str, exchange: Exchange) -> Coordinator:
+    cluster = exchange.cluster
+    if key_type not in KINDS:
+        return _none(key, ErrorCode.INVALID_REQUEST)
+    kind, topic = KINDS[key_type]
+    node_id = cluster.coordinator(kind, key)
+    if node_id is None:
+        cluster.create_internal_topic(topic, exchange.now)
+    broker = cluster.brokers.get(node_id) if node_id is not None else None
+    if broker is None:
+        return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    host, port = broker.address(exchange.connection.listener)
+    return Coordinator(key=key, node_id=broker.node_id, host=host, port=port, error_code=ErrorCode.NONE, error_message="")
+
+
+def _none(key: str, code: ErrorCode) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message="")

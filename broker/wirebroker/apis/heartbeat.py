@@ -1,0 +1,16 @@
+"""Heartbeat, versions 0–4: a member says that it is there, and is told if it has to join again."""
+
+from __future__ import annotations
+
+from kafkawire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from wirebroker.exchange import Exchange
+
+
+def handle(request: HeartbeatRequest, exchange: Exchange) -> HeartbeatResponse:
+    """Answer with how the group stands."""
+    groups = exchange.engine.groups
+    fault = groups.here(request.group_id, exchange.node_id) if request.group_id else None
+    code = fault or groups.heartbeat(
+        request.group_id, request.member_id, request.group_instance_id, request.generation_id, exchange.now
+    )
+    return HeartbeatResponse(error_code=code)

@@ -1,0 +1,57 @@
+"""JoinGroup, versions 0–9: become, or go on being, a member of a classic group.
+
+The answer waits until the group's join phase is over. From version 4 a new member is first told its id with
+MEMBER_ID_REQUIRED; from 5 it may be static (group.instance.id); from 9 a static leader that came back may be told to
+leave the assignment as it is.
+"""
+
+from __future__ import annotations
+
+from kafkawire.declare import Message
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from wirebroker.core.groups.classic import Joined
+from wirebroker.core.groups.coordinator import JoinAsked
+from wirebroker.exchange import Exchange, Outcome
+
+
+def handle(request: JoinGroupRequest, exchange: Exchange) -> Message | Outcome:
+    """Join, and answer now or later."""
+    groups = exchange.engine.groups
+    if request.group_id and (fault := groups.here(request.group_id, exchange.node_id)):
+        return _response(Joined(fault, request.member_id), exchange)
+    asked = JoinAsked(
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        exchange.client_id or "",
+        f"/{exchange.connection.client_host}",
+        request.protocol_type,
+        [(protocol.name, protocol.metadata) for protocol in request.protocols],
+        request.rebalance_timeout_ms if exchange.version >= 1 else request.session_timeout_ms,
+        request.session_timeout_ms,
+        exchange.version >= 4,
+        exchange.version >= 9,
+    )
+    return exchange.answer_by(
+        lambda reply: groups.join(asked, lambda joined: reply(_response(joined, exchange)), exchange.now)
+    )
+
+
+def _response(joined: Joined, exchange: Exchange) -> JoinGroupResponse:
+    protocol = joined.protocol
+    if protocol is None and exchange.version < 7:
+        protocol = ""
+    return JoinGroupResponse(
+        error_code=joined.code or ErrorCode.NONE,
+        generation_id=joined.generation,
+        protocol_type=joined.protocol_type,
+        protocol_name=protocol,
+        leader=joined.leader,
+        skip_assignment=joined.skip_assignment,
+        member_id=joined.member_id,
+        members=[
+            JoinGroupResponseMember(member_id=member_id, group_instance_id=instance_id, metadata=metadata)
+            for member_id, instance_id, metadata in joined.members
+        ],
+    )

@@ -1,0 +1,43 @@
+"""OffsetDelete, version 0: forget committed offsets of topics that the group's members do not subscribe to."""
+
+from __future__ import annotations
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from wirebroker.core.groups.states import State
+from wirebroker.exchange import Exchange
+
+
+def handle(request: OffsetDeleteRequest, exchange: Exchange) -> OffsetDeleteResponse:
+    """Forget what may be forgotten, each partition answered on its own."""
+    groups = exchange.engine.groups
+    if not request.group_id:
+        return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    if fault := groups.here(request.group_id, exchange.node_id):
+        return OffsetDeleteResponse(error_code=fault)
+    group = groups.groups.get(request.group_id)
+    if group is None:
+        return OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
+    subscribed = groups.subscribed_topics(group)
+    if subscribed is None and group.state is not State.EMPTY:
+        return OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP)
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for partition in topic.partitions:
+            where = (topic.name, partition.partition_index)
+            code = ErrorCode.NONE
+            if exchange.cluster.partition(*where) is None:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif topic.name in (subscribed or ()):
+                code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            else:
+                groups.offsets.delete(request.group_id, where)
+            answers.append(OffsetDeleteResponsePartition(partition_index=partition.partition_index, error_code=code))
+        topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
+    return OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=topics)

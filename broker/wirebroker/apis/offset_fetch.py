@@ -1,0 +1,91 @@
+"""OffsetFetch, versions 1–10.
+
+Null topics ask for all that the group has; from version 8 several groups at once; from 10 topics go by id. What was never
+committed is offset −1 without an error, also for a group that does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from wirebroker.core.groups.offsets import NOTHING, Committed, TopicPartition
+from wirebroker.exchange import Exchange
+
+Asked = Iterable[tuple[str, list[int]]] | None
+
+
+def handle(request: OffsetFetchRequest, exchange: Exchange) -> OffsetFetchResponse:
+    """Answer with what was committed."""
+    if exchange.version >= 8:
+        return OffsetFetchResponse(groups=[_group(group, exchange) for group in request.groups])
+    fault = exchange.engine.groups.here(request.group_id, exchange.node_id)
+    asked = None if request.topics is None else [(topic.name, topic.partition_indexes) for topic in request.topics]
+    if fault and exchange.version >= 2:
+        return OffsetFetchResponse(error_code=fault, topics=[])
+    topics: dict[str, OffsetFetchResponseTopic] = {}
+    for (name, index), found in _offsets(request.group_id, asked, exchange):
+        topic = topics.setdefault(name, OffsetFetchResponseTopic(name=name, partitions=[]))
+        topic.partitions.append(
+            OffsetFetchResponsePartition(
+                partition_index=index, committed_offset=-1 if fault else found.offset,
+                committed_leader_epoch=found.leader_epoch, metadata=found.metadata, error_code=fault,
+            )  # fmt: skip
+        )
+    return OffsetFetchResponse(topics=list(topics.values()), error_code=ErrorCode.NONE)
+
+
+def _group(asked: OffsetFetchRequestGroup, exchange: Exchange) -> OffsetFetchResponseGroup:
+    if fault := exchange.engine.groups.here(asked.group_id, exchange.node_id):
+        return OffsetFetchResponseGroup(group_id=asked.group_id, topics=[], error_code=fault)
+    topics: dict[str | bytes, OffsetFetchResponseTopics] = {}
+    wanted, unknown = _wanted(asked, exchange)
+    for (name, index), found in _offsets(asked.group_id, wanted, exchange):
+        topic = topics.setdefault(name, OffsetFetchResponseTopics(name=name, partitions=[]))
+        if (known := exchange.cluster.topics.get(name)) is not None:
+            topic.topic_id = known.topic_id
+        topic.partitions.append(_partition(index, found, ErrorCode.NONE))
+    answers = [*topics.values(), *unknown]
+    return OffsetFetchResponseGroup(group_id=asked.group_id, topics=answers, error_code=ErrorCode.NONE)
+
+
+def _wanted(asked: OffsetFetchRequestGroup, exchange: Exchange) -> tuple[Asked, list[OffsetFetchResponseTopics]]:
+    """The topics by name, and the answers for ids that no topic has."""
+    if asked.topics is None:
+        return None, []
+    wanted, unknown = [], []
+    for topic in asked.topics:
+        name: str | None = topic.name
+        if exchange.version >= 10:
+            known = exchange.cluster.topics_by_id.get(topic.topic_id)
+            name = known.name if known else None
+        if name is not None:
+            wanted.append((name, topic.partition_indexes))
+        else:
+            refused = [_partition(index, NOTHING, ErrorCode.UNKNOWN_TOPIC_ID) for index in topic.partition_indexes]
+            unknown.append(OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=refused))
+    return wanted, unknown
+
+
+def _offsets(group_id: str, asked: Asked, exchange: Exchange) -> list[tuple[TopicPartition, Committed]]:
+    held = exchange.engine.groups.offsets.of(group_id)
+    if asked is None:
+        return list(held.items())
+    return [((name, index), held.get((name, index), NOTHING)) for name, indexes in asked for index in indexes]
+
+
+def _partition(index: int, found: Committed, code: ErrorCode) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=index, committed_offset=found.offset, committed_leader_epoch=found.leader_epoch,
+        metadata=found.metadata, error_code=code,
+    )  # fmt: skip

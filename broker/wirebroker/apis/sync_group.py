@@ -1,0 +1,33 @@
+"""SyncGroup, versions 0–5: get one's assignment; the leader brings everybody's.
+
+The answer waits for the leader. From version 5 the protocol is named and must be the group's.
+"""
+
+from __future__ import annotations
+
+from kafkawire.declare import Message
+from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from wirebroker.core.groups.classic import Synced
+from wirebroker.exchange import Exchange, Outcome
+
+
+def handle(request: SyncGroupRequest, exchange: Exchange) -> Message | Outcome:
+    """Sync, and answer now or later."""
+    groups = exchange.engine.groups
+    if request.group_id and (fault := groups.here(request.group_id, exchange.node_id)):
+        return _response(Synced(fault))
+    assignments = [(given.member_id, given.assignment) for given in request.assignments]
+    return exchange.answer_by(
+        lambda reply: groups.sync(
+            request.group_id, request.member_id, request.group_instance_id, request.generation_id,
+            request.protocol_type, request.protocol_name, assignments, lambda synced: reply(_response(synced)),
+            exchange.now,
+        )
+    )  # fmt: skip
+
+
+def _response(synced: Synced) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        error_code=synced.code, protocol_type=synced.protocol_type, protocol_name=synced.protocol,
+        assignment=synced.assignment,
+    )  # fmt: skip

@@ -1,0 +1,146 @@
+"""Recorded scenarios: their form, what settings they ran with, and how two observations are compared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+Json = dict[str, Any]
+RECORDING = "kafka-4.3.1.json"
+NOT_COMPARED = ("n", "n_v0", "len")
+"""Counts of advertised APIs: a broker that has fewer is not thereby wrong about those it has."""
+PRESENCE_ONLY = ("message", "m")
+"""Texts, whose wording is not compared."""
+TRANSACTION_OPS = frozenset(
+    {"add_partitions", "add_offsets", "txn_offset_commit", "end_txn", "describe_txn", "init_pid_many"}
+)
+
+BASE_SETTINGS = {
+    "num.partitions": "1", "offsets.topic.num.partitions": "4", "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "4", "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1", "group.initial.rebalance.delay.ms": "0", "auto.create.topics.enable": "true",
+}  # fmt: skip
+GROUP_SETTINGS: dict[str, dict[str, str]] = {
+    "main": {},
+    "restart": {},
+    "cold": {},
+    "slow": {},
+    "expire": {
+        "producer.id.expiration.ms": "2000",
+        "producer.id.expiration.check.interval.ms": "500",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    },
+    "expire_txnid": {
+        "transactional.id.expiration.ms": "2500",
+        "transaction.remove.expired.transaction.cleanup.interval.ms": "500",
+    },
+    "expire_off_retention": {"log.retention.check.interval.ms": "500"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A recorded dialogue: steps with what was observed. `ran_on` names the broker's settings."""
+
+    name: str
+    about: str
+    ran_on: str
+    steps: list[Json]
+
+    @property
+    def transactional(self) -> bool:
+        """Whether it needs the transaction coordinator."""
+        return any(
+            step["step"].get("op") in TRANSACTION_OPS or "txid" in json.dumps(step["step"]) or _txn_bit(step["step"])
+            for step in self.steps
+        )
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The broker settings it was recorded with."""
+        return BASE_SETTINGS | GROUP_SETTINGS[self.ran_on]
+
+
+def _txn_bit(step: Json) -> bool:
+    return bool(step.get("txn"))
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A step at which a broker answered otherwise than Kafka did."""
+
+    scenario: str
+    index: int
+    step: Json
+    expected: Any
+    got: Any
+
+
+def load(path: Path | None = None, only: Iterable[str] | None = None) -> list[Scenario]:
+    """The scenarios in a recording, by default the one of Kafka 4.3.1. ValueError names scenarios that are not in it."""
+    source = path if path is not None else files(__package__).joinpath("recordings", RECORDING)
+    data = json.loads(source.read_text(encoding="utf-8"))
+    scenarios = [Scenario(s["name"], s["about"], s["ran_on"], s["steps"]) for s in data["scenarios"]]
+    if only is None:
+        return scenarios
+    wanted = list(only)
+    if unknown := set(wanted) - {scenario.name for scenario in scenarios}:
+        raise ValueError(f"there is no scenario {', '.join(sorted(unknown))}")
+    return [scenario for scenario in scenarios if scenario.name in wanted]
+
+
+@dataclass(slots=True)
+class Normaliser:
+    """Takes out of observations what differs from run to run: ids are numbered by first appearance."""
+
+    _ids: dict[tuple[str, Any], str] = field(default_factory=dict)
+    _counts: dict[str, int] = field(default_factory=dict)
+
+    def __call__(self, observed: Any, key: str = "") -> Any:
+        if isinstance(observed, dict):
+            if key == "" and "partitions" in observed and isinstance(observed["partitions"], list):
+                observed = observed | {"partitions": sorted(observed["partitions"], key=lambda p: p["part"])}
+            return {k: self(v, k) for k, v in observed.items() if k not in NOT_COMPARED}
+        if isinstance(observed, list):
+            if key == "producers":
+                observed = sorted(observed, key=lambda p: p["pid"])
+            return [self(item, key) for item in observed]
+        return self._leaf(observed, key)
+
+    def _leaf(self, value: Any, key: str) -> Any:
+        if key in PRESENCE_ONLY:
+            return value is not None
+        if (key in ("pid", "ProducerId") and isinstance(value, int) and value >= 0) or (key == "member" and value):
+            return self._numbered("pid" if key == "ProducerId" else key, value)
+        if key == "coord_epoch" and value >= 0:
+            return "0 or more"
+        if key == "timestamp" and isinstance(value, int) and value >= 0:
+            return "a time"
+        return value
+
+    def _numbered(self, kind: str, value: Any) -> str:
+        if (kind, value) not in self._ids:
+            self._counts[kind] = self._counts.get(kind, 0) + 1
+            self._ids[kind, value] = f"{kind} {self._counts[kind]}"
+        return self._ids[kind, value]
+
+
+def compare(scenario: Scenario, observed: list[Json]) -> list[Difference]:
+    """Every step whose observation differs from the recorded one."""
+    expecting, getting = Normaliser(), Normaliser()
+    differences = []
+    for index, (row, got) in enumerate(zip(scenario.steps, observed, strict=True)):
+        if expecting(row["observed"]) != getting(got):
+            differences.append(Difference(scenario.name, index, row["step"], row["observed"], got))
+    return differences
+
+
+def deliberate(difference: Difference) -> bool:
+    """The one difference that is meant: Kafka never answers a null record set, wirebroker says INVALID_RECORD."""
+    silent = difference.expected == {"conn": "timeout"}
+    null_records = difference.step.get("op") == "produce" and difference.step.get("raw_hex", "") is None
+    return silent and null_records and str(difference.got.get("error", "")).startswith("87 ")

@@ -1,0 +1,162 @@
+"""Replaying a scenario on a broker."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from typing import Any, Protocol
+
+from kafkawire.declare import Message
+from kafkawire.messages.find_coordinator import FindCoordinatorRequest
+from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from wirebroker.conformance.client import ConnectionClosed, NoAnswer, WireClient
+from wirebroker.conformance.operations import OPERATIONS, RETRIES, RETRY_PAUSE
+from wirebroker.conformance.recording import Difference, Json, Scenario, compare
+
+_REFERENCE = re.compile(r"\$(\w+)\.(\w+)([+-]\d+)?")
+BEHIND_MS = 50
+"""How far batches are dated back, so that their timestamps are never taken for the broker's time of an append."""
+
+
+class Broker(Protocol):
+    """A broker that scenarios are replayed on."""
+
+    address: tuple[str, int]
+
+    def now(self) -> int:
+        """ms since the epoch, by its clock."""
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass for it."""
+
+    def restart(self, mode: str) -> None:
+        """Stop it ("clean", or "kill" as with kill −9) and start it again."""
+
+
+class Run:
+    """One scenario being replayed: names, remembered results and the timestamps of its batches."""
+
+    def __init__(self, scenario: Scenario, broker: Broker) -> None:
+        self.broker = broker
+        self.client = WireClient(*broker.address)
+        self._prefix = f"o{secrets.token_hex(4)}-{scenario.name}"
+        self._results: dict[str, Json] = {}
+        self._index = 0
+        self._last_timestamp = 0
+        self._batches: dict[int, int] = {}
+        self._append_times: set[tuple[int, int]] = set()
+
+    def observe(self, index: int, step: Json) -> Json:
+        """Do one step; what was seen."""
+        self._index = index
+        step = self._resolve(step)
+        try:
+            observed = OPERATIONS[step["op"]](self, step)
+        except ConnectionClosed:
+            return {"conn": "closed"}
+        except NoAnswer:
+            return {"conn": "timeout"}
+        if "as" in step:
+            self._results[step["as"]] = observed
+        return observed
+
+    def _resolve(self, value: Any) -> Any:
+        """Put in what earlier steps gave: `$p.epoch+1`."""
+        if isinstance(value, dict):
+            return {key: self._resolve(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._resolve(item) for item in value]
+        if isinstance(value, str) and (match := _REFERENCE.fullmatch(value)):
+            result, key, shift = match.groups()
+            found = self._results[result][key]
+            return found + int(shift) if shift else found
+        return value
+
+    def ask(self, request: Message, step: Json, version: int) -> Any:
+        """Send a request in the step's version, else in this one, and wait for the answer."""
+        return self.client.request(request, step.get("v", version), step.get("conn", "main"))
+
+    def topic(self, step: Json) -> str:
+        """The topic's real name: `T` is the scenario's own, `T2` another of it, anything else is meant literally."""
+        name = step.get("topic", "T")
+        if name == "T":
+            return self._prefix
+        return f"{self._prefix}-{name}" if re.fullmatch(r"T\w+", name) else name
+
+    def name(self, name: str) -> str:
+        """A transactional id or group of this run alone."""
+        return f"{self._prefix}-{name}" if name else name
+
+    def topic_id(self, name: str) -> bytes:
+        """The topic's id, as Metadata tells it."""
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
+        topic_id: bytes = self.client.request(request, 12).topics[0].topic_id
+        return topic_id
+
+    def batch_timestamp(self, entry: Json) -> int:
+        """The timestamp of the next batch: unlike any other of this run, unless the step gives it."""
+        if "ts" in entry:
+            timestamp = int(entry["ts"])
+        elif "ts_offset_ms" in entry:
+            timestamp = self.broker.now() + int(entry["ts_offset_ms"])
+        else:
+            timestamp = max(self.broker.now() - BEHIND_MS, self._last_timestamp + 1)
+            self._last_timestamp = timestamp
+        self._batches.setdefault(timestamp, self._index)
+        return timestamp
+
+    def append_time(self, answered: int, base_offset: int) -> Any:
+        """A LogAppendTime in the words of the recording."""
+        if answered == -1:
+            return -1
+        if answered in self._batches:
+            return f"max_ts_of_batch_in_step_{self._batches[answered]}"
+        known = (answered, base_offset) in self._append_times
+        self._append_times.add((answered, base_offset))
+        return "broker_earlier" if known else "broker_now"
+
+
+def prepare(broker: Broker) -> None:
+    """Have the internal topics created, as they were on the recorded broker of every group but "cold"."""
+    client = WireClient(*broker.address)
+    try:
+        for key_type in (0, 1):
+            for _ in range(RETRIES):
+                answer = client.request(FindCoordinatorRequest(key_type=key_type, coordinator_keys=["prepare"]), 4)
+                if not answer.coordinators[0].error_code:
+                    break
+                time.sleep(RETRY_PAUSE)
+    finally:
+        client.close()
+
+
+def replay(scenario: Scenario, broker: Broker) -> tuple[list[Json], list[Difference]]:
+    """Replay one scenario; what was observed at each step, and where that differs from the recording."""
+    if scenario.ran_on != "cold":
+        prepare(broker)
+    run = Run(scenario, broker)
+    try:
+        observed = [run.observe(i, row["step"]) for i, row in enumerate(scenario.steps)]
+    finally:
+        run.client.close()
+    return observed, compare(scenario, observed)
+
+
+class RemoteBroker:
+    """A broker by address: time passes there by itself, and it cannot be restarted from here."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.address = (host, port)
+
+    def now(self) -> int:
+        """ms since the epoch, by this machine's clock."""
+        return time.time_ns() // 1_000_000
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+    def restart(self, mode: str) -> None:
+        """Cannot be done from here."""
+        raise NotImplementedError("a broker by address cannot be restarted from here")

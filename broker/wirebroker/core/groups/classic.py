@@ -1,0 +1,416 @@
+"""One classic group: its members, its generation, and the dialogue in which they agree on an assignment.
+
+A rebalance has two phases. First everybody joins: JoinGroups wait until all known members have sent one, or the
+rebalance timeout has passed. Then the leader, who was told of all members, sends the assignment in its SyncGroup, and
+the others' SyncGroups wait for it. Members that miss a phase, or stay silent for their session timeout, are removed.
+The rules are those of ClassicGroup and GroupMetadataManager in Kafka 4.3.1.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kafkawire.errors import ErrorCode
+from wirebroker.core.groups.states import PREVIOUS, State
+from wirebroker.core.purgatory import Timer, Timers
+
+NEW_MEMBER_TIMEOUT_MS = 300_000
+"""How long a member may wait in its first JoinGroup before it is given up."""
+
+Protocols = Sequence[tuple[str, bytes]]
+
+
+class Joined(NamedTuple):
+    """The answer to a JoinGroup. `members` (id, instance id, metadata) are told to the leader only."""
+
+    code: int
+    member_id: str = ""
+    generation: int = -1
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str = ""
+    members: Sequence[tuple[str, str | None, bytes]] = ()
+    skip_assignment: bool = False
+
+
+class Synced(NamedTuple):
+    """The answer to a SyncGroup."""
+
+    code: int
+    assignment: bytes = b""
+    protocol_type: str | None = None
+    protocol: str | None = None
+
+
+Joiner = Callable[[Joined], None]
+Syncer = Callable[[Synced], None]
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """A member of a group. Timeouts are in ms."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout: int
+    session_timeout: int
+    protocols: Protocols
+    assignment: bytes = b""
+    joiner: Joiner | None = None
+    """Whom to answer when the join phase is over."""
+    syncer: Syncer | None = None
+    is_new: bool = True
+    heartbeat: Timer | None = None
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """What it said of itself for this protocol."""
+        return dict(self.protocols).get(protocol or "", b"")
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """What Kafka writes down of a group when it becomes stable or empty."""
+
+    generation: int
+    protocol_type: str | None
+    protocol: str | None
+    leader: str | None
+    members: list[Member] = field(default_factory=list)
+
+
+class Group:
+    """A classic group. `now` is ms since the epoch."""
+
+    def __init__(self, group_id: str, timers: Timers, initial_delay: Callable[[], int], now: int) -> None:
+        self.group_id = group_id
+        self.state = State.EMPTY
+        self.state_since = now
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol: str | None = None
+        self.leader: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static_members: dict[str, str] = {}
+        self.pending: dict[str, Timer] = {}
+        """Member ids that were handed out and have not joined yet."""
+        self.snapshot = Snapshot(0, None, None, None)
+        self._timers = timers
+        self._initial_delay = initial_delay
+        self._phase: Timer | None = None
+        self._unsynced: set[str] = set()
+        self._added_meanwhile = False
+
+    # State
+
+    def transition(self, state: State, now: int) -> None:
+        """Enter a state; ValueError if the table does not allow it from here."""
+        if self.state not in PREVIOUS[state]:
+            raise ValueError(f"group {self.group_id} cannot go from {self.state.value} to {state.value}")
+        self.state = state
+        self.state_since = now
+
+    def member_fault(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        """Whether this is a member, under this static identity if it names one."""
+        if instance_id is not None:
+            known = self.static_members.get(instance_id)
+            if known is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            return ErrorCode.NONE if known == member_id else ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
+        """Whether somebody who speaks these protocols can be a member."""
+        if not self.members:
+            return bool(protocol_type) and bool(protocols)
+        names = {name for name, _ in protocols}
+        return self.protocol_type == protocol_type and bool(names & self._common_protocols())
+
+    def _common_protocols(self) -> set[str]:
+        counts = Counter(name for member in self.members.values() for name, _ in member.protocols)
+        return {name for name, count in counts.items() if count == len(self.members)}
+
+    # Joining
+
+    def add_pending(self, member_id: str, session_timeout: int, now: int) -> None:
+        """Hand out a member id; it is forgotten if nobody joins with it within the session timeout."""
+
+        def expire(when: int) -> None:
+            if self.pending.pop(member_id, None) is not None:
+                self.complete_join_if_all_are_here(when)
+
+        self.pending[member_id] = self._timers.at(now + session_timeout, expire)
+
+    def drop_pending(self, member_id: str) -> None:
+        """The id that was handed out is used, or given back."""
+        self.pending.pop(member_id).cancel()
+
+    def add(self, member: Member, protocol_type: str, joiner: Joiner, now: int) -> None:
+        """A new member joins."""
+        if not self.members:
+            self.protocol_type = protocol_type
+        if self.leader is None:
+            self.leader = member.member_id
+        if member.member_id in self.pending:
+            self.drop_pending(member.member_id)
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+        member.joiner = joiner
+        self._added_meanwhile = True
+        self._await_heartbeat(member, NEW_MEMBER_TIMEOUT_MS, now)
+        self.rebalance_or_complete(now)
+
+    def update(self, member: Member, protocols: Protocols, timeouts: tuple[int, int], joiner: Joiner, now: int) -> None:
+        """A member joins again, perhaps with other protocols or (rebalance, session) timeouts."""
+        member.protocols = protocols
+        member.rebalance_timeout, member.session_timeout = timeouts
+        member.joiner = joiner
+        self.rebalance_or_complete(now)
+
+    def replace_static(self, old: Member, member_id: str, joiner: Joiner | None) -> Member:
+        """A static member came back under a new id; whoever still uses the old one is fenced."""
+        for waiting in (old.joiner, old.syncer):
+            if waiting is old.joiner and old.joiner is not None:
+                old.joiner(Joined(ErrorCode.FENCED_INSTANCE_ID, old.member_id))
+            elif old.syncer is not None:
+                old.syncer(Synced(ErrorCode.FENCED_INSTANCE_ID))
+        old.joiner = old.syncer = None
+        if old.heartbeat is not None:
+            old.heartbeat.cancel()
+        self.members = {
+            (member_id if key == old.member_id else key): member for key, member in self.members.items()
+        }
+        if self.leader == old.member_id:
+            self.leader = member_id
+        old.member_id = member_id
+        old.joiner = joiner
+        assert old.instance_id is not None
+        self.static_members[old.instance_id] = member_id
+        return old
+
+    def joined(self, member: Member, code: int = 0, skip_assignment: bool = False) -> Joined:
+        """The answer that tells a member of the current generation."""
+        told: Sequence[tuple[str, str | None, bytes]] = ()
+        if member.member_id == self.leader:
+            told = [(m.member_id, m.instance_id, m.metadata(self.protocol)) for m in self.members.values()]
+        return Joined(
+            code, member.member_id, self.generation, self.protocol_type, self.protocol, self.leader or "", told,
+            skip_assignment,
+        )  # fmt: skip
+
+    # Rebalancing
+
+    def rebalance_or_complete(self, now: int) -> None:
+        """Begin a rebalance if none is under way; else see whether its join phase is over."""
+        if self.state in PREVIOUS[State.PREPARING_REBALANCE]:
+            self.prepare_rebalance(now)
+        else:
+            self.complete_join_if_all_are_here(now)
+
+    def prepare_rebalance(self, now: int) -> None:
+        """Ask everybody to join again."""
+        if self.state is State.COMPLETING_REBALANCE:
+            self._answer_syncs(ErrorCode.REBALANCE_IN_PROGRESS)
+        initial = self.state is State.EMPTY
+        self.transition(State.PREPARING_REBALANCE, now)
+        self._cancel_phase()
+        if initial:
+            self._wait_for_first_members(self._initial_delay(), self._rebalance_timeout(), now)
+        elif not self._everybody_is_here():
+            self._phase = self._timers.at(now + self._rebalance_timeout(), self._complete_join)
+        else:
+            self._complete_join(now)
+
+    def _wait_for_first_members(self, delay: int, left: int, now: int) -> None:
+        """Give an empty group's first members some time to gather (group.initial.rebalance.delay.ms)."""
+        self._added_meanwhile = False
+        delay = min(delay, left)
+        if delay <= 0:
+            self._complete_join(now)
+            return
+
+        def over(when: int) -> None:
+            if self._added_meanwhile:
+                self._wait_for_first_members(self._initial_delay(), left - delay, when)
+            else:
+                self._complete_join(when)
+
+        self._phase = self._timers.at(now + delay, over)
+
+    def complete_join_if_all_are_here(self, now: int) -> None:
+        """End the join phase if nobody is missing."""
+        initial = self._phase is not None and self.generation == 0
+        if self.state is State.PREPARING_REBALANCE and self._everybody_is_here() and not initial:
+            self._complete_join(now)
+
+    def _everybody_is_here(self) -> bool:
+        return not self.pending and all(member.joiner is not None for member in self.members.values())
+
+    def _rebalance_timeout(self) -> int:
+        return max((member.rebalance_timeout for member in self.members.values()), default=0)
+
+    def _complete_join(self, now: int) -> None:
+        """The join phase is over: whoever is missing is removed, and a new generation begins."""
+        self._cancel_phase()
+        for member in list(self.members.values()):
+            if member.joiner is None and member.instance_id is None:
+                self._forget(member)
+        here = [member for member in self.members.values() if member.joiner is not None]
+        if self.members and not here:  # static members only, none of them back yet
+            self._phase = self._timers.at(now + self._rebalance_timeout(), self._complete_join)
+            return
+        if here and (self.leader is None or self.members[self.leader].joiner is None):
+            self.leader = here[0].member_id
+        self.generation += 1
+        if not self.members:
+            self._become_empty(now)
+            return
+        self.protocol = self._choose_protocol()
+        self.transition(State.COMPLETING_REBALANCE, now)
+        self._unsynced = set(self.members)
+        self._phase = self._timers.at(now + self._rebalance_timeout(), self._sync_expired)
+        for member in self.members.values():
+            joiner, member.joiner = member.joiner, None
+            member.is_new = False
+            self._await_heartbeat(member, member.session_timeout, now)
+            if joiner is not None:
+                joiner(self.joined(member))
+
+    def _become_empty(self, now: int) -> None:
+        self.transition(State.EMPTY, now)
+        self.protocol = None
+        self.leader = None
+        self._persist()
+
+    def _choose_protocol(self) -> str:
+        """Each member votes for the first of its protocols that all members speak."""
+        common = self._common_protocols()
+        votes = Counter(
+            next(name for name, _ in member.protocols if name in common) for member in self.members.values()
+        )
+        return votes.most_common(1)[0][0]
+
+    def _sync_expired(self, now: int) -> None:
+        """Members that have not synced in time are removed."""
+        self._phase = None
+        if self.state is not State.COMPLETING_REBALANCE:
+            return
+        for member_id in list(self._unsynced):
+            if (member := self.members.get(member_id)) is not None:
+                self._forget(member)
+        self.prepare_rebalance(now)
+
+    # Syncing
+
+    def sync(self, member: Member, assignments: Sequence[tuple[str, bytes]], syncer: Syncer, now: int) -> None:
+        """A member asks for its assignment; the leader brings everybody's."""
+        member.syncer = syncer
+        self._unsynced.discard(member.member_id)
+        if member.member_id == self.leader:
+            given = dict(assignments)
+            for known in self.members.values():
+                known.assignment = given.get(known.member_id, b"")
+            self.transition(State.STABLE, now)
+            self._persist()
+            self._answer_syncs(ErrorCode.NONE)
+        if not self._unsynced:
+            self._cancel_phase()
+
+    def _answer_syncs(self, code: ErrorCode) -> None:
+        for member in self.members.values():
+            syncer, member.syncer = member.syncer, None
+            if code:
+                member.assignment = b""
+            if syncer is not None:
+                syncer(self.synced(member, code))
+
+    def synced(self, member: Member, code: int = 0) -> Synced:
+        """The answer that tells a member its assignment."""
+        if code:
+            return Synced(code)
+        return Synced(0, member.assignment, self.protocol_type, self.protocol)
+
+    # Staying and leaving
+
+    def alive(self, member: Member, now: int) -> None:
+        """The member was heard of: its session goes on."""
+        self._await_heartbeat(member, member.session_timeout, now)
+
+    def _await_heartbeat(self, member: Member, timeout: int, now: int) -> None:
+        if member.heartbeat is not None:
+            member.heartbeat.cancel()
+
+        def expire(when: int) -> None:
+            waiting = member.joiner is not None or member.syncer is not None
+            if self.members.get(member.member_id) is not member:
+                return
+            if waiting and not member.is_new:
+                self._await_heartbeat(member, member.session_timeout, when)
+            else:
+                self.remove(member, when)
+
+        member.heartbeat = self._timers.at(now + timeout, expire)
+
+    def remove(self, member: Member, now: int) -> None:
+        """The member leaves, or is given up."""
+        for waiting, answer in ((member.joiner, Joined(ErrorCode.UNKNOWN_MEMBER_ID)),):
+            if waiting is not None:
+                waiting(answer)
+        if member.syncer is not None:
+            member.syncer(Synced(ErrorCode.UNKNOWN_MEMBER_ID))
+        self._forget(member)
+        if self.state in (State.STABLE, State.COMPLETING_REBALANCE):
+            self.prepare_rebalance(now)
+        elif self.state is State.PREPARING_REBALANCE:
+            self.complete_join_if_all_are_here(now)
+
+    def _forget(self, member: Member) -> None:
+        member.joiner = member.syncer = None
+        if member.heartbeat is not None:
+            member.heartbeat.cancel()
+        del self.members[member.member_id]
+        self._unsynced.discard(member.member_id)
+        if member.instance_id is not None:
+            self.static_members.pop(member.instance_id, None)
+        if self.leader == member.member_id:
+            self.leader = next(iter(self.members), None)
+
+    def _cancel_phase(self) -> None:
+        if self._phase is not None:
+            self._phase.cancel()
+            self._phase = None
+
+    # Restarting
+
+    def _persist(self) -> None:
+        self.snapshot = Snapshot(
+            self.generation, self.protocol_type, self.protocol, self.leader, list(self.members.values())
+        )
+
+    def restart(self, now: int) -> None:
+        """Go on from what was last written down, as a broker does that loads the group again."""
+        kept = self.snapshot
+        self.state = State.STABLE if kept.members else State.EMPTY
+        self.state_since = now
+        self.generation, self.protocol_type, self.protocol = kept.generation, kept.protocol_type, kept.protocol
+        self.leader = kept.leader
+        self.members = {member.member_id: member for member in kept.members}
+        self.static_members = {m.instance_id: m.member_id for m in kept.members if m.instance_id is not None}
+        self.pending.clear()
+        self._phase = None
+        self._unsynced.clear()
+        for member in kept.members:
+            member.joiner = member.syncer = member.heartbeat = None
+            self._await_heartbeat(member, member.session_timeout, now)
+
+    def kill(self, now: int) -> None:
+        """The group is deleted."""
+        self.transition(State.DEAD, now)
+        self._cancel_phase()
+        for timer in self.pending.values():
+            timer.cancel()

@@ -1,0 +1,119 @@
+"""What the compilers of readers and writers share: the fixed-size types, and source text under construction."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any, Literal
+
+from kafkawire.declare import Field, Struct
+
+FORMATS = {
+    "bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I",
+    "int64": "q", "float64": "d", "uuid": "16s",
+}  # fmt: skip
+"""The types of fixed size, as the struct module knows them."""
+
+LONGEST_STRING = 0x7FFF
+"""Bytes of the longest string, in flexible versions too, where the length could say more."""
+
+layout = cache(struct.Struct)
+"""The compiled form of a struct format."""
+
+
+def is_fixed(spec: Any) -> bool:
+    """Whether the type has a fixed size."""
+    return isinstance(spec, str) and spec in FORMATS
+
+
+class Counted(dict[int, Callable[..., Any]]):
+    """Packers or unpackers of n numbers of one type, by n; those of short arrays are kept."""
+
+    def __init__(self, letter: str, method: Literal["pack", "unpack_from"]) -> None:
+        super().__init__()
+        self._letter = letter
+        self._method = method
+
+    def __missing__(self, count: int) -> Callable[..., Any]:
+        made: Callable[..., Any] = getattr(struct.Struct(f">{count}{self._letter}"), self._method)
+        if count < 256:
+            self[count] = made
+        return made
+
+
+@cache
+def least_size(cls: type[Struct], version: int, flexible: bool) -> int:
+    """The fewest bytes a struct takes, at least 1: what an announced count is held against."""
+    size = sum(
+        1 if isinstance(field.spec, type) and field.nullable(version) else least_of(field.spec, version, flexible)
+        for field in cls.__wire__
+        if field.present(version) and field.tag is None
+    )
+    return max(size + flexible, 1)
+
+
+def least_of(spec: Any, version: int, flexible: bool) -> int:
+    """The fewest bytes a value of this type takes where it is not null."""
+    if is_fixed(spec):
+        return layout(">" + FORMATS[spec]).size
+    if isinstance(spec, type):
+        return least_size(spec, version, flexible)
+    if flexible:
+        return 1
+    return 2 if spec == "string" else 4
+
+
+class Source:
+    """Source text under construction, with the objects that it refers to by name."""
+
+    def __init__(self, cls: type[Struct], version: int, flexible: bool) -> None:
+        self.cls, self.version, self.flexible = cls, version, flexible
+        self.lines: list[str] = []
+        self.names: dict[str, Any] = {}
+        self.indent = 1
+
+    def put(self, *lines: str) -> None:
+        """Append lines at the present indentation."""
+        self.lines += ["    " * self.indent + line for line in lines]
+
+    def name(self, value: Any, stem: str) -> str:
+        """A name by which the source may refer to this object."""
+        for known, held in self.names.items():
+            if held is value:
+                return known
+        known = f"{stem}{len(self.names)}"
+        self.names[known] = value
+        return known
+
+    def made(self, parameters: str) -> Any:
+        """The function whose body has been put together."""
+        source = "\n".join([f"def made({parameters}):", *self.lines])
+        exec(compile(source, f"<{self.cls.__name__} v{self.version}>", "exec"), self.names)
+        return self.names["made"]
+
+    def plain(self) -> list[Field]:
+        """The fields of this version that always go over the wire, in order."""
+        return [f for f in self.cls.__wire__ if f.tag is None and f.present(self.version)]
+
+    def tagged(self) -> list[Field]:
+        """The tagged fields of this version, in order of their tags."""
+        return sorted((f for f in self.cls.__wire__ if f.tag is not None and f.present(self.version)), key=_tag)
+
+    def steps(self) -> Iterator[list[Field]]:
+        """The plain fields, neighbours of fixed size joined, every other field by itself."""
+        run: list[Field] = []
+        for field in self.plain():
+            if is_fixed(field.spec):
+                run.append(field)
+                continue
+            if run:
+                yield run
+            yield [field]
+            run = []
+        if run:
+            yield run
+
+
+def _tag(field: Field) -> int:
+    return field.tag if field.tag is not None else -1

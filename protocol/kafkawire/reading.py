@@ -1,0 +1,179 @@
+"""Compiling the reader of a struct: a function `(view, pos, end, budget) -> (object, pos)`.
+
+It accepts what Kafka's own generated readers accept, and that is more than the protocol's text allows: any negative
+length is null, tagged fields may come in any order and more than once (the last one counts), the size announced for a
+known tag is not held against its value, and bytes that are no UTF-8 become U+FFFD.
+
+`budget` is a list of one number: how many more elements the message may have. Kafka has no such limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from kafkawire.compiling import FORMATS, LONGEST_STRING, Counted, Source, is_fixed, layout, least_of
+from kafkawire.declare import Field, Struct
+from kafkawire.errors import ProtocolError
+from kafkawire.primitives import read_uvarint, skip_tagged_fields
+
+Reader = Callable[[memoryview, int, int, list[int]], tuple[Any, int]]
+
+_MADE = {
+    "string": "str(view[pos:stop], 'utf-8', 'replace')",
+    "bytes": "bytes(view[pos:stop])",
+    "records": "view[pos:stop]",
+}
+_unpackers = {spec: Counted(letter, "unpack_from") for spec, letter in FORMATS.items()}
+
+
+@cache
+def reader(cls: type[Struct], version: int, flexible: bool) -> Reader:
+    """The compiled reader of a struct in one version. It raises ProtocolError, IndexError or struct.error."""
+    return _ReaderSource(cls, version, flexible).compile()
+
+
+def charge(budget: list[int], elements: int) -> None:
+    """Take elements from what a message may have. Raises ProtocolError."""
+    budget[0] -= elements
+    if budget[0] < 0:
+        raise ProtocolError("it has more elements than are read here")
+
+
+def _pass_tags(view: memoryview, pos: int, end: int, budget: list[int], count: int) -> int:
+    """The position after tagged fields of which none is known; `count` is the byte before `pos`."""
+    count, pos = _open_tags(view, pos, budget, count)
+    return skip_tagged_fields(view, pos, end, count)
+
+
+def _open_tags(view: memoryview, pos: int, budget: list[int], count: int) -> tuple[int, int]:
+    if count > 127:
+        count, pos = read_uvarint(view, pos - 1)
+    charge(budget, count)
+    return count, pos
+
+
+class _ReaderSource(Source):
+    def __init__(self, cls: type[Struct], version: int, flexible: bool) -> None:
+        super().__init__(cls, version, flexible)
+        self.names |= {"ProtocolError": ProtocolError, "uvarint": read_uvarint, "charge": charge}
+
+    def compile(self) -> Reader:
+        steps = list(self.steps())
+        ahead: str | None = None  # what the fixed fields just read have also read of the step after them
+        for step, after in zip(steps, [*steps[1:], []], strict=True):
+            if is_fixed(step[0].spec):
+                ahead = self._ahead(after)
+                self._fixed(step, ahead)
+            else:
+                self._value(step[0], step[0].nullable(self.version), ahead is not None)
+                ahead = None
+        if self.flexible:
+            if ahead is None:
+                self.put("tags = view[pos]", "pos += 1")
+            self._tags()
+        arguments = ", ".join(
+            f"v_{field.name}" if field.present(self.version) else self._default(field) for field in self.cls.__wire__
+        )
+        self.put(f"return {self.name(self.cls, 'cls')}({arguments}), pos")
+        return self.made("view, pos, end, budget")  # type: ignore[no-any-return]
+
+    def _default(self, field: Field) -> str:
+        if field.default is list:
+            return "[]"
+        name = self.name(field.default, "default")
+        return f"{name}()" if callable(field.default) else name
+
+    def _fixed(self, run: list[Field], with_tags: bool) -> None:
+        """Neighbours of fixed size; at the end of a struct the number of tags is read with them."""
+        form = layout(">" + "".join(FORMATS[field.spec] for field in run) + "B" * with_tags)
+        names = ", ".join([f"v_{field.name}" for field in run] + ["tags"] * with_tags)
+        self.put(f"{names}, = {self.name(form.unpack_from, 'unpack')}(view, pos)", f"pos += {form.size}")
+
+    def _value(self, target: str, spec: Any, nullable: bool, label: str) -> None:
+        if isinstance(spec, list):
+            self._length(">i")
+            self._unless_null(target, nullable, label)
+            self._array(target, spec[0], label)
+            self.indent -= 1
+        elif isinstance(spec, type):
+            self._struct(target, spec, nullable)
+        elif is_fixed(spec):
+            form = layout(">" + FORMATS[spec])
+            self.put(f"{target}, = {self.name(form.unpack_from, 'unpack')}(view, pos)", f"pos += {form.size}")
+        else:
+            self._blob(target, spec, nullable, label)
+
+    def _struct(self, target: str, spec: type[Struct], nullable: bool) -> None:
+        read = f"{target}, pos = {self._sub(spec)}(view, pos, end, budget)"
+        if nullable:  # a signed byte goes before it: negative means null
+            self.put("mark = view[pos]", "pos += 1", f"if mark > 127: {target} = None", f"else: {read}")
+        else:
+            self.put(read)
+
+    def _sub(self, spec: type[Struct]) -> str:
+        return self.name(reader(spec, self.version, self.flexible), "read")
+
+    def _length(self, form: str) -> None:
+        if not self.flexible:
+            self.put(f"n, = {self.name(layout(form).unpack_from, 'unpack')}(view, pos)", f"pos += {layout(form).size}")
+            return
+        self.put("n = view[pos]", "pos += 1", "if n > 127:", "    n, pos = uvarint(view, pos - 1)")
+        if form == ">h":
+            self.put(f"    if n > {LONGEST_STRING + 1}: raise ProtocolError('a string is too long')")
+        self.put("n -= 1")
+
+    def _unless_null(self, target: str, nullable: bool, label: str) -> None:
+        """The branch for null; what follows is indented under its `else`."""
+        self.put("if n < 0:", f"    {target} = None" if nullable else f"    raise ProtocolError('{label} is null')")
+        self.put("else:")
+        self.indent += 1
+
+    def _blob(self, target: str, spec: str, nullable: bool, label: str) -> None:
+        self._length(">h" if spec == "string" else ">i")
+        self._unless_null(target, nullable, label)
+        self.put("stop = pos + n", f"if stop > end: raise ProtocolError('{label} runs past the end')")
+        self.put(f"{target} = {_MADE[spec]}", "pos = stop")
+        self.indent -= 1
+
+    def _array(self, target: str, spec: Any, label: str) -> None:
+        """The elements of an array that is not null; their number is held against the bytes that are there."""
+        least = least_of(spec, self.version, self.flexible)
+        self.put(f"if n * {least} > end - pos: raise ProtocolError('{label} announces more than there is')")
+        if is_fixed(spec):  # cheap ones: an eighth of an element each, and short arrays go with what holds them
+            self.put("if n > 7: charge(budget, n >> 3)")
+            if spec == "uuid":
+                self.put(f"{target} = [bytes(view[at:at + 16]) for at in range(pos, pos + n * 16, 16)]")
+            else:
+                self.put(f"{target} = list({self.name(_unpackers[spec], 'unpackers')}[n](view, pos))")
+            self.put(f"pos += n * {least}")
+            return
+        self.put("charge(budget, n)", f"{target} = []", "for _ in range(n):")
+        self.indent += 1
+        self._value("item", spec, False, f"an element of {label}")
+        self.put(f"{target}.append(item)")
+        self.indent -= 1
+
+    def _tags(self) -> None:
+        tagged = self.tagged()
+        for field in tagged:
+            self.put(f"v_{field.name} = {self._default(field)}")
+        unknown_here = [f.tag for f in self.cls.__wire__ if f.tag is not None and f not in tagged]
+        if not tagged and not unknown_here:
+            self.put(f"if tags: pos = {self.name(_pass_tags, 'pass_tags')}(view, pos, end, budget, tags)")
+            return
+        self.put("if tags:", f"    tags, pos = {self.name(_open_tags, 'open_tags')}(view, pos, budget, tags)")
+        self.put("    for _ in range(tags):")
+        self.indent += 2
+        self.put("tag, pos = uvarint(view, pos)", "size, pos = uvarint(view, pos)")
+        for number, field in enumerate(tagged):
+            self.put(f"{'elif' if number else 'if'} tag == {field.tag}:")
+            self.indent += 1
+            self._value(f"v_{field.name}", field.spec, field.nullable(self.version), field.name)
+            self.indent -= 1
+        if unknown_here:  # a tag of another version is an error to Kafka, unlike a tag that it does not know at all
+            word = "elif" if tagged else "if"
+            self.put(f"{word} tag in {unknown_here}: raise ProtocolError(f'tag {{tag}} is not of this version')")
+        self.put("else:", "    pos += size", "    if pos > end: raise ProtocolError('a tagged field runs past the end')")
+        self.indent -= 2

@@ -1,0 +1,142 @@
+"""Compiling the writer of a struct: a function `(object, out, splices)` that appends to `out`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from kafkawire.compiling import FORMATS, LONGEST_STRING, Counted, Source, is_fixed, layout
+from kafkawire.declare import Field, Struct
+from kafkawire.primitives import Buffer, write_uvarint
+
+Splice = tuple[int, Buffer]
+"""Where in the encoded bytes a large buffer belongs that was left out of them, and that buffer."""
+Writer = Callable[[Any, bytearray, "list[Splice] | None"], None]
+
+SPLICE_FROM = 4096
+"""Bytes from which on a records field is spliced rather than copied."""
+
+_packers = {spec: Counted(letter, "pack") for spec, letter in FORMATS.items()}
+
+
+@cache
+def writer(cls: type[Struct], version: int, flexible: bool) -> Writer:
+    """The compiled writer of a struct in one version. What it raises for a wrong value is up to the value."""
+    return _WriterSource(cls, version, flexible).compile()
+
+
+class _WriterSource(Source):
+    def __init__(self, cls: type[Struct], version: int, flexible: bool) -> None:
+        super().__init__(cls, version, flexible)
+        self.names |= {"put_uvarint": write_uvarint, "buffers": (memoryview, bytes, bytearray)}
+
+    def compile(self) -> Writer:
+        end_written = False
+        steps = list(self.steps())
+        for step in steps:
+            if is_fixed(step[0].spec):
+                end_written = self.flexible and step is steps[-1] and not self.tagged()
+                self._fixed(step, end_written)
+            else:
+                self._value(f"o.{step[0].name}", step[0].spec, step[0].nullable(self.version))
+        if self.flexible and not end_written:
+            self._tags()
+        if not self.lines:
+            self.put("pass")
+        return self.made("o, out, splices")  # type: ignore[no-any-return]
+
+    def _fixed(self, run: list[Field], with_tags: bool) -> None:
+        """Neighbours of fixed size; at the end of a struct without tags their number, 0, is written with them."""
+        for field in run:
+            if field.spec == "uuid":
+                self._check_uuid(f"o.{field.name}")
+        form = layout(">" + "".join(FORMATS[field.spec] for field in run) + "B" * with_tags)
+        values = ", ".join([f"o.{field.name}" for field in run] + ["0"] * with_tags)
+        self.put(f"out += {self.name(form.pack, 'pack')}({values})")
+
+    def _check_uuid(self, value: str) -> None:
+        self.put(f"if len({value}) != 16: raise ValueError('an id has 16 bytes')")
+
+    def _value(self, value: str, spec: Any, nullable: bool) -> None:
+        if is_fixed(spec):
+            self.put(f"out += {self.name(layout('>' + FORMATS[spec]).pack, 'pack')}({value})")
+            return
+        form = ">h" if spec == "string" else ">i"
+        if nullable:
+            self.put(f"if {value} is None:", f"    out += {self._null(spec, form)!r}", "else:")
+            self.indent += 1
+        if isinstance(spec, type):
+            if nullable:
+                self.put("out.append(1)")
+            self.put(f"{self._sub(spec)}({value}, out, splices)")
+        elif isinstance(spec, list):
+            self._array(value, spec[0])
+        else:
+            self._blob(value, spec, form)
+        if nullable:
+            self.indent -= 1
+
+    def _null(self, spec: Any, form: str) -> bytes:
+        if isinstance(spec, type):
+            return b"\xff"
+        return b"\0" if self.flexible else layout(form).pack(-1)
+
+    def _sub(self, spec: type[Struct]) -> str:
+        return self.name(writer(spec, self.version, self.flexible), "write")
+
+    def _length(self, form: str) -> None:
+        if not self.flexible:
+            self.put(f"out += {self.name(layout(form).pack, 'pack')}(n)")
+            return
+        self.put("if n < 127: out.append(n + 1)", "else:")
+        if form == ">h":
+            self.put(f"    if n > {LONGEST_STRING}: raise ValueError('a string is too long')")
+        self.put("    put_uvarint(out, n + 1)")
+
+    def _blob(self, value: str, spec: str, form: str) -> None:
+        if spec == "string":
+            self.put(f"raw = {value}.encode()")
+        else:  # a bytearray would take a list of numbers as well
+            self.put(f"raw = {value}", "if not isinstance(raw, buffers): raise TypeError('no bytes')")
+        self.put("n = len(raw)")
+        self._length(form)
+        if spec == "records":
+            self.put(f"if splices is None or n < {SPLICE_FROM}: out += raw", "else: splices.append((len(out), raw))")
+        else:
+            self.put("out += raw")
+
+    def _array(self, value: str, spec: Any) -> None:
+        if spec == "string":  # a single string would pass for the array of its letters
+            self.put(f"if isinstance({value}, str): raise TypeError('a string where an array belongs')")
+        self.put(f"n = len({value})")
+        self._length(">i")
+        if is_fixed(spec) and spec != "uuid":
+            self.put(f"out += {self.name(_packers[spec], 'packers')}[n](*{value})")
+            return
+        self.put(f"for item in {value}:")
+        self.indent += 1
+        if spec == "uuid":
+            self._check_uuid("item")
+        self._value("item", spec, False)
+        self.indent -= 1
+
+    def _tags(self) -> None:
+        tagged = self.tagged()
+        if not tagged:
+            self.put("out.append(0)")
+            return
+        self.put("tagged = []")
+        for field in tagged:
+            default = field.default() if callable(field.default) else field.default
+            self.put(f"if o.{field.name} != {self.name(default, 'default')}:")
+            self.indent += 1
+            # The field goes into a buffer of its own, because its size comes first.
+            self.put("outer, out, around, splices = out, bytearray(), splices, None")
+            if field.spec == "uuid":
+                self._check_uuid(f"o.{field.name}")
+            self._value(f"o.{field.name}", field.spec, field.nullable(self.version))
+            self.put(f"tagged.append(({field.tag}, out))", "out, splices = outer, around")
+            self.indent -= 1
+        self.put("put_uvarint(out, len(tagged))", "for tag, raw in tagged:")
+        self.put("    put_uvarint(out, tag)", "    put_uvarint(out, len(raw))", "    out += raw")

@@ -1,0 +1,217 @@
+"""A real Apache Kafka: its jars from Maven Central, and one KRaft broker of it on a loopback port.
+
+    with KafkaServer({"producer.id.expiration.ms": "2000"}) as kafka:
+        host, port = kafka.address
+
+Needs `java` (17 or newer) and `mvn`. The jars are kept in `$XDG_CACHE_HOME/wirebroker/kafka-VERSION`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+VERSION = "4.3.1"
+ARTIFACTS = ("kafka_2.13", "kafka-tools", "kafka-storage")
+LOGGER = "org.slf4j:slf4j-simple:1.7.36"
+HOST = "127.0.0.1"
+READY_WITHIN = 60.0
+"""Seconds a broker may take to start or to stop."""
+JAVA_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+CLUSTER_ID = "d2lyZWJyb2tlci1vcmFjbA"
+
+POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion><groupId>local</groupId><artifactId>kafka-jars</artifactId><version>1</version>
+  <dependencies>{dependencies}</dependencies>
+</project>
+"""
+DEPENDENCY = "<dependency><groupId>{0}</groupId><artifactId>{1}</artifactId><version>{2}</version></dependency>"
+COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+
+
+class KafkaUnavailable(Exception):
+    """A real Kafka cannot be had here; the text says why."""
+
+
+def fetch_jars(version: str = VERSION) -> Path:
+    """The folder with Kafka's jars and all that they need, fetched once. Raises KafkaUnavailable."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wirebroker"
+    target = cache / f"kafka-{version}"
+    if target.is_dir():
+        return target
+    for tool in ("java", "mvn"):
+        if shutil.which(tool) is None:
+            raise KafkaUnavailable(f"a real Kafka needs `{tool}`, which is not on this machine")
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache) as work:
+        wanted = [("org.apache.kafka", artifact, version) for artifact in ARTIFACTS]
+        wanted.append(tuple(LOGGER.split(":")))  # type: ignore[arg-type]
+        pom = Path(work, "pom.xml")
+        pom.write_text(POM.format(dependencies="".join(DEPENDENCY.format(*each) for each in wanted)))
+        jars = Path(work, "jars")
+        command = ["mvn", "-q", "-B", "-f", str(pom), COPY, "-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode or not jars.is_dir():
+            raise KafkaUnavailable(f"mvn could not fetch Kafka {version}: {(done.stdout + done.stderr).strip()[-800:]}")
+        try:
+            jars.rename(target)
+        except OSError:
+            if not target.is_dir():  # else somebody else was faster
+                raise
+    return target
+
+
+def free_port() -> int:
+    """A loopback port that is free at this moment."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+class KafkaServer:
+    """One broker and controller in one process, with the settings of the recordings unless `settings` says otherwise.
+
+    `data` keeps its files (a temporary folder otherwise); `port` 0 takes a free one and keeps it over restarts.
+    Raises KafkaUnavailable where Kafka cannot be had or does not start.
+    """
+
+    SETTINGS: Mapping[str, str] = {
+        "num.partitions": "1",
+        "auto.create.topics.enable": "true",
+        "offsets.topic.num.partitions": "4",
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.num.partitions": "4",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+
+    def __init__(
+        self,
+        settings: Mapping[str, str] | None = None,
+        *,
+        version: str = VERSION,
+        port: int = 0,
+        data: Path | None = None,
+        heap: str = "512m",
+    ) -> None:
+        self.version = version
+        self.settings = {**self.SETTINGS, **(settings or {})}
+        self.address = (HOST, port or free_port())
+        self._heap = heap
+        self._temporary = data is None
+        self._folder = Path(tempfile.mkdtemp(prefix="kafka-")) if data is None else data
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> KafkaServer:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def log(self) -> Path:
+        """What the process printed."""
+        return self._folder / "kafka.log"
+
+    @property
+    def pid(self) -> int:
+        """The process id of the running broker, 0 when there is none."""
+        return self._process.pid if self._process is not None else 0
+
+    def start(self) -> None:
+        """Start the broker, formatting its storage the first time, and wait until it answers."""
+        properties = self._folder / "server.properties"
+        if not properties.exists():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            properties.write_text(self._properties())
+            self._format(properties)
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._java("kafka.Kafka", str(properties)), stdout=log, stderr=log, start_new_session=True
+            )
+        self._wait_until_listening()
+
+    def stop(self, mode: str = "clean") -> None:
+        """Stop it: "clean" as an operator does, "kill" as a power cut does."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(signal.SIGKILL if mode == "kill" else signal.SIGTERM)
+        try:
+            process.wait(READY_WITHIN)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def restart(self, mode: str = "clean") -> None:
+        """Stop it and start it again on the same files and the same port."""
+        self.stop(mode)
+        self.start()
+
+    def close(self) -> None:
+        """Stop it, and remove its files if they were temporary."""
+        self.stop("kill" if self._temporary else "clean")
+        if self._temporary:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def now(self) -> int:
+        """ms since the epoch, by its clock, which is this machine's."""
+        return time.time_ns() // 1_000_000
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        time.sleep(seconds)
+
+    def _java(self, main: str, *arguments: str) -> list[str]:
+        jars = fetch_jars(self.version)
+        return ["java", f"-Xmx{self._heap}", *JAVA_OPTIONS, "-cp", f"{jars}/*", main, *arguments]
+
+    def _properties(self) -> str:
+        controller = free_port()
+        lines = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@{HOST}:{controller}",
+            "listeners": f"PLAINTEXT://{HOST}:{self.address[1]},CONTROLLER://{HOST}:{controller}",
+            "advertised.listeners": f"PLAINTEXT://{HOST}:{self.address[1]}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(self._folder / "logs"),
+        } | self.settings
+        return "".join(f"{name}={value}\n" for name, value in lines.items())
+
+    def _format(self, properties: Path) -> None:
+        command = self._java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties))
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise KafkaUnavailable(f"the storage could not be formatted: {(done.stdout + done.stderr).strip()[-800:]}")
+
+    def _wait_until_listening(self) -> None:
+        deadline = time.monotonic() + READY_WITHIN
+        while time.monotonic() < deadline:
+            if self._process is None or self._process.poll() is not None:
+                break
+            try:
+                socket.create_connection(self.address, 1).close()
+                return
+            except OSError:
+                time.sleep(0.1)
+        tail = self.log.read_text(errors="replace")[-1500:]
+        raise KafkaUnavailable(f"Kafka {self.version} did not start: {tail}")

@@ -1,0 +1,937 @@
+"""The admin APIs, asked with real frames.
+
+Error codes and sentences in the tables were recorded from Kafka 4.3.1 (one broker, node 1). Where Kafka answers in the
+order of a hash map, the order here is ours.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from kafkawire.declare import Message
+from kafkawire.frames import decode_response, encode_request
+from kafkawire.messages import alter_configs as legacy
+from kafkawire.messages import incremental_alter_configs as incremental
+from kafkawire.messages.api_versions import ApiVersionsRequest
+from kafkawire.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from kafkawire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kafkawire.messages.describe_cluster import DescribeClusterRequest
+from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from kafkawire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from kafkawire.messages.describe_producers import DescribeProducersRequest
+from kafkawire.messages.describe_producers import TopicRequest as ProducersOf
+from kafkawire.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest
+from kafkawire.messages.describe_topic_partitions import TopicRequest as PartitionsOf
+from kafkawire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from kafkawire.registry import KEYS
+from wirebroker import apis
+from wirebroker.engine import Engine
+from wirebroker.exchange import Reply
+
+NOW = 1_700_000_000_000
+TOPIC, BROKER, LOGGERS, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+SET, DELETE, APPEND, SUBTRACT = range(4)
+HERE = "This server does not host this topic-partition."
+
+
+class Admin:
+    """A client of one broker of a new cluster."""
+
+    def __init__(self, brokers: int = 1, node_id: int = 1, **settings: str) -> None:
+        ids = (number.to_bytes(16, "big") for number in count(1))
+        given = {name.replace("_", "."): value for name, value in settings.items()}
+        self.engine = Engine(NOW, lambda size: next(ids)[-size:], brokers=brokers, settings=given)
+        for broker in self.engine.cluster.brokers.values():
+            broker.addresses["PLAINTEXT"] = ("127.0.0.1", 9091 + broker.node_id)
+        self.connection = self.engine.connect(node_id)
+
+    def ask(self, request: Message, version: int) -> Any:
+        key = request.__schema__.key
+        frame = encode_request(7, "admin", request, version)[4:]
+        self.engine.receive(self.connection, frame, NOW)
+        (effect,) = self.engine.take_effects()
+        assert isinstance(effect, Reply), effect
+        answer = b"".join(bytes(part) for part in effect.parts)
+        assert int.from_bytes(answer[:4], "big") == len(answer) - 4
+        correlation_id, response = decode_response(answer[4:], key, version)
+        assert correlation_id == 7
+        return response
+
+    def create(self, *topics: CreatableTopic, version: int = 7, validate_only: bool = False) -> list[Any]:
+        request = CreateTopicsRequest(topics=list(topics), timeout_ms=1000, validate_only=validate_only)
+        return list(self.ask(request, version).topics)
+
+    def add_partitions(self, *topics: CreatePartitionsTopic, validate_only: bool = False) -> list[Any]:
+        request = CreatePartitionsRequest(topics=list(topics), timeout_ms=1000, validate_only=validate_only)
+        return list(self.ask(request, 3).results)
+
+    def describe(self, kind: int, name: str, keys: list[str] | None = None, version: int = 4) -> Any:
+        resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
+        request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
+        return self.ask(request, version).results[0]
+
+    def value(self, kind: int, name: str, key: str) -> tuple[str | None, int]:
+        (config,) = self.describe(kind, name, [key]).configs
+        return config.value, config.config_source
+
+    def alter(
+        self, kind: int, name: str, *changes: tuple[str, int, str | None], version: int = 1, validate_only: bool = False
+    ) -> tuple[int, str | None]:
+        configs = [incremental.AlterableConfig(name=k, config_operation=op, value=v) for k, op, v in changes]
+        resource = incremental.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+        request = incremental.IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
+        (answer,) = self.ask(request, version).responses
+        assert (answer.resource_type, answer.resource_name) == (kind, name)
+        return answer.error_code, answer.error_message
+
+    def replace(self, kind: int, name: str, *given: tuple[str, str | None], **asked: Any) -> tuple[int, str | None]:
+        configs = [legacy.AlterableConfig(name=k, value=v) for k, v in given]
+        resource = legacy.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+        request = legacy.AlterConfigsRequest(resources=[resource], validate_only=asked.get("validate_only", False))
+        (answer,) = self.ask(request, 2).responses
+        return answer.error_code, answer.error_message
+
+
+def topic(
+    name: str = "new", partitions: int = 1, factor: int = 1, on: Sequence[tuple[int, Sequence[int]]] = (),
+    **configs: str | None,
+) -> CreatableTopic:  # fmt: skip
+    return CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=factor,
+        assignments=[CreatableReplicaAssignment(partition_index=i, broker_ids=list(nodes)) for i, nodes in on],
+        configs=[CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()],
+    )
+
+
+def said(answers: Sequence[Any]) -> list[tuple[str, int, str | None]]:
+    return [(answer.name, answer.error_code, answer.error_message) for answer in answers]
+
+
+# CreateTopics
+
+MANUAL = "The manual partition assignment includes"
+NOT_CREATED = [
+    (topic("taken.name"), 36, "Topic 'taken.name' already exists."),
+    (topic("taken_name"), 17, "Topic 'taken_name' collides with existing topic: taken.name"),
+    (topic(""), 17, "Topic name is invalid: the empty string is not allowed"),
+    (topic(".."), 17, "Topic name is invalid: '..' is not allowed"),
+    (
+        topic("a/b"),
+        17,
+        "Topic name is invalid: 'a/b' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'",
+    ),
+    (topic(partitions=0), 37, "Number of partitions was set to an invalid non-positive value."),
+    (topic(partitions=-2), 37, "Number of partitions was set to an invalid non-positive value."),
+    (topic(factor=0), 38, "Replication factor must be larger than 0, or -1 to use the default value."),
+    (topic(partitions=0, factor=0), 38, "Replication factor must be larger than 0, or -1 to use the default value."),
+    (
+        topic(factor=2),
+        38,
+        "Unable to replicate the partition 2 time(s): The target replication factor of 2 cannot be reached because "
+        "only 1 broker(s) are registered or some brokers have all their log directories cordoned.",
+    ),
+    (
+        topic(partitions=-1, factor=1, on=[(0, [1])]),
+        42,
+        "A manual partition assignment was specified, but replication factor was not set to -1.",
+    ),
+    (
+        topic(partitions=1, factor=-1, on=[(0, [1])]),
+        42,
+        "A manual partition assignment was specified, but numPartitions was not set to -1.",
+    ),
+    (
+        topic(partitions=-1, factor=-1, on=[(0, [1]), (0, [1])]),
+        39,
+        "Found multiple manual partition assignments for partition 0",
+    ),
+    (
+        topic(partitions=-1, factor=-1, on=[(0, [1]), (2, [1])]),
+        39,
+        "partitions should be a consecutive 0-based integer sequence",
+    ),
+    (topic(partitions=-1, factor=-1, on=[(0, [])]), 39, f"{MANUAL} an empty replica list."),
+    (topic(partitions=-1, factor=-1, on=[(0, [7])]), 39, f"{MANUAL} broker 7, but no such broker is registered."),
+    (topic(partitions=-1, factor=-1, on=[(0, [1, 1])]), 39, f"{MANUAL} the broker 1 more than once."),
+    (topic(nope="5"), 40, "Unknown topic config name: nope"),
+    (topic(partitions=0, nope="5"), 40, "Unknown topic config name: nope"),
+    (topic(retention_ms="x"), 40, "Invalid value x for configuration retention.ms: Not a number of type LONG"),
+    (topic(retention_ms=None, nope=None), 40, "Null value not supported for topic configs: retention.ms,nope"),
+    (topic("__cluster_metadata"), 42, "Creation of internal topic __cluster_metadata is prohibited."),
+    (topic(partitions=10_000), 44, "Unable to perform excessively large batch operation."),
+    (topic(partitions=9_999, retention_ms="1"), 44, "Unable to perform excessively large batch operation."),
+]
+
+
+@pytest.mark.parametrize(("asked", "code", "sentence"), NOT_CREATED)
+def test_a_topic_that_kafka_would_not_create(asked: CreatableTopic, code: int, sentence: str) -> None:
+    admin = Admin()
+    admin.create(topic("taken.name"))
+    (answer,) = admin.create(asked)
+    assert (answer.error_code, answer.error_message) == (code, sentence)
+    assert (answer.num_partitions, answer.replication_factor, answer.configs) == (-1, -1, [])
+    assert list(admin.engine.cluster.topics) == ["taken.name"]
+
+
+def test_a_created_topic_is_described_in_the_answer() -> None:
+    admin = Admin()
+    (answer,) = admin.create(topic("orders", 3, cleanup_policy="compact, delete"))
+    created = admin.engine.cluster.topics["orders"]
+    assert (answer.error_code, answer.error_message, answer.topic_id) == (0, None, created.topic_id)
+    assert (answer.num_partitions, answer.replication_factor, len(created.partitions)) == (3, 1, 3)
+    shown = {config.name: (config.value, config.config_source) for config in answer.configs}
+    assert len(shown) == 33
+    assert shown["cleanup.policy"] == ("compact, delete", 1)
+    assert shown["retention.ms"] == ("604800000", 5)
+    assert [config.name for config in answer.configs] == sorted(shown)
+    assert not any(config.read_only or config.is_sensitive for config in answer.configs)
+
+
+@pytest.mark.parametrize("version", range(2, 8))
+def test_every_version_creates(version: int) -> None:
+    admin = Admin()
+    (answer,) = admin.create(topic("orders"), version=version)
+    assert said([answer]) == [("orders", 0, None)]
+    assert (answer.num_partitions, len(answer.configs)) == ((1, 33) if version >= 5 else (-1, 0))
+    assert (answer.topic_id != bytes(16)) is (version >= 7)
+
+
+def test_minus_one_means_the_brokers_defaults() -> None:
+    admin = Admin(brokers=3, num_partitions="6", default_replication_factor="2")
+    (answer,) = admin.create(topic("orders", -1, -1))
+    assert (answer.num_partitions, answer.replication_factor) == (6, 2)
+    assert {partition.leader for partition in admin.engine.cluster.topics["orders"].partitions} == {1, 2, 3}
+
+
+def test_replicas_go_where_the_client_says() -> None:
+    admin = Admin(brokers=3)
+    (answer,) = admin.create(topic("orders", -1, -1, on=[(1, [3, 1]), (0, [2, 3])]))
+    assert (answer.num_partitions, answer.replication_factor) == (2, 2)
+    assert [partition.replicas for partition in admin.engine.cluster.topics["orders"].partitions] == [[2, 3], [3, 1]]
+    (answer,) = admin.create(topic("uneven", -1, -1, on=[(0, [2, 3]), (1, [3])]))
+    assert (answer.error_code, answer.error_message) == (
+        39,
+        f"{MANUAL} a partition with 1 replica(s), but this is not consistent with previous partitions, "
+        "which have 2 replica(s).",
+    )
+
+
+def test_each_topic_of_a_request_is_judged_by_itself() -> None:
+    admin = Admin()
+    answers = admin.create(topic("twice"), topic("good"), topic("bad", 0), topic("twice"))
+    assert said(answers) == [
+        ("good", 0, None),
+        ("bad", 37, "Number of partitions was set to an invalid non-positive value."),
+        ("twice", 42, "Duplicate topic name."),
+    ]
+
+
+def test_topics_that_collide_within_one_request_are_both_created() -> None:
+    assert [code for _, code, _ in said(Admin().create(topic("a_b"), topic("a.b")))] == [0, 0]
+
+
+def test_validate_only_creates_nothing() -> None:
+    admin = Admin()
+    (answer,) = admin.create(topic("orders", 3), validate_only=True)
+    assert (answer.error_code, answer.num_partitions, answer.topic_id != bytes(16)) == (0, 3, True)
+    assert admin.engine.cluster.topics == {}
+
+
+# DeleteTopics
+
+
+def delete(admin: Admin, *asked: DeleteTopicState, version: int = 6) -> list[Any]:
+    names = [state.name or "" for state in asked]
+    return list(
+        admin.ask(DeleteTopicsRequest(topics=list(asked), topic_names=names, timeout_ms=1000), version).responses
+    )
+
+
+def test_topics_are_deleted_by_name_and_by_id() -> None:
+    admin = Admin()
+    first, second = (answer.topic_id for answer in admin.create(topic("first"), topic("second")))
+    answers = delete(admin, DeleteTopicState(name="first"), DeleteTopicState(topic_id=second))
+    assert said(answers) == [("first", 0, None), ("second", 0, None)]
+    assert [answer.topic_id for answer in answers] == [first, second]
+    assert admin.engine.cluster.topics == {}
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered"),
+    [
+        ([DeleteTopicState(name="nope")], [("nope", 3, HERE)]),
+        ([DeleteTopicState(name="a/b")], [("a/b", 3, HERE)]),
+        ([DeleteTopicState(topic_id=b"1" * 16)], [(None, 100, "This server does not host this topic ID.")]),
+        ([DeleteTopicState(topic_id=b"1" * 16)] * 2, [(None, 42, "Duplicate topic id.")]),
+        ([DeleteTopicState()], [(None, 42, "Neither topic name nor id were specified.")]),
+        (
+            [DeleteTopicState(name="orders", topic_id=b"2" * 16)],
+            [("orders", 42, "You may not specify both topic name and topic id.")],
+        ),
+        (
+            [DeleteTopicState(name="orders"), DeleteTopicState(name="nope"), DeleteTopicState(name="orders")],
+            [("orders", 42, "Duplicate topic name."), ("nope", 3, HERE)],
+        ),
+    ],
+)
+def test_what_is_not_deleted(asked: list[DeleteTopicState], answered: list[tuple[str | None, int, str]]) -> None:
+    admin = Admin()
+    admin.create(topic("orders"))
+    assert said(delete(admin, *asked)) == answered
+    assert list(admin.engine.cluster.topics) == ["orders"]
+
+
+def test_a_topic_named_and_identified_at_once_stays() -> None:
+    admin = Admin()
+    (created,) = admin.create(topic("orders"))
+    answers = delete(admin, DeleteTopicState(name="orders"), DeleteTopicState(topic_id=created.topic_id))
+    assert said(answers) == [("orders", 42, "The provided topic name maps to an ID that was already supplied.")]
+    assert list(admin.engine.cluster.topics) == ["orders"]
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+def test_every_version_deletes(version: int) -> None:
+    admin = Admin()
+    admin.create(topic("orders"))
+    (answer,) = delete(admin, DeleteTopicState(name="orders"), version=version)
+    assert (answer.name, answer.error_code) == ("orders", 0)
+
+
+@pytest.mark.parametrize(("version", "code"), [(2, 42), (3, 73), (6, 73)])
+def test_deletion_can_be_switched_off(version: int, code: int) -> None:
+    admin = Admin(delete_topic_enable="false")
+    admin.create(topic("orders"))
+    (answer,) = delete(admin, DeleteTopicState(name="orders"), version=version)
+    assert (answer.name, answer.error_code) == ("orders", code)
+    assert "orders" in admin.engine.cluster.topics
+
+
+# CreatePartitions
+
+
+def more(name: str, total: int, on: Sequence[Sequence[int]] | None = None) -> CreatePartitionsTopic:
+    nodes = None if on is None else [CreatePartitionsAssignment(broker_ids=list(each)) for each in on]
+    return CreatePartitionsTopic(name=name, count=total, assignments=nodes)
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "sentence"),
+    [
+        (more("nope", 3), 3, None),
+        (more("a/b", 3), 3, None),
+        (more("orders", 2), 37, "Topic already has 2 partition(s)."),
+        (more("orders", 1), 37, "The topic orders currently has 2 partition(s); 1 would not be an increase."),
+        (more("orders", -1), 37, "The topic orders currently has 2 partition(s); -1 would not be an increase."),
+        (
+            more("orders", 5, [[1]]),
+            39,
+            "Attempted to add 3 additional partition(s), but only 1 assignment(s) were specified.",
+        ),
+        (
+            more("orders", 3, []),
+            39,
+            "Attempted to add 1 additional partition(s), but only 0 assignment(s) were specified.",
+        ),
+        (more("orders", 3, [[9]]), 39, f"{MANUAL} broker 9, but no such broker is registered."),
+        (more("orders", 3, [[1, 1]]), 39, f"{MANUAL} the broker 1 more than once."),
+        (more("orders", 3, [[]]), 39, f"{MANUAL} an empty replica list."),
+        (more("orders", 10_003), -1, None),
+    ],
+)
+def test_partitions_that_kafka_would_not_add(asked: CreatePartitionsTopic, code: int, sentence: str | None) -> None:
+    admin = Admin()
+    admin.create(topic("orders", 2))
+    (answer,) = admin.add_partitions(asked)
+    assert (answer.name, answer.error_code, answer.error_message) == (asked.name, code, sentence)
+    assert len(admin.engine.cluster.topics["orders"].partitions) == 2
+
+
+def test_partitions_are_added() -> None:
+    admin = Admin(brokers=3)
+    admin.create(topic("orders", 1, 2), topic("other"))
+    assert said(admin.add_partitions(more("orders", 3, [[3, 1], [2, 3]]), validate_only=True)) == [("orders", 0, None)]
+    assert len(admin.engine.cluster.topics["orders"].partitions) == 1
+    answers = admin.add_partitions(more("orders", 3, [[3, 1], [2, 3]]), more("other", 2))
+    assert said(answers) == [("orders", 0, None), ("other", 0, None)]
+    assert [partition.replicas for partition in admin.engine.cluster.topics["orders"].partitions[1:]] == [
+        [3, 1],
+        [2, 3],
+    ]
+    assert [len(partition.replicas) for partition in admin.engine.cluster.topics["other"].partitions] == [1, 1]
+
+
+def test_a_topic_named_twice_gets_no_partitions() -> None:
+    admin = Admin()
+    admin.create(topic("orders"))
+    answers = admin.add_partitions(more("orders", 3), more("orders", 4))
+    assert said(answers) == [("orders", 42, "Duplicate topic name.")]
+    assert len(admin.engine.cluster.topics["orders"].partitions) == 1
+
+
+# DescribeConfigs
+
+MALFORMED = (
+    "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
+    "incompatible broker. See the broker logs for more details."
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code", "sentence", "entries"),
+    [
+        (TOPIC, "orders", 0, "", 33),
+        (TOPIC, "nope", 3, "", 0),
+        (TOPIC, "", 17, "Topic name is invalid: the empty string is not allowed", 0),
+        (BROKER, "1", 0, "", 340),
+        (BROKER, "", 0, "", 1),
+        (BROKER, "2", 42, "Unexpected broker id, expected 1 or empty string, but received 2", 0),
+        (BROKER, "x", 42, "Broker id must be an integer, but it is: x", 0),
+        (LOGGERS, "2", 42, "Unexpected broker id, expected 1 but received 2", 0),
+        (LOGGERS, "", 42, "Broker id must not be empty", 0),
+        (LOGGERS, "z", 42, "Broker id must be an integer, but it is: z", 0),
+        (LOGGERS, "1", 0, "", 0),
+        (CLIENT_METRICS, "cm", 0, "", 3),
+        (CLIENT_METRICS, "", 42, "Client metrics subscription name must not be empty", 0),
+        (GROUP, "workers", 0, "", 17),
+        (GROUP, "", 42, "Group name must not be empty", 0),
+        (99, "z", 42, MALFORMED, 0),
+    ],
+)
+def test_what_can_be_described(kind: int, name: str, code: int, sentence: str, entries: int) -> None:
+    admin = Admin()
+    admin.create(topic("orders"))
+    result = admin.describe(kind, name)
+    assert (result.error_code, result.error_message, len(result.configs)) == (code, sentence, entries)
+    assert (result.resource_type, result.resource_name) == (kind, name)
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+def test_no_list_is_null_in_any_version(version: int) -> None:
+    admin = Admin()
+    admin.create(topic("orders"))
+    for kind, name in ((TOPIC, "orders"), (BROKER, "1"), (BROKER, ""), (GROUP, "g"), (CLIENT_METRICS, "m")):
+        for config in admin.describe(kind, name, version=version).configs:
+            assert config.synonyms is not None, config.name
+
+
+def test_only_the_settings_asked_for_are_described() -> None:
+    admin = Admin()
+    found = admin.describe(BROKER, "1", ["num.partitions", "nope", "listeners", "node.id"]).configs
+    shown = {config.name: (config.value, config.config_source, config.read_only) for config in found}
+    assert shown == {
+        "num.partitions": ("1", 5, True),
+        "listeners": ("PLAINTEXT://127.0.0.1:9092", 4, False),
+        "node.id": ("1", 4, True),
+    }
+    (config,) = admin.describe(BROKER, "1", ["num.io.threads"]).configs
+    assert (config.config_type, config.documentation, config.is_sensitive) == (3, None, False)
+
+
+def test_synonyms_are_sent_only_if_asked_for() -> None:
+    admin = Admin()
+    resource = DescribeConfigsResource(resource_type=BROKER, resource_name="1", configuration_keys=["num.io.threads"])
+    (result,) = admin.ask(DescribeConfigsRequest(resources=[resource]), 4).results
+    assert result.configs[0].synonyms == []
+    assert [s.name for s in admin.describe(BROKER, "1", ["num.io.threads"]).configs[0].synonyms] == ["num.io.threads"]
+
+
+# IncrementalAlterConfigs and AlterConfigs
+
+
+def test_settings_of_a_topic_are_set_and_deleted() -> None:
+    admin = Admin()
+    admin.create(topic("orders", retention_ms="5"))
+    assert admin.alter(TOPIC, "orders", ("retention.ms", SET, "7"), ("segment.ms", SET, "9")) == (0, None)
+    assert admin.value(TOPIC, "orders", "retention.ms") == ("7", 1)
+    assert admin.alter(TOPIC, "orders", ("retention.ms", DELETE, None), version=0) == (0, None)
+    assert admin.value(TOPIC, "orders", "retention.ms") == ("604800000", 5)
+    assert admin.alter(TOPIC, "orders", ("retention.ms", DELETE, "x")) == (0, None)
+    assert admin.engine.cluster.topics["orders"].configs.overrides == {"segment.ms": "9"}
+
+
+@pytest.mark.parametrize(
+    ("operation", "value", "after"),
+    [
+        (APPEND, "compact", "delete,compact"),
+        (APPEND, "delete", "delete"),
+        (APPEND, "compact,delete", "delete,compact"),
+        (SUBTRACT, "delete", ""),
+        (SUBTRACT, "compact", "delete"),
+    ],
+)
+def test_lists_grow_and_shrink_from_the_default(operation: int, value: str, after: str) -> None:
+    admin = Admin()
+    admin.create(topic("orders"))
+    assert admin.alter(TOPIC, "orders", ("cleanup.policy", operation, value)) == (0, None)
+    assert admin.value(TOPIC, "orders", "cleanup.policy") == (after, 1)
+
+
+def test_a_change_of_settings_counts_as_a_change_of_the_metadata() -> None:
+    admin = Admin()
+    admin.create(topic("orders"))
+    before = admin.engine.cluster.version
+    admin.alter(TOPIC, "orders", ("retention.ms", SET, "7"), validate_only=True)
+    assert (admin.engine.cluster.version, admin.value(TOPIC, "orders", "retention.ms")) == (before, ("604800000", 5))
+    admin.alter(TOPIC, "orders", ("retention.ms", SET, "7"))
+    assert admin.engine.cluster.version > before
+
+
+NOT_ALTERED = [
+    (TOPIC, "orders", [("nope", SET, "5")], 40, "Unknown topic config name: nope"),
+    (TOPIC, "orders", [("nope", DELETE, None)], 0, None),
+    (TOPIC, "orders", [("nope", APPEND, "5")], 40, "Can't APPEND to key nope because its type is not LIST."),
+    (TOPIC, "orders", [("retention.ms", SUBTRACT, "5")], 40, "Can't SUBTRACT to key retention.ms because its type is not LIST."),
+    (TOPIC, "orders", [("retention.ms", SET, None)], 42, "Null value not supported for : retention.ms"),
+    (TOPIC, "orders", [("retention.ms", 9, "1")], -1, None),
+    (TOPIC, "orders", [("retention.ms", SET, "1"), ("retention.ms", DELETE, None)], 42, "Error due to duplicate config keys"),
+    (TOPIC, "nope", [("retention.ms", SET, "1")], 3, "The topic 'nope' does not exist."),
+    (TOPIC, "nope", [("nope", SET, "1")], 40, "Unknown topic config name: nope"),
+    (TOPIC, "nope", [], 3, "The topic 'nope' does not exist."),
+    (TOPIC, "", [("retention.ms", SET, "1")], 42, "Default topic resources are not allowed."),
+    (0, "x", [], 42, "Unknown resource type 0"),
+    (99, "x", [], 42, "Unknown resource type 99"),
+    (LOGGERS, "1", [("nolog", SET, "INFO")], 40, "Logger nolog does not exist!"),
+    (LOGGERS, "2", [("nolog", SET, "INFO")], 42, "Unexpected node id. Expected 1, but received 2"),
+    (LOGGERS, "", [("nolog", SET, "INFO")], 42, "Node id must be an integer, but it is: "),
+    (BROKER, "1", [("num.partitions", SET, "3")], 42, "Cannot update these configs dynamically: [num.partitions]"),
+    (BROKER, "", [("num.partitions", SET, "3")], 42, "Cannot update these configs dynamically: [num.partitions]"),
+    (BROKER, "2", [("num.io.threads", SET, "4")], 42, "Unexpected broker id, expected 1, but received 2"),
+    (BROKER, "x", [("num.io.threads", SET, "4")], 42, "Node id must be an integer, but it is: x"),
+    (BROKER, "1", [("num.io.threads", 9, "4")], 42, "Unknown operations type 9"),
+    (BROKER, "1", [("num.io.threads", SET, "x")], 42, "Invalid value x for configuration num.io.threads: Not a number of type INT"),
+    (BROKER, "", [("log.cleaner.threads", APPEND, "1")], 40, "Config value append is not allowed for config key: log.cleaner.threads"),
+    (BROKER, "", [("nope", APPEND, "1")], 40, "Unknown config name: nope"),
+    (BROKER, "1", [("min.insync.replicas", SET, "2")], 40, "Broker-level min.insync.replicas cannot be altered while ELR is enabled."),
+    (BROKER, "", [("min.insync.replicas", DELETE, None)], 40, "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."),
+    (GROUP, "g", [("nope", SET, "5")], 40, "Unknown group config name: nope"),
+    (GROUP, "", [("nope", SET, "5")], 42, "Default group resources are not allowed."),
+    (GROUP, "g", [("consumer.session.timeout.ms", SET, "5")], 40, "consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms"),
+    (GROUP, "g", [("consumer.session.timeout.ms", SET, "70000")], 40, "consumer.session.timeout.ms must be less than or equal to group.consumer.max.session.timeout.ms"),
+    (GROUP, "g", [("streams.num.standby.replicas", SET, "5")], 40, "streams.num.standby.replicas must be less than or equal to group.streams.max.standby.replicas"),
+    (CLIENT_METRICS, "m", [("nope", SET, "5")], 42, "Unknown client metrics configuration: nope"),
+    (CLIENT_METRICS, "m", [("interval.ms", SET, "5")], 42, "Invalid value 5 for interval.ms, interval must be between 100 and 3600000 (1 hour)"),
+    (CLIENT_METRICS, "m", [("match", SET, "client_id=[")], 40, "Illegal client matching pattern: client_id=["),
+    (CLIENT_METRICS, "m", [("metrics", APPEND, "c")], 40, "Can't APPEND to key metrics because its type is not LIST."),
+    (CLIENT_METRICS, "", [("interval.ms", SET, "500")], 42, "Subscription name can't be empty"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "name", "changes", "code", "sentence"), NOT_ALTERED)
+def test_what_kafka_would_not_alter(
+    kind: int, name: str, changes: list[tuple[str, int, str | None]], code: int, sentence: str | None
+) -> None:
+    admin = Admin()
+    admin.create(topic("orders"))
+    before = [admin.describe(*each) for each in ((TOPIC, "orders"), (BROKER, "1"), (GROUP, "g"), (CLIENT_METRICS, "m"))]
+    assert admin.alter(kind, name, *changes) == (code, sentence)
+    after = [admin.describe(*each) for each in ((TOPIC, "orders"), (BROKER, "1"), (GROUP, "g"), (CLIENT_METRICS, "m"))]
+    assert after == before
+
+
+def test_a_resource_named_twice_is_refused_and_the_others_are_altered() -> None:
+    admin = Admin()
+    admin.create(topic("orders"), topic("other"))
+    change = [incremental.AlterableConfig(name="retention.ms", config_operation=SET, value="1")]
+    resources = [
+        incremental.AlterConfigsResource(resource_type=TOPIC, resource_name=name, configs=change)
+        for name in ("orders", "orders", "other")
+    ]
+    request = incremental.IncrementalAlterConfigsRequest(resources=resources, validate_only=False)
+    answers = [(each.error_code, each.error_message) for each in admin.ask(request, 1).responses]
+    assert answers == [(42, "Each resource must appear at most once.")] * 2 + [(0, None)]
+    assert admin.value(TOPIC, "orders", "retention.ms") == ("604800000", 5)
+    assert admin.value(TOPIC, "other", "retention.ms") == ("1", 1)
+
+
+def test_a_broker_setting_reaches_the_topics() -> None:
+    admin = Admin()
+    admin.create(topic("orders"))
+    assert admin.alter(BROKER, "", ("message.max.bytes", SET, "999")) == (0, None)
+    assert admin.alter(BROKER, "1", ("message.max.bytes", SET, "888")) == (0, None)
+    assert admin.value(TOPIC, "orders", "max.message.bytes") == ("888", 2)
+    (config,) = admin.describe(TOPIC, "orders", ["max.message.bytes"]).configs
+    assert [(s.value, s.source) for s in config.synonyms] == [("888", 2), ("999", 3), ("1048588", 5)]
+    assert {config.name for config in admin.describe(BROKER, "").configs} == {
+        "message.max.bytes",
+        "min.insync.replicas",
+    }
+    admin.alter(BROKER, "1", ("message.max.bytes", DELETE, None))
+    assert admin.value(TOPIC, "orders", "max.message.bytes") == ("999", 3)
+
+
+def test_min_insync_replicas_begins_as_a_setting_of_the_cluster() -> None:
+    admin = Admin(min_insync_replicas="2")
+    admin.create(topic("orders"))
+    assert admin.value(TOPIC, "orders", "min.insync.replicas") == ("2", 3)
+    assert admin.alter(BROKER, "", ("min.insync.replicas", SET, "1")) == (0, None)
+    assert admin.value(TOPIC, "orders", "min.insync.replicas") == ("1", 3)
+
+
+def test_settings_of_groups_and_client_metrics_are_kept() -> None:
+    admin = Admin()
+    assert admin.alter(GROUP, "workers", ("consumer.session.timeout.ms", SET, "50000")) == (0, None)
+    assert admin.value(GROUP, "workers", "consumer.session.timeout.ms") == ("50000", 8)
+    assert admin.value(GROUP, "others", "consumer.session.timeout.ms") == ("45000", 5)
+    assert admin.alter(CLIENT_METRICS, "m", ("interval.ms", SET, "600"), ("metrics", SET, "a,b")) == (0, None)
+    assert admin.value(CLIENT_METRICS, "m", "metrics") == ("a,b", 7)
+    assert admin.value(CLIENT_METRICS, "m", "match") == ("", 5)
+
+
+def test_the_older_form_replaces_all_that_was_set() -> None:
+    admin = Admin()
+    admin.create(topic("orders", retention_ms="5", segment_ms="9"))
+    overrides = admin.engine.cluster.topics["orders"].configs
+    assert admin.replace(TOPIC, "orders", ("retention.ms", "6"), validate_only=True) == (0, None)
+    assert overrides.overrides == {"retention.ms": "5", "segment.ms": "9"}
+    assert admin.replace(TOPIC, "orders", ("retention.ms", "6")) == (0, None)
+    assert overrides.overrides == {"retention.ms": "6"}
+    assert admin.replace(TOPIC, "orders") == (0, None)
+    assert overrides.overrides == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "given", "code", "sentence"),
+    [
+        (TOPIC, "orders", [("retention.ms", None)], 42, "Null value not supported for : retention.ms"),
+        (TOPIC, "orders", [("nope", "1")], 40, "Unknown topic config name: nope"),
+        (TOPIC, "orders", [("retention.ms", "1")] * 2, 42, "Error due to duplicate config keys"),
+        (TOPIC, "nope", [("retention.ms", "1")], 3, "The topic 'nope' does not exist."),
+        (BROKER, "1", [("num.partitions", "7")], 42, "Cannot update these configs dynamically: [num.partitions]"),
+        (
+            BROKER,
+            "",
+            [("message.max.bytes", "700")],
+            40,
+            "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.",
+        ),
+        (LOGGERS, "1", [("nolog", "INFO")], 42, "Unknown resource type 8"),
+        (99, "x", [], 42, "Unknown resource type 99"),
+    ],
+)
+def test_what_the_older_form_refuses(
+    kind: int, name: str, given: list[tuple[str, str | None]], code: int, sentence: str
+) -> None:
+    admin = Admin()
+    admin.create(topic("orders"))
+    assert admin.replace(kind, name, *given) == (code, sentence)
+
+
+# DescribeCluster
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_the_cluster_is_described(version: int) -> None:
+    answer = Admin(brokers=2).ask(DescribeClusterRequest(include_cluster_authorized_operations=version == 2), version)
+    assert (answer.error_code, answer.error_message, answer.endpoint_type) == (0, None, 1)
+    assert [(b.broker_id, b.host, b.port, b.rack, b.is_fenced) for b in answer.brokers] == [
+        (1, "127.0.0.1", 9092, None, False),
+        (2, "127.0.0.1", 9093, None, False),
+    ]
+    assert answer.cluster_authorized_operations == (8096 if version == 2 else -(2**31))
+    assert answer.controller_id in (1, 2)
+
+
+@pytest.mark.parametrize(("endpoint_type", "code"), [(2, 114), (3, 115)])
+def test_there_are_no_other_endpoints_than_brokers(endpoint_type: int, code: int) -> None:
+    request = DescribeClusterRequest(include_cluster_authorized_operations=False, endpoint_type=endpoint_type)
+    answer = Admin().ask(request, 1)
+    assert (answer.error_code, answer.cluster_id, answer.controller_id, answer.brokers) == (code, "", -1, [])
+    assert answer.error_message
+
+
+# DescribeTopicPartitions
+
+
+class Page(NamedTuple):
+    topics: list[tuple[str, int, list[int]]]
+    next: tuple[str, int] | None
+
+
+def page(admin: Admin, names: Sequence[str], limit: int = 2000, cursor: tuple[str, int] | None = None) -> Page:
+    request = DescribeTopicPartitionsRequest(
+        topics=[PartitionsOf(name=name) for name in names],
+        response_partition_limit=limit,
+        cursor=Cursor(topic_name=cursor[0], partition_index=cursor[1]) if cursor else None,
+    )
+    answer = admin.ask(request, 0)
+    following = answer.next_cursor
+    return Page(
+        [(each.name, each.error_code, [p.partition_index for p in each.partitions]) for each in answer.topics],
+        (following.topic_name, following.partition_index) if following else None,
+    )
+
+
+@pytest.fixture
+def paged() -> Admin:
+    admin = Admin()
+    admin.create(topic("b", 4), topic("a", 3))
+    return admin
+
+
+@pytest.mark.parametrize(
+    ("names", "limit", "cursor", "expected"),
+    [
+        (["b", "a", "a"], 2000, None, Page([("a", 0, [0, 1, 2]), ("b", 0, [0, 1, 2, 3])], None)),
+        ([], 2000, None, Page([("a", 0, [0, 1, 2]), ("b", 0, [0, 1, 2, 3])], None)),
+        (["b", "a"], 4, None, Page([("a", 0, [0, 1, 2]), ("b", 0, [0])], ("b", 1))),
+        (["b", "a"], 3, None, Page([("a", 0, [0, 1, 2])], ("b", 0))),
+        (["a", "ab", "b"], 3, None, Page([("a", 0, [0, 1, 2])], ("ab", 0))),
+        (["b", "a"], 0, None, Page([("a", 0, [0])], ("a", 1))),
+        (["b", "a"], 2, ("b", 1), Page([("b", 0, [1, 2])], ("b", 3))),
+        (["b", "a"], 2, ("b", 50), Page([("b", 0, [])], None)),
+        (["b", "a"], 2, ("a", 3), Page([("a", 0, []), ("b", 0, [0, 1])], ("b", 2))),
+        ([], 2, ("aa", 1), Page([("b", 0, [0, 1])], ("b", 2))),
+        (["b", "zz"], 2, ("zz", 0), Page([("zz", 3, [])], None)),
+        (["b", "a"], 2, ("b", -1), Page([("b", 42, []), ("a", 42, [])], None)),
+        (["b", "a"], 2, ("c", 0), Page([("b", 42, []), ("a", 42, [])], None)),
+        (["nope", "a/b"], 2, None, Page([("a/b", 17, []), ("nope", 3, [])], None)),
+        (["a", ""], 2, None, Page([("a", -1, []), ("", -1, [])], None)),
+    ],
+)
+def test_partitions_come_in_pages(
+    paged: Admin, names: list[str], limit: int, cursor: tuple[str, int] | None, expected: Page
+) -> None:
+    assert page(paged, names, limit, cursor) == expected
+
+
+def test_the_broker_limits_a_page_too() -> None:
+    admin = Admin(max_request_partition_size_limit="2")
+    admin.create(topic("a", 3))
+    assert page(admin, ["a"]) == Page([("a", 0, [0, 1])], ("a", 2))
+
+
+def test_lists_of_replicas_are_empty_rather_than_null(paged: Admin) -> None:
+    answer = paged.ask(DescribeTopicPartitionsRequest(topics=[PartitionsOf(name="a")]), 0)
+    (found,) = answer.topics
+    assert (found.topic_id, found.is_internal) == (paged.engine.cluster.topics["a"].topic_id, False)
+    assert found.topic_authorized_operations == 3576
+    first = found.partitions[0]
+    assert (first.leader_id, first.leader_epoch, first.replica_nodes, first.isr_nodes) == (1, 0, [1], [1])
+    assert (first.eligible_leader_replicas, first.last_known_elr, first.offline_replicas) == ([], [], [])
+
+
+# DescribeLogDirs
+
+
+@pytest.mark.parametrize("version", range(1, 6))
+def test_sizes_are_those_of_the_partitions_that_the_broker_holds(version: int) -> None:
+    admin = Admin(brokers=2, node_id=2, log_dirs="/data/kafka")
+    admin.create(
+        topic("orders", -1, -1, on=[(0, [1]), (1, [2]), (2, [2, 1][:1])]), topic("other", -1, -1, on=[(0, [1])])
+    )
+    held = admin.ask(DescribeLogDirsRequest(topics=None), version)
+    (result,) = held.results
+    assert (held.error_code, result.error_code, result.log_dir) == (0, 0, "/data/kafka")
+    sizes = [(each.name, [(p.partition_index, p.partition_size) for p in each.partitions]) for each in result.topics]
+    assert sizes == [("orders", [(1, 0), (2, 0)])]
+    assert (result.total_bytes, result.usable_bytes, result.is_cordoned) == (-1, -1, False)
+    wanted = [
+        DescribableLogDirTopic(topic="orders", partitions=[1, 7]),
+        DescribableLogDirTopic(topic="no", partitions=[0]),
+    ]
+    (result,) = admin.ask(DescribeLogDirsRequest(topics=wanted), version).results
+    assert [(each.name, [p.partition_index for p in each.partitions]) for each in result.topics] == [("orders", [1])]
+    assert admin.ask(DescribeLogDirsRequest(topics=[]), version).results[0].topics == []
+
+
+# DeleteRecords
+
+
+def delete_records(admin: Admin, name: str, *asked: tuple[int, int], version: int = 2) -> list[tuple[int, int, int]]:
+    partitions = [DeleteRecordsPartition(partition_index=index, offset=offset) for index, offset in asked]
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=name, partitions=partitions)], timeout_ms=1000)
+    (answer,) = admin.ask(request, version).topics
+    assert answer.name == name
+    return [(each.partition_index, each.error_code, each.low_watermark) for each in answer.partitions]
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_records_are_not_deleted_beyond_the_end(version: int) -> None:
+    admin = Admin()
+    admin.create(topic("orders", 3))
+    asked = [(0, 0), (1, -1), (2, 5), (7, 0)]
+    assert delete_records(admin, "orders", *asked, version=version) == [(0, 0, 0), (1, 0, 0), (2, 1, -1), (7, 3, -1)]
+    assert delete_records(admin, "orders", (0, -2)) == [(0, 1, -1)]
+    assert delete_records(admin, "nope", (0, 0)) == [(0, 3, -1)]
+    assert delete_records(admin, "orders", (0, -2), (0, 0)) == [(0, 0, 0)], "of two the last counts"
+
+
+def test_records_of_compacted_and_internal_topics_stay() -> None:
+    admin = Admin(brokers=2)
+    admin.create(topic("compacted", cleanup_policy="compact"), topic("both", cleanup_policy="compact,delete"))
+    assert delete_records(admin, "compacted", (0, 0)) == [(0, 44, -1)]
+    assert delete_records(admin, "both", (0, 0)) == [(0, 0, 0)]
+    admin.engine.cluster.create_internal_topic("__consumer_offsets", NOW)
+    assert delete_records(admin, "__consumer_offsets", (0, 0)) == [(0, 17, -1)]
+
+
+def test_records_are_deleted_by_the_leader_only() -> None:
+    admin = Admin(brokers=2, node_id=2)
+    admin.create(topic("orders", -1, -1, on=[(0, [1]), (1, [2])]))
+    assert delete_records(admin, "orders", (0, 0), (1, 0)) == [(0, 6, -1), (1, 0, 0)]
+
+
+# OffsetForLeaderEpoch
+
+
+@pytest.mark.parametrize("version", range(2, 5))
+def test_the_end_of_a_leader_epoch(version: int) -> None:
+    admin = Admin()
+    admin.create(topic("orders"))
+    asked = [(0, -1, 0), (0, 0, 0), (0, 1, 0), (0, -1, 5), (0, -1, -1), (7, -1, 0)]
+    partitions = [
+        OffsetForLeaderPartition(partition=index, current_leader_epoch=current, leader_epoch=epoch)
+        for index, current, epoch in asked
+    ]
+    request = OffsetForLeaderEpochRequest(
+        replica_id=-1, topics=[OffsetForLeaderTopic(topic="orders", partitions=partitions)]
+    )
+    (answer,) = admin.ask(request, version).topics
+    assert [(end.error_code, end.leader_epoch, end.end_offset) for end in answer.partitions] == [
+        (0, 0, 0),
+        (0, 0, 0),
+        (75, -1, -1),
+        (0, -1, -1),
+        (0, -1, -1),
+        (3, -1, -1),
+    ]
+
+
+# DescribeProducers
+
+
+def test_producers_are_asked_of_partitions_that_exist() -> None:
+    admin = Admin()
+    admin.create(topic("orders"))
+    wanted = [("orders", [0, 7]), ("nope", [0]), ("a/b", [0])]
+    request = DescribeProducersRequest(topics=[ProducersOf(name=name, partition_indexes=i) for name, i in wanted])
+    answer = admin.ask(request, 0)
+    found = [(each.name, [(p.error_code, p.error_message) for p in each.partitions]) for each in answer.topics]
+    assert found == [
+        ("orders", [(0, None), (3, None)]),
+        ("nope", [(3, HERE)]),
+        (
+            "a/b",
+            [
+                (
+                    17,
+                    "Topic name is invalid: 'a/b' contains one or more characters other than ASCII alphanumerics, "
+                    "'.', '_' and '-'",
+                )
+            ],
+        ),
+    ]
+
+
+# ApiVersions
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "code"),
+    [
+        ("apache-kafka-java", "4.3.1", 0),
+        ("a", "1", 0),
+        ("", "1", 42),
+        ("a", "", 42),
+        ("-a", "1", 42),
+        ("a.", "1", 42),
+        ("a b", "1", 42),
+        ("a", "1\n", 42),
+    ],
+)
+def test_software_must_have_a_name_and_a_version(name: str, version: str, code: int) -> None:
+    admin = Admin()
+    answer = admin.ask(ApiVersionsRequest(client_software_name=name, client_software_version=version), 3)
+    assert answer.error_code == code
+    assert bool(answer.api_keys) is (code == 0)
+    assert admin.connection.software == ((name, version) if code == 0 else ("", ""))
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_what_is_served_is_offered_and_nothing_is_promised_beyond(version: int) -> None:
+    admin = Admin()
+    answer = admin.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), version)
+    offered = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+    assert offered == {**admin.engine.versions, 0: (0, 13)}
+    finalized = {each.name: (each.min_version_level, each.max_version_level) for each in answer.finalized_features}
+    promised = {
+        "transaction.version": KEYS["EndTxn"],
+        "group.version": KEYS["ConsumerGroupHeartbeat"],
+        "share.version": KEYS["ShareGroupHeartbeat"],
+        "streams.version": KEYS["StreamsGroupHeartbeat"],
+    }
+    for name, key in promised.items():
+        assert (name in finalized) is (version >= 3 and key in offered)
+    assert finalized.get("metadata.version", (30, 30)) == (30, 30)
+    assert (answer.finalized_features_epoch >= 0) is (version >= 3)
+    assert not answer.zk_migration_ready
+    if version < 4:
+        assert all(each.min_version > 0 for each in answer.supported_features), "older clients cannot read level 0"
+
+
+def test_a_feature_is_announced_once_its_apis_are_served() -> None:
+    admin = Admin()
+    for name in ("AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit"):
+        admin.engine.versions[KEYS[name]] = (0, 5)
+    answer = admin.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4)
+    supported = [(each.name, each.min_version, each.max_version) for each in answer.supported_features]
+    assert supported == [("metadata.version", 7, 30), ("transaction.version", 0, 2)]
+    finalized = [(each.name, each.max_version_level) for each in answer.finalized_features]
+    assert finalized == [("metadata.version", 30), ("transaction.version", 2)]
+
+
+def test_a_version_that_is_not_served_is_answered_in_version_0() -> None:
+    admin = Admin()
+    request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+    frame = bytearray(encode_request(7, "admin", request, 4)[4:])
+    frame[2:4] = (99).to_bytes(2, "big")
+    admin.engine.receive(admin.connection, bytes(frame), NOW)
+    (effect,) = admin.engine.take_effects()
+    assert isinstance(effect, Reply)
+    answer = b"".join(bytes(part) for part in effect.parts)
+    assert answer.hex() == "00000010" + "00000007" + "0023" + "00000001" + "0012" + "0000" + "0004"
+
+
+# What is absent
+
+
+def test_every_api_of_kafka_is_served_or_listed_as_skipped() -> None:
+    text = (Path(apis.__file__).parent / "skipped.md").read_text(encoding="utf-8")
+    skipped = {int(key): name for key, name in re.findall(r"^\| (\d+) \| (\w+) \| .+ \|$", text, re.MULTILINE)}
+    served = {KEYS[name]: name for name in apis.SERVED}
+    recorded = json.loads((Path(__file__).parent / "data" / "apiversions-4.3.1.json").read_text(encoding="utf-8"))
+    kafka = {each["key"]: each["name"] for each in recorded["api_keys"]}
+    assert not skipped.keys() & served.keys()
+    assert skipped | served == kafka
+
+
+def test_every_api_is_served_in_the_versions_of_kafka() -> None:
+    recorded = json.loads((Path(__file__).parent / "data" / "apiversions-4.3.1.json").read_text(encoding="utf-8"))
+    admin = Admin()
+    answer = admin.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4)
+    kafka = {each["key"]: (each["min"], each["max"]) for each in recorded["api_keys"]}
+    for each in answer.api_keys:
+        assert (each.min_version, each.max_version) == kafka[each.api_key]

@@ -1,0 +1,373 @@
+"""Settings: which values they take, where a value comes from, and how they are shown.
+
+The tables were recorded from Kafka 4.3.1: the sentences are those of its answers to CreateTopics and AlterConfigs.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from wirebroker.core.configs import BrokerConfigs, ConfigError, Source, Synonym, TopicConfigs
+from wirebroker.core.settings import (
+    BROKER_SETTINGS,
+    CLIENT_METRICS_SETTINGS,
+    GROUP_SETTINGS,
+    TOPIC_SETTINGS,
+    Setting,
+)
+
+TAKEN = [
+    ("cleanup.policy", "compact, delete", ["compact", "delete"], "compact,delete"),
+    ("cleanup.policy", "compact, compact", ["compact"], "compact"),
+    ("cleanup.policy", "", [], ""),
+    ("retention.ms", " 5 ", 5, "5"),
+    ("retention.ms", "-1", -1, "-1"),
+    ("max.message.bytes", "+5", 5, "5"),
+    ("preallocate", "TRUE", True, "true"),
+    ("compression.gzip.level", "-1", -1, "-1"),
+    ("compression.zstd.level", "-131072", -131072, "-131072"),
+    ("min.cleanable.dirty.ratio", "1e-1", 0.1, "0.1"),
+    ("min.cleanable.dirty.ratio", "1e-5", 1e-5, "1.0E-5"),
+    ("min.cleanable.dirty.ratio", "0.5f", 0.5, "0.5"),
+    ("leader.replication.throttled.replicas", "*", ["*"], "*"),
+    ("leader.replication.throttled.replicas", "0:1, 1:1", ["0:1", "1:1"], "0:1,1:1"),
+    ("leader.replication.throttled.replicas", "0:1,0:1", ["0:1", "0:1"], "0:1,0:1"),
+    ("internal.segment.bytes", "100", 100, "100"),
+]
+
+REFUSED = [
+    ("nope", "1", "Unknown topic config name: nope"),
+    ("message.format.version", "2.0", "Unknown topic config name: message.format.version"),
+    ("retention.ms", "x", "Invalid value x for configuration retention.ms: Not a number of type LONG"),
+    ("retention.ms", "-2", "Invalid value -2 for configuration retention.ms: Value must be at least -1"),
+    (
+        "cleanup.policy",
+        "foo",
+        "Invalid value foo for configuration cleanup.policy: String must be one of: compact, delete",
+    ),
+    ("cleanup.policy", "compact,", "Configuration 'cleanup.policy' values must not be empty."),
+    (
+        "compression.type",
+        "lzma",
+        "Invalid value lzma for configuration compression.type: "
+        "String must be one of: uncompressed, zstd, lz4, snappy, gzip, producer",
+    ),
+    (
+        "compression.gzip.level",
+        "10",
+        "Invalid value 10 for configuration compression.gzip.level: Value must be between 1 and 9 or equal to -1",
+    ),
+    (
+        "compression.lz4.level",
+        "18",
+        "Invalid value 18 for configuration compression.lz4.level: Value must be no more than 17",
+    ),
+    (
+        "min.cleanable.dirty.ratio",
+        "2",
+        "Invalid value 2.0 for configuration min.cleanable.dirty.ratio: Value must be no more than 1",
+    ),
+    (
+        "min.cleanable.dirty.ratio",
+        "x",
+        "Invalid value x for configuration min.cleanable.dirty.ratio: Not a number of type DOUBLE",
+    ),
+    (
+        "preallocate",
+        "maybe",
+        "Invalid value maybe for configuration preallocate: Expected value to be either true or false",
+    ),
+    ("segment.bytes", "5", "Invalid value 5 for configuration segment.bytes: Value must be at least 1048576"),
+    (
+        "max.message.bytes",
+        "99999999999",
+        "Invalid value 99999999999 for configuration max.message.bytes: Not a number of type INT",
+    ),
+    ("max.message.bytes", "1_0", "Invalid value 1_0 for configuration max.message.bytes: Not a number of type INT"),
+    (
+        "remote.storage.enable",
+        "true",
+        "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage.",
+    ),
+    (
+        "leader.replication.throttled.replicas",
+        "0:x",
+        "Invalid value [0:x] for configuration leader.replication.throttled.replicas: "
+        "leader.replication.throttled.replicas must be the literal '*' or a list of replicas in the following format: "
+        "[partitionId]:[brokerId],[partitionId]:[brokerId],...",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "raw", "value", "shown"), TAKEN)
+def test_a_topic_takes_what_kafka_takes(name: str, raw: str, value: object, shown: str) -> None:
+    topic = TopicConfigs(BrokerConfigs({}), {name: raw})
+    assert topic.value(name) == value
+    assert topic.text(name) == shown
+    assert topic.overrides == {name: raw}
+
+
+@pytest.mark.parametrize(("name", "raw", "sentence"), REFUSED)
+def test_a_topic_refuses_what_kafka_refuses_in_its_words(name: str, raw: str, sentence: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        TopicConfigs(BrokerConfigs({}), {name: raw})
+    assert str(error.value) == sentence
+
+
+def test_compaction_lags_that_contradict_each_other_are_refused() -> None:
+    with pytest.raises(ConfigError) as error:
+        TopicConfigs(BrokerConfigs({}), {"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "4"})
+    assert str(error.value) == "conflict topic config setting min.compaction.lag.ms (5) > max.compaction.lag.ms (4)"
+
+
+def test_every_default_is_a_value_that_the_setting_takes() -> None:
+    settings = [*TOPIC_SETTINGS.values(), *BROKER_SETTINGS.values(), *GROUP_SETTINGS.values()]
+    settings += CLIENT_METRICS_SETTINGS.values()
+    assert len(settings) == 34 + 363 + 17 + 3
+    for setting in settings:
+        if setting.default is not None:
+            assert setting.text(setting.parse(setting.default)) == setting.default, setting.name
+
+
+@given(st.integers())
+def test_an_integer_is_taken_exactly_within_java_s_range(number: int) -> None:
+    setting = TOPIC_SETTINGS["retention.bytes"]
+    if -(2**63) <= number < 2**63:
+        assert setting.parse(str(number)) == number
+    else:
+        with pytest.raises(ConfigError, match="Not a number of type LONG"):
+            setting.parse(str(number))
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_a_double_survives_being_written_as_java_writes_it(number: float) -> None:
+    assert float(Setting.text(number)) == number
+
+
+@pytest.mark.parametrize(
+    ("number", "written"),
+    [
+        (0.5, "0.5"),
+        (100.0, "100.0"),
+        (1.7976931348623157e308, "1.7976931348623157E308"),
+        (12345678.9, "1.23456789E7"),
+        (1e22, "1.0E22"),
+        (0.00012, "1.2E-4"),
+        (float("nan"), "NaN"),
+    ],
+)
+def test_doubles_are_written_as_java_writes_them(number: float, written: str) -> None:
+    assert Setting.text(number) == written
+
+
+# The broker's settings
+
+
+def test_defaults_are_kafka_s_except_where_a_test_should_not_wait() -> None:
+    configs = BrokerConfigs({})
+    differing = {
+        name: configs.value(name)
+        for name, setting in BROKER_SETTINGS.items()
+        if configs.value(name) != setting.default_value()
+    }
+    assert differing == {
+        "group.initial.rebalance.delay.ms": 0,
+        "offsets.topic.num.partitions": 4,
+        "offsets.topic.replication.factor": 1,
+        "transaction.state.log.num.partitions": 4,
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.min.isr": 1,
+    }
+
+
+def test_with_several_brokers_the_coordinators_topics_are_replicated_as_kafka_does() -> None:
+    configs = BrokerConfigs({}, brokers=5)
+    assert configs.integer("offsets.topic.replication.factor") == 3
+    assert configs.integer("transaction.state.log.replication.factor") == 3
+    assert configs.integer("default.replication.factor") == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"retension.ms": "1"}, "Unknown config name: retension.ms (did you mean retention.ms?)"),
+        ({"num.partition": "1"}, "Unknown config name: num.partition (did you mean num.partitions?)"),
+        ({"qqqqqqqq": "1"}, "Unknown config name: qqqqqqqq"),
+        ({"num.partitions": "0"}, "Invalid value 0 for configuration num.partitions: Value must be at least 1"),
+        ({"retention.ms": "x"}, "Invalid value x for configuration retention.ms: Not a number of type LONG"),
+        ({"log.retention.ms": "0"}, "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"),
+        ({"log.roll.ms": "0"}, "log.roll.ms must be greater than or equal to 1"),
+        ({"retention.ms": "1", "log.retention.ms": "2"}, "log.retention.ms is given twice, as 1 and as 2"),
+    ],
+)
+def test_a_broker_does_not_start_with_what_it_does_not_understand(given: dict[str, str], sentence: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        BrokerConfigs(given)
+    assert str(error.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "value"),
+    [
+        ({"max.message.bytes": "7"}, "message.max.bytes", 7),
+        ({"message.max.bytes": "7"}, "max.message.bytes", 7),
+        ({"retention.ms": "1000"}, "retention.ms", 1000),
+        ({"log.retention.hours": "1"}, "retention.ms", 3_600_000),
+        ({"log.retention.hours": "1", "log.retention.minutes": "1"}, "retention.ms", 60_000),
+        ({"log.retention.minutes": "1", "log.retention.ms": "5"}, "retention.ms", 5),
+        ({"log.retention.hours": "-1"}, "retention.ms", -1),
+        ({"log.roll.hours": "2"}, "segment.ms", 7_200_000),
+        ({"log.flush.scheduler.interval.ms": "9"}, "flush.ms", 9),
+        ({"internal.segment.bytes": "100"}, "internal.segment.bytes", 100),
+        ({"cleanup.policy": "compact"}, "log.cleanup.policy", ["compact"]),
+    ],
+)
+def test_a_broker_setting_is_what_topics_default_to(given: dict[str, str], name: str, value: object) -> None:
+    broker = BrokerConfigs(given)
+    assert broker.value(name) == value
+    if name in TOPIC_SETTINGS:
+        assert TopicConfigs(broker, {}).value(name) == value
+
+
+def test_a_number_is_asked_for_as_a_number() -> None:
+    configs = BrokerConfigs({})
+    with pytest.raises(TypeError, match=r"auto\.create\.topics\.enable is not a whole number but True"):
+        configs.integer("auto.create.topics.enable")
+    with pytest.raises(KeyError):
+        configs.value("nope")
+
+
+# Changing
+
+
+def test_the_version_rises_with_every_change_of_the_topic_or_the_broker() -> None:
+    broker = BrokerConfigs({})
+    topic = TopicConfigs(broker, {})
+    seen = [topic.version]
+    topic.replace({"retention.ms": "5"})
+    seen.append(topic.version)
+    broker.alter({"message.max.bytes": "900"})
+    seen.append(topic.version)
+    assert seen == sorted(set(seen))
+    assert (topic.value("retention.ms"), topic.value("max.message.bytes")) == (5, 900)
+
+
+def test_a_refused_change_leaves_everything_as_it_was() -> None:
+    broker = BrokerConfigs({})
+    topic = TopicConfigs(broker, {"retention.ms": "5"})
+    version = topic.version
+    with pytest.raises(ConfigError):
+        topic.replace({"retention.ms": "6", "nope": "1"})
+    with pytest.raises(ConfigError):
+        broker.alter({"message.max.bytes": "900", "log.retention.ms": "0"})
+    assert (topic.value("retention.ms"), topic.value("max.message.bytes")) == (5, 1048588)
+    assert (topic.version, topic.overrides) == (version, {"retention.ms": "5"})
+
+
+def test_what_is_altered_for_one_broker_goes_before_what_is_altered_for_all() -> None:
+    broker = BrokerConfigs({"message.max.bytes": "100"})
+    broker.alter({"message.max.bytes": "300"}, broker=1)
+    broker.alter({"message.max.bytes": "200"})
+    assert broker.value("message.max.bytes") == 300
+    broker.alter({"message.max.bytes": None}, broker=1)
+    assert broker.value("message.max.bytes") == 200
+    broker.alter({"message.max.bytes": None})
+    assert broker.value("message.max.bytes") == 100
+
+
+def test_a_change_hides_what_was_given_in_other_units() -> None:
+    broker = BrokerConfigs({"log.roll.ms": "77"})
+    broker.alter({"log.retention.ms": "1000"})
+    assert (broker.value("retention.ms"), broker.value("segment.ms")) == (1000, 77)
+    broker.alter({"log.retention.ms": None})
+    assert broker.value("retention.ms") == 604_800_000
+
+
+@pytest.mark.parametrize(
+    ("change", "broker", "sentence"),
+    [
+        ({"num.partitions": "3"}, 1, "Cannot update these configs dynamically: [num.partitions]"),
+        ({"num.partitions": "3"}, None, "Cannot update these configs dynamically: [num.partitions]"),
+        (
+            {"listeners": "PLAINTEXT://:1"},
+            None,
+            "Cannot update these configs at default cluster level, broker id must be specified: [listeners]",
+        ),
+        (
+            {"ssl.keystore.location": "x"},
+            1,
+            "These security configs can be dynamically updated only per-listener using the listener prefix: "
+            "[ssl.keystore.location]",
+        ),
+        (
+            {"num.io.threads": "100"},
+            1,
+            "Dynamic thread count update validation failed for num.io.threads=100, "
+            "value should not be greater than double the current value 8",
+        ),
+        (
+            {"num.io.threads": "3"},
+            1,
+            "Dynamic thread count update validation failed for num.io.threads=3, "
+            "value should be at least half the current value 8",
+        ),
+        ({"num.io.threads": "0"}, 1, "Invalid value 0 for configuration num.io.threads: Value must be at least 1"),
+    ],
+)
+def test_only_some_settings_change_while_the_broker_runs(
+    change: dict[str, str | None], broker: int | None, sentence: str
+) -> None:
+    configs = BrokerConfigs({})
+    with pytest.raises(ConfigError) as error:
+        configs.alter(change, broker)
+    assert str(error.value) == sentence
+
+
+# Showing
+
+
+def test_a_topic_setting_shows_every_place_that_could_have_given_it() -> None:
+    broker = BrokerConfigs({"log.retention.hours": "1"})
+    broker.alter({"log.retention.ms": "1000"})
+    (entry,) = TopicConfigs(broker, {"retention.ms": "5"}).describe(1, ["retention.ms"])
+    assert (entry.value, entry.source, entry.read_only) == ("5", Source.TOPIC, False)
+    assert entry.synonyms == [
+        Synonym("retention.ms", "5", Source.TOPIC),
+        Synonym("log.retention.ms", "1000", Source.ALL_BROKERS),
+        Synonym("log.retention.hours", "1", Source.STATIC),
+        Synonym("log.retention.hours", "168", Source.DEFAULT),
+    ]
+
+
+def test_a_change_for_one_broker_is_shown_at_that_broker_only() -> None:
+    broker = BrokerConfigs({}, brokers=2)
+    broker.alter({"message.max.bytes": "888"}, broker=1)
+    sources = [
+        next(entry.source for entry in broker.describe(node) if entry.name == "message.max.bytes") for node in (1, 2)
+    ]
+    assert sources == [Source.BROKER, Source.DEFAULT]
+
+
+def test_secrets_are_never_shown() -> None:
+    broker = BrokerConfigs({"ssl.key.password": "open sesame"})
+    broker.alter({"my.own.setting": "open sesame"}, broker=1)
+    shown = {entry.name: entry for entry in broker.describe(1)}
+    assert "open sesame" not in repr(shown)
+    assert [shown[name].sensitive for name in ("ssl.key.password", "my.own.setting", "log.dir")] == [True, True, False]
+    assert shown["ssl.key.password"].synonyms == [Synonym("ssl.key.password", None, Source.STATIC)]
+
+
+def test_internal_settings_are_shown_only_where_they_are_set() -> None:
+    name = "producer.id.expiration.check.interval.ms"
+    assert name not in {entry.name for entry in BrokerConfigs({}).describe(1)}
+    assert name in {entry.name for entry in BrokerConfigs({name: "500"}).describe(1)}
+    topic = TopicConfigs(BrokerConfigs({}), {"internal.segment.bytes": "100"})
+    assert "internal.segment.bytes" in {entry.name for entry in topic.describe(1)}
+    assert len(TopicConfigs(BrokerConfigs({}), {}).describe(1)) == 33
+
+
+def test_our_own_defaults_are_shown_as_given_at_the_start_with_kafka_s_behind_them() -> None:
+    (entry,) = [e for e in BrokerConfigs({}).describe(1) if e.name == "offsets.topic.num.partitions"]
+    assert (entry.value, entry.source, entry.read_only) == ("4", Source.STATIC, True)
+    assert entry.synonyms[-1] == Synonym("offsets.topic.num.partitions", "50", Source.DEFAULT)
