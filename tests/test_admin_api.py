@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from kafkawire.batches import Record, build_batch
 from kafkawire.declare import Message
 from kafkawire.frames import decode_response, encode_request
 from kafkawire.messages import alter_configs as legacy
@@ -487,6 +488,7 @@ def test_lists_grow_and_shrink_from_the_default(operation: int, value: str, afte
     admin.create(topic("orders"))
     assert admin.alter(TOPIC, "orders", ("cleanup.policy", operation, value)) == (0, None)
     assert admin.value(TOPIC, "orders", "cleanup.policy") == (after, 1)
+    assert admin.engine.cluster.topics["orders"].configs.overrides == {"cleanup.policy": after}
 
 
 def test_a_change_of_settings_counts_as_a_change_of_the_metadata() -> None:
@@ -503,10 +505,22 @@ NOT_ALTERED = [
     (TOPIC, "orders", [("nope", SET, "5")], 40, "Unknown topic config name: nope"),
     (TOPIC, "orders", [("nope", DELETE, None)], 0, None),
     (TOPIC, "orders", [("nope", APPEND, "5")], 40, "Can't APPEND to key nope because its type is not LIST."),
-    (TOPIC, "orders", [("retention.ms", SUBTRACT, "5")], 40, "Can't SUBTRACT to key retention.ms because its type is not LIST."),
+    (
+        TOPIC,
+        "orders",
+        [("retention.ms", SUBTRACT, "5")],
+        40,
+        "Can't SUBTRACT to key retention.ms because its type is not LIST.",
+    ),
     (TOPIC, "orders", [("retention.ms", SET, None)], 42, "Null value not supported for : retention.ms"),
     (TOPIC, "orders", [("retention.ms", 9, "1")], -1, None),
-    (TOPIC, "orders", [("retention.ms", SET, "1"), ("retention.ms", DELETE, None)], 42, "Error due to duplicate config keys"),
+    (
+        TOPIC,
+        "orders",
+        [("retention.ms", SET, "1"), ("retention.ms", DELETE, None)],
+        42,
+        "Error due to duplicate config keys",
+    ),
     (TOPIC, "nope", [("retention.ms", SET, "1")], 3, "The topic 'nope' does not exist."),
     (TOPIC, "nope", [("nope", SET, "1")], 40, "Unknown topic config name: nope"),
     (TOPIC, "nope", [], 3, "The topic 'nope' does not exist."),
@@ -521,22 +535,70 @@ NOT_ALTERED = [
     (BROKER, "2", [("num.io.threads", SET, "4")], 42, "Unexpected broker id, expected 1, but received 2"),
     (BROKER, "x", [("num.io.threads", SET, "4")], 42, "Node id must be an integer, but it is: x"),
     (BROKER, "1", [("num.io.threads", 9, "4")], 42, "Unknown operations type 9"),
-    (BROKER, "1", [("num.io.threads", SET, "x")], 42, "Invalid value x for configuration num.io.threads: Not a number of type INT"),
-    (BROKER, "", [("log.cleaner.threads", APPEND, "1")], 40, "Config value append is not allowed for config key: log.cleaner.threads"),
+    (
+        BROKER,
+        "1",
+        [("num.io.threads", SET, "x")],
+        42,
+        "Invalid value x for configuration num.io.threads: Not a number of type INT",
+    ),
+    (
+        BROKER,
+        "",
+        [("log.cleaner.threads", APPEND, "1")],
+        40,
+        "Config value append is not allowed for config key: log.cleaner.threads",
+    ),
     (BROKER, "", [("nope", APPEND, "1")], 40, "Unknown config name: nope"),
-    (BROKER, "1", [("min.insync.replicas", SET, "2")], 40, "Broker-level min.insync.replicas cannot be altered while ELR is enabled."),
-    (BROKER, "", [("min.insync.replicas", DELETE, None)], 40, "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."),
+    (
+        BROKER,
+        "1",
+        [("min.insync.replicas", SET, "2")],
+        40,
+        "Broker-level min.insync.replicas cannot be altered while ELR is enabled.",
+    ),
+    (
+        BROKER,
+        "",
+        [("min.insync.replicas", DELETE, None)],
+        40,
+        "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.",
+    ),
     (GROUP, "g", [("nope", SET, "5")], 40, "Unknown group config name: nope"),
     (GROUP, "", [("nope", SET, "5")], 42, "Default group resources are not allowed."),
-    (GROUP, "g", [("consumer.session.timeout.ms", SET, "5")], 40, "consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms"),
-    (GROUP, "g", [("consumer.session.timeout.ms", SET, "70000")], 40, "consumer.session.timeout.ms must be less than or equal to group.consumer.max.session.timeout.ms"),
-    (GROUP, "g", [("streams.num.standby.replicas", SET, "5")], 40, "streams.num.standby.replicas must be less than or equal to group.streams.max.standby.replicas"),
+    (
+        GROUP,
+        "g",
+        [("consumer.session.timeout.ms", SET, "5")],
+        40,
+        "consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms",
+    ),
+    (
+        GROUP,
+        "g",
+        [("consumer.session.timeout.ms", SET, "70000")],
+        40,
+        "consumer.session.timeout.ms must be less than or equal to group.consumer.max.session.timeout.ms",
+    ),
+    (
+        GROUP,
+        "g",
+        [("streams.num.standby.replicas", SET, "5")],
+        40,
+        "streams.num.standby.replicas must be less than or equal to group.streams.max.standby.replicas",
+    ),
     (CLIENT_METRICS, "m", [("nope", SET, "5")], 42, "Unknown client metrics configuration: nope"),
-    (CLIENT_METRICS, "m", [("interval.ms", SET, "5")], 42, "Invalid value 5 for interval.ms, interval must be between 100 and 3600000 (1 hour)"),
+    (
+        CLIENT_METRICS,
+        "m",
+        [("interval.ms", SET, "5")],
+        42,
+        "Invalid value 5 for interval.ms, interval must be between 100 and 3600000 (1 hour)",
+    ),
     (CLIENT_METRICS, "m", [("match", SET, "client_id=[")], 40, "Illegal client matching pattern: client_id=["),
     (CLIENT_METRICS, "m", [("metrics", APPEND, "c")], 40, "Can't APPEND to key metrics because its type is not LIST."),
     (CLIENT_METRICS, "", [("interval.ms", SET, "500")], 42, "Subscription name can't be empty"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("kind", "name", "changes", "code", "sentence"), NOT_ALTERED)
@@ -760,6 +822,18 @@ def test_sizes_are_those_of_the_partitions_that_the_broker_holds(version: int) -
 # DeleteRecords
 
 
+def store(admin: Admin, name: str, records: int, producer_id: int = -1, epoch: int = -1, sequence: int = -1) -> None:
+    batch = build_batch(
+        [Record(i, 0, None, b"v") for i in range(records)],
+        base_timestamp=NOW,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+    )
+    partition = admin.engine.cluster.topics[name].partitions[0]
+    assert partition.append(memoryview(batch), NOW, 9).error_code == 0
+
+
 def delete_records(admin: Admin, name: str, *asked: tuple[int, int], version: int = 2) -> list[tuple[int, int, int]]:
     partitions = [DeleteRecordsPartition(partition_index=index, offset=offset) for index, offset in asked]
     request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=name, partitions=partitions)], timeout_ms=1000)
@@ -786,6 +860,16 @@ def test_records_of_compacted_and_internal_topics_stay() -> None:
     assert delete_records(admin, "both", (0, 0)) == [(0, 0, 0)]
     admin.engine.cluster.create_internal_topic("__consumer_offsets", NOW)
     assert delete_records(admin, "__consumer_offsets", (0, 0)) == [(0, 17, -1)]
+
+
+def test_records_before_the_offset_are_deleted() -> None:
+    admin = Admin()
+    admin.create(topic("orders"))
+    store(admin, "orders", records=5)
+    assert delete_records(admin, "orders", (0, 3)) == [(0, 0, 3)]
+    assert delete_records(admin, "orders", (0, 1)) == [(0, 0, 3)], "the beginning does not move back"
+    assert delete_records(admin, "orders", (0, 6)) == [(0, 1, -1)]
+    assert delete_records(admin, "orders", (0, -1)) == [(0, 0, 5)]
 
 
 def test_records_are_deleted_by_the_leader_only() -> None:
@@ -846,6 +930,25 @@ def test_producers_are_asked_of_partitions_that_exist() -> None:
     ]
 
 
+def test_producers_are_described_by_what_they_wrote_last() -> None:
+    admin = Admin()
+    admin.create(topic("orders"))
+    store(admin, "orders", 1)
+    store(admin, "orders", 3, producer_id=5, epoch=2, sequence=7)
+    store(admin, "orders", 2, producer_id=5, epoch=2, sequence=10)
+    store(admin, "orders", 1, producer_id=6, epoch=0, sequence=0)
+    request = DescribeProducersRequest(topics=[ProducersOf(name="orders", partition_indexes=[0])])
+    (partition,) = admin.ask(request, 0).topics[0].partitions
+    states = [
+        (each.producer_id, each.producer_epoch, each.last_sequence, each.last_timestamp)
+        for each in partition.active_producers
+    ]
+    assert states == [(5, 2, 11, NOW), (6, 0, 0, NOW)]
+    assert {(each.coordinator_epoch, each.current_txn_start_offset) for each in partition.active_producers} == {
+        (-1, -1)
+    }
+
+
 # ApiVersions
 
 
@@ -888,8 +991,6 @@ def test_what_is_served_is_offered_and_nothing_is_promised_beyond(version: int) 
     assert finalized.get("metadata.version", (30, 30)) == (30, 30)
     assert (answer.finalized_features_epoch >= 0) is (version >= 3)
     assert not answer.zk_migration_ready
-    if version < 4:
-        assert all(each.min_version > 0 for each in answer.supported_features), "older clients cannot read level 0"
 
 
 def test_a_feature_is_announced_once_its_apis_are_served() -> None:
@@ -899,6 +1000,8 @@ def test_a_feature_is_announced_once_its_apis_are_served() -> None:
     answer = admin.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4)
     supported = [(each.name, each.min_version, each.max_version) for each in answer.supported_features]
     assert supported == [("metadata.version", 7, 30), ("transaction.version", 0, 2)]
+    older = admin.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
+    assert [each.name for each in older.supported_features] == ["metadata.version"], "older clients cannot read level 0"
     finalized = [(each.name, each.max_version_level) for each in answer.finalized_features]
     assert finalized == [("metadata.version", 30), ("transaction.version", 2)]
 

@@ -324,6 +324,13 @@ def test_only_some_settings_change_while_the_broker_runs(
     assert str(error.value) == sentence
 
 
+def test_of_values_for_several_brokers_the_one_for_the_first_holds() -> None:
+    broker = BrokerConfigs({}, brokers=3)
+    for node in (2, 1, 3):
+        broker.alter({"message.max.bytes": str(node * 100)}, broker=node)
+    assert broker.value("message.max.bytes") == 100
+
+
 # Showing
 
 
@@ -338,6 +345,21 @@ def test_a_topic_setting_shows_every_place_that_could_have_given_it() -> None:
         Synonym("log.retention.hours", "1", Source.STATIC),
         Synonym("log.retention.hours", "168", Source.DEFAULT),
     ]
+
+
+def test_a_setting_given_in_other_units_only_is_shown_as_kafka_shows_it() -> None:
+    broker = BrokerConfigs({"log.retention.hours": "1"})
+    (entry,) = TopicConfigs(broker, {}).describe(1, ["retention.ms"])
+    assert (entry.value, entry.source, entry.synonyms) == ("3600000", Source.DEFAULT, [])
+    assert TopicConfigs(broker, {}).source("retention.ms", 1) is Source.STATIC
+
+
+def test_what_a_change_hides_is_shown_with_its_default() -> None:
+    broker = BrokerConfigs({"log.retention.hours": "1"})
+    broker.alter({"log.retention.ms": "5000"})
+    shown = {entry.name: entry for entry in broker.describe(1)}
+    assert shown["log.retention.ms"].value == "5000"
+    assert (shown["log.retention.hours"].value, shown["log.retention.hours"].source) == ("168", Source.STATIC)
 
 
 def test_a_change_for_one_broker_is_shown_at_that_broker_only() -> None:

@@ -18,8 +18,9 @@ from kafkawire.codec import decode
 from kafkawire.errors import ProtocolError
 from kafkawire.frames import read_key_version_correlation, read_request_header
 from kafkawire.primitives import Buffer
-from kafkawire.registry import API_VERSIONS, api_name, request_class
+from kafkawire.registry import API_VERSIONS, PRODUCE, api_name, request_class
 from wirebroker.apis import Handler, handler_of, served_versions
+from wirebroker.apis.produce_shape import produce_alike
 from wirebroker.core.cluster import Broker, Cluster
 from wirebroker.core.configs import BrokerConfigs
 from wirebroker.core.fetch_sessions import FetchSessions
@@ -84,6 +85,14 @@ class Engine:
         """Handle one request frame (without its size). With `owned` the frame's buffer may be kept as it is."""
         try:
             key, version, correlation_id = read_key_version_correlation(frame)
+            shape = connection.produce_shape
+            if (
+                shape is not None
+                and key == PRODUCE
+                and version == shape.version
+                and produce_alike(self, connection, frame, correlation_id, now, owned)
+            ):
+                return
             oldest, newest = self.versions.get(key, (1, 0))
             if not oldest <= version <= newest:
                 self._unsupported(connection, key, version, correlation_id, now)
@@ -93,7 +102,7 @@ class Engine:
         except ProtocolError as damage:
             self.close(connection, f"the client's request cannot be read: {damage}")
             return
-        exchange = Exchange(self, connection, key, version, correlation_id, header.client_id, now)
+        exchange = Exchange(self, connection, key, version, correlation_id, header.client_id, now, frame)
         handler = self._handlers.get(key)
         if handler is None:
             handler = self._handlers[key] = handler_of(key)

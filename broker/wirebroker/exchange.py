@@ -61,11 +61,11 @@ class Outcome(Enum):
 class Exchange:
     """A request that is being handled. `now` is the time at which it arrived, in ms since the epoch."""
 
-    __slots__ = ("api_key", "client_id", "connection", "correlation_id", "engine", "now", "version")
+    __slots__ = ("api_key", "client_id", "connection", "correlation_id", "engine", "frame", "now", "version")
 
     def __init__(
         self, engine: Engine, connection: Connection, api_key: int, version: int, correlation_id: int,
-        client_id: str | None, now: int,
+        client_id: str | None, now: int, frame: Buffer | None = None,
     ) -> None:  # fmt: skip
         self.engine = engine
         self.connection = connection
@@ -74,6 +74,7 @@ class Exchange:
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.now = now
+        self.frame = frame
 
     @property
     def cluster(self) -> Cluster:

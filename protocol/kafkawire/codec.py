@@ -39,7 +39,7 @@ _writers: dict[tuple[type[Message], int], Writer] = {}
 
 def decode(cls: type[M], buffer: Buffer, version: int, pos: int = 0) -> tuple[M, int]:
     """The message at `pos` and the position after it; what follows there is ignored, as Kafka does. ProtocolError."""
-    view = memoryview(buffer)
+    view = buffer if buffer.__class__ is memoryview else memoryview(buffer)
     try:
         read = _readers.get((cls, version)) or message_reader(cls, version)
         return read(view, pos, len(view), [MAX_ELEMENTS])

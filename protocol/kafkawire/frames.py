@@ -66,7 +66,7 @@ def read_request_header(frame: Buffer) -> RequestHeader:
 
 
 def skip_tags(buffer: Buffer, pos: int) -> int:
-    """The position after a section of tagged fields of which none is known here. ProtocolError, IndexError at the end."""
+    """The position after a section of tagged fields of which none is known. ProtocolError, IndexError at the end."""
     count, pos = read_uvarint(buffer, pos)
     if count > MAX_ELEMENTS:
         raise ProtocolError(f"{count} tagged fields are more than are read here")

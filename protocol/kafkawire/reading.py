@@ -10,7 +10,7 @@ known tag is not held against its value, and bytes that are no UTF-8 become U+FF
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from itertools import pairwise
 from typing import Any
 
 from kafkawire.compiling import FORMATS, LONGEST_STRING, Counted, Source, is_fixed, layout, least_of
@@ -20,6 +20,7 @@ from kafkawire.primitives import read_uvarint, skip_tagged_fields
 
 Reader = Callable[[memoryview, int, int, list[int]], tuple[Any, int]]
 
+_EXHAUSTED = "it has more elements than are read here"
 _MADE = {
     "string": "str(view[pos:stop], 'utf-8', 'replace')",
     "bytes": "bytes(view[pos:stop])",
@@ -28,17 +29,21 @@ _MADE = {
 _unpackers = {spec: Counted(letter, "unpack_from") for spec, letter in FORMATS.items()}
 
 
-@cache
 def reader(cls: type[Struct], version: int, flexible: bool) -> Reader:
     """The compiled reader of a struct in one version. It raises ProtocolError, IndexError or struct.error."""
-    return _ReaderSource(cls, version, flexible).compile()
+    made = _readers.get((cls, version, flexible))
+    if made is None:
+        made = _readers[cls, version, flexible] = _ReaderSource(cls, version, flexible).compile()
+    return made
 
 
-def charge(budget: list[int], elements: int) -> None:
-    """Take elements from what a message may have. Raises ProtocolError."""
+_readers: dict[tuple[type[Struct], int, bool], Reader] = {}
+
+
+def _spend(budget: list[int], elements: int) -> None:
     budget[0] -= elements
     if budget[0] < 0:
-        raise ProtocolError("it has more elements than are read here")
+        raise ProtocolError(_EXHAUSTED)
 
 
 def _pass_tags(view: memoryview, pos: int, end: int, budget: list[int], count: int) -> int:
@@ -50,27 +55,28 @@ def _pass_tags(view: memoryview, pos: int, end: int, budget: list[int], count: i
 def _open_tags(view: memoryview, pos: int, budget: list[int], count: int) -> tuple[int, int]:
     if count > 127:
         count, pos = read_uvarint(view, pos - 1)
-    charge(budget, count)
+    _spend(budget, count)
     return count, pos
 
 
 class _ReaderSource(Source):
     def __init__(self, cls: type[Struct], version: int, flexible: bool) -> None:
         super().__init__(cls, version, flexible)
-        self.names |= {"ProtocolError": ProtocolError, "uvarint": read_uvarint, "charge": charge}
+        self.names |= {
+            "ProtocolError": ProtocolError, "uvarint": read_uvarint, "spend": _spend, "exhausted": _EXHAUSTED,
+        }  # fmt: skip
 
     def compile(self) -> Reader:
-        steps = list(self.steps())
-        ahead: str | None = None  # what the fixed fields just read have also read of the step after them
-        for step, after in zip(steps, [*steps[1:], []], strict=True):
-            if is_fixed(step[0].spec):
-                ahead = self._ahead(after)
-                self._fixed(step, ahead)
+        begun = False  # whether the length, or the number of tags, has been read together with what is before it
+        for step, after in pairwise([*self.steps(), []]):
+            field = step[0]
+            if is_fixed(field.spec):
+                begun = self._fixed(step, after)
             else:
-                self._value(step[0], step[0].nullable(self.version), ahead is not None)
-                ahead = None
+                self._value(f"v_{field.name}", field.spec, field.nullable(self.version), field.name, begun)
+                begun = False
         if self.flexible:
-            if ahead is None:
+            if not begun:
                 self.put("tags = view[pos]", "pos += 1")
             self._tags()
         arguments = ", ".join(
@@ -85,15 +91,22 @@ class _ReaderSource(Source):
         name = self.name(field.default, "default")
         return f"{name}()" if callable(field.default) else name
 
-    def _fixed(self, run: list[Field], with_tags: bool) -> None:
-        """Neighbours of fixed size; at the end of a struct the number of tags is read with them."""
-        form = layout(">" + "".join(FORMATS[field.spec] for field in run) + "B" * with_tags)
-        names = ", ".join([f"v_{field.name}" for field in run] + ["tags"] * with_tags)
-        self.put(f"{names}, = {self.name(form.unpack_from, 'unpack')}(view, pos)", f"pos += {form.size}")
+    def _fixed(self, run: list[Field], after: list[Field]) -> bool:
+        """Neighbours of fixed size; whether the first number of what comes after them was read along."""
+        formats, names = [FORMATS[field.spec] for field in run], [f"v_{field.name}" for field in run]
+        if not after and self.flexible:
+            formats.append("B")
+            names.append("tags")
+        elif after and not isinstance(after[0].spec, type):
+            formats.append("B" if self.flexible else "h" if after[0].spec == "string" else "i")
+            names.append("n")
+        form = layout(">" + "".join(formats))
+        self.put(f"{', '.join(names)}, = {self.name(form.unpack_from, 'unpack')}(view, pos)", f"pos += {form.size}")
+        return len(names) > len(run)
 
-    def _value(self, target: str, spec: Any, nullable: bool, label: str) -> None:
+    def _value(self, target: str, spec: Any, nullable: bool, label: str, begun: bool = False) -> None:
         if isinstance(spec, list):
-            self._length(">i")
+            self._length(">i", begun)
             self._unless_null(target, nullable, label)
             self._array(target, spec[0], label)
             self.indent -= 1
@@ -103,7 +116,11 @@ class _ReaderSource(Source):
             form = layout(">" + FORMATS[spec])
             self.put(f"{target}, = {self.name(form.unpack_from, 'unpack')}(view, pos)", f"pos += {form.size}")
         else:
-            self._blob(target, spec, nullable, label)
+            self._length(">h" if spec == "string" else ">i", begun)
+            self._unless_null(target, nullable, label)
+            self.put("stop = pos + n", f"if stop > end: raise ProtocolError('{label} runs past the end')")
+            self.put(f"{target} = {_MADE[spec]}", "pos = stop")
+            self.indent -= 1
 
     def _struct(self, target: str, spec: type[Struct], nullable: bool) -> None:
         read = f"{target}, pos = {self._sub(spec)}(view, pos, end, budget)"
@@ -115,14 +132,16 @@ class _ReaderSource(Source):
     def _sub(self, spec: type[Struct]) -> str:
         return self.name(reader(spec, self.version, self.flexible), "read")
 
-    def _length(self, form: str) -> None:
-        if not self.flexible:
+    def _length(self, form: str, begun: bool) -> None:
+        if self.flexible:
+            if not begun:
+                self.put("n = view[pos]", "pos += 1")
+            self.put("if n > 127:", "    n, pos = uvarint(view, pos - 1)")
+            if form == ">h":
+                self.put(f"    if n > {LONGEST_STRING + 1}: raise ProtocolError('a string is too long')")
+            self.put("n -= 1")
+        elif not begun:
             self.put(f"n, = {self.name(layout(form).unpack_from, 'unpack')}(view, pos)", f"pos += {layout(form).size}")
-            return
-        self.put("n = view[pos]", "pos += 1", "if n > 127:", "    n, pos = uvarint(view, pos - 1)")
-        if form == ">h":
-            self.put(f"    if n > {LONGEST_STRING + 1}: raise ProtocolError('a string is too long')")
-        self.put("n -= 1")
 
     def _unless_null(self, target: str, nullable: bool, label: str) -> None:
         """The branch for null; what follows is indented under its `else`."""
@@ -130,26 +149,20 @@ class _ReaderSource(Source):
         self.put("else:")
         self.indent += 1
 
-    def _blob(self, target: str, spec: str, nullable: bool, label: str) -> None:
-        self._length(">h" if spec == "string" else ">i")
-        self._unless_null(target, nullable, label)
-        self.put("stop = pos + n", f"if stop > end: raise ProtocolError('{label} runs past the end')")
-        self.put(f"{target} = {_MADE[spec]}", "pos = stop")
-        self.indent -= 1
-
     def _array(self, target: str, spec: Any, label: str) -> None:
         """The elements of an array that is not null; their number is held against the bytes that are there."""
         least = least_of(spec, self.version, self.flexible)
         self.put(f"if n * {least} > end - pos: raise ProtocolError('{label} announces more than there is')")
         if is_fixed(spec):  # cheap ones: an eighth of an element each, and short arrays go with what holds them
-            self.put("if n > 7: charge(budget, n >> 3)")
+            self.put("if n > 7: spend(budget, n >> 3)")
             if spec == "uuid":
                 self.put(f"{target} = [bytes(view[at:at + 16]) for at in range(pos, pos + n * 16, 16)]")
             else:
                 self.put(f"{target} = list({self.name(_unpackers[spec], 'unpackers')}[n](view, pos))")
             self.put(f"pos += n * {least}")
             return
-        self.put("charge(budget, n)", f"{target} = []", "for _ in range(n):")
+        self.put("budget[0] -= n", "if budget[0] < 0: raise ProtocolError(exhausted)")
+        self.put(f"{target} = []", "for _ in range(n):")
         self.indent += 1
         self._value("item", spec, False, f"an element of {label}")
         self.put(f"{target}.append(item)")
@@ -175,5 +188,5 @@ class _ReaderSource(Source):
         if unknown_here:  # a tag of another version is an error to Kafka, unlike a tag that it does not know at all
             word = "elif" if tagged else "if"
             self.put(f"{word} tag in {unknown_here}: raise ProtocolError(f'tag {{tag}} is not of this version')")
-        self.put("else:", "    pos += size", "    if pos > end: raise ProtocolError('a tagged field runs past the end')")
+        self.put("else:", "    pos += size", "    if pos > end: raise ProtocolError('a tag runs past the end')")
         self.indent -= 2

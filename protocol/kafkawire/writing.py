@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 from kafkawire.compiling import FORMATS, LONGEST_STRING, Counted, Source, is_fixed, layout
@@ -20,16 +19,23 @@ SPLICE_FROM = 4096
 _packers = {spec: Counted(letter, "pack") for spec, letter in FORMATS.items()}
 
 
-@cache
 def writer(cls: type[Struct], version: int, flexible: bool) -> Writer:
     """The compiled writer of a struct in one version. What it raises for a wrong value is up to the value."""
-    return _WriterSource(cls, version, flexible).compile()
+    made = _writers.get((cls, version, flexible))
+    if made is None:
+        made = _writers[cls, version, flexible] = _WriterSource(cls, version, flexible).compile()
+    return made
+
+
+_writers: dict[tuple[type[Struct], int, bool], Writer] = {}
 
 
 class _WriterSource(Source):
     def __init__(self, cls: type[Struct], version: int, flexible: bool) -> None:
         super().__init__(cls, version, flexible)
-        self.names |= {"put_uvarint": write_uvarint, "buffers": (memoryview, bytes, bytearray)}
+        self.names |= {
+            "put_uvarint": write_uvarint, "put_tagged": _put_tagged, "buffers": (memoryview, bytes, bytearray),
+        }  # fmt: skip
 
     def compile(self) -> Writer:
         end_written = False
@@ -128,15 +134,30 @@ class _WriterSource(Source):
             return
         self.put("tagged = []")
         for field in tagged:
-            default = field.default() if callable(field.default) else field.default
-            self.put(f"if o.{field.name} != {self.name(default, 'default')}:")
+            value = f"o.{field.name}"
+            self.put(f"if {self._differs(value, field.default)}:")
             self.indent += 1
             # The field goes into a buffer of its own, because its size comes first.
             self.put("outer, out, around, splices = out, bytearray(), splices, None")
             if field.spec == "uuid":
-                self._check_uuid(f"o.{field.name}")
-            self._value(f"o.{field.name}", field.spec, field.nullable(self.version))
+                self._check_uuid(value)
+            self._value(value, field.spec, field.nullable(self.version))
             self.put(f"tagged.append(({field.tag}, out))", "out, splices = outer, around")
             self.indent -= 1
-        self.put("put_uvarint(out, len(tagged))", "for tag, raw in tagged:")
-        self.put("    put_uvarint(out, tag)", "    put_uvarint(out, len(raw))", "    out += raw")
+        self.put("if tagged: put_tagged(out, tagged)", "else: out.append(0)")
+
+    def _differs(self, value: str, default: Any) -> str:
+        """The condition under which a tagged field is written; for a struct field by field, which is faster than !=."""
+        if isinstance(default, type) and issubclass(default, Struct):
+            parts = [self._differs(f"{value}.{field.name}", field.default) for field in default.__wire__]
+            return " or ".join([f"{value} is None", *parts])
+        plain = default() if callable(default) else default
+        return f"{value} != {self.name(plain, 'default')}"
+
+
+def _put_tagged(out: bytearray, tagged: list[tuple[int, bytearray]]) -> None:
+    write_uvarint(out, len(tagged))
+    for tag, raw in tagged:
+        write_uvarint(out, tag)
+        write_uvarint(out, len(raw))
+        out += raw

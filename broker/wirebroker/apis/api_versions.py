@@ -64,7 +64,7 @@ def handle(request: ApiVersionsRequest, exchange: Exchange) -> ApiVersionsRespon
         supported_features=[
             SupportedFeatureKey(name=feature.name, min_version=feature.oldest, max_version=feature.newest)
             for feature in features
-            if True or exchange.version >= FEATURES_FROM_ZERO
+            if feature.oldest > 0 or exchange.version >= FEATURES_FROM_ZERO
         ],
         finalized_features_epoch=exchange.cluster.version,
         finalized_features=[

@@ -89,7 +89,7 @@ def _name_fault(name: str, cluster: Cluster) -> Refusal | None:
         # Kafka's metric names turn '.' into '_', so that two such topics would share theirs.
         alike = name.replace(".", "_")
         for other in cluster.topics:
-            if ("." in other or "_" in other) and other.replace(".", "_") == alike:
+            if other.replace(".", "_") == alike:
                 message = f"Topic '{name}' collides with existing topic: {other}"
                 return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
     fault = topic_name_fault(name)
@@ -160,12 +160,14 @@ def _create(name: str, plan: Plan, exchange: Exchange, validate_only: bool) -> C
 
 def _configs(plan: Plan, exchange: Exchange) -> list[CreatableTopicConfigs]:
     """The topic's settings by name; what the client has given is repeated as it was written."""
-    entries = TopicConfigs(exchange.cluster.configs, plan.overrides).describe(exchange.node_id)
+    topic = TopicConfigs(exchange.cluster.configs, plan.overrides)
     return [
         CreatableTopicConfigs(
-            name=entry.name, value=plan.overrides.get(entry.name, entry.value), config_source=entry.source
+            name=entry.name,
+            value=plan.overrides.get(entry.name, entry.value),
+            config_source=topic.source(entry.name, exchange.node_id),
         )
-        for entry in entries
+        for entry in topic.describe(exchange.node_id)
     ]
 
 

@@ -21,6 +21,7 @@ from kafkawire.messages.produce import (
     TopicProduceResponse,
 )
 from kafkawire.primitives import Buffer
+from wirebroker.apis.produce_shape import remember_shape
 from wirebroker.core.cluster import Topic
 from wirebroker.core.leadership import leader_fault
 from wirebroker.core.partition import Appended, Partition
@@ -53,6 +54,8 @@ def handle(request: ProduceRequest, exchange: Exchange) -> ProduceResponse | Out
             TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=answers)
         )
     if request.acks != 0:
+        if not failed:
+            remember_shape(request, exchange)
         return response
     if failed:
         names = ", ".join(sorted({ErrorCode(code).name for code in failed}))
@@ -94,7 +97,10 @@ def append(partition: Partition, records: Buffer | None, acks: int, exchange: Ex
         issued=exchange.cluster.producer_ids.issued if rules.asks_whether_issued else None,
         owned=owned,
     )
-    exchange.engine.trace.produced(exchange, partition, acks, appended)
+    exchange.engine.trace.produced(
+        exchange.now, exchange.connection, exchange.client_id, exchange.version, exchange.correlation_id, acks,
+        partition, appended,
+    )  # fmt: skip
     return appended
 
 

@@ -67,7 +67,9 @@ async def _serve(options: argparse.Namespace, resources: ExitStack) -> int:
     stop = _stop_signal()
     try:
         for listener in listeners(options):
-            bound = await host.listen(*listener)
+            bound = await host.listen(
+                listener.node_id, listener.host, listener.port, listener.name, listener.advertised
+            )
             name = "" if listener.name == "PLAINTEXT" else f", {listener.name}"
             print(f"listening on {bound[0]}:{bound[1]} (node {listener.node_id}{name})", flush=True)
         print("ready", flush=True)

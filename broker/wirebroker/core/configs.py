@@ -225,6 +225,14 @@ class BrokerConfigs:
         self._props = props
         self._cache.clear()
 
+    def layers(self, node: int, facts: Mapping[str, str] | None = None) -> tuple[tuple[Mapping[str, str], Source], ...]:
+        """What is set for this broker and where, the layer that counts first in front; `facts` as for `synonyms`."""
+        return (
+            (self.dynamic.get(node, {}), Source.BROKER),
+            (self.dynamic[None], Source.ALL_BROKERS),
+            ({**self.static, **(facts or {})}, Source.STATIC),
+        )
+
     def synonyms(self, name: str, node: int, facts: Mapping[str, str] | None = None) -> list[Synonym]:
         """Every place that gives this broker setting a value at this broker, the one that counts first.
 
@@ -232,12 +240,7 @@ class BrokerConfigs:
         """
         found = []
         names = broker_synonyms(name)
-        layers = (
-            (self.dynamic.get(node, {}), Source.BROKER),
-            (self.dynamic[None], Source.ALL_BROKERS),
-            ({**self.static, **(facts or {})}, Source.STATIC),
-        )
-        for layer, source in layers:
+        for layer, source in self.layers(node, facts):
             found += [_synonym(each, layer[each], source) for each in names if each in layer]
         for each in names:
             setting = BROKER_SETTINGS.get(each)
@@ -377,6 +380,15 @@ class TopicConfigs:
         """The value as Kafka writes it; empty if there is none."""
         value = self.value(name)
         return "" if value is None else Setting.text(value)
+
+    def source(self, name: str, node: int) -> Source:
+        """Where the value comes from as the controller sees it, which knows every setting behind the topic's."""
+        if name in self.overrides:
+            return Source.TOPIC
+        for layer, source in self.broker.layers(node):
+            if any(behind in layer for behind in BEHIND_TOPIC.get(name, ())):
+                return source
+        return Source.DEFAULT
 
     def describe(self, node: int, names: Iterable[str] | None = None) -> list[Entry]:
         """The topic's settings as this broker shows them; with `names` only these."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from wirebroker.core.partition import Appended, Partition
-from wirebroker.exchange import Exchange
+from wirebroker.exchange import Connection
 from wirebroker.trace.rows import ProduceRow, produce_row
 
 RING = 10_000
@@ -27,12 +27,12 @@ class Recorder:
         self._ring: deque[tuple[Any, ...]] = deque(maxlen=size)
         self.sinks: list[Sink] = []
 
-    def produced(self, exchange: Exchange, partition: Partition, acks: int, appended: Appended) -> None:
+    def produced(
+        self, now: int, connection: Connection, client_id: str | None, version: int, correlation_id: int, acks: int,
+        partition: Partition, appended: Appended,
+    ) -> None:  # fmt: skip
         """Note the verdict on one batch."""
-        raw = (
-            exchange.now, exchange.connection, exchange.client_id, exchange.version, exchange.correlation_id, acks,
-            partition, appended,
-        )  # fmt: skip
+        raw = (now, connection, client_id, version, correlation_id, acks, partition, appended)
         self._ring.append(raw)
         if self.sinks:
             row = _row(raw)

@@ -1,0 +1,79 @@
+"""Random messages built from what their classes declare, the same for the same seed."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from kafkawire.declare import Field, Message, Struct
+from kafkawire.messages import APIS
+from kafkawire.registry import request_class, response_class
+
+INTEGERS = {
+    "int8": (-(2**7), 2**7 - 1),
+    "int16": (-(2**15), 2**15 - 1),
+    "uint16": (0, 2**16 - 1),
+    "int32": (-(2**31), 2**31 - 1),
+    "uint32": (0, 2**32 - 1),
+    "int64": (-(2**63), 2**63 - 1),
+}
+STRINGS = ("", "a", "orders", "größe", "主題", "🐟" * 3, "\x00", "n" * 126, "n" * 127, "n" * 300)
+FLOATS = (0.0, -0.0, 1.5, -2.25, 1e300, 5e-324)
+
+MESSAGES: list[type[Message]] = [kind(key) for key in APIS for kind in (request_class, response_class)]
+"""Every request and every response."""
+
+
+def versions_of(cls: type[Message]) -> range:
+    oldest, newest = cls.__schema__.versions
+    return range(oldest, newest + 1)
+
+
+EVERY_VERSION = [(cls, version) for cls in MESSAGES for version in versions_of(cls)]
+
+
+class Maker:
+    """Makes random messages. `longest` is the greatest number of elements of an array (a few times longer at times)."""
+
+    def __init__(self, seed: object, longest: int = 3) -> None:
+        self.random = Random(str(seed))
+        self.longest = longest
+
+    def message(self, cls: type[Struct], version: int) -> Any:
+        """A message or struct with random values where the version has the field, defaults elsewhere."""
+        present = [field for field in cls.__wire__ if field.present(version)]
+        return cls(**{field.name: self.field(field, version) for field in present})
+
+    def field(self, field: Field, version: int) -> Any:
+        if field.nullable(version) and self.random.random() < 0.2:
+            return None
+        if field.tag is not None and self.random.random() < 0.4:
+            return field.default() if callable(field.default) else field.default
+        return self.value(field.spec, version)
+
+    def value(self, spec: Any, version: int) -> Any:
+        if isinstance(spec, list):
+            return [self.value(spec[0], version) for _ in range(self.length(spec[0]))]
+        if isinstance(spec, type):
+            return self.message(spec, version)
+        return self.primitive(spec)
+
+    def length(self, element: Any) -> int:
+        if isinstance(element, str) and self.random.random() < 0.03:
+            return self.random.choice((126, 127, 128, 300))
+        return self.random.randint(0, self.longest)
+
+    def primitive(self, spec: str) -> Any:
+        choose = self.random.choice
+        if spec == "bool":
+            return choose((True, False))
+        if spec == "string":
+            return choose(STRINGS)
+        if spec == "uuid":
+            return choose((bytes(16), self.random.randbytes(16)))
+        if spec in ("bytes", "records"):
+            return self.random.randbytes(choose((0, 1, 5, 126, 127, 128, 200)))
+        if spec == "float64":
+            return choose(FLOATS)
+        low, high = INTEGERS[spec]
+        return choose((low, high, 0, 1, max(low, -1), self.random.randint(low, high)))
