@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+
 from kafkawire.batches import Record, build_batch
 from kafkawire.declare import Message
 from kafkawire.frames import decode_response, encode_request

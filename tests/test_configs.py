@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from wirebroker.core.configs import BrokerConfigs, ConfigError, Source, Synonym, TopicConfigs
 from wirebroker.core.settings import (
     BROKER_SETTINGS,

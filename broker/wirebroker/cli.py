@@ -23,7 +23,10 @@ def build_parser() -> argparse.ArgumentParser:
     from wirebroker import __version__
 
     parser = argparse.ArgumentParser(
-        prog="wirebroker", description=DESCRIPTION, epilog=EXIT_CODES, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="wirebroker",
+        description=DESCRIPTION,
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"wirebroker {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -34,7 +37,9 @@ def build_parser() -> argparse.ArgumentParser:
     health.add_argument("--bootstrap", default="127.0.0.1:9092", metavar="H:P", help="any Kafka broker (%(default)s)")
     health.add_argument("--timeout", type=float, default=2.0, metavar="S", help="seconds to wait (%(default)s)")
     health.set_defaults(command="health")
-    conformance = commands.add_parser("conformance", help="replay recorded scenarios and print each difference from Kafka")
+    conformance = commands.add_parser(
+        "conformance", help="replay recorded scenarios and print each difference from Kafka"
+    )
     conformance.add_argument("--bootstrap", metavar="H:P", help="a broker to ask; without it one of ours is started")
     conformance.add_argument("--only", metavar="NAME,…", help="these scenarios alone")
     conformance.add_argument("--json", metavar="FILE", help="write the result to this file")
@@ -54,23 +59,49 @@ def _serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     )
     add = parser.add_argument
     add("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
-    add("--port", type=int, default=9092, help="port of the first broker; each further one takes the next; 0 = any free")
+    add(
+        "--port", type=int, default=9092, help="port of the first broker; each further one takes the next; 0 = any free"
+    )
     add("--brokers", type=int, default=1, metavar="N", help="brokers in this process (%(default)s)")
     add("--advertise", metavar="H:P", help="the address that clients are told (the first broker's; ports count up)")
     add("--listener", action="append", default=[], metavar="NAME=H:P[@H:P]",
         help="a further listener, with the address it advertises after @ (repeatable; one broker only)")  # fmt: skip
-    add("--topic", action="append", default=[], metavar="NAME[:N]", help="create this topic with N partitions (repeatable)")
+    add(
+        "--topic",
+        action="append",
+        default=[],
+        metavar="NAME[:N]",
+        help="create this topic with N partitions (repeatable)",
+    )
     add("--partitions", type=int, metavar="N", help="default partitions: num.partitions")
     add("--profile", default="kafka-4.3", metavar="NAME", help="the rules of the validator (%(default)s)")
     add("--set", action="append", default=[], metavar="RULE=VALUE", help="change one rule of the profile (repeatable)")
-    add("--config", action="append", default=[], metavar="KEY=VALUE", help="a Kafka setting by Kafka's name (repeatable)")
+    add(
+        "--config",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a Kafka setting by Kafka's name (repeatable)",
+    )
     add("--random-seed", type=int, metavar="N", help="make ids repeatable")
     add("--clock", default="system", choices=("system", "frozen"), help="(%(default)s)")
-    add("--max-version", action="append", default=[], metavar="API=N", help="offer this API up to version N (repeatable)")
+    add(
+        "--max-version",
+        action="append",
+        default=[],
+        metavar="API=N",
+        help="offer this API up to version N (repeatable)",
+    )
     add("--loop", default="asyncio", choices=("asyncio", "uvloop"), help="(%(default)s)")
     add("--record-checks", default="full", choices=("full", "header"), help="look at every record as Kafka does, or at "
         "the batch header only (%(default)s)")  # fmt: skip
-    add("--trace", action="append", default=[], metavar="console|FILE.jsonl", help="show or write each verdict (repeatable)")
+    add(
+        "--trace",
+        action="append",
+        default=[],
+        metavar="console|FILE.jsonl",
+        help="show or write each verdict (repeatable)",
+    )
     parser.set_defaults(command="serve")
 
 

@@ -50,9 +50,7 @@ class Engine:
         self.rules = rules or Rules()
         self.configs = BrokerConfigs(settings or {}, brokers=brokers)
         nodes: Sequence[Broker] = [Broker(node_id) for node_id in range(1, brokers + 1)]
-        self.cluster = Cluster(
-            nodes, self.configs, self.rules, self.timers, random_bytes, full_checks=full_checks
-        )
+        self.cluster = Cluster(nodes, self.configs, self.rules, self.timers, random_bytes, full_checks=full_checks)
         self.fetch_sessions = FetchSessions(random_bytes)
         self.groups = GroupCoordinator(self.cluster, now)
         self.maintenance = Maintenance(self.cluster, now)
@@ -154,5 +152,3 @@ class Engine:
         self.fetch_sessions.clear()
         self.groups.restart(now)
         self.maintenance = Maintenance(self.cluster, now)
-
-

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 
-from kafkawire.batches import build_batch, iter_records, read_header
 from kafkawire.batches import Record as WireRecord
+from kafkawire.batches import build_batch, iter_records, read_header
 from kafkawire.registry import KEYS
 from wirebroker.clock import Clock
 from wirebroker.clock import clock as make_clock

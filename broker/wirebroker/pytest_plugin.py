@@ -76,7 +76,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     report: pytest.TestReport = outcome.get_result()
     if report.when != "call" or not report.failed:
         return
-    for number, kafka in enumerate(item.stash.get(_brokers, []), 1):
+    brokers: list[MockKafka] = item.stash.get(_brokers, [])
+    for number, kafka in enumerate(brokers, 1):
         lines = _last_lines(kafka)
         if lines:
             report.sections.append((f"wirebroker {number}: the last verdicts", lines))

@@ -11,6 +11,7 @@ ZERO_UUID = bytes(16)
 
 Buffer = bytes | bytearray | memoryview
 
+
 def read_uvarint(buffer: Buffer, pos: int) -> tuple[int, int]:
     """The length, count or tag at `pos` and the position after it. Raises ProtocolError, IndexError at the end.
 

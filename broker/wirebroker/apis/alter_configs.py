@@ -12,7 +12,6 @@ from kafkawire.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-
 from wirebroker.core.config_resources import REPEATED, Alteration, Change, Operation, Refusal, repeated
 from wirebroker.exchange import Exchange
 

@@ -19,7 +19,6 @@ from kafkawire.messages.api_versions import (
     SupportedFeatureKey,
 )
 from kafkawire.registry import API_VERSIONS, KEYS, PRODUCE, versions
-
 from wirebroker.exchange import Exchange
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")

@@ -15,7 +15,6 @@ from kafkawire.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
-
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.config_resources import Refusal
 from wirebroker.core.placement import assignment_fault

@@ -19,7 +19,6 @@ from kafkawire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.config_resources import Refusal
 from wirebroker.core.configs import ConfigError, TopicConfigs, check_topic_configs

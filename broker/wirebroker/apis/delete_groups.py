@@ -10,7 +10,8 @@ from wirebroker.exchange import Exchange
 def handle(request: DeleteGroupsRequest, exchange: Exchange) -> DeleteGroupsResponse:
     """Delete what may be deleted."""
     results = [
-        DeletableGroupResult(group_id=group_id, error_code=_delete(group_id, exchange)) for group_id in request.groups_names
+        DeletableGroupResult(group_id=group_id, error_code=_delete(group_id, exchange))
+        for group_id in request.groups_names
     ]
     return DeleteGroupsResponse(results=results)
 

@@ -14,7 +14,6 @@ from kafkawire.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-
 from wirebroker.core.cluster import INTERNAL_TOPICS
 from wirebroker.core.leadership import leader_fault
 from wirebroker.core.partition import Partition

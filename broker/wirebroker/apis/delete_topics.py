@@ -16,7 +16,6 @@ from kafkawire.messages.delete_topics import (
     DeleteTopicState,
 )
 from kafkawire.primitives import ZERO_UUID
-
 from wirebroker.exchange import Exchange
 
 NOT_HERE = "This server does not host this topic-partition."

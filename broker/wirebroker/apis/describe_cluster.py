@@ -12,7 +12,6 @@ from kafkawire.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-
 from wirebroker.apis.metadata import ALL_CLUSTER_OPERATIONS, NOT_ASKED
 from wirebroker.exchange import Exchange
 

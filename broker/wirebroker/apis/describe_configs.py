@@ -19,7 +19,6 @@ from kafkawire.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-
 from wirebroker.core.config_resources import Refusal, ResourceType, describe_client_metrics, describe_group
 from wirebroker.core.configs import Entry
 from wirebroker.core.names import topic_name_fault

@@ -61,9 +61,12 @@ def _members(group: Group) -> list[DescribedGroupMember]:
     stable = group.state is State.STABLE
     return [
         DescribedGroupMember(
-            member_id=member.member_id, group_instance_id=member.instance_id, client_id=member.client_id,
-            client_host=member.client_host, member_metadata=member.metadata(group.protocol) if stable else b"",
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            member_metadata=member.metadata(group.protocol) if stable else b"",
             member_assignment=member.assignment if stable else b"",
-        )  # fmt: skip
+        )
         for member in group.members.values()
     ]

@@ -14,7 +14,6 @@ from kafkawire.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-
 from wirebroker.exchange import Exchange
 
 

@@ -14,7 +14,6 @@ from kafkawire.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
-
 from wirebroker.core.leadership import leader_fault
 from wirebroker.core.names import topic_name_fault
 from wirebroker.core.partition import Partition

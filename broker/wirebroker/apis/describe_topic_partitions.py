@@ -16,7 +16,6 @@ from kafkawire.messages.describe_topic_partitions import (
     ResponseCursor,
 )
 from kafkawire.primitives import ZERO_UUID
-
 from wirebroker.apis.metadata import ALL_TOPIC_OPERATIONS
 from wirebroker.core.cluster import Topic
 from wirebroker.core.names import topic_name_fault

@@ -13,7 +13,6 @@ from kafkawire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-
 from wirebroker.core.config_resources import REPEATED, Alteration, Change, Refusal, repeated
 from wirebroker.exchange import Exchange
 

@@ -23,8 +23,10 @@ def handle(request: ListGroupsRequest, exchange: Exchange) -> ListGroupsResponse
             continue
         listed.append(
             ListedGroup(
-                group_id=group_id, protocol_type=group.protocol_type or "", group_state=group.state.value,
+                group_id=group_id,
+                protocol_type=group.protocol_type or "",
+                group_state=group.state.value,
                 group_type=CLASSIC,
-            )  # fmt: skip
+            )
         )
     return ListGroupsResponse(error_code=ErrorCode.NONE, groups=listed)

@@ -58,5 +58,9 @@ def _answer(
     asked: ListOffsetsPartition, code: int, offset: int = -1, timestamp: int = -1, leader_epoch: int = -1
 ) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(
-        partition_index=asked.partition_index, error_code=code, timestamp=timestamp, offset=offset, leader_epoch=leader_epoch
+        partition_index=asked.partition_index,
+        error_code=code,
+        timestamp=timestamp,
+        offset=offset,
+        leader_epoch=leader_epoch,
     )

@@ -17,15 +17,15 @@ def handle(request: OffsetDeleteRequest, exchange: Exchange) -> OffsetDeleteResp
     """Forget what may be forgotten, each partition answered on its own."""
     groups = exchange.engine.groups
     if not request.group_id:
-        return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID, topics=[])
     if fault := groups.here(request.group_id, exchange.node_id):
-        return OffsetDeleteResponse(error_code=fault)
+        return OffsetDeleteResponse(error_code=fault, topics=[])
     group = groups.groups.get(request.group_id)
     if group is None:
-        return OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
+        return OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND, topics=[])
     subscribed = groups.subscribed_topics(group)
     if subscribed is None and group.state is not State.EMPTY:
-        return OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP)
+        return OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP, topics=[])
     topics = []
     for topic in request.topics:
         answers = []

@@ -38,9 +38,12 @@ def handle(request: OffsetFetchRequest, exchange: Exchange) -> OffsetFetchRespon
         topic = topics.setdefault(name, OffsetFetchResponseTopic(name=name, partitions=[]))
         topic.partitions.append(
             OffsetFetchResponsePartition(
-                partition_index=index, committed_offset=-1 if fault else found.offset,
-                committed_leader_epoch=found.leader_epoch, metadata=found.metadata, error_code=fault,
-            )  # fmt: skip
+                partition_index=index,
+                committed_offset=-1 if fault else found.offset,
+                committed_leader_epoch=found.leader_epoch,
+                metadata=found.metadata,
+                error_code=fault,
+            )
         )
     return OffsetFetchResponse(topics=list(topics.values()), error_code=ErrorCode.NONE)
 

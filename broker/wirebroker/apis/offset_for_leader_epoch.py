@@ -14,7 +14,6 @@ from kafkawire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-
 from wirebroker.core.leadership import leader_fault
 from wirebroker.exchange import Exchange
 

@@ -32,8 +32,6 @@ ADMIN_CLIENT = "__admin_client"
 """The client id that Kafka lets write to its internal topics."""
 
 
-
-
 def handle(request: ProduceRequest, exchange: Exchange) -> ProduceResponse | Outcome:
     """Append what is in order and answer each partition on its own."""
     if request.acks not in (-1, 0, 1):
@@ -86,7 +84,9 @@ def _partition(
     return answer_of(asked.index, append(partition, asked.records, acks, exchange))
 
 
-def append(partition: Partition, records: Buffer | None, acks: int, exchange: Exchange, owned: bool = False) -> Appended:
+def append(
+    partition: Partition, records: Buffer | None, acks: int, exchange: Exchange, owned: bool = False
+) -> Appended:
     """Have the batch judged and stored, and the verdict recorded."""
     rules = partition.rules
     appended = partition.append(

@@ -90,9 +90,7 @@ def _repeat(ask: Callable[[], tuple[int, Json]], again: tuple[int, ...]) -> Json
 
 @_operation
 def op_create_topic(run: Run, step: Json) -> Json:
-    configs = [
-        CreatableTopicConfig(name=name, value=str(value)) for name, value in (step.get("configs") or {}).items()
-    ]
+    configs = [CreatableTopicConfig(name=name, value=str(value)) for name, value in (step.get("configs") or {}).items()]
     topic = CreatableTopic(
         name=run.topic(step), num_partitions=step.get("partitions", 1), replication_factor=step.get("rf", 1),
         assignments=[], configs=configs,

@@ -12,7 +12,6 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from kafkawire.errors import ErrorCode
-
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.configs import BrokerConfigs, ConfigError, Entry, Source, Synonym, check_topic_configs
 from wirebroker.core.names import topic_name_fault

@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from kafkawire.batches import HEADER_SIZE, BatchHeader, iter_records, read_header
-from kafkawire.errors import ErrorCode
+from kafkawire.batches import BatchHeader, iter_records, read_header
 from wirebroker.core.configs import TopicConfigs
 from wirebroker.core.producers import (
     Accept,
     Duplicate,
     Key,
     Origin,
-    Reject,
     Verdict,
     advance,
     judge,
@@ -136,9 +134,7 @@ class Partition:
         if isinstance(verdict, Accept):
             return self._store(checked, key, verdict, state, now, owned)
         if isinstance(verdict, Duplicate):
-            return Appended(
-                verdict, 0, verdict.base_offset, verdict.timestamp, self.log_start_offset, header, state
-            )
+            return Appended(verdict, 0, verdict.base_offset, verdict.timestamp, self.log_start_offset, header, state)
         if verdict.poisons and state is not None:
             self.producers[key] = poison(state)
         return Appended(verdict, verdict.code, -1, -1, self.log_start_offset, header, state)
@@ -157,7 +153,9 @@ class Partition:
         policy = self.policy
         if self._must_roll(len(checked.batch), checked.max_timestamp, now, policy):
             self.log.roll(now)
-        base = self.log.append(checked.batch, count, self.leader_epoch, checked.max_timestamp, owned or checked.rewritten)
+        base = self.log.append(
+            checked.batch, count, self.leader_epoch, checked.max_timestamp, owned or checked.rewritten
+        )
         if key is not None:
             self.producers[key] = advance(state, header, base, checked.max_timestamp, self.rules)
         if self.waiting:
@@ -195,7 +193,11 @@ class Partition:
         for batch in self.log.batches_since(timestamp, self.log_start_offset):
             header = read_header(batch)
             for record in iter_records(batch):
-                when = header.max_timestamp if header.is_log_append_time else header.base_timestamp + record.timestamp_delta
+                when = (
+                    header.max_timestamp
+                    if header.is_log_append_time
+                    else header.base_timestamp + record.timestamp_delta
+                )
                 offset = header.base_offset + record.offset_delta
                 if when >= timestamp and offset >= self.log_start_offset:
                     return TimestampedOffset(offset, when, header.partition_leader_epoch)
@@ -304,5 +306,3 @@ class Partition:
         self.producers = survivors
         self._checkpointed_start = (now, self.log_start_offset)
         self.new_leader_epoch(self.leader_epoch + (2 if mode == "clean" else 1))
-
-

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafkawire.errors import ErrorCode
-
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.config_resources import Refusal
 

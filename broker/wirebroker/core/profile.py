@@ -67,7 +67,8 @@ class Rules:
             if not value.isdigit():
                 raise ValueError(f"rule window is a number of batches from 1 up, not {value!r}")
             value = int(value)
-        return dataclasses.replace(self, **{rule: str(value) if rule != "window" else value})
+        changes: dict[str, Any] = {rule: value if rule == "window" else str(value)}
+        return dataclasses.replace(self, **changes)
 
 
 def _keys(text: str) -> ApiVersions:
@@ -105,7 +106,9 @@ PROFILES: dict[str, Rules] = {
 def profile(name: str, **overrides: Any) -> Rules:
     """A preset, with single rules changed. ValueError names the nearest profile or rule for an unknown one."""
     if name not in PROFILES:
-        raise ValueError(f"there is no profile {name!r}{_nearest(name, list(PROFILES))}; there are {', '.join(PROFILES)}")
+        raise ValueError(
+            f"there is no profile {name!r}{_nearest(name, list(PROFILES))}; there are {', '.join(PROFILES)}"
+        )
     rules = PROFILES[name]
     for rule, value in overrides.items():
         rules = rules.with_setting(rule, value)

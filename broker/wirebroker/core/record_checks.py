@@ -215,7 +215,9 @@ def _record_errors(body: memoryview, header: BatchHeader, policy: RecordPolicy, 
     code = ErrorCode.INVALID_RECORD
     for index, record in enumerate(parse_records(body, header.records_count)):
         if policy.compacted and record.key is None:
-            errors.append((index, f"Compacted topic cannot accept message without key in topic partition {policy.topic}"))
+            errors.append(
+                (index, f"Compacted topic cannot accept message without key in topic partition {policy.topic}")
+            )
         elif (text := _timestamp_fault(record, header, policy, now)) is not None:
             code = ErrorCode.INVALID_TIMESTAMP
             errors.append((index, text))
@@ -251,9 +253,7 @@ def _timestamp_fault(record: Record, header: BatchHeader, policy: RecordPolicy, 
     return None
 
 
-def _check_unusual(
-    records: memoryview, header: BatchHeader, policy: RecordPolicy, now: int
-) -> Checked | RecordReject:
+def _check_unusual(records: memoryview, header: BatchHeader, policy: RecordPolicy, now: int) -> Checked | RecordReject:
     """A compressed batch, one that claims LogAppendTime, or a topic that wants another compression."""
     try:
         body = record_bytes(records, header)

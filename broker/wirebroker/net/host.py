@@ -55,7 +55,9 @@ class Host:
                 lambda: BrokerProtocol(self, node_id, listener), host, port, backlog=BACKLOG
             )
         except (OSError, OverflowError) as refused:
-            raise ListenError(f"cannot listen on {host}:{port}: {getattr(refused, 'strerror', None) or refused}") from refused
+            raise ListenError(
+                f"cannot listen on {host}:{port}: {getattr(refused, 'strerror', None) or refused}"
+            ) from refused
         self._servers.append(server)
         bound = server.sockets[0].getsockname()
         shown = advertised or (_reachable(host), bound[1])
@@ -198,5 +200,3 @@ def new_loop(kind: str) -> asyncio.AbstractEventLoop:
     if kind != "asyncio":
         raise ValueError(f"the loop is 'asyncio' or 'uvloop', not {kind!r}")
     return asyncio.SelectorEventLoop() if sys.platform == "win32" else asyncio.new_event_loop()
-
-

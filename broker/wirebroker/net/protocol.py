@@ -116,7 +116,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         left = end - pos
         if left >= 4 and not self.connection.closed:
             size = SIZE.unpack_from(data, pos)[0] + 4
-            if LARGE_FRAME < size and left < size <= self._host.frame_limit + 4:
+            if size > LARGE_FRAME and left < size <= self._host.frame_limit + 4:
                 self._large = bytearray(min(size, max(EAGER, left)))
                 self._large_size = size
                 self._large_filled = left

@@ -182,9 +182,7 @@ class Group:
         old.joiner = old.syncer = None
         if old.heartbeat is not None:
             old.heartbeat.cancel()
-        self.members = {
-            (member_id if key == old.member_id else key): member for key, member in self.members.items()
-        }
+        self.members = {(member_id if key == old.member_id else key): member for key, member in self.members.items()}
         if self.leader == old.member_id:
             self.leader = member_id
         old.member_id = member_id

@@ -126,7 +126,9 @@ class GroupCoordinator:
         group.alive(member, now)
         if group.state is State.STABLE and same:
             told = group.joined(member, skip_assignment=was_leader and asked.may_skip_assignment)
-            joiner(told if not was_leader or asked.may_skip_assignment else told._replace(members=(), leader=old.member_id))
+            joiner(
+                told if not was_leader or asked.may_skip_assignment else told._replace(members=(), leader=old.member_id)
+            )
         elif group.state is State.COMPLETING_REBALANCE and same:
             joiner(group.joined(member))
         else:
