@@ -116,7 +116,7 @@ class Engine:
             from wirebroker.apis.api_versions import unsupported_version
 
             exchange = Exchange(self, connection, key, 0, correlation_id, None, now)
-            exchange.reply(unsupported_version())
+            exchange.reply(unsupported_version(self.versions[key]))
             return
         offered = self.versions.get(key)
         what = f"versions {offered[0]} to {offered[1]} are offered" if offered else "this API is not offered"

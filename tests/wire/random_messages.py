@@ -77,3 +77,19 @@ class Maker:
             return choose(FLOATS)
         low, high = INTEGERS[spec]
         return choose((low, high, 0, 1, max(low, -1), self.random.randint(low, high)))
+
+
+def damaged(raw: bytes, random: Random) -> bytes:
+    """The bytes cut off, changed here and there, or run over."""
+    chance = random.random()
+    if chance < 0.3:
+        return raw[: random.randint(0, len(raw))]
+    changed = bytearray(raw)
+    for _ in range(random.randint(1, 3) if raw else 0):
+        at = random.randrange(len(changed))
+        bit = changed[at] ^ (1 << random.randrange(8))
+        changed[at] = random.choice((0, 1, 2, 0x7F, 0x80, 0xFF, bit, random.randrange(256)))
+    if chance > 0.9:
+        at = random.randint(0, len(changed))
+        changed[at:at] = random.randbytes(random.randint(1, 5))
+    return bytes(changed)

@@ -54,9 +54,11 @@ def _topics(request: MetadataRequest, exchange: Exchange) -> list[MetadataRespon
     cluster = exchange.cluster
     if request.topics is None or (exchange.version == 0 and not request.topics):
         return [describe(topic) for topic in cluster.topics.values()]
+    # Java's client names a topic by id together with an empty name; Kafka goes by ids as soon as there is one.
+    by_id = any(asked.topic_id != ZERO_UUID for asked in request.topics)
     answers = []
     for asked in request.topics:
-        if asked.name is not None:
+        if not by_id and asked.name is not None:
             answers.append(_by_name(asked.name, request, exchange))
         elif asked.topic_id in cluster.topics_by_id:
             answers.append(describe(cluster.topics_by_id[asked.topic_id]))

@@ -51,6 +51,7 @@ from kafkawire.messages.txn_offset_commit import (
 from kafkawire.registry import KEYS
 from wirebroker.conformance.batches import record_data
 from wirebroker.conformance.recording import Json
+from wirebroker.conformance.settling import COORDINATOR_CODES, markers_written
 
 if TYPE_CHECKING:
     from wirebroker.conformance.replay import Run
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
 NO_ANSWER_AFTER = 1.5
 """Seconds after which a step that Kafka left unanswered counts as unanswered."""
 RETRY_PAUSE, RETRIES = 0.02, 250
-_COORDINATOR_CODES = (14, 15, 16)
 _CONCURRENT = 51
 
 Operation = Callable[["Run", Json], Json]
@@ -148,11 +148,11 @@ def op_delete_records(run: Run, step: Json) -> Json:
 
 @_operation
 def op_init_pid(run: Run, step: Json) -> Json:
-    again: tuple[int, ...] = (*_COORDINATOR_CODES, _CONCURRENT)
+    again: tuple[int, ...] = (*COORDINATOR_CODES, _CONCURRENT)
     if step.get("once"):
         again = ()
     elif step.get("no_retry"):
-        again = _COORDINATOR_CODES
+        again = COORDINATOR_CODES
     return _repeat(lambda: _init_pid(run, step), again)
 
 
@@ -357,7 +357,7 @@ def op_find_coordinator(run: Run, step: Json) -> Json:
         answer = run.ask(request, step, 4).coordinators[0]
         return answer.error_code, {"error": shown(answer.error_code), "node": answer.node_id}
 
-    return _repeat(ask, () if step.get("once") else _COORDINATOR_CODES)
+    return _repeat(ask, () if step.get("once") else COORDINATOR_CODES)
 
 
 def _again(step: Json) -> tuple[int, ...]:
@@ -432,7 +432,10 @@ def op_end_txn(run: Run, step: Json) -> Json:
             observed |= {"pid": answer.producer_id, "epoch": answer.producer_epoch}
         return answer.error_code, observed
 
-    return _repeat(ask, _again(step))
+    ended = _repeat(ask, _again(step))
+    if ended["error"] == shown(0):
+        markers_written(run, run.name(step["txid"]))
+    return ended
 
 
 @_operation
@@ -576,4 +579,5 @@ def op_restart_broker(run: Run, step: Json) -> Json:
     mode = step.get("mode", "clean")
     run.client.close()
     run.broker.restart(mode)
+    run.prepare()
     return {"restarted": mode}

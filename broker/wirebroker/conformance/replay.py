@@ -8,15 +8,17 @@ import time
 from typing import Any, Protocol
 
 from kafkawire.declare import Message
-from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from wirebroker.conformance.client import ConnectionClosed, NoAnswer, WireClient
-from wirebroker.conformance.operations import OPERATIONS, RETRIES, RETRY_PAUSE
+from wirebroker.conformance.operations import OPERATIONS
 from wirebroker.conformance.recording import Difference, Json, Scenario, compare
+from wirebroker.conformance.settling import prepare
 
 _REFERENCE = re.compile(r"\$(\w+)\.(\w+)([+-]\d+)?")
 BEHIND_MS = 50
 """How far batches are dated back, so that their timestamps are never taken for the broker's time of an append."""
+CLOCKS_APART_MS = 2000
+"""How far a broker's clock may be from ours for a time it gives to pass as its own present."""
 
 
 class Broker(Protocol):
@@ -46,6 +48,13 @@ class Run:
         self._last_timestamp = 0
         self._batches: dict[int, int] = {}
         self._append_times: set[tuple[int, int]] = set()
+        self._scenario = scenario
+        self._began = broker.now()
+
+    def prepare(self) -> None:
+        """Have ready what was there before the recording: internal topics and coordinators, but for the group "cold"."""
+        if self._scenario.ran_on != "cold":
+            prepare(self, [row["step"] for row in self._scenario.steps])
 
     def observe(self, index: int, step: Json) -> Json:
         """Do one step; what was seen."""
@@ -112,31 +121,18 @@ class Run:
             return -1
         if answered in self._batches:
             return f"max_ts_of_batch_in_step_{self._batches[answered]}"
+        if not self._began - CLOCKS_APART_MS <= answered <= self.broker.now() + CLOCKS_APART_MS:
+            return answered
         known = (answered, base_offset) in self._append_times
         self._append_times.add((answered, base_offset))
         return "broker_earlier" if known else "broker_now"
 
 
-def prepare(broker: Broker) -> None:
-    """Have the internal topics created, as they were on the recorded broker of every group but "cold"."""
-    client = WireClient(*broker.address)
-    try:
-        for key_type in (0, 1):
-            for _ in range(RETRIES):
-                answer = client.request(FindCoordinatorRequest(key_type=key_type, coordinator_keys=["prepare"]), 4)
-                if not answer.coordinators[0].error_code:
-                    break
-                time.sleep(RETRY_PAUSE)
-    finally:
-        client.close()
-
-
 def replay(scenario: Scenario, broker: Broker) -> tuple[list[Json], list[Difference]]:
     """Replay one scenario; what was observed at each step, and where that differs from the recording."""
-    if scenario.ran_on != "cold":
-        prepare(broker)
     run = Run(scenario, broker)
     try:
+        run.prepare()
         observed = [run.observe(i, row["step"]) for i, row in enumerate(scenario.steps)]
     finally:
         run.client.close()

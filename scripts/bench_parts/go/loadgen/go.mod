@@ -1,0 +1,3 @@
+module wirebroker/bench/loadgen
+
+go 1.21

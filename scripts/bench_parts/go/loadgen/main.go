@@ -1,0 +1,203 @@
+// Command loadgen puts load on one Kafka broker over raw sockets and prints what it measured as one line of JSON.
+//
+// Produce: every connection is an idempotent producer with a partition of its own; batches carry a real CRC-32C,
+// sequences without gaps and the time of sending. Every answer's error code and base offset is checked. Fetch: every
+// connection fills its partition first and then reads it from end to end, again and again; what comes back must be the
+// batches that follow each other, and in the first round their CRCs must be right. Anything unexpected ends the run.
+//
+// The server's CPU time over the measured window comes from /proc, by its process id (Linux).
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+// Options are what a run is asked to do.
+type Options struct {
+	Address      string
+	Topic        string
+	Mode         string
+	BatchBytes   int
+	Records      int
+	RecordBytes  int
+	Varied       bool
+	Connections  int
+	InFlight     int
+	Seconds      float64
+	Requests     int
+	Warmup       int
+	Version      int
+	FetchVersion int
+	FetchBytes   int
+	FillBytes    int
+	Pid          int
+}
+
+func parseOptions() Options {
+	var o Options
+	flag.StringVar(&o.Address, "address", "127.0.0.1:9092", "host:port of the broker")
+	flag.StringVar(&o.Topic, "topic", "bench", "topic to create; it must not exist")
+	flag.StringVar(&o.Mode, "mode", "produce", "produce or fetch")
+	flag.IntVar(&o.BatchBytes, "bytes", 1024, "most bytes of a batch, header included")
+	flag.IntVar(&o.Records, "records", 16, "records in a batch")
+	flag.IntVar(&o.RecordBytes, "record-bytes", 0, "bytes of each record's value, instead of -bytes")
+	flag.BoolVar(&o.Varied, "varied", false, "records of different sizes and timestamps, every second one with a key")
+	flag.IntVar(&o.Connections, "connections", 1, "connections, each with a partition of its own")
+	flag.IntVar(&o.InFlight, "inflight", 5, "unanswered Produce requests of a connection (at most 5 are idempotent)")
+	flag.Float64Var(&o.Seconds, "seconds", 1, "longest measured time")
+	flag.IntVar(&o.Requests, "requests", 0, "most measured requests of all connections together; 0 is no limit")
+	flag.IntVar(&o.Warmup, "warmup", 200, "requests of each connection before the measured ones (Produce only)")
+	flag.IntVar(&o.Version, "version", 9, "version of Produce, 5 to 13")
+	flag.IntVar(&o.FetchVersion, "fetch-version", 12, "version of Fetch, 11 to 18")
+	flag.IntVar(&o.FetchBytes, "max-bytes", 1<<20, "max_bytes of a Fetch")
+	flag.IntVar(&o.FillBytes, "fill", 64<<20, "bytes that each partition is filled with before fetching")
+	flag.IntVar(&o.Pid, "pid", 0, "process id of the server, for its CPU time")
+	flag.Parse()
+	return o
+}
+
+func (o Options) check() error {
+	switch {
+	case o.Mode != "produce" && o.Mode != "fetch":
+		return fmt.Errorf("-mode is produce or fetch, not %q", o.Mode)
+	case o.Version < 5 || o.Version > 13:
+		return fmt.Errorf("Produce version %d is none of 5 to 13", o.Version)
+	case o.FetchVersion < 11 || o.FetchVersion > 18:
+		return fmt.Errorf("Fetch version %d is none of 11 to 18", o.FetchVersion)
+	case o.Connections < 1 || o.Connections > 32 || o.InFlight < 1 || o.InFlight > 5:
+		return fmt.Errorf("1 to 32 connections with 1 to 5 requests in flight")
+	case o.Records < 1 || (o.RecordBytes == 0 && o.BatchBytes < batchHeaderSize+16*o.Records):
+		return fmt.Errorf("%d records do not fit into a batch of %d bytes", o.Records, o.BatchBytes)
+	case len(o.Topic) < 1 || len(o.Topic) > 100:
+		return fmt.Errorf("a topic of 1 to 100 characters")
+	}
+	return nil
+}
+
+// Report is what a run prints. The times of a request are microseconds.
+type Report struct {
+	Mode              string  `json:"mode"`
+	Version           int     `json:"version"`
+	Connections       int     `json:"connections"`
+	Varied            bool    `json:"varied"`
+	BatchBytes        int     `json:"batch_bytes"`
+	Requests          int     `json:"requests"`
+	Seconds           float64 `json:"seconds"`
+	RequestsPerSecond float64 `json:"requests_per_second"`
+	MegabytesPerSec   float64 `json:"megabytes_per_second"`
+	P50               float64 `json:"p50_us"`
+	P99               float64 `json:"p99_us"`
+	ServerCPU         float64 `json:"server_cpu_us_per_request"`
+	ServerCPUPerMB    float64 `json:"server_cpu_us_per_megabyte"`
+	OwnCPU            float64 `json:"generator_cpu_us_per_request"`
+}
+
+// A worker is one connection's part in a run.
+type worker interface {
+	prepare() error
+	measure(until time.Time) error
+	result() measured
+}
+
+type measured struct {
+	requests  int
+	bytes     int64
+	latencies []uint32 // ns
+}
+
+func main() {
+	o := parseOptions()
+	if err := o.check(); err != nil {
+		fmt.Fprintln(os.Stderr, "loadgen:", err)
+		os.Exit(2)
+	}
+	debug.SetGCPercent(400)
+	if o.Connections == 1 {
+		runtime.GOMAXPROCS(1) // one loop: a second thread would only take turns with it
+	}
+	report, err := run(o)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "loadgen:", err)
+		os.Exit(1)
+	}
+	line, _ := json.Marshal(report)
+	fmt.Println(string(line))
+}
+
+func run(o Options) (Report, error) {
+	topicID, err := createTopic(o)
+	if err != nil {
+		return Report{}, err
+	}
+	shape := newBatchShape(o)
+	workers := make([]worker, o.Connections)
+	for i := range workers {
+		producer := newProducer(o, shape, topicID, i)
+		workers[i] = producer
+		if o.Mode == "fetch" {
+			workers[i] = newFetcher(o, producer, topicID, i)
+		}
+	}
+	if err := together(workers, worker.prepare); err != nil {
+		return Report{}, err
+	}
+	runtime.GC()
+	own, server := processCPU(os.Getpid()), processCPU(o.Pid)
+	start := time.Now()
+	until := start.Add(time.Duration(o.Seconds * float64(time.Second)))
+	if err := together(workers, func(w worker) error { return w.measure(until) }); err != nil {
+		return Report{}, err
+	}
+	seconds := time.Since(start).Seconds()
+	return summary(o, shape, workers, seconds, processCPU(o.Pid)-server, processCPU(os.Getpid())-own), nil
+}
+
+func together(workers []worker, step func(worker) error) error {
+	errors := make([]error, len(workers))
+	var all sync.WaitGroup
+	for i := range workers {
+		all.Add(1)
+		go func(i int) {
+			defer all.Done()
+			errors[i] = step(workers[i])
+		}(i)
+	}
+	all.Wait()
+	for _, err := range errors {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func summary(o Options, shape *batchShape, workers []worker, seconds float64, server, own time.Duration) Report {
+	var total measured
+	for _, w := range workers {
+		r := w.result()
+		total.requests += r.requests
+		total.bytes += r.bytes
+		total.latencies = append(total.latencies, r.latencies...)
+	}
+	requests, megabytes := float64(total.requests), float64(total.bytes)/1e6
+	version := o.Version
+	if o.Mode == "fetch" {
+		version = o.FetchVersion
+	}
+	return Report{
+		Mode: o.Mode, Version: version, Connections: o.Connections, Varied: o.Varied, BatchBytes: shape.size(),
+		Requests: total.requests, Seconds: seconds,
+		RequestsPerSecond: requests / seconds, MegabytesPerSec: megabytes / seconds,
+		P50: percentile(total.latencies, 0.50), P99: percentile(total.latencies, 0.99),
+		ServerCPU:      float64(server.Nanoseconds()) / 1e3 / requests,
+		ServerCPUPerMB: float64(server.Nanoseconds()) / 1e3 / megabytes,
+		OwnCPU:         float64(own.Nanoseconds()) / 1e3 / requests,
+	}
+}

@@ -1,0 +1,100 @@
+"""Every recorded scenario that needs no transaction, replayed on our broker: the same answers as Kafka 4.3.1, step by step."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+
+from wirebroker.cli import main
+from wirebroker.conformance.ours import OwnBroker
+from wirebroker.conformance.recording import Scenario, compare, deliberate, load
+from wirebroker.conformance.replay import replay
+
+SCENARIOS = load()
+SERVED = [scenario for scenario in SCENARIOS if not scenario.transactional]
+
+
+def test_the_recording_is_whole() -> None:
+    assert len(SCENARIOS) == 113
+    assert len(SERVED) == 81
+    assert sum(len(scenario.steps) for scenario in SCENARIOS) == 916
+
+
+@pytest.mark.parametrize("scenario", SERVED, ids=lambda scenario: scenario.name)
+def test_kafka_answers(scenario: Scenario) -> None:
+    with OwnBroker(scenario.settings) as broker:
+        _, differences = replay(scenario, broker)
+    meant = [difference for difference in differences if deliberate(difference)]
+    assert [difference for difference in differences if not deliberate(difference)] == []
+    assert len(meant) == (1 if scenario.name == "empty_record_data" else 0)
+
+
+def _recorded(scenario: Scenario) -> list[dict[str, object]]:
+    return [copy.deepcopy(row["observed"]) for row in scenario.steps]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_a_recording_agrees_with_itself(scenario: Scenario) -> None:
+    assert compare(scenario, _recorded(scenario)) == []
+
+
+DOCTORED = [
+    ("dup_last", 4, "base_offset", 999),
+    ("dup_last", 4, "log_append_time", -1),
+    ("gap", 3, "error", "0 NONE"),
+    ("seq0_first_ok", 3, "latest", 4),
+    ("seq0_first_ok", 3, "producers", []),
+    ("timestamp_out_of_range", 2, "record_errors", []),
+    ("garbage_connection", 0, "conn", "timeout"),
+]
+
+
+@pytest.mark.parametrize(("name", "step", "key", "value"), DOCTORED)
+def test_a_doctored_answer_is_a_difference(name: str, step: int, key: str, value: object) -> None:
+    (scenario,) = load(only=[name])
+    observed = _recorded(scenario)
+    assert key in observed[step]
+    assert observed[step][key] != value
+    observed[step][key] = value
+    assert [difference.index for difference in compare(scenario, observed)] == [step]
+
+
+def test_ids_are_compared_by_first_appearance() -> None:
+    (scenario,) = load(only=["seq0_first_ok"])
+    observed = json.loads(json.dumps(_recorded(scenario)).replace('"pid": 8', '"pid": 4711'))
+    assert compare(scenario, observed) == []
+    observed[3]["producers"][0]["pid"] = 1
+    assert [difference.index for difference in compare(scenario, observed)] == [3]
+
+
+def test_an_unknown_scenario_is_named() -> None:
+    with pytest.raises(ValueError, match="there is no scenario nonsense"):
+        load(only=["nonsense"])
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    assert main(["conformance", "--only", "gap,dup_last,txn_zombie", "--json", str(report)]) == 0
+    printed = capsys.readouterr().out
+    assert "2 of 2 scenarios agree with Kafka in every step (11 steps)" in printed
+    assert "1 skipped, because each needs transactions" in printed
+    assert json.loads(report.read_text())["agreed"] == ["dup_last", "gap"]
+
+
+def test_the_command_exits_1_on_a_difference(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (scenario,) = load(only=["gap"])
+    steps = copy.deepcopy(scenario.steps)
+    steps[3]["observed"]["error"] = "0 NONE"
+    file = tmp_path / "doctored.json"
+    file.write_text(json.dumps({"scenarios": [{"name": "gap", "about": "", "ran_on": "main", "steps": steps}]}))
+    assert main(["conformance", "--file", str(file)]) == 1
+    assert "gap, step 3" in capsys.readouterr().out
+
+
+def test_the_command_exits_2_on_what_it_cannot_do(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["conformance", "--only", "nonsense"]) == 2
+    assert main(["conformance", "--bootstrap", "nowhere"]) == 2
+    assert "is not host:port" in capsys.readouterr().err

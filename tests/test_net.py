@@ -1,0 +1,199 @@
+"""What comes over the network: good requests in any pieces, and everything that is not one."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+
+import psutil
+import pytest
+from wirekit import RawProducer, batch, client, produce_request
+
+from kafkawire.frames import encode_request
+from kafkawire.messages.api_versions import ApiVersionsRequest
+from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkawire.messages.metadata import MetadataRequest
+from wirebroker.conformance.client import ConnectionClosed, WireClient
+from wirebroker.mock import MockKafka
+
+
+@pytest.fixture
+def kafka() -> Iterator[MockKafka]:
+    with MockKafka(topics={"orders": 1}) as kafka:
+        yield kafka
+
+
+def dial(kafka: MockKafka) -> socket.socket:
+    host, _, port = kafka.bootstrap_servers.partition(":")
+    return socket.create_connection((host, int(port)), 5)
+
+
+def closed_by_broker(connection: socket.socket) -> bool:
+    connection.settimeout(5)
+    try:
+        return connection.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+def still_serves(kafka: MockKafka) -> None:
+    assert client(kafka).request(ApiVersionsRequest(), 0).error_code == 0
+
+
+GARBAGE = [
+    ("tls", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "speaks TLS"),
+    ("http", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "speaks HTTP"),
+    ("negative_size", b"\xff\xff\xff\xff", "a frame of -1 bytes"),
+    ("huge_size", b"\x7f\xff\xff\xff", "socket.request.max.bytes is 104857600"),
+    ("unknown_key", struct.pack(">ihhih", 10, 999, 0, 1, -1), "Api999 version 0; this API is not offered"),
+    ("unknown_version", struct.pack(">ihhih", 10, 0, 99, 1, -1), "Produce version 99; versions 3 to 13 are offered"),
+    ("half_a_header", struct.pack(">ih", 2, 0), "has no header"),
+    ("no_body", struct.pack(">ihhih", 10, 0, 9, 1, -1), "cannot be read"),
+]
+
+
+@pytest.mark.parametrize(("raw", "said"), [row[1:] for row in GARBAGE], ids=[row[0] for row in GARBAGE])
+def test_garbage_closes_its_connection_with_a_sentence(
+    kafka: MockKafka, caplog: pytest.LogCaptureFixture, raw: bytes, said: str
+) -> None:
+    other = client(kafka)
+    other.request(ApiVersionsRequest(), 0)
+    with caplog.at_level(logging.INFO, "wirebroker"), dial(kafka) as connection:
+        connection.sendall(raw)
+        assert closed_by_broker(connection)
+    assert said in caplog.text
+    assert "error in wirebroker" not in caplog.text
+    assert other.request(ApiVersionsRequest(), 0).error_code == 0
+
+
+def test_an_array_that_announces_a_billion_entries_is_refused(kafka: MockKafka) -> None:
+    body = struct.pack(">ihhih", 14, 3, 1, 1, -1) + struct.pack(">i", 1_000_000_000)
+    with dial(kafka) as connection:
+        connection.sendall(body)
+        assert closed_by_broker(connection)
+    still_serves(kafka)
+
+
+def test_a_frame_that_announces_90_mb_costs_nothing_until_it_comes(kafka: MockKafka) -> None:
+    still_serves(kafka)
+    before = psutil.Process().memory_info().rss
+    connections = [dial(kafka) for _ in range(20)]
+    for connection in connections:
+        connection.sendall(struct.pack(">ihhi", 90_000_000, 0, 9, 1) + bytes(1000))
+    still_serves(kafka)
+    grown = psutil.Process().memory_info().rss - before
+    for connection in connections:
+        connection.close()
+    assert grown < 60 << 20  # 20 × 90 MB were announced
+
+
+def test_a_thousand_connections_opened_and_dropped(kafka: MockKafka) -> None:
+    other = client(kafka)
+    for i in range(1000):
+        connection = dial(kafka)
+        if i % 2:
+            connection.sendall(b"\0\0")
+        connection.close()
+    assert other.request(ApiVersionsRequest(), 0).error_code == 0
+
+
+def test_a_connection_that_never_sends_disturbs_nobody(kafka: MockKafka) -> None:
+    with dial(kafka):
+        still_serves(kafka)
+
+
+def test_requests_may_come_in_any_pieces(kafka: MockKafka) -> None:
+    raw = encode_request(1, "x", ApiVersionsRequest(), 0) + encode_request(2, "x", MetadataRequest(topics=None), 1)
+    with dial(kafka) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for i in range(0, len(raw), 3):
+            connection.sendall(raw[i : i + 3])
+        connection.settimeout(5)
+        got = b""
+        while got.count(b"orders") < 1:
+            got += connection.recv(65536)
+    (size,) = struct.unpack_from(">i", got)
+    assert struct.unpack_from(">i", got, 4) == (1,)
+    assert struct.unpack_from(">i", got, 8 + size) == (2,)
+
+
+@pytest.mark.parametrize("size", [100_000, 200_000, 400_000, 900_000])
+def test_large_batches_arrive_whole(kafka: MockKafka, size: int) -> None:
+    wire = client(kafka)
+    values = [bytes([i]) * size for i in range(1, 4)]
+    for value in values:
+        data = batch(tag=value.decode("latin1"))
+        wire.send(produce_request("orders", data), 9)
+    for i in range(3):
+        assert wire.answer(0, 9).responses[0].partition_responses[0].base_offset == i
+    assert [record.value for record in kafka.records("orders")] == [v.decode("latin1").encode() + b"0" for v in values]
+
+
+def test_a_slow_reader_is_not_buffered_without_bound(kafka: MockKafka) -> None:
+    for _ in range(40):
+        client(kafka).request(produce_request("orders", batch(tag="x" * 500_000)), 9)
+    asked = FetchRequest(
+        max_wait_ms=0, min_bytes=0, max_bytes=50 << 20, session_epoch=-1, forgotten_topics_data=[],
+        topics=[FetchTopic(topic="orders", partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)])],
+    )  # fmt: skip
+    before = psutil.Process().memory_info().rss
+    wire = client(kafka)
+    for _ in range(300):
+        wire.send(asked, 11)
+    still_serves(kafka)
+    assert psutil.Process().memory_info().rss - before < 60 << 20  # 300 MB were asked for
+    assert wire.answer(1, 11).error_code == 0
+
+
+def test_a_parked_fetch_holds_back_its_own_connection_only(kafka: MockKafka) -> None:
+    waiting, other = client(kafka), client(kafka)
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    topic = FetchTopic(topic="orders", partitions=[partition])
+    fetch = FetchRequest(
+        max_wait_ms=30_000, min_bytes=1, max_bytes=1 << 20, session_epoch=-1, topics=[topic], forgotten_topics_data=[]
+    )
+    waiting.send(fetch, 11)
+    waiting.send(ApiVersionsRequest(), 0)
+    other.request(produce_request("orders", batch(count=2)), 9)
+    first = waiting.answer(1, 11)
+    assert first.responses[0].partitions[0].high_watermark == 2
+    assert waiting.answer(18, 0).error_code == 0
+
+
+def test_a18_acks_0_has_no_answer_and_an_error_closes_the_connection(kafka: MockKafka) -> None:
+    producer = RawProducer(kafka)
+    good = produce_request("orders", batch(0, 1, pid=producer.pid, epoch=0), acks=0)
+    producer.wire.send(good, 9)
+    assert producer.wire.request(ApiVersionsRequest(), 0).error_code == 0
+    producer.wire.send(produce_request("orders", batch(7, 1, pid=producer.pid, epoch=0), acks=0), 9)
+    with pytest.raises(ConnectionClosed):
+        producer.wire.request(ApiVersionsRequest(), 0)
+    assert len(kafka.records("orders")) == 1
+
+
+def test_several_brokers_lead_their_share(mock_kafka_factory: Callable[..., MockKafka]) -> None:
+    kafka = mock_kafka_factory(brokers=3, topics={"orders": 6})
+    wires = [client(kafka, node) for node in range(3)]
+    topic = wires[0].request(MetadataRequest(topics=None), 9).topics[0]
+    assert sorted(p.leader_id for p in topic.partitions) == [1, 1, 2, 2, 3, 3]
+    for partition in topic.partitions:
+        for node, wire in enumerate(wires, 1):
+            answer = wire.request(produce_request("orders", batch(), partition.partition_index), 12)
+            got = answer.responses[0].partition_responses[0]
+            if node == partition.leader_id:
+                assert got.error_code == 0
+            else:
+                assert (got.error_code, got.current_leader.leader_id) == (6, partition.leader_id)
+                host, port = answer.node_endpoints[0].host, answer.node_endpoints[0].port
+                assert f"{host}:{port}" == kafka.bootstrap_servers.split(",")[partition.leader_id - 1]
+
+
+def test_the_broker_answers_quickly_after_all_that(kafka: MockKafka) -> None:
+    wire: WireClient = client(kafka)
+    began = time.perf_counter()
+    for _ in range(100):
+        wire.request(ApiVersionsRequest(), 0)
+    assert time.perf_counter() - began < 5

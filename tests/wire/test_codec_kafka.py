@@ -1,0 +1,120 @@
+"""Against Kafka's own classes: the same bytes written, and the same damaged bytes refused, at the same position.
+
+Runs `KafkaOracle.java` on the kafka-clients jar that scripts/generate-messages fetches; skipped where there is no Java
+or no jar.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import pytest
+
+from kafkawire import codec
+from kafkawire.declare import Message
+from kafkawire.errors import ProtocolError
+from kafkawire.frames import read_request_header
+from kafkawire.registry import request_header_version
+from wire.random_messages import EVERY_VERSION, Maker, damaged
+
+MESSAGES_PER_VERSION = 5
+DAMAGED_PER_MESSAGE = 4
+JAR = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "wirebroker" / "kafka-clients-4.3.1.jar"
+QUESTION = struct.Struct(">chhi")
+ANSWER = struct.Struct(">ii")
+
+
+class Question(NamedTuple):
+    kind: bytes
+    key: int
+    version: int
+    raw: bytes
+
+
+class Answer(NamedTuple):
+    read: int
+    """How far Kafka read; -1 if it refused."""
+    written: bytes
+    """What it wrote, or why it refused."""
+
+
+def ask(questions: Sequence[Question]) -> list[Answer]:
+    source = Path(__file__).with_name("KafkaOracle.java")
+    sent = b"".join(QUESTION.pack(*q[:3], len(q.raw)) + q.raw for q in questions)
+    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", str(JAR), str(source)]
+    ran = subprocess.run(command, input=sent, capture_output=True, check=True, timeout=60)
+    answers, pos = [], 0
+    while pos < len(ran.stdout):
+        read, size = ANSWER.unpack_from(ran.stdout, pos)
+        pos += ANSWER.size
+        answers.append(Answer(read, ran.stdout[pos : pos + size]))
+        pos += size
+    assert len(answers) == len(questions)
+    return answers
+
+
+@pytest.fixture(autouse=True)
+def kafka_is_there() -> None:
+    if shutil.which("javac") is None:
+        pytest.skip("no JDK to run Kafka's classes with")
+    if not JAR.exists():
+        pytest.skip(f"no {JAR.name}: scripts/generate-messages --check fetches it")
+
+
+def questions_of(cls: type[Message], version: int, raw: bytes) -> Question:
+    return Question(b"q" if cls.__name__.endswith("Request") else b"s", cls.__schema__.key, version, raw)
+
+
+def test_kafka_reads_what_is_written_here_and_writes_the_same() -> None:
+    sent = [
+        (cls, questions_of(cls, version, codec.encode(Maker((cls, version, number)).message(cls, version), version)))
+        for cls, version in EVERY_VERSION
+        for number in range(MESSAGES_PER_VERSION)
+    ]
+    for (cls, question), answer in zip(sent, ask([question for _, question in sent]), strict=True):
+        assert (cls, question.version, answer) == (cls, question.version, Answer(len(question.raw), question.raw))
+
+
+def test_kafka_refuses_the_same_damaged_messages_and_reads_the_others_as_far() -> None:
+    random = Random(4)
+    sent: list[tuple[type[Message], Question]] = []
+    for cls, version in EVERY_VERSION:
+        whole = codec.encode(Maker((cls, version)).message(cls, version), version)
+        sent += [(cls, questions_of(cls, version, damaged(whole, random))) for _ in range(DAMAGED_PER_MESSAGE)]
+    refused = 0
+    for (cls, question), answer in zip(sent, ask([question for _, question in sent]), strict=True):
+        read = how_far(cls, question)
+        assert (cls, question, read) == (cls, question, answer.read), answer.written
+        refused += read < 0
+    assert 0.2 < refused / len(sent) < 0.8
+
+
+def how_far(cls: type[Message], question: Question) -> int:
+    try:
+        return codec.decode(cls, question.raw, question.version)[1]
+    except ProtocolError:
+        return -1
+
+
+def test_kafka_reads_request_headers_as_far() -> None:
+    random = Random(5)
+    sent = []
+    for cls, version in EVERY_VERSION:
+        key, form = cls.__schema__.key, request_header_version(cls.__schema__.key, version)
+        name = random.choice(("", "me", "größe")).encode()
+        whole = struct.pack(">hhih", key, version, 7, len(name)) + name + b"\x01\x09\x02zz" * (form - 1)
+        rest = damaged(whole[8:], random)  # key and version decide on the form
+        sent.append(Question(b"h", key, form, whole[:8] + rest))
+    for question, answer in zip(sent, ask(sent), strict=True):
+        try:
+            end = read_request_header(question.raw).end
+        except ProtocolError:
+            end = -1
+        assert (question, end) == (question, answer.read), answer.written

@@ -1,0 +1,64 @@
+"""Small helpers that the tests share: batch headers, batches, and a dialogue with a broker over the raw wire."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from kafkawire.batches import BatchHeader, Record, build_batch
+from kafkawire.messages.init_producer_id import InitProducerIdRequest
+from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from wirebroker.conformance.client import WireClient
+from wirebroker.mock import MockKafka
+
+NOW = 1_800_000_000_000
+
+
+def header(seq: int = 0, count: int = 1, *, pid: int = 7, epoch: int = 0, timestamp: int = NOW) -> BatchHeader:
+    """The header of a well-formed batch."""
+    return BatchHeader(0, 100, -1, 2, 0, 0, count - 1, timestamp, timestamp, pid, epoch, seq, count)
+
+
+def batch(
+    seq: int = -1, count: int = 1, *, pid: int = -1, epoch: int = -1, timestamp: int | None = None, tag: str = "v", **options: Any
+) -> bytes:
+    """A batch of `count` records with the values v0, v1 …"""
+    if timestamp is None:
+        timestamp = time.time_ns() // 1_000_000
+    records = [Record(i, 0, None, f"{tag}{max(seq, 0) + i}".encode()) for i in range(count)]
+    return build_batch(
+        records, base_timestamp=timestamp, producer_id=pid, producer_epoch=epoch, base_sequence=seq, **options
+    )
+
+
+def client(kafka: MockKafka, node: int = 0) -> WireClient:
+    """A raw wire client of one of the brokers."""
+    host, _, port = kafka.bootstrap_servers.split(",")[node].partition(":")
+    return WireClient(host, int(port))
+
+
+def produce_request(topic: str, data: bytes | None, partition: int = 0, acks: int = -1) -> ProduceRequest:
+    """A Produce of one partition's record data."""
+    topic_data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=data)])
+    return ProduceRequest(acks=acks, timeout_ms=5000, topic_data=[topic_data])
+
+
+class RawProducer:
+    """An idempotent producer that sends exactly the sequences it is told to."""
+
+    def __init__(self, kafka: MockKafka, topic: str = "orders", partition: int = 0) -> None:
+        self.wire = client(kafka)
+        self.topic, self.partition = topic, partition
+        self.pid = self.wire.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 4).producer_id
+        self.epoch = 0
+
+    def send(self, first: int, last: int | None = None, *, epoch: int | None = None, version: int = 9, acks: int = -1) -> Any:
+        """Send the sequences first…last in one batch; the partition's answer."""
+        count = 1 if last is None else last - first + 1
+        data = batch(first, count, pid=self.pid, epoch=self.epoch if epoch is None else epoch)
+        return self.raw(data, version, acks)
+
+    def raw(self, data: bytes | None, version: int = 9, acks: int = -1) -> Any:
+        """Send this record data; the partition's answer."""
+        request = produce_request(self.topic, data, self.partition, acks)
+        return self.wire.request(request, version).responses[0].partition_responses[0]
