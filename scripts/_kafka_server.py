@@ -94,6 +94,7 @@ class KafkaServer:
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
+        "log.initial.task.delay.ms": "100",  # 30 s otherwise: the recorded broker had been up for longer
     }
 
     def __init__(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -54,7 +55,8 @@ def _serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         "serve",
         help="start the broker",
         description="Start the broker. It prints one line per listener when it is ready, and `ready` last.",
-        epilog=f"Every flag has an environment variable: WIREBROKER_PORT for --port. Kafka's own names are understood "
+        epilog=f"Every flag has an environment variable: WIREBROKER_PORT for --port, values of a repeatable one separated by "
+        f"spaces. Kafka's own names are understood "
         f"too: KAFKA_LISTENERS, KAFKA_ADVERTISED_LISTENERS, KAFKA_<SETTING>. {EXIT_CODES}",
     )
     add = parser.add_argument
@@ -102,7 +104,22 @@ def _serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         metavar="console|FILE.jsonl",
         help="show or write each verdict (repeatable)",
     )
+    _mirror(parser)
     parser.set_defaults(command="serve")
+
+
+def _mirror(parser: argparse.ArgumentParser) -> None:
+    """Let each flag's default come from its environment variable; a repeatable flag's values are separated by spaces."""
+    for action in parser._actions:
+        variable = f"WIREBROKER_{action.dest.upper()}"
+        if action.option_strings and action.dest != "help" and variable in os.environ:
+            text = os.environ[variable]
+            if isinstance(action.default, list):
+                action.default = text.split()
+                continue
+            action.default = text  # argparse converts a default that is text as if it had been given
+            if action.choices is not None and text not in action.choices:
+                parser.error(f"{variable}: {text!r} is none of {', '.join(action.choices)}")
 
 
 def _trace(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -1,6 +1,6 @@
 """Declaring messages: what a class of `kafkawire.messages` says about its own wire form.
 
-    @message(key=22, versions=(0, 6), flexible=2, stable=5)
+    @message(key=22, versions=(0, 6), flexible=2)
     class InitProducerIdRequest:
         transactional_id: str | None = wire("string", nullable=0)
         producer_id: int = wire("int64", since=3, default=-1)
@@ -51,11 +51,13 @@ class Schema:
     key: int
     versions: tuple[int, int]
     flexible: int
-    stable: int
 
 
 class Api(NamedTuple):
-    """What the table of all APIs holds of one: enough to answer ApiVersions without importing any message."""
+    """What the table of all APIs holds of one: enough to answer ApiVersions without importing any message.
+
+    `newest` is the newest version that a broker serves; one that Kafka calls unstable is left out.
+    """
 
     name: str
     module: str
@@ -128,14 +130,12 @@ def struct(cls: type[T]) -> type[T]:
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(wire,))
-def message(
-    *, key: int = -1, versions: tuple[int, int], flexible: int = NEVER, stable: int | None = None
-) -> Callable[[type[T]], type[T]]:
-    """Declare a message: its API key, valid versions, first flexible version, and newest version a broker offers."""
+def message(*, key: int = -1, versions: tuple[int, int], flexible: int = NEVER) -> Callable[[type[T]], type[T]]:
+    """Declare a message: its API key, valid versions, and first flexible version."""
 
     def decorate(cls: type[T]) -> type[T]:
         made = _declared(cls)
-        made.__schema__ = Schema(key, versions, flexible, versions[1] if stable is None else stable)  # type: ignore[attr-defined]
+        made.__schema__ = Schema(key, versions, flexible)  # type: ignore[attr-defined]
         return made
 
     return decorate

@@ -66,7 +66,11 @@ def test_header_versions_are_those_of_kio() -> None:
     for cls, version in EVERY_VERSION:
         header = request_header_version if cls.__name__.endswith("Request") else response_header_version
         theirs = kio_class(cls, version)
-        assert (cls, version, header(cls.__schema__.key, version)) == (cls, version, theirs.__header_schema__.__version__)
+        assert (cls, version, header(cls.__schema__.key, version)) == (
+            cls,
+            version,
+            theirs.__header_schema__.__version__,
+        )
         assert theirs.__flexible__ == (version >= cls.__schema__.flexible)
 
 

@@ -3,7 +3,7 @@
 from kafkawire.declare import Message, message, wire
 
 
-@message(key=22, versions=(0, 6), flexible=2, stable=5)
+@message(key=22, versions=(0, 6), flexible=2)
 class InitProducerIdRequest(Message):
     """Kafka's InitProducerIdRequest, versions 0 to 6."""
 

@@ -1,0 +1,197 @@
+"""`wirebroker serve` as a process: what it prints, how it ends, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from kafkawire.messages.metadata import MetadataRequest
+from wirebroker.cli import main
+from wirebroker.conformance.client import WireClient
+
+COMMAND = [sys.executable, "-m", "wirebroker.cli"]
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def serve() -> Iterator[Start]:
+    running: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [*COMMAND, "serve", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=os.environ | environment,
+        )  # fmt: skip
+        running.append(process)
+        return process
+
+    yield start
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+def until_ready(process: subprocess.Popen[str]) -> list[tuple[str, int, str]]:
+    """Host, port and the rest of each listener line."""
+    found = []
+    assert process.stdout is not None
+    for text in process.stdout:
+        if text == "ready\n":
+            return found
+        match = re.fullmatch(r"listening on (\S+):(\d+) \((.*)\)\n", text)
+        assert match, text
+        found.append((match[1], int(match[2]), match[3]))
+    raise AssertionError(process.stderr.read() if process.stderr else "")
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_it_says_where_it_listens_and_ends_cleanly(serve: Start, how: int) -> None:
+    process = serve("--port", "0", "--topic", "orders:3", "--topic", "payments")
+    ((host, port, rest),) = until_ready(process)
+    assert (host, rest) == ("127.0.0.1", "node 1")
+    topics = WireClient(host, port).request(MetadataRequest(topics=None), 9).topics
+    assert {topic.name: len(topic.partitions) for topic in topics} == {"orders": 3, "payments": 1}
+    process.send_signal(how)
+    assert process.wait(10) == 0
+
+
+def test_three_brokers(serve: Start) -> None:
+    listeners = until_ready(serve("--port", "0", "--brokers", "3"))
+    assert [rest for _, _, rest in listeners] == ["node 1", "node 2", "node 3"]
+    told = WireClient(*listeners[1][:2]).request(MetadataRequest(topics=None), 9).brokers
+    assert [(b.node_id, b.host, b.port) for b in told] == [(i, h, p) for i, (h, p, _) in enumerate(listeners, 1)]
+
+
+def test_each_listener_advertises_its_own_address(serve: Start) -> None:
+    process = serve("--port", "0", "--advertise", "broker:19092", "--listener", "HOST=127.0.0.1:0@localhost:9999")
+    (inside, outside) = until_ready(process)
+    assert outside[2] == "node 1, HOST"
+    for (host, port, _), told in ((inside, ("broker", 19092)), (outside, ("localhost", 9999))):
+        broker = WireClient(host, port).request(MetadataRequest(topics=None), 9).brokers[0]
+        assert (broker.host, broker.port) == told
+
+
+def setting(process: subprocess.Popen[str], name: str) -> str:
+    ((host, port, _),) = until_ready(process)
+    resource = DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=[name])
+    answer = WireClient(host, port).request(DescribeConfigsRequest(resources=[resource]), 4)
+    value: str = answer.results[0].configs[0].value
+    return value
+
+
+def test_settings_by_flag_and_by_kafkas_variables(serve: Start) -> None:
+    process = serve("--port", "0", "--config", "log.retention.ms=5", KAFKA_NUM_PARTITIONS="7", KAFKA_LOG_RETENTION_MS="6")
+    assert setting(process, "log.retention.ms") == "5"
+    assert setting(serve("--port", "0", KAFKA_NUM_PARTITIONS="7"), "num.partitions") == "7"
+    assert setting(serve("--port", "0", KAFKA_NUM_PARTITIONS="7", WIREBROKER_PARTITIONS="8"), "num.partitions") == "8"
+
+
+def test_flags_by_our_own_variables(serve: Start) -> None:
+    ((host, port, _),) = until_ready(serve(WIREBROKER_PORT="0", WIREBROKER_TOPIC="a:2 b"))
+    topics = WireClient(host, port).request(MetadataRequest(topics=None), 9).topics
+    assert {topic.name: len(topic.partitions) for topic in topics} == {"a": 2, "b": 1}
+
+
+def test_kafkas_listener_variables(serve: Start) -> None:
+    process = serve(
+        KAFKA_LISTENERS="PLAINTEXT://127.0.0.1:0,HOST://127.0.0.1:0,CONTROLLER://127.0.0.1:9093",
+        KAFKA_ADVERTISED_LISTENERS="PLAINTEXT://kafka:29092,HOST://localhost:9092",
+    )
+    (inside, outside) = until_ready(process)
+    told = [WireClient(*where[:2]).request(MetadataRequest(topics=None), 9).brokers[0] for where in (inside, outside)]
+    assert [(b.host, b.port) for b in told] == [("kafka", 29092), ("localhost", 9092)]
+
+
+REFUSED = [
+    (["--config", "num.partitons=3"], "num.partitions"),
+    (["--config", "num.partitions=many"], "num.partitions"),
+    (["--config", "nothing"], "this is not NAME=VALUE"),
+    (["--profile", "kafka-4"], "did you mean"),
+    (["--set", "windw=3"], "did you mean 'window'"),
+    (["--topic", "bad/name"], "characters other than"),
+    (["--topic", "orders:zero"], "the number of partitions is 'zero'"),
+    (["--topic", "a", "--topic", "a"], "named twice"),
+    (["--brokers", "0"], "from 1 up"),
+    (["--max-version", "Prodce=3"], "there is no API named 'Prodce'"),
+    (["--advertise", "somewhere"], "is not host:port"),
+    (["--listener", "X=1:2", "--brokers", "2"], "--listener is for one broker"),
+    (["--trace", "/nonexistent/trace.jsonl"], "No such file or directory"),
+    (["--host", "256.1.1.1"], "cannot listen on 256.1.1.1"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "said"), REFUSED, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+def test_what_cannot_be_done_is_one_sentence_and_exit_code_2(
+    arguments: list[str], said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", "--port", "0", *arguments]) == 2
+    printed = capfd.readouterr()
+    assert printed.err.startswith("wirebroker serve: ")
+    assert printed.err.count("\n") == 1
+    assert said in printed.err
+    assert printed.out == ""
+
+
+def test_a_port_in_use(capfd: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["serve", "--port", str(port)]) == 2
+    assert f"cannot listen on 127.0.0.1:{port}: " in capfd.readouterr().err
+
+
+def test_the_trace_on_the_console_and_in_a_file(serve: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from wirekit import batch, produce_request
+
+    file = tmp_path / "trace.jsonl"
+    process = serve("--port", "0", "--topic", "orders", "--trace", "console", "--trace", str(file))
+    ((host, port, _),) = until_ready(process)
+    wire = WireClient(host, port)
+    for first in (0, 5, 0):
+        wire.request(produce_request("orders", batch(first, 2, pid=9, epoch=0)), 9)
+    process.send_signal(signal.SIGTERM)
+    printed = process.communicate()[0].splitlines()
+    assert [re.search("accepted|duplicate|rejected", text)[0] for text in printed] == ["accepted", "rejected", "duplicate"]  # type: ignore[index]
+    rows = [json.loads(text) for text in file.read_text().splitlines()]
+    assert [(row["verdict"], row["code"], row["base_offset"]) for row in rows] == [
+        ("accepted", 0, 0), ("rejected", 45, -1), ("duplicate", 0, 0),
+    ]  # fmt: skip
+    assert "expected sequence 2 for producer 9 epoch 0 on orders-0, got 5" in rows[1]["explain"]
+
+    file.write_text(file.read_text() + "no json\n")
+    assert main(["trace", "show", str(file), "--verdict", "rejected"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.count("\n") == 1
+    assert "got 5" in shown.out
+    assert f"{file}:4" in shown.err
+
+
+def test_trace_show_of_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "show", "/nonexistent"]) == 2
+    assert "No such file" in capsys.readouterr().err
+
+
+def test_health(serve: Start, capsys: pytest.CaptureFixture[str]) -> None:
+    ((host, port, _),) = until_ready(serve("--port", "0"))
+    assert main(["health", "--bootstrap", f"{host}:{port}"]) == 0
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        where = f"127.0.0.1:{silent.getsockname()[1]}"
+        assert main(["health", "--bootstrap", where, "--timeout", "0.2"]) == 1
+    assert main(["health", "--bootstrap", where, "--timeout", "0.2"]) == 1
+    assert main(["health", "--bootstrap", "nowhere"]) == 2
+    assert "is healthy: 1 broker(s)" in capsys.readouterr().out
+
+
+def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+    assert "wirebroker serve --topic orders:3" in capsys.readouterr().out

@@ -1,0 +1,215 @@
+"""Frames: what arrives in pieces comes out whole, and headers have the form that their version says."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkawire import frames
+from kafkawire.errors import EncodeError, ProtocolError
+from kafkawire.frames import FrameSplitter, FrameTooLarge, RequestHeader
+from kafkawire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from kafkawire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kafkawire.messages.metadata import MetadataRequest
+from kafkawire.registry import KEYS
+
+INIT_PRODUCER_ID, API_VERSIONS, FETCH = KEYS["InitProducerId"], KEYS["ApiVersions"], KEYS["Fetch"]
+REQUEST = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=5)
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+# The splitter.
+
+
+@settings(max_examples=150, derandomize=True, database=None)
+@given(st.lists(st.binary(max_size=40), max_size=8), st.data())
+def test_frames_come_out_whole_however_they_arrive(bodies: list[bytes], data: st.DataObject) -> None:
+    stream = b"".join(framed(body) for body in bodies)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=12)))
+    splitter, out = FrameSplitter(), []
+    for begin, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
+        out += splitter.feed(stream[begin:end])
+    assert out == bodies
+
+
+def test_frames_come_out_of_single_bytes() -> None:
+    splitter, out = FrameSplitter(), []
+    for byte in framed(b"one") + framed(b"") + framed(b"three"):
+        out += splitter.feed(bytes([byte]))
+    assert out == [b"one", b"", b"three"]
+
+
+def test_a_chunk_is_taken_in_even_if_its_frames_are_fetched_later() -> None:
+    splitter = FrameSplitter()
+    first = splitter.feed(framed(b"one") + framed(b"two")[:5])
+    second = splitter.feed(framed(b"two")[5:] + framed(b"three"))
+    assert next(first) == b"one"
+    assert list(second) == [b"two", b"three"]
+    assert list(first) == []
+    assert list(splitter.feed(framed(b"four"))) == [b"four"]
+
+
+def test_a_frame_outlives_the_buffer_that_it_came_in() -> None:
+    splitter, buffer = FrameSplitter(), bytearray(framed(b"kept"))
+    (frame,) = splitter.feed(memoryview(buffer))
+    buffer[:] = bytes(len(buffer))
+    assert frame == b"kept"
+
+
+@pytest.mark.parametrize("size", [11, 2**31 - 1, -1, -(2**31)])
+def test_a_size_beyond_the_limit_is_refused_as_soon_as_it_is_announced(size: int) -> None:
+    splitter = FrameSplitter(limit=10)
+    made = splitter.feed(framed(b"x" * 10) + struct.pack(">i", size))
+    assert next(made) == b"x" * 10
+    with pytest.raises(FrameTooLarge, match=f"{size} bytes was announced; the limit is 10") as refused:
+        next(made)
+    assert refused.value.announced == size
+
+
+def test_nothing_is_reserved_for_what_is_only_announced() -> None:
+    splitter = FrameSplitter()
+    assert list(splitter.feed(struct.pack(">i", frames.DEFAULT_LIMIT) + b"begin")) == []
+    assert len(splitter._held) == 9
+
+
+# Request headers.
+
+
+def test_the_header_of_an_old_request_has_no_tags() -> None:
+    frame = frames.encode_request(7, "me", REQUEST, 1)
+    assert frame == framed(bytes.fromhex("0016 0001 00000007 0002") + b"me" + b"\xff\xff" + b"\0\0\0\x05")
+    assert frames.read_request_header(frame[4:]) == RequestHeader(22, 1, 7, "me", 12)
+
+
+def test_the_header_of_a_flexible_request_has_tags_and_a_legacy_client_id() -> None:
+    frame = frames.encode_request(7, "me", REQUEST, 2)
+    assert frame == framed(bytes.fromhex("0016 0002 00000007 0002") + b"me" + b"\0" + b"\0" + b"\0\0\0\x05" + b"\0")
+    assert frames.read_request_header(frame[4:]) == RequestHeader(22, 2, 7, "me", 13)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_client_id_may_be_null(version: int) -> None:
+    frame = frames.encode_request(7, None, REQUEST, version)
+    assert frame[12:14] == b"\xff\xff"
+    assert frames.read_request_header(frame[4:]).client_id is None
+
+
+def test_a_client_id_that_is_no_utf_8_is_read_as_kafka_reads_it() -> None:
+    frame = struct.pack(">hhih", INIT_PRODUCER_ID, 0, 1, 3) + b"m\xe9!"
+    assert frames.read_request_header(frame).client_id == "m�!"
+
+
+def test_unknown_tags_of_a_header_are_passed_over() -> None:
+    head = struct.pack(">hhih", INIT_PRODUCER_ID, 2, 1, -1)
+    assert frames.read_request_header(head + b"\x02\x00\x03abc\x09\x00" + b"body").end == len(head) + 8
+
+
+def test_the_header_of_an_unknown_version_is_read_in_the_newest_form() -> None:
+    head = struct.pack(">hhih", API_VERSIONS, 99, 1, -1) + b"\0"
+    assert frames.read_request_header(head) == RequestHeader(API_VERSIONS, 99, 1, None, len(head))
+
+
+def test_an_unknown_api_key_has_no_header_form() -> None:
+    with pytest.raises(KeyError):
+        frames.read_request_header(struct.pack(">hhih", 999, 0, 1, -1))
+    assert frames.read_key_version_correlation(struct.pack(">hhih", 999, 0, 1, -1)) == (999, 0, 1)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"",
+        struct.pack(">hh", 22, 0),
+        struct.pack(">hhi", 22, 0, 1),
+        struct.pack(">hhih", 22, 0, 1, 3) + b"ab",
+        struct.pack(">hhih", 22, 2, 1, -1),
+        struct.pack(">hhih", 22, 2, 1, -1) + b"\x01\x00\x05abc",
+        struct.pack(">hhih", 22, 2, 1, -1) + b"\x80\x80\x80\x80\x80\x80",
+        struct.pack(">hhih", 22, 2, 1, -1) + b"\xff\xff\xff\xff\x07" + b"\0" * 100,
+    ],
+    ids=["empty", "no id", "no client id", "cut", "no tags", "tag past the end", "long varint", "billions of tags"],
+)
+def test_a_damaged_request_header_is_refused(frame: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        frames.read_request_header(frame)
+
+
+@pytest.mark.parametrize(("correlation_id", "client_id"), [(2**31, "me"), (1, "x" * 32768), (1, "\ud800"), (1, 5)])
+def test_a_request_header_that_cannot_be_written_is_the_callers_mistake(correlation_id: int, client_id: str) -> None:
+    with pytest.raises(EncodeError, match="request header"):
+        frames.encode_request(correlation_id, client_id, MetadataRequest(topics=None), 9)
+
+
+# Responses.
+
+
+def response() -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=0, producer_id=1000, producer_epoch=0)
+
+
+@pytest.mark.parametrize(("version", "header"), [(1, b"\0\0\0\x07"), (2, b"\0\0\0\x07\0")])
+def test_the_header_of_a_flexible_response_has_tags(version: int, header: bytes) -> None:
+    frame = b"".join(frames.encode_response(7, response(), version))
+    assert frame[:4] == struct.pack(">i", len(frame) - 4)
+    assert frame[4:].startswith(header)
+    assert frames.read_response_header(frame[4:], INIT_PRODUCER_ID, version) == (7, len(header))
+    assert frames.decode_response(frame[4:], INIT_PRODUCER_ID, version) == (7, response())
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_the_header_of_an_api_versions_response_never_has_tags(version: int) -> None:
+    sent = ApiVersionsResponse(error_code=0, api_keys=[ApiVersion(api_key=18, min_version=0, max_version=4)])
+    frame = b"".join(frames.encode_response(7, sent, version))
+    assert frame[4:10] == b"\0\0\0\x07" + b"\0\0"
+    assert frames.decode_response(frame[4:], API_VERSIONS, version) == (7, sent)
+    request = frames.encode_request(7, "me", ApiVersionsRequest(), version)
+    assert frames.read_request_header(request[4:]).end == (13 if version >= 3 else 12)
+
+
+@pytest.mark.parametrize("version", [4, 11, 12, 18])
+def test_a_response_with_large_records_is_one_frame_of_several_buffers(version: int) -> None:
+    records = [bytes([n]) * 5000 for n in (1, 2)]
+    partitions = [
+        PartitionData(partition_index=n, error_code=0, high_watermark=1, aborted_transactions=[], records=data)
+        for n, data in enumerate([records[0], b"small", records[1], None])
+    ]
+    sent = FetchResponse(responses=[FetchableTopicResponse(topic="t" * (version < 13), partitions=partitions)])
+    buffers = frames.encode_response(7, sent, version)
+    frame = b"".join(buffers)
+    assert [any(buffer is data for buffer in buffers) for data in records] == [True, True]
+    assert frame[:4] == struct.pack(">i", len(frame) - 4)
+    assert frames.decode_response(frame[4:], FETCH, version)[1] == sent
+
+
+def test_a_response_that_ends_with_large_records_has_nothing_after_them() -> None:
+    partition = PartitionData(partition_index=0, error_code=0, high_watermark=1, records=b"r" * 5000)
+    sent = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
+    assert frames.encode_response(7, sent, 4)[-1] is partition.records
+
+
+@pytest.mark.parametrize(
+    ("frame", "version"),
+    [(b"\0\0\0", 1), (b"\0\0\0\x07", 2), (b"\0\0\0\x07\x01\x00\x05abc", 2), (b"\0\0\0\x07" + b"\0" * 5, 1)],
+    ids=["no id", "no tags", "tag past the end", "cut body"],
+)
+def test_a_damaged_response_is_refused(frame: bytes, version: int) -> None:
+    with pytest.raises(ProtocolError):
+        frames.decode_response(frame, INIT_PRODUCER_ID, version)
+
+
+def test_bytes_after_a_response_are_refused() -> None:
+    frame = b"".join(frames.encode_response(7, response(), 2))
+    with pytest.raises(ProtocolError, match="InitProducerIdResponse v2 is followed by 4 more bytes"):
+        frames.decode_response(frame[4:] + b"more", INIT_PRODUCER_ID, 2)
+
+
+def test_a_response_header_that_cannot_be_written_is_the_callers_mistake() -> None:
+    with pytest.raises(EncodeError, match="response header"):
+        frames.encode_response(2**31, response(), 2)
