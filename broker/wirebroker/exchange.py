@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 class Connection:
     """One client's connection to one broker, as far as the engine knows it."""
 
-    __slots__ = ("client_host", "closed", "listener", "node_id", "number", "parked", "produce_shape", "software")
+    __slots__ = (
+        "client_host", "closed", "heavy", "listener", "node_id", "number", "parked", "produce_shape", "software",
+    )  # fmt: skip
 
     def __init__(self, number: int, node_id: int, client_host: str, listener: str) -> None:
         self.number = number
@@ -29,6 +31,8 @@ class Connection:
         self.parked: Exchange | None = None
         """The request that waits; nothing else of this connection is handled before it is answered."""
         self.closed = False
+        self.heavy = False
+        """Whether the last answer carried records, so that it should be sent before more of them are made."""
         self.produce_shape: Any = None
         """What the last Produce request looked like up to its records; see `wirebroker.apis.produce`."""
 
@@ -98,6 +102,7 @@ class Exchange:
             connection.parked = None
         if not connection.closed:
             parts = encode_response(self.correlation_id, response, self.version)
+            connection.heavy = len(parts) > 1
             self.engine.effects.append(Reply(connection, parts))
 
     def answer_by(self, work: Callable[[Callable[[Message], None]], None]) -> Message | Outcome:

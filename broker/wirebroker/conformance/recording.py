@@ -15,6 +15,8 @@ NOT_COMPARED = ("n", "n_v0", "len")
 """Counts of advertised APIs: a broker that has fewer is not thereby wrong about those it has."""
 PRESENCE_ONLY = ("message", "m")
 """Texts, whose wording is not compared."""
+NO_ERROR = "0 NONE"
+_MARKER_HEX = 12
 TRANSACTION_OPS = frozenset(
     {"add_partitions", "add_offsets", "txn_offset_commit", "end_txn", "describe_txn", "init_pid_many"}
 )
@@ -102,14 +104,19 @@ class Normaliser:
 
     def __call__(self, observed: Any, key: str = "") -> Any:
         if isinstance(observed, dict):
-            if key == "" and "partitions" in observed and isinstance(observed["partitions"], list):
-                observed = observed | {"partitions": sorted(observed["partitions"], key=lambda p: p["part"])}
-            return {k: self(v, k) for k, v in observed.items() if k not in NOT_COMPARED}
+            return self._object(observed, key)
         if isinstance(observed, list):
             if key == "producers":
                 observed = sorted(observed, key=lambda p: p["pid"])
             return [self(item, key) for item in observed]
         return self._leaf(observed, key)
+
+    def _object(self, observed: Json, key: str) -> Json:
+        if key == "" and isinstance(observed.get("partitions"), list):
+            observed = observed | {"partitions": sorted(observed["partitions"], key=lambda p: p["part"])}
+        # An answer with an error carries no id: the 0 or −1 in its place is a default and compared as it is.
+        plain = ("pid",) if str(observed.get("error", NO_ERROR)) != NO_ERROR else ()
+        return {k: v if k in plain else self(v, k) for k, v in observed.items() if k not in NOT_COMPARED}
 
     def _leaf(self, value: Any, key: str) -> Any:
         if key in PRESENCE_ONLY:
@@ -118,6 +125,8 @@ class Normaliser:
             return self._numbered("pid" if key == "ProducerId" else key, value)
         if key == "coord_epoch" and value >= 0:
             return "0 or more"
+        if key == "control_value_hex":
+            return _marker_value(value)
         if key == "timestamp" and isinstance(value, int) and value >= 0:
             return "a time"
         return value
@@ -127,6 +136,13 @@ class Normaliser:
             self._counts[kind] = self._counts.get(kind, 0) + 1
             self._ids[kind, value] = f"{kind} {self._counts[kind]}"
         return self._ids[kind, value]
+
+
+def _marker_value(value: str) -> str:
+    """An end marker's value with its coordinator epoch, the last four of its six bytes, only as "0 or more"."""
+    if len(value) == _MARKER_HEX and int(value[4], 16) < 8:
+        return f"{value[:4]}, epoch 0 or more"
+    return value
 
 
 def compare(scenario: Scenario, observed: list[Json]) -> list[Difference]:

@@ -15,8 +15,12 @@ from wirebroker.conformance.recording import Difference, Json, Scenario, compare
 from wirebroker.conformance.settling import prepare
 
 _REFERENCE = re.compile(r"\$(\w+)\.(\w+)([+-]\d+)?")
-BEHIND_MS = 50
-"""How far batches are dated back, so that their timestamps are never taken for the broker's time of an append."""
+BEHIND_MS = 750
+"""How far batches are dated back, so that their timestamps are never taken for the broker's time of an append.
+
+More than the half second between two retention checks: a batch that must be gone a second after it was appended, with
+retention.ms=1000, then is, whenever in between the checks fall.
+"""
 CLOCKS_APART_MS = 2000
 """How far a broker's clock may be from ours for a time it gives to pass as its own present."""
 

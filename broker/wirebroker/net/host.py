@@ -13,6 +13,7 @@ from wirebroker.clock import Clock
 from wirebroker.engine import Engine
 from wirebroker.exchange import Connection, Reply
 from wirebroker.net.protocol import SHARED_BUFFER, BrokerProtocol
+from wirebroker.storage.arena import Arena
 
 logger = logging.getLogger("wirebroker")
 
@@ -38,6 +39,7 @@ class Host:
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at: int | None = None
         # A completion-based loop (Windows) keeps a buffer for as long as a read is pending; it cannot be shared.
+        self.arena = Arena()
         self._shared = None if type(self._loop).__name__ == "ProactorEventLoop" else bytearray(SHARED_BUFFER)
         self.watchers: list[Callable[[], None]] = []
         """Called after every request and timer, for those who wait for a condition."""

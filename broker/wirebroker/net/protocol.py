@@ -2,8 +2,8 @@
 
 All connections of a host receive into one buffer, because each read is dealt with before the next begins; what is left
 of an unfinished frame is carried over. A frame too large for that buffer gets one of its own, which is filled directly
-from the socket and may become the log's without another copy. It grows with what has really arrived, so that a peer
-that only announces 90 MB costs nothing.
+from the socket and may become the log's without another copy. It takes no memory before something is written there, so
+that a peer that only announces 90 MB costs nothing.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ logger = logging.getLogger("wirebroker")
 SHARED_BUFFER = 256 * 1024
 LARGE_FRAME = SHARED_BUFFER // 2
 """Bytes from which on a frame gets a buffer of its own."""
-EAGER = 2 * 1024 * 1024
-"""Bytes that a large frame's buffer has from the start; beyond this it doubles as they arrive."""
 WRITE_HIGH_WATER = 1024 * 1024
 """Unsent bytes beyond which no more requests of a connection are handled."""
 
@@ -40,8 +38,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._view = memoryview(self._buffer)
         self._tail = b""
         """Received and not yet handled: the beginning of a frame, or whole frames while the connection is held."""
-        self._large: bytearray | None = None
-        self._large_size = 0
+        self._large: memoryview | None = None
         self._large_filled = 0
         self._congested = False
         self._reading = True
@@ -61,7 +58,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._large is not None:
-            return memoryview(self._large)[self._large_filled : self._large_size]
+            return self._large[self._large_filled :]
         if self._tail:
             self._view[: len(self._tail)] = self._tail
         return self._view[len(self._tail) :]
@@ -71,11 +68,9 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         now = self.last_active = host.clock.now()
         if self._large is not None:
             self._large_filled += nbytes
-            if self._large_filled == self._large_size:
+            if self._large_filled == len(self._large):
                 large, self._large = self._large, None
-                self._handle(memoryview(large)[4:], now, True)
-            elif self._large_filled == len(self._large):
-                self._grow(self._large)
+                self._handle(large[4:], now, True)
         else:
             filled = len(self._tail) + nbytes
             if self._held():
@@ -103,6 +98,9 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             pos = after
             if self._held():
                 break
+            if self.connection.heavy:  # what is left is taken up once the answer is on its way
+                self.connection.heavy = False
+                break
         self._carry(data, pos, end)
 
     def _handle(self, frame: memoryview, now: int, owned: bool) -> None:
@@ -117,17 +115,12 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         if left >= 4 and not self.connection.closed:
             size = SIZE.unpack_from(data, pos)[0] + 4
             if size > LARGE_FRAME and left < size <= self._host.frame_limit + 4:
-                self._large = bytearray(min(size, max(EAGER, left)))
-                self._large_size = size
+                self._large = self._host.arena.take(size)
                 self._large_filled = left
                 self._large[:left] = data[pos:end]
                 self._tail = b""
                 return
         self._tail = bytes(data[pos:end]) if left else b""
-
-    def _grow(self, full: bytearray) -> None:
-        self._large = bytearray(min(self._large_size, 2 * len(full)))
-        self._large[: len(full)] = full
 
     def _held(self) -> bool:
         """Whether the next request has to wait: for an answer to the last one, or for the client to read."""

@@ -13,10 +13,11 @@ from bisect import bisect_right
 from typing import NamedTuple
 
 from kafkawire.primitives import Buffer
+from wirebroker.storage.arena import allocate
 
 FIRST_CHUNK = 16 * 1024
-LARGEST_CHUNK = 1024 * 1024
-OWN_BUFFER_FROM = 256 * 1024
+LARGEST_CHUNK = 4 * 1024 * 1024
+OWN_BUFFER_FROM = 100 * 1024
 """Bytes from which on a batch is kept in a buffer of its own."""
 _START = struct.Struct(">qii")
 
@@ -53,8 +54,8 @@ class Segment:
     def append(self, batch: Buffer, base_offset: int, leader_epoch: int, timestamp: int, owned: bool) -> None:
         """Keep the batch under its offset; an `owned` buffer is taken over if it is large, any other is copied."""
         size = len(batch)
-        if size >= OWN_BUFFER_FROM:
-            target, at = memoryview(batch if owned else bytearray(batch)), 0
+        if owned and size >= OWN_BUFFER_FROM:
+            target, at = memoryview(batch), 0
             self._starts.append(self.size)
             self._views.append(target)
             self._filled = size
@@ -77,7 +78,7 @@ class Segment:
         chunk = max(self._chunk, size)
         self._chunk = min(self._chunk * 4, LARGEST_CHUNK)
         self._starts.append(self.size)
-        self._views.append(memoryview(bytearray(chunk)))
+        self._views.append(allocate(chunk))
         return self._views[-1], 0
 
     def view(self, start: int, stop: int) -> memoryview:

@@ -1,0 +1,51 @@
+"""Memory for records, in large pieces.
+
+A page of memory that is touched for the first time costs more than copying records into it, and in pages of 2 MiB it
+costs a fifth of what it costs in pages of 4 KiB. So what is kept is put into large private mappings, for which huge
+pages are asked where the system has them. A mapping takes no memory before something is written there, and goes back
+to the system when the last `memoryview` of it is gone.
+"""
+
+from __future__ import annotations
+
+import mmap
+
+HUGE_FROM = 2 * 1024 * 1024
+"""Bytes from which on a piece is mapped rather than allocated: the size of a huge page."""
+ARENA_SIZE = 16 * 1024 * 1024
+_LARGEST_SHARED = ARENA_SIZE // 4
+_ALIGNMENT = 64
+
+
+def allocate(size: int) -> memoryview:
+    """A writable piece of `size` bytes, all zero."""
+    if size < HUGE_FROM:
+        return memoryview(bytearray(size))
+    if not hasattr(mmap, "MAP_PRIVATE"):  # Windows
+        return memoryview(mmap.mmap(-1, size))[:size]
+    mapping = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        try:
+            mapping.madvise(mmap.MADV_HUGEPAGE)
+        except OSError:  # a kernel without them
+            pass
+    return memoryview(mapping)
+
+
+class Arena:
+    """Hands out pieces for frames that are too large for a shared buffer, many of them from one mapping."""
+
+    def __init__(self) -> None:
+        self._current = memoryview(b"")
+        self._used = 0
+
+    def take(self, size: int) -> memoryview:
+        """A writable piece of `size` bytes that belongs to the caller for as long as he holds it."""
+        if size > _LARGEST_SHARED:
+            return allocate(size)
+        if self._used + size > len(self._current):
+            self._current = allocate(ARENA_SIZE)
+            self._used = 0
+        piece = self._current[self._used : self._used + size]
+        self._used += -(-size // _ALIGNMENT) * _ALIGNMENT
+        return piece
