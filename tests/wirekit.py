@@ -49,7 +49,7 @@ class RawProducer:
     def __init__(self, kafka: MockKafka, topic: str = "orders", partition: int = 0) -> None:
         self.wire = client(kafka)
         self.topic, self.partition = topic, partition
-        self.pid = self.wire.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 4).producer_id
+        self.pid = self.wire.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 0).producer_id
         self.epoch = 0
 
     def send(self, first: int, last: int | None = None, *, epoch: int | None = None, version: int = 9, acks: int = -1) -> Any:

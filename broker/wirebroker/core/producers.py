@@ -259,41 +259,42 @@ def advance(state: bytes | None, batch: BatchHeader, base_offset: int, timestamp
 
 def explain(verdict: Verdict, batch: BatchHeader, state: bytes | None, topic: str, partition: int) -> str:
     """The verdict as a sentence: what came, what was expected, what the window held."""
-    who = f"producer {batch.producer_id} epoch {batch.producer_epoch} on {topic}-{partition}"
-    came = _range(batch.base_sequence, batch.last_sequence)
+    one = batch.base_sequence == batch.last_sequence
+    came = f"sequence{'' if one else 's'} {_range(batch.base_sequence, batch.last_sequence)}"
+    words = {
+        "came": came,
+        "are": "is" if one else "are",
+        "who": f"producer {batch.producer_id} epoch {batch.producer_epoch} on {topic}-{partition}",
+    }
     if isinstance(verdict, Accept):
-        if verdict.rule == "no_producer":
-            return f"stored at offset {verdict.base_offset}: a batch without a producer id is not checked"
-        return f"stored at offset {verdict.base_offset}: {_ACCEPTED[verdict.rule].format(came=came, who=who)}"
+        return f"stored at offset {verdict.base_offset}: {_ACCEPTED[verdict.rule].format(**words)}"
     if isinstance(verdict, Duplicate):
-        if verdict.position:
-            return (
-                f"duplicate of offset {verdict.base_offset}: sequences {came} of {who} are batch {verdict.position} "
-                f"of {verdict.window} in the window, counted from the newest; not stored again"
-            )
-        return f"dropped: sequences {came} of {who} are at or below the highest that is stored; acknowledged with −1"
-    reason = _REJECTED[verdict.rule].format(came=came, who=who, got=verdict.got, expected=verdict.expected)
-    name = error_name(verdict.code)
-    return f"rejected {verdict.code} {name}: {reason}; {_window(state)}"
+        if not verdict.position:
+            return "dropped: {came} of {who} {are} at or below the highest stored; acknowledged with −1".format(**words)
+        found = f"batch {verdict.position} of {verdict.window} in the window, counted from the newest; not stored again"
+        return f"duplicate of offset {verdict.base_offset}: {{came}} of {{who}} {{are}} {found}".format(**words)
+    reason = _REJECTED[verdict.rule].format(**words, got=verdict.got, expected=verdict.expected)
+    return f"rejected {verdict.code} {error_name(verdict.code)}: {reason}; {_window(state)}"
 
 
 _ACCEPTED = {
-    "next": "sequences {came} are the next of {who}",
-    "first": "sequences {came} are the first of {who}, which has no state here",
-    "new_epoch": "sequences {came} begin a new epoch of {who}",
-    "no_epoch": "sequences {came} of {who} are not checked, because it has no epoch yet",
-    "unchecked": "sequences {came} of {who} come from a broker and are not checked",
-    "gap_accepted": "sequences {came} of {who} leave a gap, which this profile accepts",
-    "above_highest": "sequences {came} of {who} are above the highest that is stored",
+    "no_producer": "a batch without a producer id is not checked",
+    "next": "{came} {are} the next of {who}",
+    "first": "{came} {are} the first of {who}, which has no state here",
+    "new_epoch": "{came} {are} the start of a new epoch of {who}",
+    "no_epoch": "{came} of {who} {are} not checked, because it has no epoch yet",
+    "unchecked": "{came} of {who} {are} a broker's, and not checked",
+    "gap_accepted": "{came} {are} after a gap of {who}, which this profile accepts",
+    "above_highest": "{came} of {who} {are} above the highest stored",
 }
 _REJECTED = {
-    "epoch_fenced": "epoch {got} of {who} is older than its latest, {expected}",
+    "epoch_fenced": "{who} is fenced by its epoch {expected}",
     "unissued_producer_id": "producer id {got} was never handed out",
     "first_not_zero": "{who} has no state here and must begin at sequence 0, got {got}",
     "refused_until_new_id": "{who} left a gap and is refused until it has a new id",
-    "new_epoch_not_zero": "a new epoch of {who} must begin at sequence 0, got {got}",
+    "new_epoch_not_zero": "a new epoch must begin at sequence 0, got {got} of {who}",
     "gap": "expected sequence {expected} for {who}, got {got}",
-    "before_window": "expected sequence {expected} for {who}, got {came}, which is older than the window",
+    "before_window": "expected sequence {expected} for {who}, got {came}, older than the window",
     "overlap": "expected sequence {expected} for {who}, got {came}, which overlaps what is stored",
 }
 
