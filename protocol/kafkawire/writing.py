@@ -101,16 +101,13 @@ class _WriterSource(Source):
         self.put("    put_uvarint(out, n + 1)")
 
     def _blob(self, value: str, spec: str, form: str) -> None:
-        if spec == "string":
-            self.put(f"raw = {value}.encode()")
-        else:  # a bytearray would take a list of numbers as well
-            self.put(f"raw = {value}", "if not isinstance(raw, buffers): raise TypeError('no bytes')")
-        self.put("n = len(raw)")
+        self.put(f"raw = {value}.encode()" if spec == "string" else f"raw = {value}", "n = len(raw)")
         self._length(form)
-        if spec == "records":
-            self.put(f"if splices is None or n < {SPLICE_FROM}: out += raw", "else: splices.append((len(out), raw))")
-        else:
+        if spec != "records":
             self.put("out += raw")
+            return
+        self.put(f"if splices is None or n < {SPLICE_FROM}: out += raw")
+        self.put("elif isinstance(raw, buffers): splices.append((len(out), raw))", "else: raise TypeError('no bytes')")
 
     def _array(self, value: str, spec: Any) -> None:
         if spec == "string":  # a single string would pass for the array of its letters

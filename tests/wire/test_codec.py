@@ -139,6 +139,23 @@ def test_large_records_are_spliced_where_they_belong(version: int) -> None:
     assert bytes(out[:at]) + bytes(records) + bytes(out[at:]) == codec.encode(fetched(records), version)
 
 
+@pytest.mark.parametrize("records", ["r" * 5000, [1] * 5000, 7])
+def test_what_is_no_bytes_is_not_spliced_either(records: Any) -> None:
+    with pytest.raises(EncodeError, match=r"partitions\[0\].records: .* is no records"):
+        codec.encode_into(fetched(records), 4, bytearray(), [])
+
+
+def test_large_records_in_a_tagged_field_are_copied_because_their_size_comes_first() -> None:
+    @message(versions=(0, 0), flexible=0)
+    class Odd(Message):
+        records: Any = wire("records", tag=0)
+
+    out, splices = bytearray(), []
+    codec.encode_into(Odd(records=b"r" * 5000), 0, out, splices)
+    assert splices == []
+    assert codec.decode(Odd, out, 0) == (Odd(records=b"r" * 5000), len(out))
+
+
 # The forms of the wire, byte by byte.
 
 

@@ -1,0 +1,374 @@
+"""Classic groups over the raw wire, as dialogues: who says what, and what each is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from wirekit import client
+
+from kafkawire.messages.delete_groups import DeleteGroupsRequest
+from kafkawire.messages.describe_groups import DescribeGroupsRequest
+from kafkawire.messages.find_coordinator import FindCoordinatorRequest
+from kafkawire.messages.heartbeat import HeartbeatRequest
+from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kafkawire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from kafkawire.messages.list_groups import ListGroupsRequest
+from kafkawire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kafkawire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from kafkawire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from wirebroker.core.groups.states import PREVIOUS, State
+from wirebroker.mock import MockKafka
+
+GROUP = "team"
+REBALANCE, UNKNOWN_MEMBER, ILLEGAL_GENERATION, MEMBER_ID_REQUIRED, FENCED_INSTANCE = 27, 25, 22, 79, 82
+
+
+@pytest.fixture
+def broker(mock_kafka_factory: Callable[..., MockKafka]) -> Iterator[MockKafka]:
+    broker = mock_kafka_factory(topics={"orders": 2})
+    asker = client(broker)
+    codes = [asker.request(find(GROUP), 4).coordinators[0].error_code for _ in range(2)]
+    assert codes == [15, 0], "the first to ask creates the coordinators' topic"
+    yield broker
+
+
+def find(key: str, key_type: int = 0) -> FindCoordinatorRequest:
+    return FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+
+
+class Client:
+    """A member of the group, on a connection of its own."""
+
+    def __init__(self, broker: MockKafka, instance: str | None = None, group: str = GROUP) -> None:
+        self.wire = client(broker)
+        self.member, self.generation, self.instance, self.group = "", -1, instance, group
+
+    def ask_to_join(self, protocols: str = "range", session_ms: int = 10_000, rebalance_ms: int = 60_000, version: int = 7) -> None:
+        """Send a JoinGroup; the answer may come later."""
+        request = JoinGroupRequest(
+            group_id=self.group, session_timeout_ms=session_ms, rebalance_timeout_ms=rebalance_ms, member_id=self.member,
+            group_instance_id=self.instance, protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name=name, metadata=b"meta " + name.encode()) for name in protocols.split()],
+        )  # fmt: skip
+        self.wire.send(request, version)
+
+    def joined(self, version: int = 7) -> Any:
+        """The answer to the JoinGroup."""
+        answer = self.wire.answer(11, version)
+        self.member, self.generation = answer.member_id or self.member, answer.generation_id
+        return answer
+
+    def join(self, **options: Any) -> Any:
+        """Join, first asking for an id if there is none."""
+        if not self.member and self.instance is None:
+            self.ask_to_join(**options)
+            assert self.joined().error_code == MEMBER_ID_REQUIRED
+        self.ask_to_join(**options)
+        return self.joined()
+
+    def ask_to_sync(self, assignments: dict[str, bytes] | None = None, generation: int | None = None) -> None:
+        given = [SyncGroupRequestAssignment(member_id=m, assignment=a) for m, a in (assignments or {}).items()]
+        request = SyncGroupRequest(
+            group_id=self.group, generation_id=self.generation if generation is None else generation,
+            member_id=self.member, group_instance_id=self.instance, assignments=given,
+        )  # fmt: skip
+        self.wire.send(request, 3)
+
+    def synced(self) -> tuple[int, bytes]:
+        answer = self.wire.answer(14, 3)
+        return answer.error_code, bytes(answer.assignment)
+
+    def sync(self, assignments: dict[str, bytes] | None = None, generation: int | None = None) -> tuple[int, bytes]:
+        self.ask_to_sync(assignments, generation)
+        return self.synced()
+
+    def heartbeat(self, generation: int | None = None) -> int:
+        request = HeartbeatRequest(
+            group_id=self.group, generation_id=self.generation if generation is None else generation,
+            member_id=self.member, group_instance_id=self.instance,
+        )  # fmt: skip
+        code: int = self.wire.request(request, 3).error_code
+        return code
+
+    def leave(self) -> int:
+        identity = MemberIdentity(member_id=self.member, group_instance_id=self.instance)
+        code: int = self.wire.request(LeaveGroupRequest(group_id=self.group, members=[identity]), 3).members[0].error_code
+        return code
+
+    def commit(self, offset: int, *, topic: str = "orders", meta: str = "") -> int:
+        partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata=meta)
+        request = OffsetCommitRequest(
+            group_id=self.group, generation_id_or_member_epoch=self.generation, member_id=self.member,
+            group_instance_id=self.instance, topics=[OffsetCommitRequestTopic(name=topic, partitions=[partition])],
+        )  # fmt: skip
+        code: int = self.wire.request(request, 8).topics[0].partitions[0].error_code
+        return code
+
+    def committed(self) -> int:
+        request = OffsetFetchRequest(
+            group_id=self.group, topics=[OffsetFetchRequestTopic(name="orders", partition_indexes=[0])]
+        )
+        offset: int = self.wire.request(request, 7).topics[0].partitions[0].committed_offset
+        return offset
+
+
+def stable_pair(broker: MockKafka) -> tuple[Client, Client]:
+    """Two members, the first of them the leader, both with an assignment."""
+    one, two = Client(broker), Client(broker)
+    one.join()
+    assert one.sync({one.member: b"all"}) == (0, b"all")
+    two.ask_to_join()
+    two.joined()
+    two.ask_to_join()
+    assert one.heartbeat() == REBALANCE
+    one.ask_to_join()
+    leader, follower = one.joined(), two.joined()
+    assert leader.leader == follower.leader == one.member
+    assert sorted(m.member_id for m in leader.members) == sorted([one.member, two.member])
+    assert follower.members == []
+    two.ask_to_sync()
+    assert one.sync({one.member: b"half", two.member: b"other half"}) == (0, b"half")
+    assert two.synced() == (0, b"other half")
+    return one, two
+
+
+def test_the_table_of_states_is_closed() -> None:
+    assert set(PREVIOUS) == set(State)
+    assert State.STABLE not in PREVIOUS[State.EMPTY]
+
+
+def test_two_members_join_sync_and_stay(broker: MockKafka) -> None:
+    one, two = stable_pair(broker)
+    assert (one.generation, two.generation) == (2, 2)
+    assert [member.heartbeat() for member in (one, two)] == [0, 0]
+
+
+def test_when_one_leaves_the_other_has_to_join_again(broker: MockKafka) -> None:
+    one, two = stable_pair(broker)
+    assert one.leave() == 0
+    assert two.heartbeat() == REBALANCE
+    assert two.join().leader == two.member
+    assert one.heartbeat() == UNKNOWN_MEMBER
+    assert one.leave() == UNKNOWN_MEMBER
+
+
+def test_a_member_that_stays_silent_is_removed(broker: MockKafka) -> None:
+    one, two = stable_pair(broker)
+    broker.clock.advance(seconds=8)
+    assert one.heartbeat() == 0
+    broker.clock.advance(seconds=8)
+    assert one.heartbeat() == REBALANCE
+    assert two.heartbeat() == UNKNOWN_MEMBER
+
+
+def test_the_rebalance_goes_on_without_who_does_not_come(broker: MockKafka) -> None:
+    one, two = stable_pair(broker)
+    one.ask_to_join(session_ms=300_000, rebalance_ms=60_000)
+    for _ in range(8):
+        assert two.heartbeat() == REBALANCE
+        broker.clock.advance(seconds=8)
+    assert [member.member_id for member in one.joined().members] == [one.member]
+    assert two.heartbeat() == UNKNOWN_MEMBER
+
+
+def test_who_does_not_sync_in_time_is_removed(broker: MockKafka) -> None:
+    one = Client(broker)
+    one.join(session_ms=300_000, rebalance_ms=1000)
+    broker.clock.advance(seconds=2)
+    assert one.heartbeat() == UNKNOWN_MEMBER
+
+
+def test_a_pending_id_is_forgotten(broker: MockKafka) -> None:
+    one = Client(broker)
+    one.ask_to_join(session_ms=6000)
+    one.joined()
+    broker.clock.advance(seconds=7)
+    one.ask_to_join(session_ms=6000)
+    assert one.joined().error_code == UNKNOWN_MEMBER
+
+
+def test_the_protocol_that_all_speak_is_chosen(broker: MockKafka) -> None:
+    one, two = Client(broker), Client(broker)
+    one.join(protocols="sticky range")
+    two.ask_to_join("range")
+    two.joined()
+    two.ask_to_join("range")
+    one.ask_to_join("sticky range")
+    assert (one.joined().protocol_name, two.joined().protocol_name) == ("range", "range")
+    three = Client(broker)
+    three.ask_to_join("sticky")
+    assert three.joined().error_code == 23
+
+
+REFUSED = [
+    ("no_group", {"group": ""}, {}, 24),
+    ("session_too_short", {}, {"session_ms": 5}, 26),
+    ("session_too_long", {}, {"session_ms": 10**9}, 26),
+]
+
+
+@pytest.mark.parametrize(("settings", "options", "code"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+def test_who_may_not_join(broker: MockKafka, settings: dict[str, Any], options: dict[str, Any], code: int) -> None:
+    one = Client(broker, **settings)
+    one.ask_to_join(**options)
+    assert one.joined().error_code == code
+
+
+def test_wrong_generations_and_members(broker: MockKafka) -> None:
+    one, two = stable_pair(broker)
+    assert one.heartbeat(99) == ILLEGAL_GENERATION
+    assert one.sync(generation=99) == (ILLEGAL_GENERATION, b"")
+    assert one.sync() == (0, b"half"), "a stable group tells the assignment again"
+    two.member = "somebody"
+    assert two.heartbeat() == UNKNOWN_MEMBER
+    assert two.sync() == (UNKNOWN_MEMBER, b"")
+    two.ask_to_join()
+    assert two.joined().error_code == UNKNOWN_MEMBER
+
+
+def test_a_static_member_comes_back_without_a_rebalance_and_its_double_is_fenced(broker: MockKafka) -> None:
+    one = Client(broker, "worker-1")
+    one.join()
+    one.sync({one.member: b"all"})
+    again = Client(broker, "worker-1")
+    again.ask_to_join(version=9)
+    answer = again.joined(9)
+    assert (answer.error_code, answer.generation_id, answer.skip_assignment) == (0, 1, True)
+    assert again.member != one.member
+    assert again.sync() == (0, b"all")
+    assert one.heartbeat() == FENCED_INSTANCE
+
+
+def test_offsets_of_members_and_of_nobody(broker: MockKafka) -> None:
+    nobody = Client(broker)
+    assert nobody.committed() == -1
+    assert nobody.commit(5) == 0
+    assert nobody.committed() == 5
+    one, two = stable_pair(broker)
+    assert nobody.commit(6) == UNKNOWN_MEMBER
+    assert two.commit(7) == 0
+    two.generation = 1
+    assert two.commit(8) == ILLEGAL_GENERATION
+    assert one.commit(9, topic="nothing") == 3
+    assert one.commit(9, meta="x" * 5000) == 12
+    assert nobody.committed() == 7
+
+
+def test_offsets_and_members_survive_a_restart(broker: MockKafka) -> None:
+    one, two = stable_pair(broker)
+    one.commit(42)
+    for mode in ("clean", "kill"):
+        broker.restart(mode)
+        one.wire.close()
+        two.wire.close()
+        assert one.committed() == 42
+        assert (one.heartbeat(), two.heartbeat()) == (0, 0)
+
+
+def test_offsets_of_an_empty_group_expire(broker: MockKafka) -> None:
+    nobody = Client(broker)
+    nobody.commit(5)
+    broker.clock.advance(days=6)
+    assert nobody.committed() == 5
+    broker.clock.advance(days=2)
+    assert nobody.committed() == -1
+
+
+def test_fetching_all_offsets_of_several_groups(broker: MockKafka) -> None:
+    Client(broker).commit(5)
+    asked = [
+        OffsetFetchRequestGroup(group_id=GROUP, topics=None),
+        OffsetFetchRequestGroup(
+            group_id="nobody", topics=[OffsetFetchRequestTopics(name="orders", partition_indexes=[0, 1])]
+        ),
+    ]
+    found = client(broker).request(OffsetFetchRequest(groups=asked), 8).groups
+    assert [[(p.partition_index, p.committed_offset) for t in g.topics for p in t.partitions] for g in found] == [
+        [(0, 5)], [(0, -1), (1, -1)],
+    ]  # fmt: skip
+
+
+def test_describe_and_list(broker: MockKafka) -> None:
+    one, two = stable_pair(broker)
+    wire = client(broker)
+    described, unknown = wire.request(DescribeGroupsRequest(groups=[GROUP, "nobody"]), 6).groups
+    assert (described.group_state, described.protocol_type, described.protocol_data) == ("Stable", "consumer", "range")
+    assert {(m.member_id, bytes(m.member_assignment)) for m in described.members} == {
+        (one.member, b"half"), (two.member, b"other half"),
+    }  # fmt: skip
+    assert (unknown.error_code, unknown.group_state) == (69, "Dead")
+    assert wire.request(DescribeGroupsRequest(groups=["nobody"]), 5).groups[0].error_code == 0
+    listed = wire.request(ListGroupsRequest(states_filter=["stable"]), 5).groups
+    assert [(g.group_id, g.group_state, g.group_type) for g in listed] == [(GROUP, "Stable", "classic")]
+    assert wire.request(ListGroupsRequest(states_filter=["Empty"]), 5).groups == []
+
+
+def test_deleting(broker: MockKafka) -> None:
+    one = Client(broker)
+    one.join()
+    one.sync({one.member: b"all"})
+    wire = client(broker)
+
+    def delete() -> list[int]:
+        results = wire.request(DeleteGroupsRequest(groups_names=[GROUP, "nobody"]), 2).results
+        return [result.error_code for result in results]
+
+    assert delete() == [68, 69]
+    one.leave()
+    one.member, one.generation = "", -1
+    one.commit(5)
+    assert delete() == [0, 69]
+    assert one.committed() == -1
+
+
+def test_deleting_offsets(broker: MockKafka) -> None:
+    one = Client(broker)
+    one.commit(5)
+    partitions = [OffsetDeleteRequestPartition(partition_index=i) for i in (0, 9)]
+    request = OffsetDeleteRequest(group_id=GROUP, topics=[OffsetDeleteRequestTopic(name="orders", partitions=partitions)])
+    answer = client(broker).request(request, 0)
+    assert [p.error_code for p in answer.topics[0].partitions] == [0, 3]
+    assert one.committed() == -1
+    request.group_id = "nobody"
+    assert client(broker).request(request, 0).error_code == 69
+
+
+def test_another_broker_does_not_coordinate_the_group(mock_kafka_factory: Callable[..., MockKafka]) -> None:
+    broker = mock_kafka_factory(brokers=3)
+    wires = [client(broker, node) for node in range(3)]
+    wires[0].request(find(GROUP), 4)
+    coordinator = wires[0].request(find(GROUP), 4).coordinators[0].node_id
+    request = HeartbeatRequest(group_id=GROUP, generation_id=1, member_id="x")
+    codes = [wire.request(request, 3).error_code for wire in wires]
+    assert codes == [UNKNOWN_MEMBER if node == coordinator else 16 for node in (1, 2, 3)]
+
+
+def test_many_members_settle(broker: MockKafka) -> None:
+    members = [Client(broker) for _ in range(60)]
+    members[0].join(session_ms=300_000)
+    for member in members[1:]:
+        member.ask_to_join(session_ms=300_000)
+        member.joined()
+        member.ask_to_join(session_ms=300_000)
+    members[0].ask_to_join(session_ms=300_000)
+    answers = [member.joined() for member in members]
+    assert {answer.error_code for answer in answers} == {0}
+    generations = {answer.generation_id for answer in answers}
+    assert len(generations) == 1
+    assert max(len(answer.members) for answer in answers) == 60
