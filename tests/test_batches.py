@@ -12,7 +12,6 @@ import kafka.record.default_records
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from wirekit import NOW, batch
 
 from kafkawire.batches import (
     HEADER_SIZE,
@@ -31,13 +30,16 @@ from kafkawire.compression import NAMES, CodecMissing, TooLarge, compress, decom
 from kafkawire.errors import ProtocolError
 from kafkawire.record_walk import Walked, walk_records
 from kafkawire.varints import read_varint, write_varint
+from wirekit import NOW, batch
 
 TEXT = st.one_of(st.none(), st.binary(max_size=40))
 RECORDS = st.lists(
     st.tuples(st.integers(-1000, 100_000), TEXT, TEXT, st.lists(st.tuples(st.text(max_size=5), TEXT), max_size=2)),
     min_size=1,
     max_size=20,
-).map(lambda rows: [Record(i, delta, key, value, tuple(headers)) for i, (delta, key, value, headers) in enumerate(rows)])
+).map(
+    lambda rows: [Record(i, delta, key, value, tuple(headers)) for i, (delta, key, value, headers) in enumerate(rows)]
+)
 
 
 @given(RECORDS, st.sampled_from(range(5)))

@@ -7,12 +7,12 @@ from typing import Any
 
 import kafka
 import pytest
-from wirekit import RawProducer, batch, client, produce_request
 
 from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkawire.messages.delete_topics import DeleteTopicsRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from wirebroker.mock import MockKafka
+from wirekit import RawProducer, batch, client, produce_request
 
 MAX = 2**31 - 1
 OUT_OF_ORDER, FENCED, UNKNOWN_PRODUCER = 45, 47, 59
@@ -59,7 +59,9 @@ def test_a3_the_next_in_order_is_acknowledged_with_its_base_offset(producer: Raw
 
 
 @pytest.mark.parametrize("version", range(3, 13))
-def test_a4_a_retry_is_answered_with_its_original_offset(broker: MockKafka, producer: RawProducer, version: int) -> None:
+def test_a4_a_retry_is_answered_with_its_original_offset(
+    broker: MockKafka, producer: RawProducer, version: int
+) -> None:
     for first in range(0, 10, 2):
         producer.send(first, first + 1, version=version)
     for first in (8, 0, 4, 2, 6):

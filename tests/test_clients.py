@@ -219,7 +219,9 @@ def test_a1_a_restarted_producer_has_a_new_id(mock_kafka: MockKafka) -> None:
 
 
 @pytest.mark.parametrize("profile", ["kafka-2.3", "kafka-0.11"])
-def test_a_client_of_an_old_broker_speaks_its_versions(profile: str, mock_kafka_factory: Callable[..., MockKafka]) -> None:
+def test_a_client_of_an_old_broker_speaks_its_versions(
+    profile: str, mock_kafka_factory: Callable[..., MockKafka]
+) -> None:
     broker = mock_kafka_factory(profile=profile)
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True})
     producer.produce("orders", b"x")

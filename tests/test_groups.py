@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from wirekit import client
 
 from kafkawire.messages.delete_groups import DeleteGroupsRequest
 from kafkawire.messages.describe_groups import DescribeGroupsRequest
@@ -34,6 +33,7 @@ from kafkawire.messages.offset_fetch import (
 from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from wirebroker.core.groups.states import PREVIOUS, State
 from wirebroker.mock import MockKafka
+from wirekit import client
 
 GROUP = "team"
 REBALANCE, UNKNOWN_MEMBER, ILLEGAL_GENERATION, MEMBER_ID_REQUIRED, FENCED_INSTANCE = 27, 25, 22, 79, 82
@@ -59,7 +59,9 @@ class Client:
         self.wire = client(broker)
         self.member, self.generation, self.instance, self.group = "", -1, instance, group
 
-    def ask_to_join(self, protocols: str = "range", session_ms: int = 10_000, rebalance_ms: int = 60_000, version: int = 7) -> None:
+    def ask_to_join(
+        self, protocols: str = "range", session_ms: int = 10_000, rebalance_ms: int = 60_000, version: int = 7
+    ) -> None:
         """Send a JoinGroup; the answer may come later."""
         request = JoinGroupRequest(
             group_id=self.group, session_timeout_ms=session_ms, rebalance_timeout_ms=rebalance_ms, member_id=self.member,
@@ -108,7 +110,9 @@ class Client:
 
     def leave(self) -> int:
         identity = MemberIdentity(member_id=self.member, group_instance_id=self.instance)
-        code: int = self.wire.request(LeaveGroupRequest(group_id=self.group, members=[identity]), 3).members[0].error_code
+        code: int = (
+            self.wire.request(LeaveGroupRequest(group_id=self.group, members=[identity]), 3).members[0].error_code
+        )
         return code
 
     def commit(self, offset: int, *, topic: str = "orders", meta: str = "") -> int:
@@ -341,7 +345,9 @@ def test_deleting_offsets(broker: MockKafka) -> None:
     one = Client(broker)
     one.commit(5)
     partitions = [OffsetDeleteRequestPartition(partition_index=i) for i in (0, 9)]
-    request = OffsetDeleteRequest(group_id=GROUP, topics=[OffsetDeleteRequestTopic(name="orders", partitions=partitions)])
+    request = OffsetDeleteRequest(
+        group_id=GROUP, topics=[OffsetDeleteRequestTopic(name="orders", partitions=partitions)]
+    )
     answer = client(broker).request(request, 0)
     assert [p.error_code for p in answer.topics[0].partitions] == [0, 3]
     assert one.committed() == -1

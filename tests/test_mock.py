@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable
 
 import pytest
-from wirekit import RawProducer, batch, client, produce_request
 
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.metadata import MetadataRequest
 from wirebroker import MockKafka
 from wirebroker.conformance.client import ConnectionClosed
 from wirebroker.core.configs import ConfigError
+from wirekit import RawProducer, batch, client, produce_request
 
 pytest_plugins = ["pytester"]
 
@@ -51,7 +51,13 @@ def test_seed_data_without_a_client() -> None:
         assert kafka.produce("orders", key=b"k", value=b"v", headers=[("h", b"x")], timestamp=5) == 0
         assert kafka.produce("orders", value=b"w") == 1
         (first, second) = kafka.records("orders")
-        assert (first.key, first.value, first.headers, first.timestamp, first.producer_id) == (b"k", b"v", (("h", b"x"),), 5, -1)
+        assert (first.key, first.value, first.headers, first.timestamp, first.producer_id) == (
+            b"k",
+            b"v",
+            (("h", b"x"),),
+            5,
+            -1,
+        )
         assert second.timestamp > 1_600_000_000_000
 
 

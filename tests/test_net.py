@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 
 import psutil
 import pytest
-from wirekit import RawProducer, batch, client, produce_request
 
 from kafkawire.frames import encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
@@ -18,6 +17,7 @@ from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.metadata import MetadataRequest
 from wirebroker.conformance.client import ConnectionClosed, WireClient
 from wirebroker.mock import MockKafka
+from wirekit import RawProducer, batch, client, produce_request
 
 
 @pytest.fixture

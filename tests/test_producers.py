@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from wirekit import NOW, header
 
 from kafkawire.batches import SEQUENCES, BatchHeader
 from wirebroker.core.producers import (
@@ -24,6 +23,7 @@ from wirebroker.core.producers import (
     unpack,
 )
 from wirebroker.core.profile import PROFILES, Rules, profile
+from wirekit import NOW, header
 
 MAX = SEQUENCES - 1
 KAFKA = PROFILES["kafka-4.3"]
@@ -201,9 +201,7 @@ class SlowModel:
         return "accepted", self.end - count
 
 
-STEPS = st.lists(
-    st.tuples(st.integers(-9, 5), st.integers(1, 3), st.integers(-1, 1)), min_size=1, max_size=60
-)
+STEPS = st.lists(st.tuples(st.integers(-9, 5), st.integers(1, 3), st.integers(-1, 1)), min_size=1, max_size=60)
 
 
 @given(start=st.sampled_from([0, 114, MAX - 3]), window=st.integers(1, 6), steps=STEPS)

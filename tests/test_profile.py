@@ -15,7 +15,11 @@ def test_the_seven_profiles() -> None:
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("kafka-4.2", "did you mean 'kafka-4.3'"), ("texbook", "did you mean 'textbook'"), ("zzzzzz", "there are kafka-4.3")],
+    [
+        ("kafka-4.2", "did you mean 'kafka-4.3'"),
+        ("texbook", "did you mean 'textbook'"),
+        ("zzzzzz", "there are kafka-4.3"),
+    ],
 )
 def test_an_unknown_profile_names_the_nearest(name: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):

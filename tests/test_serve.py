@@ -90,7 +90,9 @@ def setting(process: subprocess.Popen[str], name: str) -> str:
 
 
 def test_settings_by_flag_and_by_kafkas_variables(serve: Start) -> None:
-    process = serve("--port", "0", "--config", "log.retention.ms=5", KAFKA_NUM_PARTITIONS="7", KAFKA_LOG_RETENTION_MS="6")
+    process = serve(
+        "--port", "0", "--config", "log.retention.ms=5", KAFKA_NUM_PARTITIONS="7", KAFKA_LOG_RETENTION_MS="6"
+    )
     assert setting(process, "log.retention.ms") == "5"
     assert setting(serve("--port", "0", KAFKA_NUM_PARTITIONS="7"), "num.partitions") == "7"
     assert setting(serve("--port", "0", KAFKA_NUM_PARTITIONS="7", WIREBROKER_PARTITIONS="8"), "num.partitions") == "8"
@@ -130,7 +132,9 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "said"), REFUSED, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+@pytest.mark.parametrize(
+    ("arguments", "said"), REFUSED, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
+)
 def test_what_cannot_be_done_is_one_sentence_and_exit_code_2(
     arguments: list[str], said: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -149,7 +153,9 @@ def test_a_port_in_use(capfd: pytest.CaptureFixture[str]) -> None:
     assert f"cannot listen on 127.0.0.1:{port}: " in capfd.readouterr().err
 
 
-def test_the_trace_on_the_console_and_in_a_file(serve: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_trace_on_the_console_and_in_a_file(
+    serve: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from wirekit import batch, produce_request
 
     file = tmp_path / "trace.jsonl"
@@ -160,7 +166,11 @@ def test_the_trace_on_the_console_and_in_a_file(serve: Start, tmp_path: Path, ca
         wire.request(produce_request("orders", batch(first, 2, pid=9, epoch=0)), 9)
     process.send_signal(signal.SIGTERM)
     printed = process.communicate()[0].splitlines()
-    assert [re.search("accepted|duplicate|rejected", text)[0] for text in printed] == ["accepted", "rejected", "duplicate"]  # type: ignore[index]
+    assert [re.search("accepted|duplicate|rejected", text)[0] for text in printed] == [
+        "accepted",
+        "rejected",
+        "duplicate",
+    ]  # type: ignore[index]
     rows = [json.loads(text) for text in file.read_text().splitlines()]
     assert [(row["verdict"], row["code"], row["base_offset"]) for row in rows] == [
         ("accepted", 0, 0), ("rejected", 45, -1), ("duplicate", 0, 0),

@@ -20,7 +20,14 @@ def header(seq: int = 0, count: int = 1, *, pid: int = 7, epoch: int = 0, timest
 
 
 def batch(
-    seq: int = -1, count: int = 1, *, pid: int = -1, epoch: int = -1, timestamp: int | None = None, tag: str = "v", **options: Any
+    seq: int = -1,
+    count: int = 1,
+    *,
+    pid: int = -1,
+    epoch: int = -1,
+    timestamp: int | None = None,
+    tag: str = "v",
+    **options: Any,
 ) -> bytes:
     """A batch of `count` records with the values v0, v1 …"""
     if timestamp is None:
@@ -49,10 +56,14 @@ class RawProducer:
     def __init__(self, kafka: MockKafka, topic: str = "orders", partition: int = 0) -> None:
         self.wire = client(kafka)
         self.topic, self.partition = topic, partition
-        self.pid = self.wire.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 0).producer_id
+        self.pid = self.wire.request(
+            InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 0
+        ).producer_id
         self.epoch = 0
 
-    def send(self, first: int, last: int | None = None, *, epoch: int | None = None, version: int = 9, acks: int = -1) -> Any:
+    def send(
+        self, first: int, last: int | None = None, *, epoch: int | None = None, version: int = 9, acks: int = -1
+    ) -> Any:
         """Send the sequences first…last in one batch; the partition's answer."""
         count = 1 if last is None else last - first + 1
         data = batch(first, count, pid=self.pid, epoch=self.epoch if epoch is None else epoch)

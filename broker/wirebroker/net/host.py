@@ -75,6 +75,7 @@ class Host:
         """A connection is gone."""
         self._protocols.pop(protocol.connection, None)
         self.flush()
+        self.notify()
 
     def flush(self) -> None:
         """Perform the engine's effects, and let go on those that its answers released."""

@@ -1,0 +1,199 @@
+"""The engine without a network: requests in, effects out, time as an argument."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkawire.declare import Message
+from kafkawire.frames import decode_response, encode_request
+from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkawire.messages.init_producer_id import InitProducerIdRequest
+from kafkawire.messages.metadata import MetadataRequest
+from wirebroker.core.producer_ids import ProducerIds
+from wirebroker.core.purgatory import Timers
+from wirebroker.engine import Engine
+from wirebroker.exchange import Close, Connection, Reply
+from wirebroker.storage.memory import MemoryLog
+from wirekit import NOW, batch, produce_request
+
+
+class Lab:
+    """One engine with a topic, driven by hand."""
+
+    def __init__(self, **options: Any) -> None:
+        self.engine = Engine(NOW, random.Random(5).randbytes, **options)
+        self.engine.cluster.create_topic("orders", NOW, partitions=1)
+        self.connection = self.engine.connect(1)
+        self.version = 9
+
+    def send(
+        self, request: Message, version: int = 9, now: int = NOW, connection: Connection | None = None
+    ) -> list[Any]:
+        self.version, self.key = version, request.__schema__.key
+        self.engine.receive(
+            connection or self.connection, memoryview(bytearray(encode_request(5, "me", request, version)[4:])), now
+        )
+        return [self.effect(effect) for effect in self.engine.take_effects()]
+
+    def effect(self, effect: Reply | Close) -> Any:
+        if isinstance(effect, Close):
+            return effect.reason
+        return decode_response(b"".join(effect.parts)[4:], self.key, self.version)[1]
+
+
+def test_the_short_way_of_a_produce_answers_as_the_long_one() -> None:
+    """Every request after the first looks like the last one; each is also given to an engine that has seen none."""
+    for version in range(3, 13):
+        lab = Lab()
+        for i in range(12):
+            seq = i if i not in (5, 8) else i + 40  # two gaps among them
+            data = batch(seq if i < 5 else seq - 1 if i < 8 else seq - 2, pid=7, epoch=0, timestamp=NOW)
+            before = lab.connection.produce_shape
+            (got,) = lab.send(produce_request("orders", data), version)
+            assert (before is not None) == (i > 0)
+            fresh = lab.engine.connect(1)
+            (again,) = lab.send(produce_request("orders", data), version, connection=fresh)
+            answer, retried = (r.responses[0].partition_responses[0] for r in (got, again))
+            assert (answer.error_code, answer.base_offset) == (retried.error_code, retried.base_offset)
+            assert (answer.error_code == 45) == (i in (5, 8))
+
+
+def test_the_short_way_notices_what_differs() -> None:
+    lab = Lab()
+    lab.engine.cluster.create_topic("others", NOW, partitions=2)
+    requests = [
+        produce_request("orders", batch(timestamp=NOW)),
+        produce_request("others", batch(timestamp=NOW)),
+        produce_request("others", batch(timestamp=NOW), partition=1),
+        produce_request("others", batch(timestamp=NOW), partition=1, acks=1),
+        produce_request("orders", None),
+        produce_request("orders", b""),
+        produce_request("orders", batch(timestamp=NOW, tag="y" * 20_000)),
+    ]
+    for request in requests:
+        for _ in range(2):
+            lab.send(request)
+    ends = {(p.topic, p.index): p.log_end_offset for p in lab.engine.cluster.partitions()}
+    assert ends == {("orders", 0): 4, ("others", 0): 2, ("others", 1): 4}
+
+
+def test_a_topic_deleted_under_a_remembered_request_is_not_written_to() -> None:
+    lab = Lab()
+    data = batch(timestamp=NOW)
+    lab.send(produce_request("orders", data))
+    lab.engine.cluster.delete_topic(lab.engine.cluster.topics["orders"])
+    (answer,) = lab.send(produce_request("orders", data))
+    assert answer.responses[0].partition_responses[0].error_code == 3
+
+
+def test_a_parked_fetch_is_a_deadline_and_no_sleep() -> None:
+    lab = Lab()
+    topic = FetchTopic(
+        topic="orders", partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100)]
+    )
+    request = FetchRequest(
+        max_wait_ms=500, min_bytes=1, max_bytes=100, session_epoch=-1, topics=[topic], forgotten_topics_data=[]
+    )
+    assert lab.send(request, 11) == []
+    assert lab.connection.parked is not None
+    assert lab.engine.deadline() == NOW + 500
+    lab.engine.tick(NOW + 499)
+    assert lab.engine.take_effects() == []
+    lab.engine.tick(NOW + 500)
+    (effect,) = lab.engine.take_effects()
+    assert lab.effect(effect).responses[0].partitions[0].records == b""
+    assert lab.connection.parked is None
+
+
+def test_two_engines_given_the_same_do_the_same() -> None:
+    def story() -> list[Any]:
+        lab = Lab(brokers=3)
+        seen = lab.send(MetadataRequest(topics=None), 12)
+        seen += lab.send(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1), 4)
+        return seen
+
+    assert story() == story()
+
+
+def test_a_restart_closes_every_connection() -> None:
+    lab = Lab()
+    lab.engine.restart("clean", NOW)
+    assert [lab.effect(e) for e in lab.engine.take_effects()] == ["the broker restarts"]
+    assert lab.connection.closed
+
+
+@settings(max_examples=200)
+@given(
+    raw=st.binary(max_size=60),
+    key=st.sampled_from([0, 1, 2, 3, 8, 9, 10, 11, 14, 18, 19, 22, 32, 44, 75]),
+    version=st.integers(-1, 14),
+)
+def test_no_frame_makes_the_engine_raise(raw: bytes, key: int, version: int) -> None:
+    lab = Lab()
+    frame = key.to_bytes(2, "big") + version.to_bytes(2, "big", signed=True) + b"\0\0\0\1\xff\xff\0" + raw
+    lab.engine.receive(lab.connection, memoryview(bytearray(frame)), NOW)
+    assert all(isinstance(effect, Reply | Close) for effect in lab.engine.take_effects())
+
+
+def test_timers_run_in_order_and_see_the_moment_they_were_set_for() -> None:
+    timers, seen = Timers(), []
+    timers.at(30, seen.append)
+    timers.at(10, lambda now: (seen.append(now), timers.at(20, seen.append)))  # type: ignore[func-returns-value]
+    gone = timers.at(15, seen.append)
+    gone.cancel()
+    assert timers.deadline() == 10
+    timers.run(25)
+    assert seen == [10, 20]
+    timers.run(100)
+    assert (seen, timers.deadline()) == ([10, 20, 30], None)
+
+
+def test_periodic_timers_catch_up_one_by_one() -> None:
+    timers, seen = Timers(), []
+    timers.every(lambda: 10, 0, seen.append)
+    timers.run(35)
+    assert (seen, timers.deadline()) == ([10, 20, 30], 40)
+
+
+def test_which_producer_ids_were_issued() -> None:
+    producer_ids = ProducerIds()
+    assert not producer_ids.issued(0)
+    assert producer_ids.allocate(1) == 0
+    assert (producer_ids.issued(0), producer_ids.issued(1), producer_ids.issued(-1)) == (True, False, False)
+    assert producer_ids.allocate(2) == 1000
+    producer_ids.restarted(1)
+    assert producer_ids.allocate(1) == 2000
+
+
+SIZES = st.lists(st.integers(61, 400_000) | st.integers(61, 200), min_size=1, max_size=40)
+
+
+@settings(max_examples=60, deadline=None)
+@given(sizes=SIZES, rolls=st.sets(st.integers(0, 39)), cut=st.integers(0, 40), owned=st.booleans())
+def test_the_log_keeps_what_it_was_given(sizes: list[int], rolls: set[int], cut: int, owned: bool) -> None:
+    log, kept = MemoryLog(), []
+    for i, size in enumerate(sizes):
+        if i in rolls:
+            log.roll(i)
+        data = bytearray(bytes([i % 251]) * size)
+        assert log.append(data, 2, 5, i, owned) == 2 * i
+        kept.append(i)
+    assert log.size == sum(sizes)
+    log.truncate_to(2 * cut)
+    kept = kept[: cut if cut < len(kept) else None]
+    assert log.end_offset == 2 * len(kept)
+    found = log.batches()
+    assert [(len(b), b[-1], int.from_bytes(b[:8], "big")) for b in found] == [(sizes[i], i % 251, 2 * i) for i in kept]
+    offset, read = 0, []
+    while offset < log.end_offset:
+        data = log.read(offset, log.end_offset, 100_000, at_least_one=True).data
+        while len(data):
+            size = int.from_bytes(data[8:12], "big") + 12
+            read.append(size)
+            data = data[size:]
+            offset += 2
+    assert read == [sizes[i] for i in kept]

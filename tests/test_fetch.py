@@ -1,0 +1,218 @@
+"""Fetch and ListOffsets over the raw wire: limits, waiting, sessions, epochs and times."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kafkawire.batches import iter_batches, read_header
+from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafkawire.messages.metadata import MetadataRequest
+from wirebroker.conformance.client import WireClient
+from wirebroker.mock import MockKafka
+from wirekit import batch, client, produce_request
+
+LARGE = 1 << 20
+
+
+@pytest.fixture
+def broker(mock_kafka_factory: Callable[..., MockKafka]) -> Iterator[MockKafka]:
+    yield mock_kafka_factory(topics={"orders": 3})
+
+
+@pytest.fixture
+def wire(broker: MockKafka) -> WireClient:
+    return client(broker)
+
+
+def store(wire: WireClient, batches: int, partition: int = 0, size: int = 1, **options: Any) -> None:
+    for _ in range(batches):
+        answer = wire.request(produce_request("orders", batch(tag="x" * size, **options), partition), 9)
+        assert answer.responses[0].partition_responses[0].error_code == 0
+
+
+def fetch(offsets: dict[int, int], *, wait: int = 0, least: int = 1, most: int = 1 << 26, each: int = LARGE, session: int = 0,
+          epoch: int = -1, topic: bytes | None = None, leader_epoch: int = -1, forget: list[int] | None = None,
+          last_epoch: int = -1) -> FetchRequest:  # fmt: skip
+    partitions = [
+        FetchPartition(
+            partition=index,
+            fetch_offset=offset,
+            partition_max_bytes=each,
+            current_leader_epoch=leader_epoch,
+            last_fetched_epoch=last_epoch,
+        )  # fmt: skip
+        for index, offset in offsets.items()
+    ]
+    topics = [FetchTopic(topic="orders", topic_id=topic or bytes(16), partitions=partitions)] if partitions else []
+    forgotten = [ForgottenTopic(topic="orders", partitions=forget)] if forget else []
+    return FetchRequest(
+        max_wait_ms=wait, min_bytes=least, max_bytes=most, session_id=session, session_epoch=epoch, topics=topics,
+        forgotten_topics_data=forgotten,
+    )  # fmt: skip
+
+
+def parts(answer: Any) -> dict[int, Any]:
+    return {p.partition_index: p for topic in answer.responses for p in topic.partitions}
+
+
+def offsets_of(partition: Any) -> list[int]:
+    return [read_header(view).base_offset for view in iter_batches(partition.records)]
+
+
+def test_whole_batches_from_the_one_that_holds_the_offset(wire: WireClient) -> None:
+    store(wire, 3, count=4)
+    found = parts(wire.request(fetch({0: 5}), 11))[0]
+    assert (found.high_watermark, offsets_of(found)) == (12, [4, 8])
+
+
+def test_the_limits_leave_out_whole_batches(wire: WireClient) -> None:
+    store(wire, 4, size=1000)
+    size = len(parts(wire.request(fetch({0: 3}), 11))[0].records)
+    assert offsets_of(parts(wire.request(fetch({0: 0}, each=3 * size + 1), 11))[0]) == [0, 1, 2]
+    assert offsets_of(parts(wire.request(fetch({0: 0}, most=2 * size), 11))[0]) == [0, 1]
+
+
+def test_the_first_batch_comes_even_if_it_is_too_large(wire: WireClient) -> None:
+    store(wire, 2, size=5000)
+    store(wire, 2, partition=1, size=5000)
+    found = parts(wire.request(fetch({0: 0, 1: 0}, each=10, most=10), 11))
+    assert (offsets_of(found[0]), offsets_of(found[1])) == ([0], [])
+
+
+@pytest.mark.parametrize(("offset", "code"), [(-1, 1), (3, 1), (2, 0)])
+def test_offsets_out_of_range(wire: WireClient, offset: int, code: int) -> None:
+    store(wire, 2)
+    assert parts(wire.request(fetch({0: offset}), 11))[0].error_code == code
+
+
+def test_a_fetch_waits_for_min_bytes(broker: MockKafka, wire: WireClient) -> None:
+    store(wire, 1, size=100)
+    waiting = client(broker)
+    waiting.send(fetch({0: 0}, wait=60_000, least=1000), 11)
+    store(wire, 2, size=100)
+    assert broker._call(lambda e: len(e.cluster.topics["orders"].partitions[0].waiting)) == 1
+    store(wire, 1, size=1000)
+    assert offsets_of(parts(waiting.answer(1, 11))[0]) == [0, 1, 2, 3]
+    assert broker._call(lambda e: len(e.cluster.topics["orders"].partitions[0].waiting)) == 0
+
+
+def test_a_fetch_waits_no_longer_than_it_says_by_the_brokers_clock(
+    mock_kafka_factory: Callable[..., MockKafka],
+) -> None:
+    broker = mock_kafka_factory(topics={"orders": 1}, clock="frozen")
+    waiting = client(broker)
+    waiting.send(fetch({0: 0}, wait=30_000), 11)
+    broker.wait_until(lambda: broker._call(lambda e: any(c.parked for c in e.connections)))
+    began = time.monotonic()
+    broker.clock.advance(seconds=29)
+    assert broker._call(lambda e: any(c.parked for c in e.connections))
+    broker.clock.advance(seconds=1)
+    assert parts(waiting.answer(1, 11))[0].high_watermark == 0
+    assert time.monotonic() - began < 5
+
+
+def test_a_fetch_that_waits_is_told_when_the_topic_goes(broker: MockKafka) -> None:
+    waiting = client(broker)
+    waiting.send(fetch({0: 0}, wait=60_000), 11)
+    broker.wait_until(lambda: broker._call(lambda e: any(c.parked for c in e.connections)))
+    broker._call(lambda e: e.cluster.delete_topic(e.cluster.topics["orders"]), changes=True)
+    assert parts(waiting.answer(1, 11))[0].error_code == 3
+
+
+def test_who_left_while_waiting_is_forgotten(broker: MockKafka, wire: WireClient) -> None:
+    waiting = client(broker)
+    waiting.send(fetch({0: 0}, wait=60_000), 11)
+    broker.wait_until(lambda: broker._call(lambda e: any(c.parked for c in e.connections)))
+    waiting.close()
+    broker.wait_until(lambda: broker._call(lambda e: len(e.connections)) == 0)
+    store(wire, 1)
+    assert broker._call(lambda e: len(e.cluster.topics["orders"].partitions[0].waiting)) == 0
+
+
+def test_sessions_answer_only_what_changed(wire: WireClient) -> None:
+    store(wire, 1)
+    first = wire.request(fetch({0: 0, 1: 0, 2: 0}, epoch=0), 11)
+    assert first.session_id > 0
+    assert sorted(parts(first)) == [0, 1, 2]
+    second = wire.request(fetch({0: 1}, session=first.session_id, epoch=1), 11)
+    assert (second.session_id, parts(second)) == (first.session_id, {})
+    store(wire, 1, partition=2)
+    third = wire.request(fetch({}, session=first.session_id, epoch=2), 11)
+    assert {index: offsets_of(p) for index, p in parts(third).items()} == {2: [0]}
+    fourth = wire.request(fetch({}, session=first.session_id, epoch=3, forget=[2]), 11)
+    assert parts(fourth) == {}
+
+
+@pytest.mark.parametrize(("session_shift", "epoch", "code"), [(1, 1, 70), (0, 5, 71)])
+def test_sessions_that_cannot_be_gone_on_with(wire: WireClient, session_shift: int, epoch: int, code: int) -> None:
+    first = wire.request(fetch({0: 0}, epoch=0), 11)
+    answer = wire.request(fetch({}, session=first.session_id + session_shift, epoch=epoch), 11)
+    assert answer.error_code == code
+
+
+def test_a_closed_session_is_gone(wire: WireClient) -> None:
+    first = wire.request(fetch({0: 0}, epoch=0), 11)
+    assert wire.request(fetch({0: 0}, session=first.session_id, epoch=-1), 11).session_id == 0
+    assert wire.request(fetch({}, session=first.session_id, epoch=1), 11).error_code == 70
+
+
+def test_topics_by_id(wire: WireClient) -> None:
+    store(wire, 1)
+    topic_id = wire.request(MetadataRequest(topics=None), 12).topics[0].topic_id
+    answer = wire.request(fetch({0: 0}, topic=topic_id), 13)
+    assert answer.responses[0].topic_id == topic_id
+    assert offsets_of(parts(answer)[0]) == [0]
+    assert parts(wire.request(fetch({0: 0}, topic=b"\1" * 16), 13))[0].error_code == 100
+
+
+def test_leader_epochs(broker: MockKafka, wire: WireClient) -> None:
+    store(wire, 2)
+    broker.restart()
+    wire.close()
+    store(wire, 1)
+    epoch = broker._call(lambda e: e.cluster.topics["orders"].partitions[0].leader_epoch)
+    assert epoch > 0
+    assert parts(wire.request(fetch({0: 0}, leader_epoch=0), 11))[0].error_code == 74
+    assert parts(wire.request(fetch({0: 0}, leader_epoch=epoch + 1), 11))[0].error_code == 75
+    assert parts(wire.request(fetch({0: 0}, leader_epoch=epoch), 11))[0].error_code == 0
+    diverged = parts(wire.request(fetch({0: 3}, last_epoch=0), 12))[0].diverging_epoch
+    assert (diverged.epoch, diverged.end_offset) == (0, 2)
+
+
+def test_several_segments_are_read_one_after_another(mock_kafka_factory: Callable[..., MockKafka]) -> None:
+    broker = mock_kafka_factory(topics={"orders": 1}, configs={"internal.segment.bytes": 3000})
+    wire = client(broker)
+    store(wire, 10, size=1000)
+    assert broker._call(lambda e: len(e.cluster.topics["orders"].partitions[0].log.segments)) == 5
+    found, offset = [], 0
+    while offset < 10:
+        some = offsets_of(parts(wire.request(fetch({0: offset}), 11))[0])
+        found += some
+        offset = some[-1] + 1
+    assert found == list(range(10))
+
+
+def list_offsets(wire: WireClient, timestamp: int, version: int = 8) -> tuple[int, int, int]:
+    partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    topic = ListOffsetsTopic(name="orders", partitions=[partition])
+    request = ListOffsetsRequest(replica_id=-1, topics=[topic])
+    answer = wire.request(request, version).topics[0].partitions[0]
+    return answer.error_code, answer.offset, answer.timestamp
+
+
+def test_offsets_by_time(wire: WireClient) -> None:
+    for timestamp in (1000, 3000, 2000):
+        store(wire, 1, timestamp=timestamp, count=2)
+    assert list_offsets(wire, 0) == (0, 0, 1000)
+    assert list_offsets(wire, 1001) == (0, 2, 3000)
+    assert list_offsets(wire, 3001) == (0, -1, -1)
+    assert list_offsets(wire, -1) == (0, 6, -1)
+    assert list_offsets(wire, -2) == (0, 0, -1)
+    assert list_offsets(wire, -3) == (0, 2, 3000)
+    assert list_offsets(wire, -4) == (0, 0, -1)
+    assert list_offsets(wire, -3, version=6)[0] == 35
