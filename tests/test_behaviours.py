@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import kafka
@@ -20,8 +20,8 @@ FLOW = {"A": (114, 120), "B": (121, 124), "C": (125, 132), "D": (133, 142), "E":
 
 
 @pytest.fixture
-def broker(mock_kafka_factory: Callable[..., MockKafka]) -> Iterator[MockKafka]:
-    yield mock_kafka_factory(topics={"orders": 2})
+def broker(mock_kafka_factory: Callable[..., MockKafka]) -> MockKafka:
+    return mock_kafka_factory(topics={"orders": 2})
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import aiokafka
@@ -22,8 +22,8 @@ COUNT = 60
 
 
 @pytest.fixture(params=[1, 3], ids=["one_broker", "three_brokers"])
-def broker(request: pytest.FixtureRequest, mock_kafka_factory: Callable[..., MockKafka]) -> Iterator[MockKafka]:
-    yield mock_kafka_factory(brokers=request.param, topics={"orders": 3})
+def broker(request: pytest.FixtureRequest, mock_kafka_factory: Callable[..., MockKafka]) -> MockKafka:
+    return mock_kafka_factory(brokers=request.param, topics={"orders": 3})
 
 
 def values(count: int = COUNT) -> set[bytes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,8 +20,8 @@ LARGE = 1 << 20
 
 
 @pytest.fixture
-def broker(mock_kafka_factory: Callable[..., MockKafka]) -> Iterator[MockKafka]:
-    yield mock_kafka_factory(topics={"orders": 3})
+def broker(mock_kafka_factory: Callable[..., MockKafka]) -> MockKafka:
+    return mock_kafka_factory(topics={"orders": 3})
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def fetch(offsets: dict[int, int], *, wait: int = 0, least: int = 1, most: int =
             partition_max_bytes=each,
             current_leader_epoch=leader_epoch,
             last_fetched_epoch=last_epoch,
-        )  # fmt: skip
+        )
         for index, offset in offsets.items()
     ]
     topics = [FetchTopic(topic="orders", topic_id=topic or bytes(16), partitions=partitions)] if partitions else []

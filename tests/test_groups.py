@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -40,12 +40,12 @@ REBALANCE, UNKNOWN_MEMBER, ILLEGAL_GENERATION, MEMBER_ID_REQUIRED, FENCED_INSTAN
 
 
 @pytest.fixture
-def broker(mock_kafka_factory: Callable[..., MockKafka]) -> Iterator[MockKafka]:
+def broker(mock_kafka_factory: Callable[..., MockKafka]) -> MockKafka:
     broker = mock_kafka_factory(topics={"orders": 2})
     asker = client(broker)
     codes = [asker.request(find(GROUP), 4).coordinators[0].error_code for _ in range(2)]
     assert codes == [15, 0], "the first to ask creates the coordinators' topic"
-    yield broker
+    return broker
 
 
 def find(key: str, key_type: int = 0) -> FindCoordinatorRequest:

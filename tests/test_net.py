@@ -135,9 +135,10 @@ def test_large_batches_arrive_whole(kafka: MockKafka, size: int) -> None:
 def test_a_slow_reader_is_not_buffered_without_bound(kafka: MockKafka) -> None:
     for _ in range(40):
         client(kafka).request(produce_request("orders", batch(tag="x" * 500_000)), 9)
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
     asked = FetchRequest(
         max_wait_ms=0, min_bytes=0, max_bytes=50 << 20, session_epoch=-1, forgotten_topics_data=[],
-        topics=[FetchTopic(topic="orders", partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)])],
+        topics=[FetchTopic(topic="orders", partitions=[partition])],
     )  # fmt: skip
     before = psutil.Process().memory_info().rss
     wire = client(kafka)

@@ -8,6 +8,7 @@ to the system when the last `memoryview` of it is gone.
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 
 HUGE_FROM = 2 * 1024 * 1024
@@ -25,10 +26,8 @@ def allocate(size: int) -> memoryview:
         return memoryview(mmap.mmap(-1, size))[:size]
     mapping = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
-        try:
+        with contextlib.suppress(OSError):  # a kernel without them
             mapping.madvise(mmap.MADV_HUGEPAGE)
-        except OSError:  # a kernel without them
-            pass
     return memoryview(mapping)
 
 
