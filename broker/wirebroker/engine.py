@@ -79,7 +79,7 @@ class Engine:
             self.disconnected(connection)
             self.effects.append(Close(connection, reason))
 
-    def receive(self, connection: Connection, frame: Buffer, now: int, owned: bool = False) -> None:
+    def receive(self, connection: Connection, frame: memoryview, now: int, owned: bool = False) -> None:
         """Handle one request frame (without its size). With `owned` the frame's buffer may be kept as it is."""
         try:
             key, version, correlation_id = read_key_version_correlation(frame)

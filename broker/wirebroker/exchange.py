@@ -69,7 +69,7 @@ class Exchange:
 
     def __init__(
         self, engine: Engine, connection: Connection, api_key: int, version: int, correlation_id: int,
-        client_id: str | None, now: int, frame: Buffer | None = None,
+        client_id: str | None, now: int, frame: memoryview | None = None,
     ) -> None:  # fmt: skip
         self.engine = engine
         self.connection = connection

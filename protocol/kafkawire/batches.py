@@ -29,13 +29,16 @@ LENGTH_START, LOG_OVERHEAD = 8, 12
 _CRC_AT = 17
 _LENGTH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
-_ATTRIBUTES_AT, _MAX_TIMESTAMP_AT = 21, 35
+_ATTRIBUTES = struct.Struct(">h")
+_TIMESTAMP = struct.Struct(">q")
+_MAX_TIMESTAMP_AT = 35
 LEAST_OVERHEAD = 14
 """The shortest record of any format; Kafka refuses an announced length below it."""
 SEQUENCES = 2**31
 """Sequence numbers count modulo this."""
 COMPRESSION_MASK, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL, DELETE_HORIZON = 0x07, 0x08, 0x10, 0x20, 0x40
-DECOMPRESSED_LIMIT = 256 * 1024 * 1024
+DEFINED_ATTRIBUTES = 0x7F
+DECOMPRESSED_LIMIT = 128 * 1024 * 1024
 """Bytes that a batch may unfold into, unless the caller says otherwise."""
 
 
@@ -188,16 +191,15 @@ def seal(header: BatchHeader, body: Buffer) -> bytes:
     return bytes(made)
 
 
-def stamp_append_time(batch: bytearray, now: int) -> None:
-    """Make it a batch of LogAppendTime `now`, and put its CRC right."""
-    (attributes,) = struct.unpack_from(">h", batch, _ATTRIBUTES_AT)
-    struct.pack_into(">h", batch, _ATTRIBUTES_AT, attributes | LOG_APPEND_TIME)
-    set_max_timestamp(batch, now)
+def patch_timestamps(batch: bytearray, max_timestamp: int, *, append_time: bool) -> None:
+    """Write another max timestamp and timestamp type, and put the CRC right (Kafka's setMaxTimestamp).
 
-
-def set_max_timestamp(batch: bytearray, timestamp: int) -> None:
-    """Write another max timestamp, and put the CRC right."""
-    struct.pack_into(">q", batch, _MAX_TIMESTAMP_AT, timestamp)
+    Attributes that no version defines are dropped, as Kafka drops them when it writes a header.
+    """
+    (attributes,) = _ATTRIBUTES.unpack_from(batch, CRC_START)
+    kept = attributes & DEFINED_ATTRIBUTES & ~LOG_APPEND_TIME
+    _ATTRIBUTES.pack_into(batch, CRC_START, kept | (LOG_APPEND_TIME if append_time else 0))
+    _TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_AT, max_timestamp)
     _CRC.pack_into(batch, _CRC_AT, crc_of(batch))
 
 
@@ -248,8 +250,8 @@ def parse_records(body: memoryview, count: int) -> Iterator[Record]:
                 raise ProtocolError(f"a record of {size} bytes where {end - pos} are left")
             yield _parse_record(body[pos:stop])
             pos = stop
-    except (IndexError, UnicodeDecodeError) as damage:
-        raise ProtocolError(f"a record cannot be read: {damage}") from damage
+    except IndexError as damage:
+        raise ProtocolError("a record runs past the end of its batch") from damage
     if pos != end:
         raise ProtocolError(f"{end - pos} bytes are left after the last record")
 
@@ -268,7 +270,7 @@ def _parse_record(view: memoryview) -> Record:
         content, pos = _read_bytes(view, pos)
         if name is None:
             raise ProtocolError("a record header without a name")
-        headers.append((name.decode(), content))
+        headers.append((name.decode(errors="replace"), content))  # Java's decoding never fails either
     if pos != len(view):
         raise ProtocolError(f"{len(view) - pos} bytes are left in a record")
     return Record(offset_delta, timestamp_delta, key, value, tuple(headers))

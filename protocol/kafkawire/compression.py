@@ -1,13 +1,15 @@
 """The four codecs of record batches, each with a bound on what it may unfold into.
 
-gzip is in the standard library; snappy, lz4 and zstd come with `pip install 'wirebroker[codecs]'`.
+gzip is in the standard library, and so is zstd from Python 3.14 on; snappy, lz4 and zstd come with
+`pip install 'wirebroker[codecs]'`. What is written is what Kafka writes, and what is read is what Kafka reads: gzip
+members and zstd frames one after another, snappy raw or in the blocks of the Java library, and of lz4 one frame whose
+blocks are independent of each other (others are refused, as Kafka's Lz4BlockInputStream does).
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -16,11 +18,25 @@ from kafkawire.primitives import Buffer
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
+
+_GZIP_FORMAT = 31
+"""zlib's word for: a gzip header, and the largest window."""
+_GZIP_MEMBER = b"\x1f\x8b\x08"
 _XERIAL = b"\x82SNAPPY\x00"
-_XERIAL_HEADER = 16
+"""What the stream format of snappy's Java library begins with."""
+_XERIAL_HEADER = _XERIAL + struct.pack(">ii", 1, 1)
 _INT32 = struct.Struct(">i")
-_FIRST_GUESS = 4
-"""How many times its size a batch is first expected to unfold into."""
+_LZ4_MAGIC = b"\x04\x22\x4d\x18"
+_LZ4_HEADER = _LZ4_MAGIC + b"\x60\x40\x82"
+"""Version 1, independent blocks of 64 KiB, no checksums but the header's own."""
+_LZ4_VERSION, _LZ4_INDEPENDENT, _LZ4_BLOCK_CHECKSUM, _LZ4_CONTENT_SIZE = 0x40, 0x20, 0x10, 0x08
+_LZ4_BLOCK = 64 * 1024
+_LZ4_STORED = 0x8000_0000
+"""The bit of a block's size that says that the block is not compressed."""
+_LZ4_BEST_RATIO = 255
+_UINT32_LE = struct.Struct("<I")
+_FIRST_GUESS, _NEXT_GUESS = 4, 8
+"""How many times its size zstd data is first expected to unfold into, and how much more each time that fails."""
 
 
 class CodecMissing(WireError):
@@ -31,27 +47,33 @@ class TooLarge(ProtocolError):
     """The compressed data unfolds into more than the limit."""
 
 
-def decompress(codec: int, data: Buffer, limit: int) -> bytes | bytearray | memoryview:
+def decompress(codec: int, data: Buffer, limit: int) -> Buffer:
     """The data unfolded, at most `limit` bytes. Raises ProtocolError for damaged data, TooLarge, CodecMissing."""
     if codec == GZIP:
         return _gunzip(data, limit)
     if codec == SNAPPY:
-        return _unsnappy(data, limit)
-    if codec not in (LZ4, ZSTD):
-        raise ProtocolError(f"compression {codec} does not exist")
-    return _unfold(_cramjam(NAMES[codec]).decompress_into, NAMES[codec], data, limit)
+        return _unsnappy(memoryview(data), limit)
+    if codec == LZ4:
+        return _unlz4(memoryview(data), limit)
+    if codec == ZSTD:
+        return _unzstd(data, limit)
+    raise ProtocolError(f"compression {codec} does not exist")
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
     """The data folded. Raises CodecMissing."""
     if codec == GZIP:
-        machine = zlib.compressobj(-1 if level is None else level, wbits=31)
+        machine = zlib.compressobj(-1 if level is None else level, wbits=_GZIP_FORMAT)
         return machine.compress(data) + machine.flush()
     if codec == SNAPPY:
         raw = bytes(_cramjam("snappy").compress_raw(data))
-        return _XERIAL + struct.pack(">iii", 1, 1, len(raw)) + raw
-    folded = _cramjam(NAMES[codec]).compress
-    return bytes(folded(data) if level is None else folded(data, level))
+        return b"".join((_XERIAL_HEADER, _INT32.pack(len(raw)), raw))
+    if codec == LZ4:
+        return _lz4(memoryview(data), level)
+    if codec == ZSTD:
+        folded = _stdlib_zstd().compress if _cramjam_is_missing() else _cramjam("zstd").compress
+        return bytes(folded(data) if level is None else folded(data, level))
+    raise ValueError(f"compression {codec} does not exist")
 
 
 def _cramjam(name: str) -> Any:
@@ -61,34 +83,57 @@ def _cramjam(name: str) -> Any:
         raise CodecMissing(f"{name} needs a codec that is not installed: pip install 'wirebroker[codecs]'") from None
 
 
-def _gunzip(data: Buffer, limit: int) -> bytes:
-    machine = zlib.decompressobj(wbits=47)
+def _cramjam_is_missing() -> bool:
     try:
-        unfolded = machine.decompress(data, limit + 1)
-    except zlib.error as damage:
-        raise ProtocolError(f"gzip data cannot be read: {damage}") from damage
-    if len(unfolded) > limit:
-        raise TooLarge(f"gzip data unfolds into more than {limit} bytes")
-    if not machine.eof:
-        raise ProtocolError("gzip data ends too early")
-    return unfolded
+        import_module("cramjam")
+    except ImportError:
+        return True
+    return False
 
 
-def _unsnappy(data: Buffer, limit: int) -> bytes | bytearray:
-    """Raw snappy, or the blocks of the Java library, each with its size in front."""
-    view = memoryview(data)
-    if view[: len(_XERIAL)] != _XERIAL:
-        return _snappy_block(view, limit)
+def _stdlib_zstd() -> Any:
+    try:
+        return import_module("compression.zstd")
+    except ImportError:
+        return _cramjam("zstd")  # which says what is missing
+
+
+def _gunzip(data: Buffer, limit: int) -> bytes:
+    """All members of gzip data. What follows them and is none is not looked at (Java's GZIPInputStream)."""
+    parts: list[bytes] = []
+    left = limit
+    while True:
+        machine = zlib.decompressobj(wbits=_GZIP_FORMAT)
+        try:
+            unfolded = machine.decompress(data, left + 1)
+        except zlib.error as damage:
+            raise ProtocolError(f"gzip data cannot be read: {damage}") from damage
+        left -= len(unfolded)
+        if left < 0:
+            raise TooLarge(f"gzip data unfolds into more than {limit} bytes")
+        if not machine.eof:
+            raise ProtocolError("gzip data ends too early")
+        parts.append(unfolded)
+        data = machine.unused_data
+        if not data.startswith(_GZIP_MEMBER):
+            return b"".join(parts) if len(parts) > 1 else unfolded
+
+
+def _unsnappy(data: memoryview, limit: int) -> Buffer:
+    """Raw snappy, or the blocks of the Java library, each with its size in front; such streams may follow each other."""
+    if data[: len(_XERIAL)] != _XERIAL:
+        return _snappy_block(data, limit)
     unfolded = bytearray()
-    pos = _XERIAL_HEADER
-    while pos < len(view):
-        if len(view) - pos < _INT32.size:
-            raise ProtocolError("snappy data ends too early")
-        (size,) = _INT32.unpack_from(view, pos)
+    pos = 0
+    while pos < len(data):
+        if data[pos : pos + len(_XERIAL)] == _XERIAL:
+            pos += len(_XERIAL_HEADER)
+            continue
+        size = _INT32.unpack_from(data, pos)[0] if len(data) - pos >= _INT32.size else -1
         pos += _INT32.size
-        if not 0 <= size <= len(view) - pos:
-            raise ProtocolError(f"a snappy block announces {size} bytes where {len(view) - pos} are left")
-        unfolded += _snappy_block(view[pos : pos + size], limit - len(unfolded))
+        if not 0 <= size <= len(data) - pos:
+            raise ProtocolError("a snappy block runs past the end of its data")
+        unfolded += _snappy_block(data[pos : pos + size], limit - len(unfolded))
         pos += size
     return unfolded
 
@@ -96,29 +141,127 @@ def _unsnappy(data: Buffer, limit: int) -> bytes | bytearray:
 def _snappy_block(block: memoryview, limit: int) -> bytes:
     snappy = _cramjam("snappy")
     try:
-        announced = snappy.decompress_raw_len(block)
-        if announced > limit:
-            raise TooLarge(f"snappy data unfolds into more than {limit} bytes")
+        if snappy.decompress_raw_len(block) > limit:  # the block announces it, and is held to it
+            raise TooLarge("snappy data unfolds into more than is allowed")
         return bytes(snappy.decompress_raw(block))
     except _errors() as damage:
         raise ProtocolError(f"snappy data cannot be read: {damage}") from damage
 
 
-def _unfold(into: Callable[[Buffer, bytearray], int], name: str, data: Buffer, limit: int) -> memoryview:
-    """Unfold into a buffer that grows until it suffices: the codec never writes beyond what it is given."""
+def _unlz4(data: memoryview, limit: int) -> bytearray:
+    """One lz4 frame. What follows it is not looked at; blocks and content are left to the CRC of the batch."""
+    pos, largest, trailer = _lz4_header(data)
+    block_into = _cramjam("lz4").decompress_block_into
+    unfolded = bytearray()
+    while True:
+        if len(data) - pos < _UINT32_LE.size:
+            raise ProtocolError("lz4 data ends too early")
+        (announced,) = _UINT32_LE.unpack_from(data, pos)
+        size = announced & ~_LZ4_STORED
+        pos += _UINT32_LE.size
+        if size == 0:
+            return unfolded
+        if size > largest or size + trailer > len(data) - pos:
+            raise ProtocolError(f"an lz4 block of {size} bytes, where {min(largest, len(data) - pos)} are possible")
+        block = data[pos : pos + size]
+        unfolded += block if announced & _LZ4_STORED else _lz4_block(block_into, block, largest)
+        if len(unfolded) > limit:
+            raise TooLarge(f"lz4 data unfolds into more than {limit} bytes")
+        pos += size + trailer
+
+
+def _lz4_header(data: memoryview) -> tuple[int, int, int]:
+    """Where the blocks begin, how large one may be, and how many bytes follow each."""
+    if len(data) < len(_LZ4_HEADER) or data[:4] != _LZ4_MAGIC:
+        raise ProtocolError("lz4 data without a frame")
+    flags, block_size = data[4], data[5] >> 4
+    if flags & 0xE3 != _LZ4_VERSION | _LZ4_INDEPENDENT:
+        raise ProtocolError("an lz4 frame of linked blocks, with a dictionary, or of another version")
+    if not 4 <= block_size <= 7 or data[5] & 0x0F:
+        raise ProtocolError("an lz4 frame with blocks of a size that does not exist")
+    pos = 14 if flags & _LZ4_CONTENT_SIZE else 6
+    if len(data) <= pos:
+        raise ProtocolError("lz4 data ends too early")
+    if data[pos] != _xxh32(data[4:pos]) >> 8 & 0xFF:
+        raise ProtocolError("the header of an lz4 frame does not match its checksum")
+    return pos + 1, 1 << (2 * block_size + 8), 4 if flags & _LZ4_BLOCK_CHECKSUM else 0
+
+
+def _lz4_block(block_into: Any, block: memoryview, largest: int) -> memoryview:
+    room = min(largest, len(block) * _LZ4_BEST_RATIO)
+    unfolded = bytearray(room)
+    try:
+        return memoryview(unfolded)[: block_into(block, unfolded, output_len=room)]
+    except _errors() as damage:
+        raise ProtocolError(f"lz4 data cannot be read: {damage}") from damage
+
+
+def _lz4(data: memoryview, level: int | None) -> bytes:
+    options = {} if level is None else {"mode": "high_compression", "compression": level}
+    block = _cramjam("lz4").compress_block
+    out = bytearray(_LZ4_HEADER)
+    for start in range(0, len(data), _LZ4_BLOCK):
+        plain = bytes(data[start : start + _LZ4_BLOCK])
+        folded = bytes(block(plain, store_size=False, **options))
+        if len(folded) < len(plain):
+            out += _UINT32_LE.pack(len(folded)) + folded
+        else:
+            out += _UINT32_LE.pack(len(plain) | _LZ4_STORED) + plain
+    out += bytes(_UINT32_LE.size)
+    return bytes(out)
+
+
+def _xxh32(data: memoryview) -> int:
+    """XXH32 with seed 0 of less than 16 bytes, which is all that an lz4 header needs."""
+    mask, pos = 0xFFFF_FFFF, 0
+    digest = 374761393 + len(data)
+    while len(data) - pos >= _UINT32_LE.size:
+        digest = digest + _UINT32_LE.unpack_from(data, pos)[0] * 3266489917 & mask
+        digest = (digest << 17 | digest >> 15) * 668265263 & mask
+        pos += _UINT32_LE.size
+    for byte in data[pos:]:
+        digest = digest + byte * 374761393 & mask
+        digest = (digest << 11 | digest >> 21) * 2654435761 & mask
+    digest = (digest ^ digest >> 15) * 2246822519 & mask
+    digest = (digest ^ digest >> 13) * 3266489917 & mask
+    return digest ^ digest >> 16
+
+
+def _unzstd(data: Buffer, limit: int) -> Buffer:
+    """Any number of zstd frames; none at all are no bytes, as for zstd-jni."""
+    if not data:
+        return b""
+    if _cramjam_is_missing():
+        return _unzstd_frames(_stdlib_zstd(), data, limit)
+    into = _cramjam("zstd").decompress_into
     room = min(max(len(data) * _FIRST_GUESS, 1024), limit)
     while True:
-        buffer = bytearray(room)
+        buffer = bytearray(room)  # the codec never writes beyond what it is given
         try:
             return memoryview(buffer)[: into(data, buffer)]
         except _errors() as damage:
             if "whole buffer" not in str(damage):
-                raise ProtocolError(f"{name} data cannot be read: {damage}") from damage
+                raise ProtocolError(f"zstd data cannot be read: {damage}") from damage
         if room >= limit:
-            raise TooLarge(f"{name} data unfolds into more than {limit} bytes")
-        room = min(room * 8, limit)
+            raise TooLarge(f"zstd data unfolds into more than {limit} bytes")
+        room = min(room * _NEXT_GUESS, limit)
+
+
+def _unzstd_frames(zstd: Any, data: Buffer, limit: int) -> bytearray:
+    unfolded = bytearray()
+    while data:
+        machine = zstd.ZstdDecompressor()
+        try:
+            unfolded += machine.decompress(data, max_length=limit + 1 - len(unfolded))
+        except zstd.ZstdError as damage:
+            raise ProtocolError(f"zstd data cannot be read: {damage}") from damage
+        if len(unfolded) > limit:
+            raise TooLarge(f"zstd data unfolds into more than {limit} bytes")
+        if not machine.eof:
+            raise ProtocolError("zstd data ends too early")
+        data = machine.unused_data
+    return unfolded
 
 
 def _errors() -> tuple[type[Exception], ...]:
-    cramjam = import_module("cramjam")
-    return (cramjam.DecompressionError, ValueError, OverflowError)
+    return (import_module("cramjam").DecompressionError, ValueError, OverflowError)

@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import mmap
 import struct
+import sys
 from array import array
 from bisect import bisect_right
 from typing import Any
@@ -22,10 +23,14 @@ from crc32c import crc32c
 PRODUCE, FETCH, METADATA, CREATE_TOPICS, INIT_PRODUCER_ID = 0, 1, 3, 19, 22
 SHARED = 256 * 1024
 """Bytes that all connections receive into; a frame of more than half of it is received into its own buffer."""
+PEEK = 4096
+"""Bytes that are received there when the last frame was large, since the next one will be moved out as well."""
 CHUNK = 1024 * 1024
 TOPIC_ID = b"\x11" * 16
 NODE_ID = 0
-RETRIABLE_NONE, CORRUPT_MESSAGE, OUT_OF_ORDER, INVALID_RECORD = 0, 2, 45, 87
+SCATTERED = sys.version_info >= (3, 12)
+"""Whether asyncio sends parts without joining them first, which would copy the records."""
+NONE, CORRUPT_MESSAGE, OUT_OF_ORDER, INVALID_RECORD = 0, 2, 45, 87
 
 SIZE = struct.Struct(">i")
 HEAD = struct.Struct(">ihhih")
@@ -174,9 +179,11 @@ class Floor(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: Any) -> None:
         self.write = transport.write
+        self.writelines = transport.writelines
         self.left = b""
         self.own = view[:0]
         self.own_filled = 0
+        self.common = view
         self.shape: Shape | None = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -185,7 +192,7 @@ class Floor(asyncio.BufferedProtocol):
         if self.left:
             view[: len(self.left)] = self.left
             return view[len(self.left) :]
-        return view
+        return self.common
 
     def buffer_updated(self, nbytes: int) -> None:
         answers: list[bytes] = []
@@ -194,6 +201,7 @@ class Floor(asyncio.BufferedProtocol):
             if self.own_filled < len(self.own):
                 return
             own, self.own = self.own, view[:0]
+            self.common = view[:PEEK]
             self.handle(own, own, 0, len(own), answers, True)
         else:
             pos, end = 0, len(self.left) + nbytes
@@ -203,6 +211,7 @@ class Floor(asyncio.BufferedProtocol):
                     break
                 self.handle(view, shared, pos, stop, answers, False)
                 pos = stop
+            self.common = view
             if pos == end:
                 self.left = b""
             elif end - pos >= 4 and stop - pos > SHARED // 2:
@@ -242,7 +251,7 @@ class Floor(asyncio.BufferedProtocol):
             at += 4
         _, length, _, magic, crc, _, last, _, _, producer, epoch, sequence, count = BATCH.unpack_from(raw, at)
         log = shape.log
-        code, base = RETRIABLE_NONE, log.end
+        code, base = NONE, log.end
         if length != stop - at - 12 or magic != 2 or crc32c(frame[at + 21 : stop]) != crc:
             code, base = CORRUPT_MESSAGE, -1
         elif count != last + 1 or count <= 0 or (self.walks and not walk(frame, at + 61, stop, count)):
@@ -292,11 +301,13 @@ class Floor(asyncio.BufferedProtocol):
             head = bytes(10) + SIZE.pack(1) + named + SIZE.pack(1)
             head += struct.pack(">ihqqqiii", index, 0, log.end, log.end, 0, -1, -1, len(records))
         answers.append(struct.pack(">ii", 4 + len(head) + len(records) + len(tail), correlation) + head)
-        self.write(answers.pop() if len(answers) == 1 else b"".join(answers))
+        parts = [b"".join(answers), records, tail]
         answers.clear()
-        self.write(records)
-        if tail:
-            self.write(tail)
+        if SCATTERED:
+            self.writelines(parts)
+        else:
+            for part in parts:
+                self.write(part)
 
     def other(self, frame: memoryview, key: int, correlation: int, at: int) -> bytes:
         """The requests that come once: minimal answers, in the one version that the load generator sends."""

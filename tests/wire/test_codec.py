@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafkawire import codec, declare
-from kafkawire.compiling import is_fixed, least_size
+from kafkawire.compiling import Counted, is_fixed, least_size
 from kafkawire.declare import Field, Message, Struct, message, wire
 from kafkawire.errors import EncodeError, ProtocolError
 from kafkawire.messages.api_versions import ApiVersionsRequest
@@ -388,6 +388,13 @@ def test_the_least_size_of_a_struct_counts_a_null_struct_as_one_byte() -> None:
     assert least_size(Leaf, 2, True) == 6
     assert least_size(Branch, 0, False) == 1
     assert least_size(Branch, 2, True) == 2
+
+
+def test_packers_are_kept_for_short_arrays_only() -> None:
+    packers = Counted("i", "pack")
+    assert packers[3] is packers[3]
+    assert packers[300](*range(300)) == struct.pack(">300i", *range(300))
+    assert list(packers) == [3]
 
 
 def test_fixed_types_are_those_of_the_struct_module() -> None:

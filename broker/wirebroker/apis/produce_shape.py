@@ -10,7 +10,7 @@ Anything that is not alike, or has an error, takes the ordinary way.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkawire.frames import encode_response
 from kafkawire.messages.produce import (
@@ -20,8 +20,8 @@ from kafkawire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from kafkawire.primitives import Buffer
-from wirebroker.core.partition import Partition
+from kafkawire.primitives import read_uvarint
+from wirebroker.core.partition import Appended, Partition
 from wirebroker.exchange import Connection, Exchange, Reply
 
 if TYPE_CHECKING:
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 FLEXIBLE_FROM = 9
 HEAD_START = 8
 """Where the part of the header begins that stays the same: after key, version and correlation id."""
+_NO_TAGS = bytes(3)
+"""Empty tags of partition, topic and request, which end a flexible request."""
+_NO_TAGS_SIZE = len(_NO_TAGS)
+_new: Any = tuple.__new__
 _SENTINEL = 0x7A5A_3C3C_5A7A_1EAF
 _CORRELATION = struct.Struct(">i")
 _LENGTH = struct.Struct(">i")
@@ -41,21 +45,21 @@ class ProduceShape:
     """The last good Produce of a connection: one topic, one partition, and what the answer looks like."""
 
     __slots__ = (
-        "acks", "at", "client_id", "cluster_version", "head", "partition", "result_at", "tail", "template", "topic_name",
+        "acks", "after", "at", "before", "between", "client_id", "cluster_version", "flexible", "head", "partition",
         "version",
     )  # fmt: skip
 
-    def __init__(self, head: bytes, tail: bytes, partition: Partition, acks: int, exchange: Exchange) -> None:
+    def __init__(self, head: bytes, partition: Partition, acks: int, exchange: Exchange) -> None:
         self.head = head
         self.at = HEAD_START + len(head)
-        self.tail = tail
+        self.flexible = exchange.version >= FLEXIBLE_FROM
         self.partition = partition
         self.acks = acks
         self.version = exchange.version
         self.client_id = exchange.client_id
         self.cluster_version = exchange.cluster.version
-        self.template = b""
-        self.result_at = 0
+        self.before = self.between = self.after = b""
+        """The answer, without its correlation id and its offsets."""
 
 
 def remember_shape(request: ProduceRequest, exchange: Exchange) -> None:
@@ -75,76 +79,73 @@ def remember_shape(request: ProduceRequest, exchange: Exchange) -> None:
     if partition is None or partition.rules.asks_whether_issued or asked.records is None:
         return
     size = len(asked.records)
-    tail_size = 3 if exchange.version >= FLEXIBLE_FROM else 0  # empty tags of partition, topic and request
-    length_size = max((size + 1).bit_length() + 6, 7) // 7 if tail_size else _LENGTH.size
     frame = exchange.frame
-    at = len(frame) - tail_size - size - length_size
-    tail = bytes(frame[len(frame) - tail_size :]) if tail_size else b""
-    if any(tail):
-        return
-    shape = ProduceShape(bytes(frame[HEAD_START:at]), tail, partition, request.acks, exchange)
-    shape.template, shape.result_at = _template(data, exchange.version)
+    end = len(frame)
+    if exchange.version >= FLEXIBLE_FROM:
+        end -= _NO_TAGS_SIZE
+        if frame[end:] != _NO_TAGS:
+            return
+        at = end - size - max((size + 1).bit_length() + 6, 7) // 7
+    else:
+        at = end - size - _LENGTH.size
+    shape = ProduceShape(bytes(frame[HEAD_START:at]), partition, request.acks, exchange)
+    _cut_answer(shape, data, exchange.version)
     connection.produce_shape = shape
 
 
-def _template(data: TopicProduceData, version: int) -> tuple[bytes, int]:
-    """The answer to a batch that was taken, and where in it the offsets are."""
+def _cut_answer(shape: ProduceShape, data: TopicProduceData, version: int) -> None:
+    """The answer to a batch that was taken, in the pieces between which its numbers go."""
     answer = PartitionProduceResponse(index=data.partition_data[0].index, error_code=0, base_offset=_SENTINEL)
     topic = TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=[answer])
     encoded = b"".join(encode_response(0, ProduceResponse(responses=[topic]), version))
-    return encoded, encoded.index(struct.pack(">q", _SENTINEL))
+    at = encoded.index(struct.pack(">q", _SENTINEL))
+    size = _RESULT.size if version >= 5 else _RESULT_BEFORE_5.size
+    shape.before, shape.between, shape.after = encoded[:4], encoded[8:at], encoded[at + size :]
 
 
 def produce_alike(
-    engine: Engine, connection: Connection, frame: Buffer, correlation_id: int, now: int, owned: bool
+    engine: Engine, connection: Connection, frame: memoryview, correlation_id: int, now: int, owned: bool
 ) -> bool:
     """Handle a Produce that looks like the last one; False if it does not, and nothing was done."""
     shape: ProduceShape = connection.produce_shape
-    at = shape.at
+    at, end = shape.at, len(frame)
     if frame[HEAD_START:at] != shape.head or shape.cluster_version != engine.cluster.version:
         return False
-    end = len(frame) - len(shape.tail)
-    if shape.tail:
-        size, shift = -1, 0
-        while True:
-            byte = frame[at]
-            at += 1
-            size += (byte & 0x7F) << shift
-            if byte < 0x80:
-                break
-            shift += 7
+    if shape.flexible:
+        end -= _NO_TAGS_SIZE
+        size, at = read_uvarint(frame, at)
+        size -= 1
+        if at + size != end or frame[end:] != _NO_TAGS:
+            return False
     else:
         (size,) = _LENGTH.unpack_from(frame, at)
-        at += _LENGTH.size
-    if at + size != end or size < 0 or frame[end:] != shape.tail:
-        return False
-    partition = shape.partition
-    appended = partition.append(frame[at:end], now, shape.version, client_id=shape.client_id, owned=owned)  # type: ignore[arg-type]
-    engine.trace.produced(
-        now, connection, shape.client_id, shape.version, correlation_id, shape.acks, partition, appended
-    )
-    if appended.error_code:
-        from wirebroker.apis.produce import answer_of
-
-        return _refuse(engine, connection, correlation_id, shape, answer_of(partition.index, appended))
-    answer = bytearray(shape.template)
-    _CORRELATION.pack_into(answer, 4, correlation_id)
-    if shape.version >= 5:
-        _RESULT.pack_into(
-            answer, shape.result_at, appended.base_offset, appended.log_append_time, appended.log_start_offset
-        )
+        at += 4
+        if at + size != end:
+            return False
+    partition, version, client_id = shape.partition, shape.version, shape.client_id
+    appended = partition.append(frame[at:end], now, version, client_id=client_id, owned=owned)
+    engine.trace.produced(now, connection, client_id, version, correlation_id, shape.acks, partition, appended)
+    _, code, base_offset, append_time, log_start_offset, _, _ = appended
+    if code:
+        _refuse(engine, connection, correlation_id, shape, appended)
+        return True
+    if version >= 5:
+        result = _RESULT.pack(base_offset, append_time, log_start_offset)
     else:
-        _RESULT_BEFORE_5.pack_into(answer, shape.result_at, appended.base_offset, appended.log_append_time)
-    engine.effects.append(Reply(connection, [answer]))
+        result = _RESULT_BEFORE_5.pack(base_offset, append_time)
+    answer = b"".join((shape.before, _CORRELATION.pack(correlation_id), shape.between, result, shape.after))
+    engine.effects.append(_new(Reply, (connection, [answer])))
     return True
 
 
 def _refuse(
-    engine: Engine, connection: Connection, correlation_id: int, shape: ProduceShape, answer: PartitionProduceResponse
-) -> bool:
+    engine: Engine, connection: Connection, correlation_id: int, shape: ProduceShape, appended: Appended
+) -> None:
+    from wirebroker.apis.produce import answer_of
+
     topic = engine.cluster.topics[shape.partition.topic]
+    answer = answer_of(shape.partition.index, appended)
     response = ProduceResponse(
         responses=[TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[answer])]
     )
     engine.effects.append(Reply(connection, encode_response(correlation_id, response, shape.version)))
-    return True

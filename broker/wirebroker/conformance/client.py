@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections import deque
 from typing import Any
 
 from kafkawire.declare import Message
+from kafkawire.errors import ProtocolError
 from kafkawire.frames import SIZE, decode_response, encode_request
 
 CLIENT_ID = "wirebroker-conformance"
@@ -32,6 +34,7 @@ class WireClient:
         self.address = (host, port)
         self.timeout = timeout
         self._sockets: dict[str, socket.socket] = {}
+        self._awaited: dict[str, deque[int]] = {}
         self._correlation = 0
 
     def close(self) -> None:
@@ -41,6 +44,7 @@ class WireClient:
 
     def drop(self, connection: str) -> None:
         """Close one connection."""
+        self._awaited.pop(connection, None)
         held = self._sockets.pop(connection, None)
         if held is not None:
             held.close()
@@ -50,14 +54,21 @@ class WireClient:
         self.send(message, version, connection)
         return self.answer(message.__schema__.key, version, connection, timeout)
 
-    def send(self, message: Message, version: int, connection: str = "main", client_id: str | None = CLIENT_ID) -> None:
-        """Send, and do not wait."""
+    def send(self, message: Message, version: int, connection: str = "main", *, answered: bool = True) -> None:
+        """Send, and do not wait. `answered` says whether an answer belongs to it, which one to acks=0 has not."""
         self._correlation += 1
-        self.send_bytes(encode_request(self._correlation, client_id, message, version), connection)
+        self.send_bytes(encode_request(self._correlation, CLIENT_ID, message, version), connection)
+        if answered:
+            self._awaited.setdefault(connection, deque()).append(self._correlation)
 
     def answer(self, key: int, version: int, connection: str = "main", timeout: float | None = None) -> Any:
-        """The next answer on this connection."""
-        return decode_response(self.frame(connection, timeout), key, version)[1]
+        """The next answer on this connection. Raises ProtocolError also when it answers another request."""
+        frame = self.frame(connection, timeout)
+        awaited = self._awaited.get(connection)
+        (correlation_id,) = SIZE.unpack_from(frame)
+        if awaited and correlation_id != (first := awaited.popleft()):
+            raise ProtocolError(f"the answer has correlation id {correlation_id} where {first} was asked first")
+        return decode_response(frame, key, version)[1]
 
     def send_bytes(self, raw: bytes, connection: str = "main") -> None:
         """Send bytes as they are."""

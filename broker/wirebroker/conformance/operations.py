@@ -179,8 +179,9 @@ def op_init_pid_many(run: Run, step: Json) -> Json:
 def op_produce(run: Run, step: Json) -> Json:
     request, version = _produce_request(run, step)
     connection = step.get("conn", "main")
-    run.client.send(request, version, connection)
-    if request.acks == 0 and not step.get("expect_response"):
+    unanswered_by_rule = request.acks == 0 and not step.get("expect_response")
+    run.client.send(request, version, connection, answered=not unanswered_by_rule)
+    if unanswered_by_rule:
         return {"sent": True}
     unanswered = NO_ANSWER_AFTER if step.get("raw_hex", "") is None else None
     answer = run.client.answer(KEYS["Produce"], version, connection, unanswered)

@@ -7,7 +7,7 @@ the log and the state together. One place decides; the reply, the trace and the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafkawire.batches import BatchHeader, iter_records, read_header
 from wirebroker.core.configs import TopicConfigs
@@ -31,6 +31,9 @@ from wirebroker.storage.memory import EMPTY, MemoryLog, Slice
 EARLIEST, LATEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -2, -1, -3, -4, -5
 CHECKPOINT_MS = 60_000
 """How often Kafka writes down the log start offset (log.flush.start.offset.checkpoint.interval.ms)."""
+
+
+_new: Any = tuple.__new__
 
 
 class Appended(NamedTuple):
@@ -120,54 +123,58 @@ class Partition:
         owned: bool = False,
     ) -> Appended:
         """Judge one client's batch, and store it if it is in order."""
-        checked = check(records, self.policy, now, produce_version, self.full_checks)
+        policy = self._policy
+        if policy is None or self._policy_version != self.configs.version:
+            policy = self.policy
+        checked = check(records, policy, now, produce_version, self.full_checks)
         if isinstance(checked, RecordReject):
             start = self.log_start_offset if checked.log_start_known else -1
             return Appended(checked, checked.code, -1, -1, start, checked.header, None)
         header = checked.header
-        key = self._key(header, client_id)
+        producer_id = header.producer_id
+        named = producer_id < 0 or self.rules.key == "client_id"
+        key = self._other_key(header, client_id) if named else producer_id
         if key is None:
-            return self._store(checked, None, Accept(self.log.end_offset, "no_producer"), None, now, owned)
+            return self._store(checked, None, Accept(self.log.end_offset, "no_producer"), None, now, owned, policy)
         state = self.producers.get(key)
         known = issued is None or issued(header.producer_id)
         verdict = judge(state, header, self.rules, self.log.end_offset, Origin.CLIENT, known)
         if isinstance(verdict, Accept):
-            return self._store(checked, key, verdict, state, now, owned)
+            return self._store(checked, key, verdict, state, now, owned, policy)
         if isinstance(verdict, Duplicate):
             return Appended(verdict, 0, verdict.base_offset, verdict.timestamp, self.log_start_offset, header, state)
         if verdict.poisons and state is not None:
             self.producers[key] = poison(state)
         return Appended(verdict, verdict.code, -1, -1, self.log_start_offset, header, state)
 
-    def _key(self, header: BatchHeader, client_id: str | None) -> Key | None:
-        if self.rules.key == "client_id":
-            return client_id if header.base_sequence >= 0 else None
-        return header.producer_id if header.producer_id >= 0 else None
+    def _other_key(self, header: BatchHeader, client_id: str | None) -> Key | None:
+        """What a producer is known by that has no id, or where ids do not count."""
+        by_name = self.rules.key == "client_id" and header.base_sequence >= 0
+        return client_id if by_name else None
 
     def _store(
-        self, checked: Checked, key: Key | None, verdict: Accept, state: bytes | None, now: int, owned: bool
-    ) -> Appended:
+        self, checked: Checked, key: Key | None, verdict: Accept, state: bytes | None, now: int, owned: bool,
+        policy: RecordPolicy,
+    ) -> Appended:  # fmt: skip
         """Append to the log and to the state: both or, if the log refuses, neither."""
-        header = checked.header
-        count = header.last_offset_delta + 1
-        policy = self.policy
-        if self._must_roll(len(checked.batch), checked.max_timestamp, now, policy):
-            self.log.roll(now)
-        base = self.log.append(
-            checked.batch, count, self.leader_epoch, checked.max_timestamp, owned or checked.rewritten
-        )
+        header, batch, timestamp, append_time, rewritten = checked
+        log = self.log
+        if log.active.bases and self._must_roll(len(batch), now, policy):
+            log.roll(now)
+        base = log.append(batch, header.last_offset_delta + 1, self.leader_epoch, timestamp, owned or rewritten)
         if key is not None:
-            self.producers[key] = advance(state, header, base, checked.max_timestamp, self.rules)
+            self.producers[key] = advance(state, header, base, timestamp, self.rules)
         if self.waiting:
             for told in list(self.waiting):
                 told(self, now)
-        return Appended(verdict, 0, base, checked.log_append_time, self.log_start_offset, header, state)
+        appended: Appended = _new(
+            Appended, (verdict, 0, base, append_time, self.log_start_offset, header, state)
+        )
+        return appended
 
-    def _must_roll(self, size: int, timestamp: int, now: int, policy: RecordPolicy) -> bool:
+    def _must_roll(self, size: int, now: int, policy: RecordPolicy) -> bool:
         """Kafka's LogSegment.shouldRoll: the segment would grow too large, or its first batch is too old."""
         active = self.log.active
-        if not active.bases:
-            return False
         if active.size + size > policy.segment_bytes:
             return True
         return now - active.created > policy.segment_ms

@@ -24,11 +24,17 @@ from wirebroker.core.profile import Rules
 Key = int | str
 """What a producer is known by: its id, or under `pulsar` its name."""
 
-_HEAD = struct.Struct(">hiiqqB")
-"""epoch, last sequence, coordinator epoch, last timestamp, first offset of the open transaction, flags"""
-_QUICK = struct.Struct(">hi")
+_HEAD = struct.Struct(">hiqBiq")
+"""epoch, coordinator epoch, first offset of the open transaction, flags; then what every batch changes: last sequence,
+last timestamp"""
+_KEPT = struct.calcsize(">hiqB")
+_FLAGS_AT = _KEPT - 1
+_QUICK = struct.Struct(">h12xBi")
+"""epoch, flags and last sequence alone"""
 _BATCH = struct.Struct(">iqiq")
 """last sequence, last offset, offset delta, timestamp"""
+_NEXT = struct.Struct(">iqiqiq")
+"""what the next batch in order puts behind the kept part of the head: the rest of the head, and itself"""
 _START = _HEAD.size
 _POISONED = 1
 _BEHIND = SEQUENCES // 2
@@ -107,21 +113,23 @@ class ProducerEntry(NamedTuple):
 
 def unpack(state: bytes) -> ProducerEntry:
     """The packed state as an object."""
-    epoch, last, coordinator_epoch, timestamp, txn_start, flags = _HEAD.unpack_from(state)
+    epoch, coordinator_epoch, txn_start, flags, last, timestamp = _HEAD.unpack_from(state)
     batches = tuple(BatchMetadata._make(fields) for fields in _BATCH.iter_unpack(state[_START:]))
     return ProducerEntry(epoch, last, coordinator_epoch, timestamp, txn_start, bool(flags & _POISONED), batches[::-1])
 
 
 def pack(entry: ProducerEntry) -> bytes:
     """The object as packed state."""
-    flags = _POISONED if entry.poisoned else 0
-    head = _HEAD.pack(*entry[:5], flags)
+    head = _HEAD.pack(
+        entry.producer_epoch, entry.coordinator_epoch, entry.current_txn_first_offset,
+        _POISONED if entry.poisoned else 0, entry.last_sequence, entry.last_timestamp,
+    )  # fmt: skip
     return head + b"".join(_BATCH.pack(*batch) for batch in reversed(entry.batches))
 
 
 def last_timestamp(state: bytes) -> int:
     """The max timestamp of the last batch, which is what a producer's expiration counts from."""
-    timestamp: int = _HEAD.unpack_from(state)[3]
+    timestamp: int = _HEAD.unpack_from(state)[5]
     return timestamp
 
 
@@ -137,8 +145,7 @@ def last_batch_only(state: bytes) -> bytes:
 
 def poison(state: bytes) -> bytes:
     """The state of a producer that is refused until it has a new id (`gap=45_until_new_id`)."""
-    *head, flags = _HEAD.unpack_from(state)
-    return _HEAD.pack(*head, flags | _POISONED) + state[_START:]
+    return state[:_FLAGS_AT] + bytes([state[_FLAGS_AT] | _POISONED]) + state[_KEPT:]
 
 
 def judge(
@@ -152,9 +159,9 @@ def judge(
     """What becomes of this batch. `issued` says whether its producer id was ever handed out."""
     if state is None:
         return _judge_first(batch, rules, log_end_offset, origin, issued)
-    epoch, last = _QUICK.unpack_from(state)
+    epoch, flags, last = _QUICK.unpack_from(state)
     # The next batch in order cannot be a retry: a cached one with these sequences would be 2³¹ records old.
-    if batch.base_sequence == (last + 1) % SEQUENCES and batch.producer_epoch == epoch >= 0 and not state[_START - 1]:
+    if batch.base_sequence == (last + 1) % SEQUENCES and batch.producer_epoch == epoch >= 0 and not flags:
         return Accept(log_end_offset, "next")
     if origin is not Origin.CLIENT:
         return _judge_epoch(batch, epoch) or Accept(log_end_offset, "unchecked")
@@ -203,7 +210,7 @@ def _judge_sequence(
 ) -> Verdict:
     got = batch.base_sequence
     out_of_order = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    if state[_START - 1] & _POISONED:
+    if state[_FLAGS_AT] & _POISONED:
         return Reject(out_of_order, "refused_until_new_id", got, -1)
     if batch.producer_epoch != epoch:
         if got != 0 and epoch != -1:
@@ -242,16 +249,16 @@ def _judge_by_name(state: bytes, batch: BatchHeader, highest: int, log_end_offse
 
 def advance(state: bytes | None, batch: BatchHeader, base_offset: int, timestamp: int, rules: Rules) -> bytes:
     """The state after the batch was stored at `base_offset`; `timestamp` is the largest of its records', in ms."""
-    delta = batch.last_offset_delta
-    last = (batch.base_sequence + delta) % SEQUENCES if batch.base_sequence >= 0 else -1
-    newest = _BATCH.pack(last, base_offset + delta, delta, timestamp)
+    epoch, delta, sequence = batch.producer_epoch, batch.last_offset_delta, batch.base_sequence
+    last = (sequence + delta) % SEQUENCES if sequence >= 0 else -1
+    newest = _NEXT.pack(last, timestamp, last, base_offset + delta, delta, timestamp)
     if state is None:
-        return _HEAD.pack(batch.producer_epoch, last, -1, timestamp, -1, 0) + newest
-    epoch, _, coordinator_epoch, _, txn_start, _ = _HEAD.unpack_from(state)
-    head = _HEAD.pack(batch.producer_epoch, last, coordinator_epoch, timestamp, txn_start, 0)
-    if epoch != batch.producer_epoch:
-        return head + newest
-    return head + newest + state[_START : _START + (rules.window - 1) * _BATCH.size]
+        return _HEAD.pack(epoch, -1, -1, 0, 0, 0)[:_KEPT] + newest
+    known, flags, _ = _QUICK.unpack_from(state)
+    if known == epoch and not flags:
+        return state[:_KEPT] + newest + state[_START : _START + (rules.window - 1) * _BATCH.size]
+    _, coordinator_epoch, txn_start, *_ = _HEAD.unpack_from(state)
+    return _HEAD.pack(epoch, coordinator_epoch, txn_start, 0, 0, 0)[:_KEPT] + newest
 
 
 # Explanations

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from crc32c import crc32c
 
@@ -42,6 +42,8 @@ from wirebroker.core.configs import TopicConfigs
 SHOWN_ERRORS = 3
 OLDEST_VERSION_OF_ZSTD = 7
 _ATTRIBUTES = struct.Struct(">h")
+_new: Any = tuple.__new__
+"""Makes a NamedTuple of a tuple in half the time that its class takes."""
 
 
 class RecordPolicy(NamedTuple):
@@ -107,26 +109,21 @@ def check(
     size = len(records) if records is not None else 0
     if records is None or size < HEADER_SIZE:
         return _no_batch(records)
-    header = BatchHeader._make(HEADER.unpack_from(records))
+    fields = HEADER.unpack_from(records)
+    base_offset, length, _, magic, crc, attributes, last_delta, base_timestamp, latest, pid, _, sequence, count = fields
+    header: BatchHeader = _new(BatchHeader, fields)
     # One whole batch of version 2, and nothing else: what every client sends.
-    if header.batch_length != size - LOG_OVERHEAD or header.magic != 2:
+    if length != size - LOG_OVERHEAD or magic != 2:
         return _not_one_batch(records, header)
-    attributes = header.attributes
     if attributes & COMPRESSION_MASK == ZSTD and produce_version < OLDEST_VERSION_OF_ZSTD:
         return RecordReject(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd_before_version_7", header=header)
-    if header.base_offset != 0:
+    if base_offset != 0:
         return RecordReject(ErrorCode.INVALID_RECORD, "base_offset_not_zero", log_start_known=True, header=header)
     if size > policy.max_message_bytes:
         return RecordReject(ErrorCode.MESSAGE_TOO_LARGE, "larger_than_max_message_bytes", header=header)
-    if crc32c(records[CRC_START:]) != header.crc:
+    if crc32c(records[CRC_START:]) != crc:
         return RecordReject(ErrorCode.CORRUPT_MESSAGE, "crc", header=header)
-    count = header.records_count
-    if (
-        count <= 0
-        or count != header.last_offset_delta + 1
-        or attributes & CONTROL
-        or (header.base_sequence < 0 and header.producer_id > -1)
-    ):
+    if count <= 0 or count != last_delta + 1 or attributes & CONTROL or (sequence < 0 and pid > -1):
         return RecordReject(ErrorCode.INVALID_RECORD, _header_rule(header), log_start_known=True, header=header)
     if size > policy.segment_bytes:
         return RecordReject(ErrorCode.RECORD_LIST_TOO_LARGE, "larger_than_segment_bytes", header=header)
@@ -137,17 +134,23 @@ def check(
             walked = walk_records(records[HEADER_SIZE:], count)
         except ProtocolError as damage:
             return _damaged(header, damage)
-        fault = _record_fault(records[HEADER_SIZE:], walked, header, policy, now)
-        if fault is not None:
-            return fault
-        max_timestamp = header.base_timestamp + walked.max_delta
-        if max_timestamp != header.max_timestamp and not policy.append_time:
-            return _with_max_timestamp(records, header, max_timestamp)
+        highest, lowest, keyless = walked
+        if (
+            (keyless and policy.compacted)
+            or base_timestamp + highest - now > policy.after_max_ms
+            or now - base_timestamp - lowest > policy.before_max_ms
+        ):
+            fault = _record_fault(records[HEADER_SIZE:], walked, header, policy, now)
+            if fault is not None:
+                return fault
+        if base_timestamp + highest != latest and not policy.append_time:
+            return _with_max_timestamp(records, header, base_timestamp + highest)
     elif policy.compression != "producer":
         return _check_unusual(records, header, policy, now)
     if policy.append_time:
         return _with_append_time(records, header, now)
-    return Checked(header, records, header.max_timestamp, -1, False)
+    plain: Checked = _new(Checked, (header, records, latest, -1, False))
+    return plain
 
 
 def _no_batch(records: memoryview | None) -> RecordReject:

@@ -81,20 +81,23 @@ class Host:
         """Perform the engine's effects, and let go on those that its answers released."""
         engine = self.engine
         while engine.effects:
-            outgoing: dict[Connection, list[Buffer]] = {}
-            for effect in engine.take_effects():
+            effects, engine.effects = engine.effects, []
+            answered: list[Connection] = []
+            parts: list[Buffer] = []
+            current: Connection | None = None
+            for effect in effects:
+                if effect[0] is not current:  # mostly all are one connection's
+                    self._send(current, parts)
+                    current, parts = effect[0], []
+                    answered.append(current)
                 if isinstance(effect, Reply):
-                    parts = outgoing.get(effect.connection)
-                    if parts is None:
-                        outgoing[effect.connection] = list(effect.parts)
-                    else:
-                        parts += effect.parts
+                    parts += effect[1]
                 else:
-                    self._send(effect.connection, outgoing.pop(effect.connection, []))
+                    self._send(current, parts)
+                    parts = []
                     self._close(effect.connection, effect.reason)
-            for connection, parts in outgoing.items():
-                self._send(connection, parts)
-            for connection in outgoing:
+            self._send(current, parts)
+            for connection in answered:
                 if (protocol := self._protocols.get(connection)) is not None:
                     protocol.released()
         if engine.deadline() != self._alarm_at:
@@ -105,9 +108,8 @@ class Host:
         for watcher in list(self.watchers):
             watcher()
 
-    def _send(self, connection: Connection, parts: Sequence[Buffer]) -> None:
-        protocol = self._protocols.get(connection)
-        if protocol is None or not parts:
+    def _send(self, connection: Connection | None, parts: Sequence[Buffer]) -> None:
+        if connection is None or not parts or (protocol := self._protocols.get(connection)) is None:
             return
         write = protocol.transport.write
         small: list[Buffer] = []

@@ -35,8 +35,10 @@ EMPTY = Slice(memoryview(b""), 0)
 class Segment:
     """Consecutive batches. `created` is the time of the first append, in ms since the epoch."""
 
-    __slots__ = ("_chunk", "_filled", "_starts", "_views", "base_offset", "bases", "created", "max_timestamp",
-                 "positions", "size", "timestamps")  # fmt: skip
+    __slots__ = (
+        "_at", "_capacity", "_chunk", "_next_chunk", "_starts", "_views", "base_offset", "bases", "created",
+        "max_timestamp", "positions", "size", "timestamps",
+    )  # fmt: skip
 
     def __init__(self, base_offset: int, created: int, chunk: int = FIRST_CHUNK) -> None:
         self.base_offset = base_offset
@@ -48,23 +50,25 @@ class Segment:
         self.timestamps = array("q")
         self._starts: list[int] = []
         self._views: list[memoryview] = []
-        self._chunk = chunk
-        self._filled = 0
+        self._chunk = memoryview(b"")
+        self._at = self._capacity = 0
+        self._next_chunk = chunk
 
     def append(self, batch: Buffer, base_offset: int, leader_epoch: int, timestamp: int, owned: bool) -> None:
         """Keep the batch under its offset; an `owned` buffer is taken over if it is large, any other is copied."""
         size = len(batch)
         if owned and size >= OWN_BUFFER_FROM:
-            target, at = memoryview(batch), 0
-            self._starts.append(self.size)
-            self._views.append(target)
-            self._filled = size
+            self._begin(memoryview(batch))
+            chunk, at = self._chunk, 0
         else:
-            target, at = self._room(size)
-            target[at : at + size] = batch
-            self._filled = at + size
+            if self._at + size > self._capacity:
+                self._begin(allocate(max(self._next_chunk, size)))
+                self._next_chunk = min(self._next_chunk * 4, LARGEST_CHUNK)
+            chunk, at = self._chunk, self._at
+            chunk[at : at + size] = batch
+        self._at = at + size
         # The base offset and the leader epoch lie outside the CRC and are the broker's to write.
-        _START.pack_into(target, at, base_offset, size - 12, leader_epoch)
+        _START.pack_into(chunk, at, base_offset, size - 12, leader_epoch)
         self.bases.append(base_offset)
         self.positions.append(self.size)
         self.timestamps.append(timestamp)
@@ -72,14 +76,10 @@ class Segment:
             self.max_timestamp = timestamp
         self.size += size
 
-    def _room(self, size: int) -> tuple[memoryview, int]:
-        if self._views and self._filled + size <= len(self._views[-1]):
-            return self._views[-1], self._filled
-        chunk = max(self._chunk, size)
-        self._chunk = min(self._chunk * 4, LARGEST_CHUNK)
+    def _begin(self, chunk: memoryview) -> None:
         self._starts.append(self.size)
-        self._views.append(allocate(chunk))
-        return self._views[-1], 0
+        self._views.append(chunk)
+        self._chunk, self._at, self._capacity = chunk, 0, len(chunk)
 
     def view(self, start: int, stop: int) -> memoryview:
         """The bytes from position `start` up to `stop`, or up to the end of the buffer that holds `start`."""
@@ -102,7 +102,7 @@ class Segment:
             self._starts.pop()
             self._views.pop()
         # What follows goes into a new chunk: a slow reader may still hold the bytes that were cut off.
-        self._filled = len(self._views[-1]) if self._views else 0
+        self._capacity = 0
         self.max_timestamp = max(self.timestamps, default=-1)
 
 
@@ -133,7 +133,7 @@ class MemoryLog:
         if not self.active.bases:
             self.active.created = now
             return
-        self.active = Segment(self.end_offset, now, self.active._chunk)
+        self.active = Segment(self.end_offset, now, self.active._next_chunk)
         self.segments.append(self.active)
 
     def read(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> Slice:

@@ -38,6 +38,7 @@ type Options struct {
 	FetchBytes   int
 	FillBytes    int
 	Pid          int
+	ReserveMB    int
 }
 
 func parseOptions() Options {
@@ -59,6 +60,7 @@ func parseOptions() Options {
 	flag.IntVar(&o.FetchBytes, "max-bytes", 1<<20, "max_bytes of a Fetch")
 	flag.IntVar(&o.FillBytes, "fill", 64<<20, "bytes that each partition is filled with before fetching")
 	flag.IntVar(&o.Pid, "pid", 0, "process id of the server, for its CPU time")
+	flag.IntVar(&o.ReserveMB, "reserve", 0, "megabytes of memory to have ready for the server when the measured time begins")
 	flag.Parse()
 	return o
 }
@@ -149,6 +151,7 @@ func run(o Options) (Report, error) {
 		return Report{}, err
 	}
 	runtime.GC()
+	reserve(o.ReserveMB)
 	own, server := processCPU(os.Getpid()), processCPU(o.Pid)
 	start := time.Now()
 	until := start.Add(time.Duration(o.Seconds * float64(time.Second)))
