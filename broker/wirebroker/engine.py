@@ -11,12 +11,13 @@ Whoever drives it keeps one promise: while `connection.parked` is set, no furthe
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 
 from kafkawire.codec import decode
 from kafkawire.errors import ProtocolError
-from kafkawire.frames import read_key_version_correlation, read_request_header
+from kafkawire.frames import KEY_VERSION_CORRELATION, read_request_header
 from kafkawire.primitives import Buffer
 from kafkawire.registry import API_VERSIONS, PRODUCE, api_name, request_class
 from wirebroker.apis import Handler, handler_of, served_versions
@@ -69,7 +70,7 @@ class Engine:
 
     def disconnected(self, connection: Connection) -> None:
         """The client has gone; an answer that it waited for is dropped."""
-        connection.closed = True
+        connection.closed = connection.halted = True
         connection.parked = None
         self.connections.discard(connection)
 
@@ -82,7 +83,7 @@ class Engine:
     def receive(self, connection: Connection, frame: memoryview, now: int, owned: bool = False) -> None:
         """Handle one request frame (without its size). With `owned` the frame's buffer may be kept as it is."""
         try:
-            key, version, correlation_id = read_key_version_correlation(frame)
+            key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(frame)
             shape = connection.produce_shape
             if (
                 shape is not None
@@ -97,6 +98,9 @@ class Engine:
                 return
             header = read_request_header(frame)
             request, _ = decode(request_class(key), frame, version, header.end)
+        except struct.error:
+            self.close(connection, f"the client's request of {len(frame)} bytes has no header")
+            return
         except ProtocolError as damage:
             self.close(connection, f"the client's request cannot be read: {damage}")
             return
@@ -107,6 +111,7 @@ class Engine:
         outcome = handler(request, exchange)
         if outcome is Outcome.PARKED:
             connection.parked = exchange
+            connection.halted = True
         elif not isinstance(outcome, Outcome):
             exchange.reply(outcome)
 

@@ -19,7 +19,7 @@ class Connection:
     """One client's connection to one broker, as far as the engine knows it."""
 
     __slots__ = (
-        "client_host", "closed", "heavy", "listener", "node_id", "number", "parked", "produce_shape", "software",
+        "client_host", "closed", "halted", "listener", "node_id", "number", "parked", "produce_shape", "software",
     )  # fmt: skip
 
     def __init__(self, number: int, node_id: int, client_host: str, listener: str) -> None:
@@ -31,8 +31,9 @@ class Connection:
         self.parked: Exchange | None = None
         """The request that waits; nothing else of this connection is handled before it is answered."""
         self.closed = False
-        self.heavy = False
-        """Whether the last answer carried records, so that it should be sent before more of them are made."""
+        self.halted = False
+        """Set where the next request may have to wait: for a parked one, for records that should be sent before more of
+        them are made, or because the connection is closed. Whoever drives the engine looks closer, and clears it."""
         self.produce_shape: Any = None
         """What the last Produce request looked like up to its records; see `wirebroker.apis.produce`."""
 
@@ -102,7 +103,8 @@ class Exchange:
             connection.parked = None
         if not connection.closed:
             parts = encode_response(self.correlation_id, response, self.version)
-            connection.heavy = len(parts) > 1
+            if len(parts) > 1:
+                connection.halted = True
             self.engine.effects.append(Reply(connection, parts))
 
     def answer_by(self, work: Callable[[Callable[[Message], None]], None]) -> Message | Outcome:

@@ -29,7 +29,7 @@ _INT32 = struct.Struct(">i")
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_HEADER = _LZ4_MAGIC + b"\x60\x40\x82"
 """Version 1, independent blocks of 64 KiB, no checksums but the header's own."""
-_LZ4_VERSION, _LZ4_INDEPENDENT, _LZ4_BLOCK_CHECKSUM, _LZ4_CONTENT_SIZE = 0x40, 0x20, 0x10, 0x08
+_LZ4_VERSION, _LZ4_INDEPENDENT, _LZ4_BLOCK_CHECKSUM, _LZ4_CONTENT_SIZE, _LZ4_CONTENT_CHECKSUM = 0x40, 0x20, 0x10, 0x08, 0x04
 _LZ4_BLOCK = 64 * 1024
 _LZ4_STORED = 0x8000_0000
 """The bit of a block's size that says that the block is not compressed."""
@@ -149,8 +149,9 @@ def _snappy_block(block: memoryview, limit: int) -> bytes:
 
 
 def _unlz4(data: memoryview, limit: int) -> bytearray:
-    """One lz4 frame. What follows it is not looked at; blocks and content are left to the CRC of the batch."""
+    """One lz4 frame. What follows it is not looked at; checksums of its content are left to the CRC of the batch."""
     pos, largest, trailer = _lz4_header(data)
+    closing = 4 if data[4] & _LZ4_CONTENT_CHECKSUM else 0
     block_into = _cramjam("lz4").decompress_block_into
     unfolded = bytearray()
     while True:
@@ -159,9 +160,9 @@ def _unlz4(data: memoryview, limit: int) -> bytearray:
         (announced,) = _UINT32_LE.unpack_from(data, pos)
         size = announced & ~_LZ4_STORED
         pos += _UINT32_LE.size
-        if size == 0:
+        if size == 0 and len(data) - pos >= closing:
             return unfolded
-        if size > largest or size + trailer > len(data) - pos:
+        if not 0 < size <= largest or size + trailer > len(data) - pos:
             raise ProtocolError(f"an lz4 block of {size} bytes, where {min(largest, len(data) - pos)} are possible")
         block = data[pos : pos + size]
         unfolded += block if announced & _LZ4_STORED else _lz4_block(block_into, block, largest)

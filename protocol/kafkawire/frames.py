@@ -14,7 +14,7 @@ from kafkawire.registry import request_header_version, response_class, response_
 
 SIZE = struct.Struct(">i")
 _HEAD = struct.Struct(">hhih")
-_KEY_VERSION_CORRELATION = struct.Struct(">hhi")
+KEY_VERSION_CORRELATION = struct.Struct(">hhi")
 _SIZE_CORRELATION = struct.Struct(">ii")
 DEFAULT_LIMIT = 104_857_600
 """Kafka's socket.request.max.bytes: the largest frame it reads."""
@@ -40,9 +40,9 @@ class RequestHeader(NamedTuple):
 
 def read_key_version_correlation(frame: Buffer) -> tuple[int, int, int]:
     """The part of the header that every version of every request begins with. Raises ProtocolError."""
-    if len(frame) < _KEY_VERSION_CORRELATION.size:
+    if len(frame) < KEY_VERSION_CORRELATION.size:
         raise ProtocolError(f"a request of {len(frame)} bytes has no header")
-    return _KEY_VERSION_CORRELATION.unpack_from(frame)
+    return KEY_VERSION_CORRELATION.unpack_from(frame)
 
 
 def read_request_header(frame: Buffer) -> RequestHeader:

@@ -101,6 +101,13 @@ def test_a_client_id_may_be_null(version: int) -> None:
     assert frames.read_request_header(frame[4:]).client_id is None
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_empty_client_id_is_not_null(version: int) -> None:
+    frame = frames.encode_request(7, "", REQUEST, version)
+    assert frame[12:14] == b"\0\0"
+    assert frames.read_request_header(frame[4:]).client_id == ""
+
+
 def test_a_client_id_that_is_no_utf_8_is_read_as_kafka_reads_it() -> None:
     frame = struct.pack(">hhih", INIT_PRODUCER_ID, 0, 1, 3) + b"m\xe9!"
     assert frames.read_request_header(frame).client_id == "m�!"
@@ -145,6 +152,14 @@ def test_a_damaged_request_header_is_refused(frame: bytes) -> None:
 def test_a_request_header_that_cannot_be_written_is_the_callers_mistake(correlation_id: int, client_id: str) -> None:
     with pytest.raises(EncodeError, match="request header"):
         frames.encode_request(correlation_id, client_id, MetadataRequest(topics=None), 9)
+
+
+def test_the_tags_of_a_header_are_limited_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, "MAX_ELEMENTS", 2)
+    head = struct.pack(">hhih", 22, 2, 1, -1)
+    assert frames.read_request_header(head + b"\x02" + b"\x09\0" * 2).end == len(head) + 5
+    with pytest.raises(ProtocolError, match="3 tagged fields are more than are read here"):
+        frames.read_request_header(head + b"\x03" + b"\x09\0" * 3)
 
 
 # Responses.

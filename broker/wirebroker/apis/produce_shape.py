@@ -109,13 +109,13 @@ def produce_alike(
     """Handle a Produce that looks like the last one; False if it does not, and nothing was done."""
     shape: ProduceShape = connection.produce_shape
     at, end = shape.at, len(frame)
-    if frame[HEAD_START:at] != shape.head or shape.cluster_version != engine.cluster.version:
+    if frame[HEAD_START:at].tobytes() != shape.head or shape.cluster_version != engine.cluster.version:
         return False
     if shape.flexible:
         end -= _NO_TAGS_SIZE
         size, at = read_uvarint(frame, at)
         size -= 1
-        if at + size != end or frame[end:] != _NO_TAGS:
+        if at + size != end or frame[end] or frame[end + 1] or frame[end + 2]:
             return False
     else:
         (size,) = _LENGTH.unpack_from(frame, at)

@@ -2,14 +2,16 @@
 
 In Kafka's order: one batch of magic 2 (ProduceRequest.validateRecords), base offset, size and CRC (UnifiedLog), the
 counts and every record (LogValidator), the segment's size. All of it comes before the validator, so a retry that is
-damaged is an error and no duplicate. `full` looks at the records as Kafka does; otherwise the batch header is trusted.
+damaged is an error and no duplicate.
+
+`full` looks at the records as Kafka does. Otherwise the batch header is trusted, and records are looked at only where
+the header gives a reason: a timestamp from the future, or a topic that stores another compression.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -21,30 +23,34 @@ from kafkawire.batches import (
     HEADER_SIZE,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
+    TRANSACTIONAL,
     BatchHeader,
     CorruptBatch,
-    Record,
     next_batch_size,
     parse_records,
+    patch_timestamps,
     read_header,
     record_bytes,
     seal,
-    set_max_timestamp,
-    stamp_append_time,
     write_record,
 )
-from kafkawire.compression import NAMES, ZSTD, CodecMissing, compress
+from kafkawire.compression import NAMES, ZSTD, CodecMissing, TooLarge, compress
 from kafkawire.errors import ErrorCode, ProtocolError
 from kafkawire.primitives import Buffer
 from kafkawire.record_walk import Walked, offset_deltas_in_order, walk_records
+from kafkawire.varints import read_varint
 from wirebroker.core.configs import TopicConfigs
 
 SHOWN_ERRORS = 3
 OLDEST_VERSION_OF_ZSTD = 7
-_ATTRIBUTES = struct.Struct(">h")
-_new: Any = tuple.__new__
-"""Makes a NamedTuple of a tuple in half the time that its class takes."""
-
+NO_TIMESTAMP = -1
+_UNUSUAL = COMPRESSION_MASK | LOG_APPEND_TIME
+_MAGIC_AT, _ATTRIBUTES_AT = 16, 22
+_END_OF_PRODUCER_ID = 51
+_LATEST = 2**63 - 1
+_new = tuple.__new__
+"""Makes a named tuple of its fields without the detour of its own constructor, which takes as long as all the checks."""
+_unpack = HEADER.unpack_from
 
 class RecordPolicy(NamedTuple):
     """What a topic's configuration asks of records. Sizes in bytes, times in ms."""
@@ -81,7 +87,10 @@ class RecordPolicy(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """A batch that is in order as far as its records go, as it will be stored."""
+    """A batch that is in order as far as its records go, as it will be stored.
+
+    It is the caller's buffer, or a part of it, unless it had to be `rewritten`. The header is that of `batch`.
+    """
 
     header: BatchHeader
     batch: Buffer
@@ -92,7 +101,10 @@ class Checked(NamedTuple):
 
 
 class RecordReject(NamedTuple):
-    """Record data that is refused. `log_start_known` says whether the answer carries the log start offset."""
+    """Record data that is refused. `log_start_known` says whether the answer carries the log start offset.
+
+    `rule` names the check that failed; where there is more to say of what was found, a colon and that follow.
+    """
 
     code: int
     rule: str
@@ -106,125 +118,212 @@ def check(
     records: memoryview | None, policy: RecordPolicy, now: int, produce_version: int, full: bool
 ) -> Checked | RecordReject:
     """Check one partition's record data at the time `now`, in ms since the epoch."""
-    size = len(records) if records is not None else 0
-    if records is None or size < HEADER_SIZE:
-        return _no_batch(records)
-    fields = HEADER.unpack_from(records)
-    base_offset, length, _, magic, crc, attributes, last_delta, base_timestamp, latest, pid, _, sequence, count = fields
-    header: BatchHeader = _new(BatchHeader, fields)
+    if records is None or (size := len(records)) < HEADER_SIZE:
+        return _first_batch(records, policy, now, produce_version, full)
+    header = _new(BatchHeader, _unpack(records))
+    base_offset, length, _, magic, crc, attributes, last_delta, base_timestamp, max_timestamp, _, _, _, count = header
     # One whole batch of version 2, and nothing else: what every client sends.
     if length != size - LOG_OVERHEAD or magic != 2:
-        return _not_one_batch(records, header)
-    if attributes & COMPRESSION_MASK == ZSTD and produce_version < OLDEST_VERSION_OF_ZSTD:
-        return RecordReject(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd_before_version_7", header=header)
+        return _first_batch(records, policy, now, produce_version, full)
+    codec = attributes & COMPRESSION_MASK
+    if codec >= ZSTD and produce_version < OLDEST_VERSION_OF_ZSTD:
+        return _codec_of_later_version(codec, header)
     if base_offset != 0:
         return RecordReject(ErrorCode.INVALID_RECORD, "base_offset_not_zero", log_start_known=True, header=header)
     if size > policy.max_message_bytes:
         return RecordReject(ErrorCode.MESSAGE_TOO_LARGE, "larger_than_max_message_bytes", header=header)
     if crc32c(records[CRC_START:]) != crc:
         return RecordReject(ErrorCode.CORRUPT_MESSAGE, "crc", header=header)
-    if count <= 0 or count != last_delta + 1 or attributes & CONTROL or (sequence < 0 and pid > -1):
-        return RecordReject(ErrorCode.INVALID_RECORD, _header_rule(header), log_start_known=True, header=header)
-    if size > policy.segment_bytes:
-        return RecordReject(ErrorCode.RECORD_LIST_TOO_LARGE, "larger_than_segment_bytes", header=header)
+    if (
+        codec > ZSTD
+        or count <= 0
+        or count != last_delta + 1
+        or attributes & CONTROL
+        or (header.base_sequence < 0 and header.producer_id > -1)
+    ):
+        return _header_fault(header)
+    full = full or max_timestamp - now > policy.after_max_ms
+    if (full and attributes & _UNUSUAL) or policy.compression != "producer":
+        return _fitting(_check_unusual(records, header, policy, now), policy)
     if full:
-        if attributes & (COMPRESSION_MASK | LOG_APPEND_TIME) or policy.compression != "producer":
-            return _check_unusual(records, header, policy, now)
+        body = records[HEADER_SIZE:]
         try:
-            walked = walk_records(records[HEADER_SIZE:], count)
+            high, low, keyless = walk_records(body, count)
         except ProtocolError as damage:
             return _damaged(header, damage)
-        highest, lowest, keyless = walked
+        latest = base_timestamp + high
         if (
-            (keyless and policy.compacted)
-            or base_timestamp + highest - now > policy.after_max_ms
-            or now - base_timestamp - lowest > policy.before_max_ms
-        ):
-            fault = _record_fault(records[HEADER_SIZE:], walked, header, policy, now)
-            if fault is not None:
-                return fault
-        if base_timestamp + highest != latest and not policy.append_time:
-            return _with_max_timestamp(records, header, base_timestamp + highest)
-    elif policy.compression != "producer":
-        return _check_unusual(records, header, policy, now)
-    if policy.append_time:
-        return _with_append_time(records, header, now)
-    plain: Checked = _new(Checked, (header, records, latest, -1, False))
-    return plain
+            latest - now > policy.after_max_ms
+            or now - base_timestamp - low > policy.before_max_ms
+            or (keyless and policy.compacted)
+        ) and (fault := _record_errors(body, header, policy, now)) is not None:
+            return fault
+        if latest < NO_TIMESTAMP:  # Kafka looks for the largest from −1 on
+            latest = NO_TIMESTAMP
+    else:
+        latest = max_timestamp
+    if size > policy.segment_bytes:
+        return _larger_than_segment(header)
+    if policy.append_time or latest != max_timestamp:
+        return _as_stored(records, header, latest, policy, now)
+    return _new(Checked, (header, records, max_timestamp, -1, False))
 
 
-def _no_batch(records: memoryview | None) -> RecordReject:
-    """Nothing at all, or too little for a batch. Kafka never answers null; INVALID_RECORD is what it would mean."""
-    if records is not None:
-        try:
-            next_batch_size(records, 0)
-        except CorruptBatch as corrupt:
-            return RecordReject(ErrorCode.CORRUPT_MESSAGE, "corrupt_batch", str(corrupt))
-    return RecordReject(ErrorCode.INVALID_RECORD, "no_batch" if records is not None else "null_records")
+def _first_batch(
+    records: memoryview | None, policy: RecordPolicy, now: int, produce_version: int, full: bool
+) -> Checked | RecordReject:
+    """Record data that is not just one whole batch: what Kafka's iterator over the batches makes of it.
 
-
-def _not_one_batch(records: memoryview, header: BatchHeader) -> RecordReject:
-    """Kafka's iterator over the batches stops at a truncated one and throws at a damaged one."""
-    sizes: list[int] = []
-    pos = 0
+    A truncated batch ends the data and is cut off, so one whole batch in front of it is taken. A damaged one is an
+    error. Null is what Kafka never answers; INVALID_RECORD is what it would mean.
+    """
+    if records is None:
+        return RecordReject(ErrorCode.INVALID_RECORD, "null_records")
+    header = read_header(records) if len(records) >= HEADER_SIZE else None
+    size = None
     try:
-        while len(sizes) < 2 and (size := next_batch_size(records, pos)) is not None and pos + size <= len(records):
-            if records[pos + 16] != 2:
-                return RecordReject(ErrorCode.INVALID_RECORD, "old_message_format", header=header)
-            sizes.append(size)
-            pos += size
+        size = next_batch_size(records, 0)
+        if size is None or size > len(records):
+            return RecordReject(ErrorCode.INVALID_RECORD, "no_batch", header=header)
+        if records[_MAGIC_AT] != 2:
+            return RecordReject(ErrorCode.INVALID_RECORD, "old_message_format", header=header)
+        codec = records[_ATTRIBUTES_AT] & COMPRESSION_MASK
+        if codec >= ZSTD and produce_version < OLDEST_VERSION_OF_ZSTD:
+            return _codec_of_later_version(codec, header)
+        following = next_batch_size(records, size)
+        if following is not None and size + following <= len(records):
+            return RecordReject(ErrorCode.INVALID_RECORD, "more_than_one_batch", header=header)
     except CorruptBatch as corrupt:
-        return RecordReject(ErrorCode.CORRUPT_MESSAGE, "corrupt_batch", str(corrupt), header=header)
-    if not sizes:
-        return RecordReject(ErrorCode.INVALID_RECORD, "no_batch", header=header)
-    if len(sizes) > 1:
-        return RecordReject(ErrorCode.INVALID_RECORD, "more_than_one_batch", header=header)
-    # One batch, and behind it the beginning of another: Kafka goes on with the whole data and finds the CRC wrong.
-    return RecordReject(ErrorCode.INVALID_RECORD, "trailing_bytes", header=header)
+        message = str(corrupt) if size is None else None  # of a second batch Kafka does not say what is wrong
+        return RecordReject(ErrorCode.CORRUPT_MESSAGE, f"corrupt_batch: {corrupt}", message, header=header)
+    if size < HEADER_SIZE:
+        return _shorter_than_its_header(records[:size], policy)
+    return check(records[:size], policy, now, produce_version, full)
 
 
-def _header_rule(header: BatchHeader) -> str:
-    """Which of LogValidator.validateBatch's checks failed, in its order."""
-    if header.last_offset_delta + 1 <= 0:
-        return "offset_range"
-    if header.records_count <= 0:
-        return "record_count"
-    if header.records_count != header.last_offset_delta + 1:
-        return "count_and_offsets_differ"
-    return "control_batch_from_client" if header.is_control else "negative_sequence"
+def _shorter_than_its_header(batch: memoryview, policy: RecordPolicy) -> RecordReject:
+    """Kafka reads the producer id before it knows that there is none, and fails; behind it, the size is noticed."""
+    if len(batch) < _END_OF_PRODUCER_ID:
+        return RecordReject(ErrorCode.UNKNOWN_SERVER_ERROR, "batch_ends_inside_its_header")
+    if any(batch[:8]):
+        return RecordReject(ErrorCode.INVALID_RECORD, "base_offset_not_zero", log_start_known=True)
+    if len(batch) > policy.max_message_bytes:
+        return RecordReject(ErrorCode.MESSAGE_TOO_LARGE, "larger_than_max_message_bytes")
+    return RecordReject(ErrorCode.CORRUPT_MESSAGE, "batch_ends_inside_its_header")
+
+
+def _codec_of_later_version(codec: int, header: BatchHeader | None) -> RecordReject:
+    if codec > ZSTD:
+        return RecordReject(ErrorCode.UNKNOWN_SERVER_ERROR, "unknown_compression", header=header)
+    return RecordReject(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd_before_version_7", header=header)
+
+
+def _header_fault(header: BatchHeader) -> RecordReject:
+    """Which check of the header failed: UnifiedLog's of the codec, or LogValidator.validateBatch's, in its order."""
+    code = ErrorCode.INVALID_RECORD
+    if header.compression > ZSTD:
+        code, rule = ErrorCode.UNKNOWN_SERVER_ERROR, "unknown_compression"
+    elif header.last_offset_delta + 1 <= 0:
+        rule = "offset_range"
+    elif header.records_count <= 0:
+        rule = "record_count"
+    elif header.records_count != header.last_offset_delta + 1:
+        rule = "count_and_offsets_differ"
+    else:
+        rule = "control_batch_from_client" if header.is_control else "negative_sequence"
+    return RecordReject(code, rule, log_start_known=True, header=header)
 
 
 def _damaged(header: BatchHeader, damage: Exception) -> RecordReject:
     return RecordReject(ErrorCode.INVALID_RECORD, f"damaged_records: {damage}", log_start_known=True, header=header)
 
 
-def _record_fault(
-    body: memoryview, walked: Walked, header: BatchHeader, policy: RecordPolicy, now: int
-) -> RecordReject | None:
-    """What is wrong with single records, if anything is."""
-    if policy.compacted and walked.null_key:
-        return _record_errors(body, header, policy, now)
-    if policy.append_time:
-        return None
-    if header.base_timestamp + walked.max_delta - now > policy.after_max_ms:
-        return _record_errors(body, header, policy, now)
-    if now - header.base_timestamp - walked.min_delta > policy.before_max_ms:
-        return _record_errors(body, header, policy, now)
-    return None
+def _server_error(header: BatchHeader, rule: str) -> RecordReject:
+    """What Kafka does not foresee and answers with UNKNOWN_SERVER_ERROR."""
+    return RecordReject(ErrorCode.UNKNOWN_SERVER_ERROR, rule, log_start_known=True, header=header)
+
+
+def _larger_than_segment(header: BatchHeader) -> RecordReject:
+    return RecordReject(ErrorCode.RECORD_LIST_TOO_LARGE, "larger_than_segment_bytes", header=header)
+
+
+def _fitting(checked: Checked | RecordReject, policy: RecordPolicy) -> Checked | RecordReject:
+    """What is checked of a batch in the form in which it will be stored: that a segment can hold it."""
+    if isinstance(checked, Checked) and len(checked.batch) > policy.segment_bytes:
+        return _larger_than_segment(checked.header)
+    return checked
+
+
+class _Skimmed(NamedTuple):
+    """What the checks need of a record."""
+
+    offset_delta: int
+    timestamp_delta: int
+    keyless: bool
+
+
+def _skim(body: memoryview, count: int) -> Iterator[_Skimmed]:
+    """Read records as Kafka reads those of a compressed batch that it stores as it came.
+
+    The sizes that the records announce are not compared with anything (DefaultRecord.readPartiallyFrom). Raises
+    ProtocolError.
+    """
+    pos = 0
+    try:
+        for _ in range(count):
+            _, pos = read_varint(body, pos)
+            timestamp_delta, pos = read_varint(body, pos + 1)
+            offset_delta, pos = read_varint(body, pos)
+            key, pos = read_varint(body, pos)
+            value, pos = read_varint(body, pos + max(key, 0))
+            headers, pos = read_varint(body, pos + max(value, 0))
+            if headers < 0:
+                raise ProtocolError(f"a record announces {headers} headers")
+            for _ in range(headers):
+                name, pos = read_varint(body, pos)
+                if name < 0:
+                    raise ProtocolError("a record header without a name")
+                content, pos = read_varint(body, pos + name)
+                pos += max(content, 0)
+            yield _Skimmed(offset_delta, timestamp_delta, key < 0)
+    except IndexError as damage:
+        raise ProtocolError("a record runs past the end of its batch") from damage
+    if pos != len(body):
+        raise ProtocolError("the records do not fill their batch")
+
+
+def _walk_compressed(body: memoryview, count: int) -> tuple[Walked, bool]:
+    """What a walk finds in a compressed batch that is stored as it came, and whether its records count 0, 1, 2 …"""
+    try:
+        return walk_records(body, count), offset_deltas_in_order(body, count)
+    except ProtocolError:
+        skimmed = list(_skim(body, count))
+    deltas = [record.timestamp_delta for record in skimmed]
+    walked = Walked(max(deltas), min(deltas), any(record.keyless for record in skimmed))
+    return walked, all(record.offset_delta == index for index, record in enumerate(skimmed))
+
+
+def _suspicious(walked: Walked, header: BatchHeader, policy: RecordPolicy, now: int) -> bool:
+    """Whether some record may have to be refused; only then each is looked at. `check` has the same for itself."""
+    return (
+        header.is_log_append_time
+        or header.base_timestamp + walked.max_delta - now > policy.after_max_ms
+        or now - header.base_timestamp - walked.min_delta > policy.before_max_ms
+        or (policy.compacted and walked.null_key)
+    )
 
 
 def _record_errors(body: memoryview, header: BatchHeader, policy: RecordPolicy, now: int) -> RecordReject | None:
-    """Name each record that is refused, as LogValidator does."""
+    """Name each record that is refused, as LogValidator does; None if there is none. The body has been walked."""
     errors: list[tuple[int, str | None]] = []
     code = ErrorCode.INVALID_RECORD
-    for index, record in enumerate(parse_records(body, header.records_count)):
-        if policy.compacted and record.key is None:
-            errors.append(
-                (index, f"Compacted topic cannot accept message without key in topic partition {policy.topic}")
-            )
-        elif (text := _timestamp_fault(record, header, policy, now)) is not None:
-            code = ErrorCode.INVALID_TIMESTAMP
+    for index, record in enumerate(_skim(body, header.records_count)):
+        if policy.compacted and record.keyless:
+            text = f"Compacted topic cannot accept message without key in topic partition {policy.topic}"
             errors.append((index, text))
+        elif (fault := _timestamp_fault(record, header, policy, now)) is not None:
+            code = ErrorCode.INVALID_TIMESTAMP
+            errors.append((index, fault))
     if not errors:
         return None
     if code is ErrorCode.INVALID_TIMESTAMP:
@@ -239,10 +338,10 @@ def _record_errors(body: memoryview, header: BatchHeader, policy: RecordPolicy, 
     return RecordReject(code, rule, message, errors, True, header)
 
 
-def _timestamp_fault(record: Record, header: BatchHeader, policy: RecordPolicy, now: int) -> str | None:
+def _timestamp_fault(record: _Skimmed, header: BatchHeader, policy: RecordPolicy, now: int) -> str | None:
     append_time = header.is_log_append_time
     timestamp = header.max_timestamp if append_time else header.base_timestamp + record.timestamp_delta
-    if not policy.append_time and timestamp != -1:
+    if not policy.append_time and timestamp != NO_TIMESTAMP:
         if now - timestamp > policy.before_max_ms or timestamp - now > policy.after_max_ms:
             return (
                 f"Timestamp {timestamp} of message with offset {record.offset_delta} is out of range. The timestamp "
@@ -258,37 +357,35 @@ def _timestamp_fault(record: Record, header: BatchHeader, policy: RecordPolicy, 
 
 
 def _check_unusual(records: memoryview, header: BatchHeader, policy: RecordPolicy, now: int) -> Checked | RecordReject:
-    """A compressed batch, one that claims LogAppendTime, or a topic that wants another compression."""
+    """A compressed batch, one that claims LogAppendTime, or a topic that stores another compression."""
+    codec, target = header.compression, _target(header, policy)
     try:
         body = record_bytes(records, header)
-    except CodecMissing:
-        return Checked(header, records, header.max_timestamp, -1, False)  # the header is all there is to go by
+    except CodecMissing as missing:
+        if codec != target:
+            return _codec_missing(header, missing)
+        return _as_stored(records, header, header.max_timestamp, policy, now)  # the header is all there is to go by
+    except TooLarge as large:  # Kafka has no such limit: it never holds all of the unfolded data
+        return RecordReject(ErrorCode.MESSAGE_TOO_LARGE, "unfolds_into_too_much", str(large), header=header)
     except ProtocolError as damage:
-        return _damaged(header, damage)
+        return _server_error(header, f"damaged_compression: {damage}")
+    ordered = True
     try:
-        walked = walk_records(body, header.records_count)
-        if header.is_log_append_time:
-            fault = _record_errors(body, header, policy, now)
+        if codec and codec == target:
+            walked, ordered = _walk_compressed(body, header.records_count)
         else:
-            fault = _record_fault(body, walked, header, policy, now)
+            walked = walk_records(body, header.records_count)
+        fault = _record_errors(body, header, policy, now) if _suspicious(walked, header, policy, now) else None
         if fault is not None:
             return fault
-        max_timestamp = _max_timestamp(header, walked)
-        target = _target(header, policy)
-        ordered = not (header.compression or target) or offset_deltas_in_order(body, header.records_count)
-        if target != header.compression or not ordered:
-            return _rebuilt(body, header, target, max_timestamp, policy, now)
+        if codec != target:
+            return _rebuilt(body, header, target, policy, now)
     except ProtocolError as damage:
         return _damaged(header, damage)
-    if policy.append_time:
-        return _with_append_time(records, header, now)
-    if max_timestamp != header.max_timestamp or header.is_log_append_time:
-        return _with_max_timestamp(records, header, max_timestamp)
-    return Checked(header, records, max_timestamp, -1, False)
-
-
-def _max_timestamp(header: BatchHeader, walked: Walked) -> int:
-    return header.max_timestamp if header.is_log_append_time else header.base_timestamp + walked.max_delta
+    if not ordered:  # Kafka wants to number them itself, and has not kept the keys and values that it would write
+        return _server_error(header, "offset_deltas_out_of_order")
+    latest = header.max_timestamp if header.is_log_append_time else header.base_timestamp + walked.max_delta
+    return _as_stored(records, header, max(latest, NO_TIMESTAMP), policy, now)
 
 
 def _target(header: BatchHeader, policy: RecordPolicy) -> int:
@@ -298,32 +395,50 @@ def _target(header: BatchHeader, policy: RecordPolicy) -> int:
     return 0 if policy.compression == "uncompressed" else NAMES.index(policy.compression)
 
 
+def _codec_missing(header: BatchHeader, missing: CodecMissing) -> RecordReject:
+    return RecordReject(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "codec_missing", str(missing), header=header)
+
+
+def _as_stored(records: memoryview, header: BatchHeader, latest: int, policy: RecordPolicy, now: int) -> Checked:
+    """The batch with the timestamp type of its topic and the max timestamp that it really has."""
+    if latest > _LATEST:
+        latest = NO_TIMESTAMP  # beyond 64 bits Java wraps around, to numbers that are less than none
+    stamp = now if policy.append_time else latest
+    if stamp == header.max_timestamp and policy.append_time == header.is_log_append_time:
+        return Checked(header, records, stamp, now if policy.append_time else -1, False)
+    batch = bytearray(records)
+    patch_timestamps(batch, stamp, append_time=policy.append_time)
+    return Checked(read_header(batch), batch, stamp, now if policy.append_time else -1, True)
+
+
 def _rebuilt(
-    body: memoryview, header: BatchHeader, target: int, max_timestamp: int, policy: RecordPolicy, now: int
-) -> Checked:
-    """The same records in a new batch: numbered from 0, compressed as the topic wants it."""
+    body: memoryview, header: BatchHeader, target: int, policy: RecordPolicy, now: int
+) -> Checked | RecordReject:
+    """The same records in a new batch, numbered from 0, with the first one's timestamp as base (MemoryRecordsBuilder)."""
+    if header.producer_id == -1 and header.is_transactional:
+        return _server_error(header, "transactional_without_producer_id")
+    if header.producer_id != -1 and (header.producer_epoch == -1 or header.base_sequence < 0):
+        return _server_error(header, "producer_id_without_epoch_or_sequence")
     made = bytearray()
+    base = latest = NO_TIMESTAMP
     for index, record in enumerate(parse_records(body, header.records_count)):
-        write_record(made, record._replace(offset_delta=index))
-    attributes = header.attributes & ~(COMPRESSION_MASK | LOG_APPEND_TIME) | target
-    header = header._replace(attributes=attributes, max_timestamp=max_timestamp)
-    batch = bytearray(seal(header, compress(target, made, policy.level) if target else made))
-    append_time = -1
+        timestamp = header.base_timestamp + record.timestamp_delta
+        if header.is_log_append_time:
+            timestamp = header.max_timestamp
+        if not NO_TIMESTAMP <= timestamp <= _LATEST:
+            return _server_error(header, "negative_timestamp")
+        base = timestamp if index == 0 else base
+        latest = max(latest, timestamp)
+        write_record(made, record._replace(offset_delta=index, timestamp_delta=timestamp - base))
+    attributes = header.attributes & TRANSACTIONAL | target
+    header = header._replace(attributes=attributes, base_timestamp=base, max_timestamp=latest)
+    try:
+        batch = bytearray(seal(header, compress(target, made, policy.level) if target else made))
+    except CodecMissing as missing:
+        return _codec_missing(header, missing)
+    if len(batch) > policy.max_message_bytes:
+        return RecordReject(ErrorCode.MESSAGE_TOO_LARGE, "larger_than_max_message_bytes", header=header)
     if policy.append_time:
-        stamp_append_time(batch, now)
-        max_timestamp = append_time = now
-    return Checked(read_header(batch), batch, max_timestamp, append_time, True)
-
-
-def _with_append_time(records: memoryview, header: BatchHeader, now: int) -> Checked:
-    batch = bytearray(records)
-    stamp_append_time(batch, now)
-    return Checked(read_header(batch), batch, now, now, True)
-
-
-def _with_max_timestamp(records: memoryview, header: BatchHeader, max_timestamp: int) -> Checked:
-    """The batch with the timestamp that its records have, and as one of CreateTime."""
-    batch = bytearray(records)
-    _ATTRIBUTES.pack_into(batch, CRC_START, header.attributes & ~LOG_APPEND_TIME)
-    set_max_timestamp(batch, max_timestamp)
-    return Checked(read_header(batch), batch, max_timestamp, -1, True)
+        latest = now
+        patch_timestamps(batch, now, append_time=True)
+    return Checked(read_header(batch), batch, latest, now if policy.append_time else -1, True)

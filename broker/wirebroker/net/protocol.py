@@ -70,7 +70,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             self._large_filled += nbytes
             if self._large_filled == len(self._large):
                 large, self._large = self._large, None
-                self._handle(large[4:], now, True)
+                self._take_large(large[4:], now)
         else:
             filled = len(self._tail) + nbytes
             if self._held():
@@ -84,31 +84,35 @@ class BrokerProtocol(asyncio.BufferedProtocol):
 
     def _take(self, data: memoryview, now: int) -> None:
         """Handle the whole frames in `data` and carry over the rest."""
+        connection, receive, limit = self.connection, self._engine.receive, self._host.frame_limit
         pos, end = 0, len(data)
-        limit = self._host.frame_limit
-        while end - pos >= 4:
-            (size,) = SIZE.unpack_from(data, pos)
-            if not 0 <= size <= limit:
-                self._engine.close(self.connection, oversized(bytes(data[pos : pos + 4]), size, limit))
-                return
-            after = pos + 4 + size
-            if after > end:
-                break
-            self._handle(data[pos + 4 : after], now, False)
-            pos = after
-            if self._held():
-                break
-            if self.connection.heavy:  # what is left is taken up once the answer is on its way
-                self.connection.heavy = False
-                break
+        try:
+            while end - pos >= 4:
+                (size,) = SIZE.unpack_from(data, pos)
+                if not 0 <= size <= limit:
+                    self._engine.close(connection, oversized(bytes(data[pos : pos + 4]), size, limit))
+                    return
+                start, after = pos + 4, pos + 4 + size
+                if after > end:
+                    break
+                pos = after
+                receive(connection, data[start:after], now)
+                if connection.halted or self._congested:
+                    connection.halted = False  # what is left is taken up when the answers are on their way
+                    break
+        except Exception:
+            self._failed()
         self._carry(data, pos, end)
 
-    def _handle(self, frame: memoryview, now: int, owned: bool) -> None:
+    def _take_large(self, frame: memoryview, now: int) -> None:
         try:
-            self._engine.receive(self.connection, frame, now, owned)
+            self._engine.receive(self.connection, frame, now, owned=True)
         except Exception:
-            logger.exception("a request was not handled because of an error in wirebroker; its connection is closed")
-            self._engine.close(self.connection, "an error in wirebroker, see the log")
+            self._failed()
+
+    def _failed(self) -> None:
+        logger.exception("a request was not handled because of an error in wirebroker; its connection is closed")
+        self._engine.close(self.connection, "an error in wirebroker, see the log")
 
     def _carry(self, data: memoryview, pos: int, end: int) -> None:
         left = end - pos

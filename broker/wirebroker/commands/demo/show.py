@@ -1,0 +1,123 @@
+"""How the demo looks: one line a batch, in colour on a terminal, in a hundred columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TextIO
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from wirebroker import __version__
+from wirebroker.commands.demo.clients import RECORDS, ClientResult
+from wirebroker.commands.demo.flows import FlowResult, Step
+from wirebroker.trace.rows import ProduceRow
+
+WIDTH = 100
+COLOURS = {"accepted": "green", "duplicate": "yellow", "rejected": "red"}
+
+
+class Screen:
+    """Writes the demo to standard output, or to `stream`."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._console = Console(file=stream, highlight=False)
+        self._console.width = min(WIDTH, self._console.width) if self._console.is_terminal else WIDTH
+
+    def begin(self, address: str) -> None:
+        """Say what is running."""
+        self._console.print(f"[bold]wirebroker {__version__}[/] listens on {address} and answers as Apache Kafka 4.3.1")
+        self._heading("Clients", f"{RECORDS} records each, idempotence on, read back by a consumer group")
+
+    def client(self, result: ClientResult) -> None:
+        """One line for a client library."""
+        line = Text("  ").append(f"{result.name:<24}")
+        if result.skipped:
+            line.append(f"skipped, {result.skipped}", "yellow")
+        else:
+            good = not result.differences
+            line.append("ok  " if good else "DIFFERENT  ", "green" if good else "bold red")
+            counts = {name: getattr(result, name) for name in ("sent", "acknowledged", "stored", "read")}
+            line.append("  ".join(f"{count} {name}" for name, count in counts.items()))
+            line.append(f"  in {len(result.rows)} batches", "dim")
+        self._console.print(line)
+        self._differences(result.differences)
+
+    def flow(self, result: FlowResult) -> None:
+        """A heading, a line for each batch, and what it came to."""
+        self._heading(result.flow.id, result.flow.title)
+        for step, row in zip(result.flow.steps, result.rows, strict=False):
+            line = Text(f"  {step.batch}  {_sequences(row):<9}  ").append(f"{row.verdict:<9}", COLOURS[row.verdict])
+            line.append(f"  {_answer(step, row):<9}  ", "magenta" if step.lost else "").append(reason(row), "dim")
+            self._console.print(line)
+        if not result.differences:
+            self._console.print(Text("  ").append(result.flow.moral, "italic"))
+        self._differences(result.differences)
+
+    def end(self, results: Sequence[ClientResult | FlowResult], seconds: float) -> None:
+        """Counts of it all, a verdict in full, and where to go from here."""
+        self._heading("Summary", "records, and the verdicts on their batches")
+        names = ("sent", "stored", "twice", *COLOURS)
+        self._console.print(Text(f"  {'':<24}" + "".join(f"{name:>10}" for name in names), "dim"))
+        for result in results:
+            self._console.print(_summary(result))
+        self._in_full(results)
+        wrong = sum(bool(result.differences) for result in results)
+        self._console.print()
+        if wrong:
+            self._console.print(Text(f"{wrong} of {len(results)} parts went otherwise than expected.", "bold red"))
+        else:
+            skipped = sum(isinstance(result, ClientResult) and bool(result.skipped) for result in results)
+            rest = f", {skipped} skipped" if skipped else ""
+            self._console.print(Text(f"Everything went as expected{rest}, in {seconds:.1f} s.", "bold green"))
+        self._console.print("Next: [bold]wirebroker serve --topic orders:3 --trace console[/], and your own client on it")
+
+    def _in_full(self, results: Sequence[ClientResult | FlowResult]) -> None:
+        rejected = [row for result in results for row in result.rows if row.verdict == "rejected"]
+        if rejected:
+            self._heading("A verdict in full", "as `kafka.trace` and `--trace` have it for every batch")
+            self._console.print(Padding(Text(rejected[0].explain), (0, 0, 0, 2)))
+
+    def _heading(self, name: str, title: str) -> None:
+        self._console.print(Text("\n").append(name, "bold cyan").append(f"  {title}", "bold"))
+
+    def _differences(self, differences: list[str]) -> None:
+        for difference in differences:
+            self._console.print(Text(f"  DIFFERENT: {difference}", "bold red"))
+
+
+def reason(row: ProduceRow) -> str:
+    """The row's sentence without what its line says already: the producer, the sequences, the verdict."""
+    who = f"producer {row.producer_id} epoch {row.producer_epoch} on {row.topic}-{row.partition}"
+    text = row.explain.partition(": ")[2].partition("; batches in the window")[0]
+    text = re.sub(r"^sequences? \S+ (of (?=producer.*\b(is|are) batch))?", "", text.replace(who, "this producer"))
+    text = re.sub(r"^(of this producer )?(is|are) ", "", text)
+    text = text.replace(", counted from the newest", "").replace(" for this producer", "")
+    return re.sub(r"sequences? (?=\d)", "", text)
+
+
+def _sequences(row: ProduceRow) -> str:
+    return f"{row.first_sequence}–{row.last_sequence}" if row.first_sequence >= 0 else "none"
+
+
+def _answer(step: Step, row: ProduceRow) -> str:
+    if step.lost:
+        return "lost"
+    return f"error {row.code}" if row.code else f"offset {row.base_offset}"
+
+
+def _counts(rows: list[ProduceRow]) -> dict[str, int]:
+    return {name: sum(row.verdict == name for row in rows) for name in COLOURS}
+
+
+def _summary(result: ClientResult | FlowResult) -> Text:
+    name = result.flow.id if isinstance(result, FlowResult) else result.name
+    line = Text(f"  {name:<24}")
+    if isinstance(result, ClientResult) and result.skipped:
+        return line.append(f"{'skipped':>10}", "yellow")
+    line.append(f"{result.sent:>10}{result.stored:>10}").append(f"{result.twice:>10}", "yellow" if result.twice else "dim")
+    for verdict, count in _counts(result.rows).items():
+        line.append(f"{count:>10}", COLOURS[verdict] if count else "dim")
+    return line.append("  DIFFERENT" if result.differences else "", "bold red")

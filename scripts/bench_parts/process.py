@@ -1,0 +1,152 @@
+"""Processes: starting a server and its end, its CPU time and memory, and what machine this is."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import select
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+READY_WITHIN = 20.0
+"""Seconds a server may take to say that it is ready."""
+_TICK_NS = 1_000_000_000 // (os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100)
+
+
+class ServerFailed(Exception):
+    """A server that did not start, or died; the message has its last words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Something that cannot be measured here, and why."""
+
+    what: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.why}"
+
+
+class Server:
+    """A server process on a loopback port of its own. It leads a process group, which ends with the `with`."""
+
+    def __init__(self, command: Sequence[str | Path]) -> None:
+        self.command = [str(part) for part in command]
+        self.address = ""
+        self.pid = 0
+
+    def __enter__(self) -> Server:
+        self._errors = tempfile.TemporaryFile()
+        self._process = subprocess.Popen(
+            self.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._errors, start_new_session=True
+        )
+        self.pid = self._process.pid
+        try:
+            self._await_ready()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        end_group(self._process)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        self._errors.close()
+
+    def _await_ready(self) -> None:
+        assert self._process.stdout is not None
+        output, deadline = b"", time.monotonic() + READY_WITHIN
+        while b"ready" not in output:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self._process.stdout], [], [], left)[0]:
+                raise ServerFailed(f"{self.command[0]} was not ready after {READY_WITHIN:.0f} s")
+            read = os.read(self._process.stdout.fileno(), 4096)
+            if not read:
+                raise ServerFailed(f"{self.command[0]} ended before it was ready: {self.last_words()}")
+            output += read
+        found = re.search(rb"listening on (\S+:\d+)", output)
+        if found is None:
+            raise ServerFailed(f"{self.command[0]} did not say where it listens: {output!r}")
+        self.address = found[1].decode()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process still runs."""
+        return self._process.poll() is None
+
+    def last_words(self) -> str:
+        """The end of what the server wrote to stderr."""
+        self._errors.seek(0)
+        return self._errors.read().decode(errors="replace").strip()[-400:] or "it said nothing"
+
+
+def end_group(process: subprocess.Popen[Any]) -> None:
+    """Kill the process and all of the group it leads, and reap it."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def cpu_ns(pid: int) -> int:
+    """CPU time, user and system, that all threads of a process have used, in ns; 0 if it cannot be known."""
+    total = 0
+    for file in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        with suppress(OSError, ValueError, IndexError):
+            total += int(file.read_text().split()[0])
+    if total:
+        return total
+    with suppress(OSError, ValueError, IndexError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) * _TICK_NS
+    return 0
+
+
+def resident_bytes(pid: int) -> int:
+    """Resident memory of a process; 0 if it cannot be known."""
+    with suppress(OSError):
+        found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+        return int(found[1]) * 1024 if found else 0
+    return 0
+
+
+def available_bytes() -> int:
+    """Memory that processes may still take; 2 GiB where the system does not say."""
+    with suppress(OSError):
+        found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
+        if found:
+            return int(found[1]) * 1024
+    return 2 << 30
+
+
+def machine() -> dict[str, Any]:
+    """What the figures depend on."""
+    model = ""
+    with suppress(OSError):
+        found = re.search(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text())
+        model = found[1] if found else ""
+    huge = ""
+    with suppress(OSError):
+        found = re.search(r"\[(\w+)\]", Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text())
+        huge = found[1] if found else ""
+    return {
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "processor": model or platform.processor() or platform.machine(),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "transparent_hugepages": huge,
+        "load_average": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }

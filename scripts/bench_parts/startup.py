@@ -1,0 +1,131 @@
+"""How long it takes to begin: a server process, an import, a MockKafka in a process that is warm."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from statistics import median
+from typing import Any
+
+from bench_parts.contenders import Contender
+from bench_parts.process import ServerFailed, end_group
+
+ANSWER_WITHIN = 20.0
+POLL = 0.0005
+"""Seconds between attempts to connect."""
+_BODY = struct.pack(">hhih5si", 3, 1, 7, 5, b"bench", 0)
+METADATA = struct.pack(">i", len(_BODY)) + _BODY
+"""Metadata version 1 for no topics, as the oldest clients can ask for it."""
+
+IMPORTS = {
+    "import wirebroker": "import wirebroker",
+    "from wirebroker import MockKafka": "from wirebroker import MockKafka",
+    "import wirebroker.cli": "import wirebroker.cli",
+}
+_TIMED = "import time; t = time.perf_counter(); {}; print(time.perf_counter() - t)"
+
+_MOCK = """
+import json, socket, sys, time
+from wirebroker import MockKafka
+request, runs = bytes.fromhex(sys.argv[1]), int(sys.argv[2])
+def once():
+    start = time.perf_counter()
+    kafka = MockKafka()
+    kafka.start()
+    up = time.perf_counter()
+    host, _, port = kafka.bootstrap_servers.rpartition(":")
+    with socket.create_connection((host, int(port))) as client:
+        client.sendall(request)
+        assert len(client.recv(4)) == 4
+        answered = time.perf_counter()
+    kafka.stop()
+    return up - start, answered - start, time.perf_counter() - answered
+once()
+print(json.dumps([once() for _ in range(runs)]))
+"""
+
+
+def measure(contenders: Sequence[Contender], runs: int, say: Callable[[str], None]) -> dict[str, Any]:
+    """All of it, in ms; each figure is a median with its smallest and largest value."""
+    say("startup: processes")
+    times: dict[str, list[float]] = {contender.name: [] for contender in contenders}
+    times["bare interpreter"] = []
+    failures: dict[str, str] = {}
+    for _ in range(runs):
+        for contender in contenders:
+            try:
+                times[contender.name].append(first_answer(contender))
+            except ServerFailed as failed:
+                failures[contender.name] = str(failed)
+        times["bare interpreter"].append(_interpreter("pass")[0])
+    result: dict[str, Any] = {
+        "processes": {name: _summary(found) for name, found in times.items() if found}, "failures": failures
+    }  # fmt: skip
+    if any(contender.name.startswith("wirebroker") for contender in contenders):
+        say("startup: imports and MockKafka")
+        result["imports"] = _imports(runs)
+        result["mock"] = _mock(20)
+    return result
+
+
+def first_answer(contender: Contender) -> float:
+    """Seconds from starting the process to its first answer to Metadata. Raises ServerFailed."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    start = time.perf_counter()
+    process = subprocess.Popen(
+        contender.at(port), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        while time.perf_counter() - start < ANSWER_WITHIN and process.poll() is None:
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=ANSWER_WITHIN) as client:
+                client.sendall(METADATA)
+                head = client.recv(8)
+                if head[4:] == METADATA[8:12]:
+                    return time.perf_counter() - start
+            time.sleep(POLL)
+        raise ServerFailed(f"{contender.name} did not answer Metadata within {ANSWER_WITHIN:.0f} s")
+    finally:
+        end_group(process)
+
+
+def _interpreter(code: str) -> tuple[float, str]:
+    start = time.perf_counter()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    return time.perf_counter() - start, done.stdout
+
+
+def _imports(runs: int) -> dict[str, Any]:
+    """Each import in a fresh interpreter: its own time, and the process from its start to its end."""
+    for statement in IMPORTS.values():
+        _interpreter(statement)  # compiles what is not compiled yet
+    own: dict[str, list[float]] = {name: [] for name in IMPORTS}
+    whole: dict[str, list[float]] = {name: [] for name in IMPORTS}
+    for _ in range(runs):
+        for name, statement in IMPORTS.items():
+            seconds, printed = _interpreter(_TIMED.format(statement))
+            own[name].append(float(printed))
+            whole[name].append(seconds)
+    return {name: {"import": _summary(own[name]), "process": _summary(whole[name])} for name in IMPORTS}
+
+
+def _mock(runs: int) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-c", _MOCK, METADATA.hex(), str(runs)], capture_output=True, text=True, timeout=60
+    )
+    if done.returncode:
+        return {"failure": done.stderr.strip().splitlines()[-1]}
+    started, answered, stopped = zip(*json.loads(done.stdout), strict=True)
+    return {"start": _summary(started), "first answer": _summary(answered), "stop": _summary(stopped), "runs": runs}
+
+
+def _summary(seconds: Sequence[float]) -> dict[str, float]:
+    return {"median": 1e3 * median(seconds), "min": 1e3 * min(seconds), "max": 1e3 * max(seconds)}

@@ -1,0 +1,124 @@
+"""Produce and Fetch: rounds in which every contender is measured once, so that all of them share the machine's moods."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from bench_parts.contenders import Contender
+from bench_parts.process import Server, ServerFailed, available_bytes
+
+LOAD_WITHIN = 60.0
+KIB, MB = 1024, 1_000_000
+SIZES = {"1k": KIB, "16k": 16 * KIB, "1m": MB}
+"""A batch's bytes. The largest is a bit below max.message.bytes, 1048588."""
+REQUESTS = {"1k": 40_000, "16k": 12_000, "1m": 256}
+WARM_UP = {"1k": 1_000, "16k": 200, "1m": 20}
+FETCH_FILL = 64 * 1024 * 1024
+FETCHED_BATCH = 16 * KIB
+
+Report = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Case:
+    """One row of load, and what was measured of each contender, round by round."""
+
+    mode: str
+    title: str
+    load: list[str]
+    contenders: Sequence[Contender]
+    rounds: dict[str, list[Report]] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+
+    def middle(self, contender: str, key: str) -> float:
+        """The median of a figure over the rounds."""
+        return median(report[key] for report in self.rounds[contender])
+
+    def ratio(self, contender: str, other: str, key: str) -> float | None:
+        """The median of the ratios within each round."""
+        pairs = list(zip(self.rounds.get(contender, ()), self.rounds.get(other, ()), strict=False))
+        return median(mine[key] / theirs[key] for mine, theirs in pairs) if pairs and pairs[0][1][key] else None
+
+
+def produce_cases(
+    contenders: Sequence[Contender], sizes: Sequence[str], connections: Sequence[int], version: int, share: float
+) -> Iterator[Case]:
+    """Produce with each batch size and number of connections. `share` is how much of the usual load to put on."""
+    for size in sizes:
+        for count in connections:
+            requests = int(REQUESTS[size] * share)
+            load = [
+                "-mode", "produce", "-version", str(version), "-bytes", str(SIZES[size]),
+                "-connections", str(count), "-requests", str(requests), "-seconds", str(share),
+                "-warmup", str(max(WARM_UP[size] // count, 5)), "-reserve", str(_reserve(requests * SIZES[size])),
+            ]  # fmt: skip
+            title = f"Produce v{version}, batches of {_bytes(SIZES[size])}, {_connections(count)}, five in flight"
+            yield Case("produce", title, load, contenders)
+
+
+def fetch_cases(
+    contenders: Sequence[Contender], connections: Sequence[int], version: int, share: float
+) -> Iterator[Case]:
+    """Fetch of at most 1 MiB at a time, one after the other, from end to end of a partition."""
+    for count in connections:
+        load = [
+            "-mode", "fetch", "-fetch-version", str(version), "-bytes", str(FETCHED_BATCH),
+            "-connections", str(count), "-fill", str(FETCH_FILL // count), "-max-bytes", str(1 << 20),
+            "-seconds", str(0.6 * share), "-reserve", str(_reserve(FETCH_FILL)),
+        ]  # fmt: skip
+        yield Case("fetch", f"Fetch v{version} of up to 1 MiB, batches of 16 KiB, {_connections(count)}", load, contenders)
+
+
+def run(cases: Sequence[Case], generator: Sequence[str], rounds: int, deadline: float, say: Callable[[str], None]) -> int:
+    """Measure all cases; how many whole rounds there was time for."""
+    for number in range(rounds):
+        for case in cases:
+            if time.monotonic() > deadline:
+                return number
+            say(f"round {number + 1} of {rounds}: {case.title}")
+            turn = number % len(case.contenders)
+            for contender in [*case.contenders[turn:], *case.contenders[:turn]]:
+                if contender.name in case.failures:
+                    continue
+                try:
+                    report = measure(contender, generator, case.load)
+                except ServerFailed as failed:
+                    case.failures[contender.name] = str(failed)
+                    case.rounds.pop(contender.name, None)
+                else:
+                    case.rounds.setdefault(contender.name, []).append(report)
+    return rounds
+
+
+def measure(contender: Contender, generator: Sequence[str], load: Sequence[str]) -> Report:
+    """A fresh server under this load; what the generator measured. Raises ServerFailed."""
+    with Server(contender.at(0)) as server:
+        command = [*generator, "-address", server.address, "-pid", str(server.pid), *contender.load, *load]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=LOAD_WITHIN)
+        except subprocess.TimeoutExpired as late:
+            raise ServerFailed(f"the load was not done after {LOAD_WITHIN:.0f} s") from late
+        if done.returncode:
+            end = "" if server.alive else f"; the server is gone: {server.last_words()}"
+            raise ServerFailed(done.stderr.strip().splitlines()[-1] + end)
+        report: Report = json.loads(done.stdout)
+        return report
+
+
+def _reserve(size: int) -> int:
+    """Megabytes to have ready for a server that keeps `size` bytes, within what the machine can spare."""
+    return int(min(1.5 * size + 64 * MB, available_bytes() / 4) / MB)
+
+
+def _bytes(size: int) -> str:
+    return f"{size // KIB} KiB" if size % KIB == 0 else f"{size // MB} MB"
+
+
+def _connections(count: int) -> str:
+    return "1 connection" if count == 1 else f"{count} connections"
