@@ -18,7 +18,6 @@ from itertools import count
 from kafkawire.codec import decode
 from kafkawire.errors import ProtocolError
 from kafkawire.frames import KEY_VERSION_CORRELATION, read_request_header
-from kafkawire.primitives import Buffer
 from kafkawire.registry import API_VERSIONS, PRODUCE, api_name, request_class
 from wirebroker.apis import Handler, handler_of, served_versions
 from wirebroker.apis.produce_shape import produce_alike

@@ -37,6 +37,8 @@ class _Pattern(NamedTuple):
     delta_at: int
     delta_size: int
     null_key: bool
+    still: Walked
+    """What is found where all timestamps are the base timestamp."""
 
 
 _Shape = tuple[int, int, int, int, int]
@@ -52,6 +54,8 @@ def walk_records(body: memoryview, count: int) -> Walked:
     end = len(body)
     pattern = _latest[0]
     if pattern is not None and end == count * pattern.size and pattern.match.fullmatch(body):
+        if pattern.delta_size == 1 and body[pattern.delta_at :: pattern.size].tobytes().count(0) == count:
+            return pattern.still
         low, high = _deltas(body, 0, end, pattern)
         return Walked(high, low, pattern.null_key)
     try:
@@ -157,7 +161,7 @@ def _compile(shape: _Shape) -> _Pattern:
     )
     # Possessive: a run that has matched is never looked at again.
     match = re.compile(b"(?:" + one + b")++", re.DOTALL)
-    return _Pattern(match, size, size - inside + 1, delta_size, key < 0)
+    return _Pattern(match, size, size - inside + 1, delta_size, key < 0, Walked(0, 0, key < 0))
 
 
 def _varint(number: int) -> bytes:
@@ -178,7 +182,7 @@ def _deltas(body: memoryview, start: int, stop: int, pattern: _Pattern) -> tuple
     """The smallest and largest timestamp delta of a run that has matched."""
     at = start + pattern.delta_at
     if pattern.delta_size == 1:
-        column = bytes(body[at : stop : pattern.size])
+        column = body[at : stop : pattern.size].tobytes()
         if column.count(column[0]) == len(column):
             delta = (column[0] >> 1) ^ -(column[0] & 1)
             return delta, delta

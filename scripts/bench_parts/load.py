@@ -19,9 +19,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "broker"), str(ROOT / "protocol"), str(ROOT / "scripts")]
 
+from bench_parts.process import cpu_ns  # noqa: E402
 from crc32c import crc32c  # noqa: E402
 
-from bench_parts.process import cpu_ns  # noqa: E402
 from kafkawire.batches import HEADER_SIZE, Record, build_batch  # noqa: E402
 from kafkawire.declare import Message  # noqa: E402
 from kafkawire.frames import decode_response, encode_request  # noqa: E402
@@ -50,10 +50,11 @@ class Producer:
         self.sent_at = [0] * IN_FLIGHT
         self.latencies: list[int] = []
         self._create_topic()
-        answer = self._ask(INIT_PRODUCER_ID, InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), 1)
+        init = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+        answer = self._ask(INIT_PRODUCER_ID, init, 1)
         size = options.record_bytes or max((options.bytes - HEADER_SIZE) // options.records - 10, 1)
         batch = build_batch(
-            (Record(0, 0, i, None, b"v" * size, ()) for i in range(options.records)),
+            (Record(i, 0, None, b"v" * size) for i in range(options.records)),
             producer_id=answer.producer_id, producer_epoch=answer.producer_epoch, base_sequence=0,
         )  # fmt: skip
         data = TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=0, records=batch)])

@@ -75,7 +75,7 @@ class Server:
                 raise ServerFailed(f"{self.command[0]} was not ready after {READY_WITHIN:.0f} s")
             read = os.read(self._process.stdout.fileno(), 4096)
             if not read:
-                raise ServerFailed(f"{self.command[0]} ended before it was ready: {self.last_words()}")
+                raise ServerFailed(f"{self.command[0]} ended before it was ready and said: {self.last_words()}")
             output += read
         found = re.search(rb"listening on (\S+:\d+)", output)
         if found is None:
@@ -90,7 +90,7 @@ class Server:
     def last_words(self) -> str:
         """The end of what the server wrote to stderr."""
         self._errors.seek(0)
-        return self._errors.read().decode(errors="replace").strip()[-400:] or "it said nothing"
+        return self._errors.read().decode(errors="replace").strip()[-400:] or "nothing"
 
 
 def end_group(process: subprocess.Popen[Any]) -> None:

@@ -15,8 +15,8 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
     lines = []
     for row in [head, ["-" * width for width in widths], *rows]:
-        cells = [cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(zip(row, widths, strict=True))]
-        lines.append("  ".join(cells).rstrip())
+        first, *others = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        lines.append("  ".join([row[0].ljust(len(first)), *others]).rstrip())
     return "\n".join(lines)
 
 
@@ -60,7 +60,9 @@ def startup(found: dict[str, Any]) -> str:
         rows.append([f"{name}: process start to end", *_times(times["process"])])
     mock = found.get("mock", {})
     if mock and "failure" not in mock:
-        rows += [[f"MockKafka in a warm process: {name}", *_times(mock[name])] for name in ("start", "first answer", "stop")]
+        rows += [
+            [f"MockKafka in a warm process: {name}", *_times(mock[name])] for name in ("start", "first answer", "stop")
+        ]
     text = "Startup, ms\n" + table(["", "median", "min", "max"], rows)
     failures = dict(found["failures"])
     if "failure" in mock:

@@ -38,7 +38,7 @@ class Case:
 
     def middle(self, contender: str, key: str) -> float:
         """The median of a figure over the rounds."""
-        return median(report[key] for report in self.rounds[contender])
+        return float(median(report[key] for report in self.rounds[contender]))
 
     def ratio(self, contender: str, other: str, key: str) -> float | None:
         """The median of the ratios within each round."""
@@ -72,10 +72,14 @@ def fetch_cases(
             "-connections", str(count), "-fill", str(FETCH_FILL // count), "-max-bytes", str(1 << 20),
             "-seconds", str(0.6 * share), "-reserve", str(_reserve(FETCH_FILL)),
         ]  # fmt: skip
-        yield Case("fetch", f"Fetch v{version} of up to 1 MiB, batches of 16 KiB, {_connections(count)}", load, contenders)
+        yield Case(
+            "fetch", f"Fetch v{version} of up to 1 MiB, batches of 16 KiB, {_connections(count)}", load, contenders
+        )
 
 
-def run(cases: Sequence[Case], generator: Sequence[str], rounds: int, deadline: float, say: Callable[[str], None]) -> int:
+def run(
+    cases: Sequence[Case], generator: Sequence[str], rounds: int, deadline: float, say: Callable[[str], None]
+) -> int:
     """Measure all cases; how many whole rounds there was time for."""
     for number in range(rounds):
         for case in cases:
@@ -105,8 +109,8 @@ def measure(contender: Contender, generator: Sequence[str], load: Sequence[str])
         except subprocess.TimeoutExpired as late:
             raise ServerFailed(f"the load was not done after {LOAD_WITHIN:.0f} s") from late
         if done.returncode:
-            end = "" if server.alive else f"; the server is gone: {server.last_words()}"
-            raise ServerFailed(done.stderr.strip().splitlines()[-1] + end)
+            fate = "which lives on, said" if server.alive else "which is gone, said"
+            raise ServerFailed(f"{done.stderr.strip().splitlines()[-1]}; the server, {fate}: {server.last_words()}")
         report: Report = json.loads(done.stdout)
         return report
 

@@ -123,7 +123,10 @@ def produce_alike(
         if at + size != end:
             return False
     partition, version, client_id = shape.partition, shape.version, shape.client_id
-    appended = partition.append(frame[at:end], now, version, client_id=client_id, owned=owned)
+    records = frame[at:end]
+    appended = partition.append_next(records, now, owned) or partition.append(
+        records, now, version, client_id=client_id, owned=owned
+    )
     engine.trace.produced(now, connection, client_id, version, correlation_id, shape.acks, partition, appended)
     _, code, base_offset, append_time, log_start_offset, _, _ = appended
     if code:

@@ -17,6 +17,8 @@ from kafkawire.frames import SIZE, decode_response, encode_request
 CLIENT_ID = "wirebroker-conformance"
 TIMEOUT = 10.0
 """Seconds to wait for an answer."""
+SHOWN = 64
+"""How many bytes of an unreadable answer are told."""
 
 
 class ConnectionClosed(Exception):
@@ -65,10 +67,14 @@ class WireClient:
         """The next answer on this connection. Raises ProtocolError also when it answers another request."""
         frame = self.frame(connection, timeout)
         awaited = self._awaited.get(connection)
-        (correlation_id,) = SIZE.unpack_from(frame)
-        if awaited and correlation_id != (first := awaited.popleft()):
-            raise ProtocolError(f"the answer has correlation id {correlation_id} where {first} was asked first")
-        return decode_response(frame, key, version)[1]
+        try:
+            correlation_id, message = decode_response(frame, key, version)
+            if awaited and correlation_id != (first := awaited.popleft()):
+                raise ProtocolError(f"the answer has correlation id {correlation_id} where {first} was asked first")
+        except ProtocolError as wrong:
+            self.drop(connection)
+            raise ProtocolError(f"{wrong}; the frame begins {frame[:SHOWN].hex()}") from wrong
+        return message
 
     def send_bytes(self, raw: bytes, connection: str = "main") -> None:
         """Send bytes as they are."""

@@ -8,6 +8,7 @@ import time
 from typing import Any, Protocol
 
 from kafkawire.declare import Message
+from kafkawire.errors import ProtocolError
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from wirebroker.conformance.client import ConnectionClosed, NoAnswer, WireClient
 from wirebroker.conformance.operations import OPERATIONS
@@ -63,13 +64,18 @@ class Run:
     def observe(self, index: int, step: Json) -> Json:
         """Do one step; what was seen."""
         self._index = index
-        step = self._resolve(step)
+        try:
+            step = self._resolve(step)
+        except KeyError as missing:
+            return {"undone": f"an earlier step did not give {missing}"}
         try:
             observed = OPERATIONS[step["op"]](self, step)
         except ConnectionClosed:
             return {"conn": "closed"}
         except NoAnswer:
             return {"conn": "timeout"}
+        except ProtocolError as wrong:
+            return {"conn": "unreadable", "text": str(wrong)}
         if "as" in step:
             self._results[step["as"]] = observed
         return observed

@@ -261,6 +261,21 @@ def advance(state: bytes | None, batch: BatchHeader, base_offset: int, timestamp
     return _HEAD.pack(epoch, coordinator_epoch, txn_start, 0, 0, 0)[:_KEPT] + newest
 
 
+def advance_in_order(
+    state: bytes, epoch: int, sequence: int, delta: int, base_offset: int, timestamp: int, window: int
+) -> bytes | None:
+    """Judge and advance in one step: the state after a batch that is the next one of its epoch; None if it is not that.
+
+    What comes of it is what `judge` and `advance` come to for such a batch; everything else is theirs.
+    """
+    known, flags, last = _QUICK.unpack_from(state)
+    if sequence != (last + 1) % SEQUENCES or epoch != known or epoch < 0 or flags:
+        return None
+    last = (sequence + delta) % SEQUENCES
+    newest = _NEXT.pack(last, timestamp, last, base_offset + delta, delta, timestamp)
+    return state[:_KEPT] + newest + state[_START : _START + (window - 1) * _BATCH.size]
+
+
 # Explanations
 
 

@@ -52,6 +52,7 @@ _new = tuple.__new__
 """Makes a named tuple of its fields without the detour of its own constructor, which takes as long as all the checks."""
 _unpack = HEADER.unpack_from
 
+
 class RecordPolicy(NamedTuple):
     """What a topic's configuration asks of records. Sizes in bytes, times in ms."""
 
@@ -121,7 +122,7 @@ def check(
     if records is None or (size := len(records)) < HEADER_SIZE:
         return _first_batch(records, policy, now, produce_version, full)
     header = _new(BatchHeader, _unpack(records))
-    base_offset, length, _, magic, crc, attributes, last_delta, base_timestamp, max_timestamp, _, _, _, count = header
+    base_offset, length, _, magic, crc, attributes, last_delta, base_timestamp, max_timestamp, pid, _, first, count = header
     # One whole batch of version 2, and nothing else: what every client sends.
     if length != size - LOG_OVERHEAD or magic != 2:
         return _first_batch(records, policy, now, produce_version, full)
@@ -139,7 +140,7 @@ def check(
         or count <= 0
         or count != last_delta + 1
         or attributes & CONTROL
-        or (header.base_sequence < 0 and header.producer_id > -1)
+        or (first < 0 and pid > -1)
     ):
         return _header_fault(header)
     full = full or max_timestamp - now > policy.after_max_ms

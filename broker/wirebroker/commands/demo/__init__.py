@@ -32,10 +32,10 @@ def demonstrate(
     screen.begin(kafka.bootstrap_servers)
     results: list[ClientResult | FlowResult] = []
     for client in clients:
-        results.append(drive(client, kafka))
-        screen.client(results[-1])
+        results.append(driven := drive(client, kafka))
+        screen.client(driven)
     for flow in flows:
-        results.append(play(flow, kafka))
-        screen.flow(results[-1])
+        results.append(played := play(flow, kafka))
+        screen.flow(played)
     screen.end(results, time.monotonic() - started)
     return 1 if any(result.differences for result in results) else 0

@@ -165,7 +165,7 @@ def _produce_confluent(address: str, topic: str, values: list[bytes]) -> Told:
         for i, value in enumerate(part):
             producer.produce(
                 topic, value, partition=i % PARTITIONS,
-                on_delivery=lambda error, m: told.append((m.partition(), m.offset())) if error is None else None,
+                on_delivery=lambda error, m: told.append((m.partition() or 0, m.offset() or 0)) if error is None else None,
             )  # fmt: skip
         producer.flush(TIMEOUT)
     return told

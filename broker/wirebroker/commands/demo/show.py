@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Sequence
 from typing import TextIO
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
 from wirebroker import __version__
@@ -17,6 +17,9 @@ from wirebroker.trace.rows import ProduceRow
 
 WIDTH = 100
 COLOURS = {"accepted": "green", "duplicate": "yellow", "rejected": "red"}
+COLUMNS = {"sent": 6, "stored": 8, "twice": 7, "accepted": 10, "duplicate": 11, "rejected": 10}
+"""What the summary counts, and how wide."""
+STYLES = {"twice": "yellow"} | COLOURS
 
 
 class Screen:
@@ -39,9 +42,8 @@ class Screen:
         else:
             good = not result.differences
             line.append("ok  " if good else "DIFFERENT  ", "green" if good else "bold red")
-            counts = {name: getattr(result, name) for name in ("sent", "acknowledged", "stored", "read")}
-            line.append("  ".join(f"{count} {name}" for name, count in counts.items()))
-            line.append(f"  in {len(result.rows)} batches", "dim")
+            line.append(f"{result.acknowledged} acknowledged, {result.stored} stored, {result.read} read")
+            line.append(f"  {len(result.rows)} batches", "dim")
         self._console.print(line)
         self._differences(result.differences)
 
@@ -49,18 +51,18 @@ class Screen:
         """A heading, a line for each batch, and what it came to."""
         self._heading(result.flow.id, result.flow.title)
         for step, row in zip(result.flow.steps, result.rows, strict=False):
-            line = Text(f"  {step.batch}  {_sequences(row):<9}  ").append(f"{row.verdict:<9}", COLOURS[row.verdict])
-            line.append(f"  {_answer(step, row):<9}  ", "magenta" if step.lost else "").append(reason(row), "dim")
-            self._console.print(line)
+            line = Text(f"  {step.batch}  {_sequences(row):<7}  ").append(f"{row.verdict:<9}", COLOURS[row.verdict])
+            line.append(f"  {_answer(step, row):<9}  ", "magenta" if step.lost else "")
+            self._wrapped(line, reason(row), "dim")
         if not result.differences:
-            self._console.print(Text("  ").append(result.flow.moral, "italic"))
+            self._wrapped(Text("  "), result.flow.moral, "italic")
         self._differences(result.differences)
 
     def end(self, results: Sequence[ClientResult | FlowResult], seconds: float) -> None:
         """Counts of it all, a verdict in full, and where to go from here."""
         self._heading("Summary", "records, and the verdicts on their batches")
-        names = ("sent", "stored", "twice", *COLOURS)
-        self._console.print(Text(f"  {'':<24}" + "".join(f"{name:>10}" for name in names), "dim"))
+        names = "".join(f"{name:>{width}}" for name, width in COLUMNS.items())
+        self._console.print(Text(f"  {'':<24}{names}", "dim"))
         for result in results:
             self._console.print(_summary(result))
         self._in_full(results)
@@ -72,20 +74,26 @@ class Screen:
             skipped = sum(isinstance(result, ClientResult) and bool(result.skipped) for result in results)
             rest = f", {skipped} skipped" if skipped else ""
             self._console.print(Text(f"Everything went as expected{rest}, in {seconds:.1f} s.", "bold green"))
-        self._console.print("Next: [bold]wirebroker serve --topic orders:3 --trace console[/], and your own client on it")
+        self._console.print("Next: [bold]wirebroker serve --topic orders:3 --trace console[/], then your own client")
 
     def _in_full(self, results: Sequence[ClientResult | FlowResult]) -> None:
         rejected = [row for result in results for row in result.rows if row.verdict == "rejected"]
         if rejected:
             self._heading("A verdict in full", "as `kafka.trace` and `--trace` have it for every batch")
-            self._console.print(Padding(Text(rejected[0].explain), (0, 0, 0, 2)))
+            self._wrapped(Text("  "), rejected[0].explain)
+
+    def _wrapped(self, line: Text, text: str, style: str = "") -> None:
+        """Print `text` behind `line`, and what does not fit into the width below its beginning."""
+        indent = len(line)
+        parts = textwrap.wrap(text, self._console.width - indent)
+        self._console.print(line.append(f"\n{'':<{indent}}".join(parts), style))
 
     def _heading(self, name: str, title: str) -> None:
         self._console.print(Text("\n").append(name, "bold cyan").append(f"  {title}", "bold"))
 
     def _differences(self, differences: list[str]) -> None:
         for difference in differences:
-            self._console.print(Text(f"  DIFFERENT: {difference}", "bold red"))
+            self._wrapped(Text("  "), f"DIFFERENT: {difference}", "bold red")
 
 
 def reason(row: ProduceRow) -> str:
@@ -94,7 +102,8 @@ def reason(row: ProduceRow) -> str:
     text = row.explain.partition(": ")[2].partition("; batches in the window")[0]
     text = re.sub(r"^sequences? \S+ (of (?=producer.*\b(is|are) batch))?", "", text.replace(who, "this producer"))
     text = re.sub(r"^(of this producer )?(is|are) ", "", text)
-    text = text.replace(", counted from the newest", "").replace(" for this producer", "")
+    for said in (", counted from the newest", " for this producer", ", which has no state here"):
+        text = text.replace(said, "")
     return re.sub(r"sequences? (?=\d)", "", text)
 
 
@@ -108,16 +117,19 @@ def _answer(step: Step, row: ProduceRow) -> str:
     return f"error {row.code}" if row.code else f"offset {row.base_offset}"
 
 
-def _counts(rows: list[ProduceRow]) -> dict[str, int]:
-    return {name: sum(row.verdict == name for row in rows) for name in COLOURS}
-
-
 def _summary(result: ClientResult | FlowResult) -> Text:
     name = result.flow.id if isinstance(result, FlowResult) else result.name
     line = Text(f"  {name:<24}")
     if isinstance(result, ClientResult) and result.skipped:
-        return line.append(f"{'skipped':>10}", "yellow")
-    line.append(f"{result.sent:>10}{result.stored:>10}").append(f"{result.twice:>10}", "yellow" if result.twice else "dim")
-    for verdict, count in _counts(result.rows).items():
-        line.append(f"{count:>10}", COLOURS[verdict] if count else "dim")
+        return line.append(f"{'skipped':>14}", "yellow")
+    for column, width in COLUMNS.items():
+        count = _count(result, column)
+        line.append(f"{count:>{width}}", STYLES.get(column, "") if count else "dim")
     return line.append("  DIFFERENT" if result.differences else "", "bold red")
+
+
+def _count(result: ClientResult | FlowResult, column: str) -> int:
+    if column in COLOURS:
+        return sum(row.verdict == column for row in result.rows)
+    count: int = getattr(result, column)
+    return count
