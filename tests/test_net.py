@@ -175,6 +175,19 @@ def test_a18_acks_0_has_no_answer_and_an_error_closes_the_connection(kafka: Mock
     assert len(kafka.records("orders")) == 1
 
 
+def test_idle_connections_are_closed_but_not_those_that_wait(mock_kafka_factory: Callable[..., MockKafka]) -> None:
+    kafka = mock_kafka_factory(topics={"orders": 1}, configs={"connections.max.idle.ms": 60_000})
+    idle, busy = client(kafka), client(kafka)
+    for wire in (idle, busy):
+        wire.request(ApiVersionsRequest(), 0)
+    kafka.clock.advance(seconds=40)
+    busy.request(ApiVersionsRequest(), 0)
+    kafka.clock.advance(seconds=40)
+    busy.request(ApiVersionsRequest(), 0)
+    with pytest.raises(ConnectionClosed):
+        idle.request(ApiVersionsRequest(), 0)
+
+
 def test_several_brokers_lead_their_share(mock_kafka_factory: Callable[..., MockKafka]) -> None:
     kafka = mock_kafka_factory(brokers=3, topics={"orders": 6})
     wires = [client(kafka, node) for node in range(3)]

@@ -65,6 +65,18 @@ def test_it_says_where_it_listens_and_ends_cleanly(serve: Start, how: int) -> No
     assert process.wait(10) == 0
 
 
+def test_uvloop(serve: Start) -> None:
+    from wirekit import batch, produce_request
+
+    pytest.importorskip("uvloop")
+    ((host, port, _),) = until_ready(serve("--port", "0", "--topic", "orders", "--loop", "uvloop"))
+    wire = WireClient(host, port)
+    for size in (1, 300_000):
+        for _ in range(3):
+            answer = wire.request(produce_request("orders", batch(tag="x" * size)), 9)
+            assert answer.responses[0].partition_responses[0].error_code == 0
+
+
 def test_three_brokers(serve: Start) -> None:
     listeners = until_ready(serve("--port", "0", "--brokers", "3"))
     assert [rest for _, _, rest in listeners] == ["node 1", "node 2", "node 3"]

@@ -3,7 +3,7 @@
 gzip is in the standard library, and so is zstd from Python 3.14 on; snappy, lz4 and zstd come with
 `pip install 'wirebroker[codecs]'`. What is written is what Kafka writes, and what is read is what Kafka reads: gzip
 members and zstd frames one after another, snappy raw or in the blocks of the Java library, and of lz4 one frame whose
-blocks are independent of each other (others are refused, as Kafka's Lz4BlockInputStream does).
+blocks are independent of each other (Kafka's Lz4BlockInputStream refuses linked ones).
 """
 
 from __future__ import annotations
@@ -27,10 +27,14 @@ _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL + struct.pack(">ii", 1, 1)
 _INT32 = struct.Struct(">i")
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
-_LZ4_HEADER = _LZ4_MAGIC + b"\x60\x40\x82"
-"""Version 1, independent blocks of 64 KiB, no checksums but the header's own."""
-_LZ4_VERSION, _LZ4_INDEPENDENT, _LZ4_BLOCK_CHECKSUM, _LZ4_CONTENT_SIZE, _LZ4_CONTENT_CHECKSUM = 0x40, 0x20, 0x10, 0x08, 0x04
-_LZ4_BLOCK = 64 * 1024
+_LZ4_LEAST_HEADER = 7
+_LZ4_VERSION, _LZ4_INDEPENDENT, _LZ4_BLOCK_CHECKSUM, _LZ4_CONTENT_SIZE, _LZ4_CONTENT_CHECKSUM = (
+    0x40,
+    0x20,
+    0x10,
+    0x08,
+    0x04,
+)
 _LZ4_STORED = 0x8000_0000
 """The bit of a block's size that says that the block is not compressed."""
 _LZ4_BEST_RATIO = 255
@@ -69,7 +73,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
         raw = bytes(_cramjam("snappy").compress_raw(data))
         return b"".join((_XERIAL_HEADER, _INT32.pack(len(raw)), raw))
     if codec == LZ4:
-        return _lz4(memoryview(data), level)
+        return _lz4(data, level)
     if codec == ZSTD:
         folded = _stdlib_zstd().compress if _cramjam_is_missing() else _cramjam("zstd").compress
         return bytes(folded(data) if level is None else folded(data, level))
@@ -173,7 +177,7 @@ def _unlz4(data: memoryview, limit: int) -> bytearray:
 
 def _lz4_header(data: memoryview) -> tuple[int, int, int]:
     """Where the blocks begin, how large one may be, and how many bytes follow each."""
-    if len(data) < len(_LZ4_HEADER) or data[:4] != _LZ4_MAGIC:
+    if len(data) < _LZ4_LEAST_HEADER or data[:4] != _LZ4_MAGIC:
         raise ProtocolError("lz4 data without a frame")
     flags, block_size = data[4], data[5] >> 4
     if flags & 0xE3 != _LZ4_VERSION | _LZ4_INDEPENDENT:
@@ -197,19 +201,10 @@ def _lz4_block(block_into: Any, block: memoryview, largest: int) -> memoryview:
         raise ProtocolError(f"lz4 data cannot be read: {damage}") from damage
 
 
-def _lz4(data: memoryview, level: int | None) -> bytes:
-    options = {} if level is None else {"mode": "high_compression", "compression": level}
-    block = _cramjam("lz4").compress_block
-    out = bytearray(_LZ4_HEADER)
-    for start in range(0, len(data), _LZ4_BLOCK):
-        plain = bytes(data[start : start + _LZ4_BLOCK])
-        folded = bytes(block(plain, store_size=False, **options))
-        if len(folded) < len(plain):
-            out += _UINT32_LE.pack(len(folded)) + folded
-        else:
-            out += _UINT32_LE.pack(len(plain) | _LZ4_STORED) + plain
-    out += bytes(_UINT32_LE.size)
-    return bytes(out)
+def _lz4(data: Buffer, level: int | None) -> bytes:
+    machine = _cramjam("lz4").Compressor(level=level, block_linked=False, content_checksum=False)
+    machine.compress(bytes(data))
+    return bytes(machine.finish())
 
 
 def _xxh32(data: memoryview) -> int:

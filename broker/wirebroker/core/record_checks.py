@@ -122,7 +122,9 @@ def check(
     if records is None or (size := len(records)) < HEADER_SIZE:
         return _first_batch(records, policy, now, produce_version, full)
     header = _new(BatchHeader, _unpack(records))
-    base_offset, length, _, magic, crc, attributes, last_delta, base_timestamp, max_timestamp, pid, _, first, count = header
+    base_offset, length, _, magic, crc, attributes, last_delta, base_timestamp, max_timestamp, pid, _, first, count = (
+        header
+    )
     # One whole batch of version 2, and nothing else: what every client sends.
     if length != size - LOG_OVERHEAD or magic != 2:
         return _first_batch(records, policy, now, produce_version, full)
@@ -135,13 +137,7 @@ def check(
         return RecordReject(ErrorCode.MESSAGE_TOO_LARGE, "larger_than_max_message_bytes", header=header)
     if crc32c(records[CRC_START:]) != crc:
         return RecordReject(ErrorCode.CORRUPT_MESSAGE, "crc", header=header)
-    if (
-        codec > ZSTD
-        or count <= 0
-        or count != last_delta + 1
-        or attributes & CONTROL
-        or (first < 0 and pid > -1)
-    ):
+    if codec > ZSTD or count <= 0 or count != last_delta + 1 or attributes & CONTROL or (first < 0 and pid > -1):
         return _header_fault(header)
     full = full or max_timestamp - now > policy.after_max_ms
     if (full and attributes & _UNUSUAL) or policy.compression != "producer":
