@@ -19,7 +19,8 @@ class Connection:
     """One client's connection to one broker, as far as the engine knows it."""
 
     __slots__ = (
-        "client_host", "closed", "halted", "last_active", "listener", "node_id", "number", "parked", "produce_shape", "software",
+        "client_host", "closed", "halted", "last_active", "listener", "node_id", "number", "parked", "produce_shape",
+        "software",
     )  # fmt: skip
 
     def __init__(self, number: int, node_id: int, client_host: str, listener: str) -> None:
