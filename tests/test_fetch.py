@@ -94,6 +94,7 @@ def test_a_fetch_waits_for_min_bytes(broker: MockKafka, wire: WireClient) -> Non
     store(wire, 1, size=100)
     waiting = client(broker)
     waiting.send(fetch({0: 0}, wait=60_000, least=1000), 11)
+    broker.wait_until(lambda: broker._call(lambda e: len(e.cluster.topics["orders"].partitions[0].waiting)) == 1)
     store(wire, 2, size=100)
     assert broker._call(lambda e: len(e.cluster.topics["orders"].partitions[0].waiting)) == 1
     store(wire, 1, size=1000)

@@ -17,6 +17,7 @@ from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.metadata import MetadataRequest
 from wirebroker.conformance.client import ConnectionClosed, WireClient
 from wirebroker.mock import MockKafka
+from wirebroker.net.host import LOOKS
 from wirekit import RawProducer, batch, client, produce_request
 
 
@@ -176,14 +177,23 @@ def test_a18_acks_0_has_no_answer_and_an_error_closes_the_connection(kafka: Mock
 
 
 def test_idle_connections_are_closed_but_not_those_that_wait(mock_kafka_factory: Callable[..., MockKafka]) -> None:
-    kafka = mock_kafka_factory(topics={"orders": 1}, configs={"connections.max.idle.ms": 60_000})
-    idle, busy = client(kafka), client(kafka)
+    kafka = mock_kafka_factory(topics={"orders": 1})
+    idle, busy, waiting = client(kafka), client(kafka), client(kafka)
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    topic = FetchTopic(topic="orders", partitions=[partition])
+    fetch = FetchRequest(
+        max_wait_ms=30_000, min_bytes=1, max_bytes=1 << 20, session_epoch=-1, topics=[topic], forgotten_topics_data=[]
+    )
     for wire in (idle, busy):
         wire.request(ApiVersionsRequest(), 0)
-    kafka.clock.advance(seconds=40)
-    busy.request(ApiVersionsRequest(), 0)
-    kafka.clock.advance(seconds=40)
-    busy.request(ApiVersionsRequest(), 0)
+    waiting.send(fetch, 11)
+    kafka.wait_until(lambda: kafka._call(lambda engine: any(c.parked for c in engine.connections)))
+    kafka.clock.advance(seconds=20)  # makes nobody idle
+    for _ in range(LOOKS + 1):
+        busy.request(ApiVersionsRequest(), 0)
+        kafka._call(lambda _: kafka._running.look_for_idle())
+    busy.request(produce_request("orders", batch()), 9)
+    assert waiting.answer(1, 11).error_code == 0
     with pytest.raises(ConnectionClosed):
         idle.request(ApiVersionsRequest(), 0)
 

@@ -53,7 +53,7 @@ class Engine:
         self.cluster = Cluster(nodes, self.configs, self.rules, self.timers, random_bytes, full_checks=full_checks)
         self.fetch_sessions = FetchSessions(random_bytes)
         self.groups = GroupCoordinator(self.cluster, now)
-        self.maintenance = Maintenance(self.cluster, now, self._close_idle)
+        self.maintenance = Maintenance(self.cluster, now)
         self.trace = Recorder()
         self.versions = served_versions(self.rules, max_versions or {})
         self.effects: list[Effect] = []
@@ -81,7 +81,6 @@ class Engine:
 
     def receive(self, connection: Connection, frame: memoryview, now: int, owned: bool = False) -> None:
         """Handle one request frame (without its size). With `owned` the frame's buffer may be kept as it is."""
-        connection.last_active = now
         try:
             key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(frame)
             shape = connection.produce_shape
@@ -127,15 +126,6 @@ class Engine:
         what = f"versions {offered[0]} to {offered[1]} are offered" if offered else "this API is not offered"
         self.close(connection, f"the client asked for {api_name(key)} version {version}; {what}")
 
-    def _close_idle(self, now: int) -> None:
-        """Close the connections that connections.max.idle.ms no longer keeps; one that waits for an answer is not idle."""
-        longest = self.configs.integer("connections.max.idle.ms")
-        for connection in list(self.connections):
-            if connection.last_active < 0:
-                connection.last_active = now
-            elif 0 <= longest < now - connection.last_active and connection.parked is None:
-                self.close(connection, f"it was idle for more than {longest} ms (connections.max.idle.ms)")
-
     def tick(self, now: int) -> None:
         """Run every timer that has fallen due, in order."""
         self.timers.run(now)
@@ -165,4 +155,4 @@ class Engine:
             partition.restart(mode, now)
         self.fetch_sessions.clear()
         self.groups.restart(now)
-        self.maintenance = Maintenance(self.cluster, now, self._close_idle)
+        self.maintenance = Maintenance(self.cluster, now)

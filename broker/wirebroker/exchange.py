@@ -19,7 +19,7 @@ class Connection:
     """One client's connection to one broker, as far as the engine knows it."""
 
     __slots__ = (
-        "client_host", "closed", "halted", "last_active", "listener", "node_id", "number", "parked", "produce_shape",
+        "client_host", "closed", "halted", "listener", "node_id", "number", "parked", "produce_shape",
         "software",
     )  # fmt: skip
 
@@ -32,8 +32,6 @@ class Connection:
         self.parked: Exchange | None = None
         """The request that waits; nothing else of this connection is handled before it is answered."""
         self.closed = False
-        self.last_active = -1
-        """When the last request came, in ms since the epoch; −1 before the first."""
         self.halted = False
         """Set where the next request may have to wait: for a parked one, for records that should be sent before more of
         them are made, or because the connection is closed. Whoever drives the engine looks closer, and clears it."""

@@ -159,8 +159,8 @@ def _compile(shape: _Shape) -> _Pattern:
             rb"\x00",  # no headers
         )
     )
-    # Possessive: a run that has matched is never looked at again.
-    match = re.compile(b"(?:" + one + b")++", re.DOTALL)
+    # Greedy and not possessive: possessive repeats end in the middle of a record in CPython before 3.11.5.
+    match = re.compile(b"(?:" + one + b")+", re.DOTALL)
     return _Pattern(match, size, size - inside + 1, delta_size, key < 0, Walked(0, 0, key < 0))
 
 

@@ -107,13 +107,13 @@ class Normaliser:
             return self._object(observed, key)
         if isinstance(observed, list):
             if key == "producers":
-                observed = sorted(observed, key=lambda p: p["pid"])
+                observed = sorted(observed, key=lambda p: p.get("pid", -1))
             return [self(item, key) for item in observed]
         return self._leaf(observed, key)
 
     def _object(self, observed: Json, key: str) -> Json:
         if key == "" and isinstance(observed.get("partitions"), list):
-            observed = observed | {"partitions": sorted(observed["partitions"], key=lambda p: p["part"])}
+            observed = observed | {"partitions": sorted(observed["partitions"], key=lambda p: p.get("part", -1))}
         # An answer with an error carries no id: the 0 or −1 in its place is a default and compared as it is.
         plain = ("pid",) if str(observed.get("error", NO_ERROR)) != NO_ERROR else ()
         return {k: v if k in plain else self(v, k) for k, v in observed.items() if k not in NOT_COMPARED}

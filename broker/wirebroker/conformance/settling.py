@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kafkawire.errors import ProtocolError
 from kafkawire.messages.describe_transactions import DescribeTransactionsRequest
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.offset_fetch import OffsetFetchRequest
@@ -31,23 +34,27 @@ def prepare(run: Run, steps: list[Json]) -> None:
 
     A broker that does not serve one of these requests is left as it is: the scenario's own steps will show it.
     """
-    client = WireClient(*run.broker.address)
-    try:
+    with _asking(run) as client:
         for name in sorted({"g"} | set(_values(steps, "group"))):
-            _find(client, _GROUP, run.name(name))
-            _until(lambda name=name: _group_code(client, run.name(name)) not in COORDINATOR_CODES)  # type: ignore[misc]
+            _until(partial(_found, client, _GROUP, run.name(name)))
+            _until(partial(_group_loaded, client, run.name(name)))
         for name in sorted({"a"} | set(_values(steps, "txid"))):
-            _find(client, _TRANSACTION, run.name(name))
-            _until(lambda name=name: _state(client, run.name(name)).error_code not in COORDINATOR_CODES)  # type: ignore[misc]
-    except (ConnectionClosed, NoAnswer):
-        return
-    finally:
-        client.close()
+            _until(partial(_found, client, _TRANSACTION, run.name(name)))
+            _until(partial(_transaction_loaded, client, run.name(name)))
 
 
 def markers_written(run: Run, transactional_id: str) -> None:
     """Wait until an ended transaction is complete, that is, its markers stand in every partition."""
-    _until(lambda: not _state(run.client, transactional_id).transaction_state.startswith("Prepare"))
+    with _asking(run) as client:
+        _until(lambda: not _state(client, transactional_id).transaction_state.startswith("Prepare"))
+
+
+@contextmanager
+def _asking(run: Run) -> Iterator[WireClient]:
+    """A client of its own, so that a broker without these requests does not spoil the scenario's connections."""
+    client = WireClient(*run.broker.address)
+    with closing(client), suppress(ConnectionClosed, NoAnswer, ProtocolError):
+        yield client
 
 
 def _values(steps: Any, key: str) -> Iterator[str]:
@@ -67,14 +74,17 @@ def _until(reached: Callable[[], bool]) -> None:
         time.sleep(PAUSE)
 
 
-def _find(client: WireClient, kind: int, key: str) -> None:
+def _found(client: WireClient, kind: int, key: str) -> bool:
     request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
-    _until(lambda: client.request(request, 4).coordinators[0].error_code not in COORDINATOR_CODES)
+    return client.request(request, 4).coordinators[0].error_code not in COORDINATOR_CODES
 
 
-def _group_code(client: WireClient, group: str) -> int:
-    code: int = client.request(OffsetFetchRequest(group_id=group, topics=None), 7).error_code
-    return code
+def _group_loaded(client: WireClient, group: str) -> bool:
+    return client.request(OffsetFetchRequest(group_id=group, topics=None), 7).error_code not in COORDINATOR_CODES
+
+
+def _transaction_loaded(client: WireClient, transactional_id: str) -> bool:
+    return _state(client, transactional_id).error_code not in COORDINATOR_CODES
 
 
 def _state(client: WireClient, transactional_id: str) -> Any:

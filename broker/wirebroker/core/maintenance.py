@@ -1,19 +1,14 @@
-"""What a broker does of its own accord: retention, the expiration of producers, idle connections."""
+"""What a broker does of its own accord: retention, and the expiration of producers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from wirebroker.core.cluster import Cluster
-
-LOOK_FOR_IDLE_MS = 30_000
-"""How often idle connections are looked for, at the longest."""
 
 
 class Maintenance:
     """Sets the periodic timers of a cluster that started at `now`."""
 
-    def __init__(self, cluster: Cluster, now: int, close_idle: Callable[[int], None]) -> None:
+    def __init__(self, cluster: Cluster, now: int) -> None:
         self._cluster = cluster
         configs = cluster.configs
         cluster.timers.every(lambda: configs.integer("log.retention.check.interval.ms"), now, self._retain)
@@ -21,9 +16,6 @@ class Maintenance:
             lambda: configs.integer("producer.id.expiration.check.interval.ms"), now, self._expire_producers
         )
 
-        cluster.timers.every(
-            lambda: min(max(configs.integer("connections.max.idle.ms") // 4, 1000), LOOK_FOR_IDLE_MS), now, close_idle
-        )
 
     def _retain(self, now: int) -> None:
         for partition in self._cluster.partitions():

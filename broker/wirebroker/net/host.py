@@ -20,6 +20,8 @@ logger = logging.getLogger("wirebroker")
 JOIN_BELOW = 64 * 1024
 """Parts smaller than this are joined before they are sent; a larger one is sent as it is."""
 BACKLOG = 1024
+LOOKS = 4
+"""How often idle connections are looked for within connections.max.idle.ms."""
 
 
 class ListenError(OSError):
@@ -40,6 +42,7 @@ class Host:
         self._alarm_at: int | None = None
         # A completion-based loop (Windows) keeps a buffer for as long as a read is pending; it cannot be shared.
         self.arena = Arena()
+        self._idle_alarm: asyncio.TimerHandle | None = None
         self._shared = None if type(self._loop).__name__ == "ProactorEventLoop" else bytearray(SHARED_BUFFER)
         self.watchers: list[Callable[[], None]] = []
         """Called after every request and timer, for those who wait for a condition."""
@@ -64,8 +67,27 @@ class Host:
         bound = server.sockets[0].getsockname()
         shown = advertised or (_reachable(host), bound[1])
         self.engine.cluster.brokers[node_id].addresses[listener] = shown
+        if self._idle_alarm is None:
+            self.look_for_idle()
         self.arm()
         return host, bound[1]
+
+    def look_for_idle(self) -> None:
+        """Close the connections on which nothing came for connections.max.idle.ms, by the machine's own time.
+
+        Called `LOOKS` times within that time; a connection that waits for an answer is not idle. Moving the broker's
+        clock makes nobody idle: time has not passed for the client.
+        """
+        longest = self.engine.configs.integer("connections.max.idle.ms")
+        for protocol in list(self._protocols.values()):
+            if protocol.connection.parked is None:
+                protocol.quiet += 1
+            if protocol.quiet > LOOKS and longest >= 0:
+                self.engine.close(protocol.connection, f"it was idle for {longest} ms (connections.max.idle.ms)")
+        self.flush()
+        if self._idle_alarm is not None:
+            self._idle_alarm.cancel()
+        self._idle_alarm = self._loop.call_later(max(longest, LOOKS) / LOOKS / 1000, self.look_for_idle)
 
     def opened(self, protocol: BrokerProtocol) -> None:
         """A connection has been made."""
@@ -178,8 +200,9 @@ class Host:
         """Close the listeners and all connections."""
         for server in self._servers:
             server.close()
-        if self._alarm is not None:
-            self._alarm.cancel()
+        for alarm in (self._alarm, self._idle_alarm):
+            if alarm is not None:
+                alarm.cancel()
         for protocol in list(self._protocols.values()):
             protocol.transport.abort()
         for server in self._servers:

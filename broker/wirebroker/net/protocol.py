@@ -42,14 +42,14 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._large_filled = 0
         self._congested = False
         self._reading = True
-        self.last_active = 0
+        self.quiet = 0
+        """How often nothing had come when the host looked for idle connections."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         self.connection = self._engine.connect(self._node_id, str(peer[0]) if peer else "", self._listener)
         self.transport.set_write_buffer_limits(WRITE_HIGH_WATER)
-        self.last_active = self._host.clock.now()
         self._host.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -65,7 +65,8 @@ class BrokerProtocol(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         host = self._host
-        now = self.last_active = host.clock.now()
+        now = host.clock.now()
+        self.quiet = 0
         if self._large is not None:
             self._large_filled += nbytes
             if self._large_filled == len(self._large):

@@ -1,0 +1,276 @@
+"""What README.md and docs/ say: their Python runs, their tables are the code's, and what they name is there."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from wirebroker.apis import SERVED
+from wirebroker.cli import build_parser, main
+from wirebroker.commands.demo import demonstrate
+from wirebroker.commands.demo.show import Screen
+from wirebroker.conformance.recording import load
+from wirebroker.core.configs import BrokerConfigs
+from wirebroker.core.profile import PROFILES, Rules
+from wirebroker.core.settings import BROKER_SETTINGS
+from wirebroker.mock import MockKafka
+from wirebroker.trace.rows import ProduceRow
+from wirekit import RawProducer
+
+pytest_plugins = ["pytester"]
+
+ROOT = Path(__file__).resolve().parent.parent
+TEXTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "wirebroker"
+JARS = CACHE / "kafka-4.3.1"
+OF_OTHERS = {"--user", "--check", "--rm", "--build"}
+"""Flags of other programs that the texts show."""
+
+
+class Block(NamedTuple):
+    """A fenced block of a text."""
+
+    path: Path
+    line: int
+    language: str
+    code: str
+
+
+def blocks(language: str) -> list[Block]:
+    found = []
+    for path in TEXTS:
+        text = path.read_text(encoding="utf-8")
+        for match in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+            if match[1] == language:
+                found.append(Block(path, text[: match.start()].count("\n") + 1, match[1], match[2]))
+    return found
+
+
+def named(block: Block) -> str:
+    return f"{block.path.name}:{block.line}"
+
+
+def table(text: str, heading: str) -> list[list[str]]:
+    """The rows of the table whose first line begins so, without its rule; code marks are taken away."""
+    lines = text[text.index(f"\n{heading}") + 1 :].splitlines()
+    rows = []
+    for line in lines:
+        if not line.startswith("|"):
+            break
+        rows.append([cell.strip().replace("`", "") for cell in line.strip("|").split("|")])
+    return [rows[0], *rows[2:]]
+
+
+# Code
+
+
+@pytest.mark.parametrize("block", [b for b in blocks("python") if "def test_" not in b.code], ids=named)
+def test_python_runs(block: Block, mock_kafka: MockKafka) -> None:
+    imports = "from kafka import KafkaProducer\n" if "import KafkaProducer" not in block.code else ""
+    code = imports + block.code.replace("localhost:9092", mock_kafka.bootstrap_servers)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=40)
+    assert run.returncode == 0, run.stderr
+    if code.count(mock_kafka.bootstrap_servers):
+        assert [record.value for record in mock_kafka.records("orders")] == [b"a pound of tea"]
+        assert {row.producer_id >= 0 for row in mock_kafka.trace.produce("orders")} == {True}
+    if "consumer" in code:
+        assert "a pound of tea" in run.stdout
+
+
+@pytest.mark.parametrize("block", [b for b in blocks("python") if "def test_" in b.code], ids=named)
+def test_python_tests_pass_and_can_fail(block: Block, pytester: pytest.Pytester) -> None:
+    code = "from kafka import KafkaProducer\n" + block.code
+    pytester.makepyfile(test_shown=code, test_otherwise=code.replace('== b"', '!= b"'))
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1, failed=1)
+
+
+@pytest.mark.parametrize("block", blocks("java"), ids=named)
+def test_java_runs(block: Block, mock_kafka: MockKafka, tmp_path: Path) -> None:
+    if shutil.which("java") is None:
+        pytest.skip("java is not installed")
+    if not JARS.is_dir():
+        pytest.skip("Kafka's own client is not there; scripts/record-oracle fetches it")
+    source = tmp_path / "Shown.java"
+    body = block.code.replace("localhost:9092", mock_kafka.bootstrap_servers)
+    source.write_text(
+        "import java.util.Properties;\nimport org.apache.kafka.clients.producer.*;\n"
+        f"public class Shown {{ public static void main(String[] a) throws Exception {{\n{body}}} }}\n"
+    )
+    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{JARS}/*", str(source)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=50)
+    assert run.returncode == 0, run.stderr
+    (row,) = mock_kafka.trace.produce("orders")
+    assert (row.verdict, row.software, row.acks, row.first_sequence) == ("accepted", "apache-kafka-java/4.3.1", -1, 0)
+
+
+# What was printed
+
+
+def test_readme_shows_what_the_demo_prints(mock_kafka: MockKafka) -> None:
+    out = io.StringIO()
+    assert demonstrate(mock_kafka, Screen(out), clients=()) == 0
+    shown = README.partition("<!-- printed by the demo -->\n```text\n")[2].partition("```")[0]
+    assert shown.startswith("B2")
+    assert shown in out.getvalue()
+
+
+def test_readme_shows_what_verdicts_say(mock_kafka: MockKafka) -> None:
+    mock_kafka.create_topic("orders")
+    producer = RawProducer(mock_kafka)
+    for sequence in (0, 1, 2, 2, 5):
+        producer.send(sequence)
+    rows = mock_kafka.trace.produce("orders")[2:]
+    lines = "".join(f"{row.verdict:<9}  {row.explain}\n" for row in rows)
+    assert f"```text\n{lines}```" in README
+
+
+def test_readme_shows_what_conformance_counts() -> None:
+    scenarios = load()
+    served = [scenario for scenario in scenarios if not scenario.transactional]
+    steps = sum(len(scenario.steps) for scenario in served)
+    said = f"{len(served)} of {len(served)} scenarios agree with Kafka in every step ({steps} steps)"
+    assert said in README
+    assert f"{len(served)} of the {len(scenarios)} scenarios need no transaction" in README
+    assert f"The other {len(scenarios) - len(served)} are skipped" in README
+
+
+def test_bad_input_shows_what_the_command_says(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "docs" / "bad-input.md").read_text(encoding="utf-8")
+    command, said = text.partition("```console\n$ wirebroker ")[2].partition("```")[0].splitlines()
+    assert main(command.split()) == 2
+    assert capsys.readouterr().err == said + "\n"
+
+
+# Tables
+
+
+def test_the_table_of_profiles_is_the_codes() -> None:
+    heading, *rows = table(README, "| rule | `kafka-4.3`")
+    assert heading[1:] == list(PROFILES)
+    rules = [field.name for field in fields(Rules) if field.name not in ("name", "api_versions")]
+    assert rows == [[rule, *(str(getattr(profile, rule)) for profile in PROFILES.values())] for rule in rules]
+
+
+def test_docs_name_every_profile_and_rule() -> None:
+    text = (ROOT / "docs" / "profiles.md").read_text(encoding="utf-8")
+    assert [row[0] for row in table(text, "| profile |")[1:]] == list(PROFILES)
+    rules = table(text, "| rule |")[1:]
+    assert [row[0] for row in rules] == [f.name for f in fields(Rules) if f.name not in ("name", "api_versions")]
+    for rule, values, _ in rules[1:]:
+        for value in values.split(", "):
+            assert getattr(Rules().with_setting(rule, value), rule) == value
+        with pytest.raises(ValueError, match=re.escape(values)):
+            Rules().with_setting(rule, "nothing")
+
+
+def test_the_table_of_defaults_that_differ_is_whole() -> None:
+    ours = BrokerConfigs({})
+    differing = {
+        name: (BROKER_SETTINGS[name].default, value)
+        for name, value in ours.static.items()
+        if BROKER_SETTINGS[name].default != value
+    }
+    rows = table(README, "| setting | Kafka | here |")[1:]
+    assert {name: (kafka, here.split()[0]) for name, kafka, here in rows} == differing
+    three = BrokerConfigs({}, brokers=3)
+    assert {name for name, _, here in rows if "up to 3" in here} == {
+        name for name, value in three.static.items() if value == "3" and ours.static[name] == "1"
+    }
+
+
+def test_the_schema_of_the_trace_is_whole() -> None:
+    rows = table((ROOT / "docs" / "trace.md").read_text(encoding="utf-8"), "| field | type |")[1:]
+    shown = {name: kind.replace("string", "str").replace("str or null", "str | None") for name, kind, _ in rows}
+    known = {field.name: str(field.type).replace("VerdictName", "str") for field in fields(ProduceRow)}
+    assert list(shown.items()) == list(known.items())
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
+@pytest.mark.parametrize("number", range(4))
+def test_the_questions_in_jq_have_answers(number: int, mock_kafka: MockKafka, tmp_path: Path) -> None:
+    mock_kafka.create_topic("orders")
+    producer = RawProducer(mock_kafka)
+    for sequence, acks in ((0, -1), (0, 1), (9, -1)):
+        producer.send(sequence, acks=acks)
+    rows = mock_kafka.trace.produce()
+    (tmp_path / "trace.jsonl").write_text("".join(row.as_json() + "\n" for row in rows), encoding="utf-8")
+    (block,) = blocks("sh")
+    question = block.code.split("# ")[1:][number].partition("\n")[2]
+    run = subprocess.run(question, shell=True, cwd=tmp_path, capture_output=True, text=True, check=True)
+    expected = [
+        rows[2].explain,
+        "1 wirebroker-conformance\taccepted",
+        {"topic": "orders", "first": 0, "times": 2},
+        {"client_id": "wirebroker-conformance", "topic": "orders", "note": "idempotent with acks=1"},
+    ][number]
+    if isinstance(expected, dict):
+        answer = json.loads(run.stdout)
+        assert (answer[0] if isinstance(answer, list) else answer) == expected
+    else:
+        assert expected in run.stdout
+
+
+def test_readme_counts_the_apis() -> None:
+    assert f"{len(SERVED)} APIs are served" in README
+
+
+# What is named
+
+
+def flags_of_ours() -> set[str]:
+    found: set[str] = set()
+    parsers = [build_parser()]
+    for parser in parsers:
+        for action in parser._actions:
+            found |= set(action.option_strings)
+            if action.choices is not None and isinstance(action.choices, dict):
+                parsers += action.choices.values()
+    return found
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
+def test_flags_and_commands_exist(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    shown = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) - OF_OTHERS
+    ours = flags_of_ours()
+    scripts = "".join(script.read_text() for script in (ROOT / "scripts").iterdir() if script.is_file())
+    assert {flag for flag in shown if flag not in ours and flag not in scripts and flag != "--strict"} == set()
+    commands = re.findall(r"(?:`|\$ )(?:wirebroker|scripts/run) ([a-z]+)", text)
+    known = {"serve", "demo", "conformance", "health", "trace"}
+    assert set(commands) <= known
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
+def test_links_and_paths_lead_somewhere(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", text) if "://" not in link]
+    paths = re.findall(r"\b(?:scripts|docs|tests|broker|protocol)/[\w./-]*\w", text)
+    base = [path.parent] * len(links) + [ROOT] * len(paths)
+    missing = [name for where, name in zip(base, [*links, *paths], strict=True) if not (where / name).exists()]
+    assert missing == []
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
+def test_methods_of_mock_kafka_exist(path: Path) -> None:
+    with MockKafka() as kafka:
+        for name in re.findall(r"\b(?:mock_)?kafka\.((?:\w+\.)?[a-z_]+)\(", path.read_text(encoding="utf-8")):
+            found: object = kafka
+            for part in name.split("."):
+                found = getattr(found, part)
+            assert callable(found)
+
+
+def test_nothing_is_promised_that_is_not_there() -> None:
+    for word in ("lose_ack", "audit", "proxy", "--faults", "--data", "--scenario", "--control"):
+        assert word not in README, word
