@@ -11,7 +11,7 @@ import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -72,6 +72,13 @@ def table(text: str, heading: str) -> list[list[str]]:
     return [rows[0], *rows[2:]]
 
 
+def lacking(what: str, reason: str) -> None:
+    """Skip, or fail where it is required."""
+    if what in os.environ.get("WIREBROKER_REQUIRE", "").split(","):
+        pytest.fail(f"{what} is required, and {reason}")
+    pytest.skip(reason)
+
+
 # Code
 
 
@@ -98,9 +105,9 @@ def test_python_tests_pass_and_can_fail(block: Block, pytester: pytest.Pytester)
 @pytest.mark.parametrize("block", blocks("java"), ids=named)
 def test_java_runs(block: Block, mock_kafka: MockKafka, tmp_path: Path) -> None:
     if shutil.which("java") is None:
-        pytest.skip("java is not installed")
+        lacking("java", "java is not installed")
     if not JARS.is_dir():
-        pytest.skip("Kafka's own client is not there; scripts/record-oracle fetches it")
+        lacking("java", "Kafka's own client is not there; scripts/record-oracle fetches it")
     source = tmp_path / "Shown.java"
     body = block.code.replace("localhost:9092", mock_kafka.bootstrap_servers)
     source.write_text(
@@ -208,7 +215,7 @@ def test_the_questions_in_jq_have_answers(number: int, mock_kafka: MockKafka, tm
     (block,) = blocks("sh")
     question = block.code.split("# ")[1:][number].partition("\n")[2]
     run = subprocess.run(question, shell=True, cwd=tmp_path, capture_output=True, text=True, check=True)
-    expected = [
+    expected: Any = [
         rows[2].explain,
         "1 wirebroker-conformance\taccepted",
         {"topic": "orders", "first": 0, "times": 2},
@@ -234,7 +241,7 @@ def flags_of_ours() -> set[str]:
     for parser in parsers:
         for action in parser._actions:
             found |= set(action.option_strings)
-            if action.choices is not None and isinstance(action.choices, dict):
+            if isinstance(action.choices, dict):
                 parsers += action.choices.values()
     return found
 

@@ -89,7 +89,8 @@ PROFILE_ROWS = [
     ("A15_pulsar_below", "pulsar", [(10, 1)], (10, 1), Duplicate(-1, -1, 0, 1, "at_or_below_highest")),
     ("A15_pulsar_gap", "pulsar", [(10, 1)], (99, 1), Accept(1, "above_highest")),
     ("kafka_2_3_first", "kafka-2.3", [], (5, 1), Reject(59, "first_not_zero", 5, 0)),
-    ("kafka_0_11_stale", "kafka-0.11", [(0, 2), (2, 2)], (0, 2), Reject(46, "before_window", 0, 4)),
+    ("kafka_0_11_stale", "kafka-0.11", [(0, 2), (2, 2)], (0, 2), Reject(45, "before_window", 0, 4)),
+    ("kafka_0_11_first", "kafka-0.11", [], (5, 1), Reject(45, "first_not_zero", 5, 0)),
     ("kafka_0_11_gap", "kafka-0.11", [(0, 2)], (3, 1), Reject(45, "gap", 3, 2)),
 ]
 
@@ -107,6 +108,13 @@ def test_a13_textbook_unissued_producer_id() -> None:
     got = verdict(None, 0, header(0, 1, pid=99), profile("textbook"), issued=False)
     assert got == Reject(59, "unissued_producer_id", 99, -1)
     assert verdict(None, 0, header(0, 1, pid=99), KAFKA, issued=False) == Accept(0, "first")
+
+
+def test_a_stale_retry_can_be_a_duplicate_sequence_number() -> None:
+    rules = profile("kafka-4.3", stale="46")
+    state, end = after(*SIX, rules=rules)
+    assert verdict(state, end, header(0, 2), rules) == Reject(46, "before_window", 0, 12)
+    assert verdict(state, end, header(13, 1), rules) == Reject(45, "gap", 13, 12)
 
 
 def test_a14_single_is_refused_until_it_has_a_new_id() -> None:

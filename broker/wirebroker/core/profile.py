@@ -76,7 +76,7 @@ def _keys(text: str) -> ApiVersions:
     return {int(key): (0, int(newest)) for key, newest in (pair.split(":") for pair in text.split())}
 
 
-# What the releases offered, read from the message definitions of their kafka-clients.
+# What the releases offered, as org.apache.kafka.common.protocol.ApiKeys of their kafka-clients has it.
 _KAFKA_2_3 = _keys(
     "0:7 1:11 2:5 3:8 8:7 9:5 10:2 11:5 12:3 13:2 14:3 15:3 16:2 17:1 18:2 19:3 20:3 21:1 22:1 23:3 24:1 25:1 26:1 "
     "27:0 28:2 29:1 30:1 31:1 32:2 33:1 34:1 35:1 36:1 37:1 38:1 39:1 40:1 41:1 42:1 43:0 44:0"
@@ -95,7 +95,7 @@ PROFILES: dict[str, Rules] = {
         Rules("highest", first_sequence="zero_or_45", unissued="59", stale="acknowledge"),
         Rules("kafka-2.3", first_sequence="zero_or_59", state_after_delete="lost", api_versions=_KAFKA_2_3),
         Rules(
-            "kafka-0.11", window=1, first_sequence="zero_or_59", stale="46", state_after_delete="lost",
+            "kafka-0.11", window=1, first_sequence="zero_or_45", state_after_delete="lost",
             api_versions=_KAFKA_0_11,
         ),
         Rules("pulsar", window=1, stale="acknowledge", gap="accept", duplicate="dropped", key="client_id"),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import shutil
 import textwrap
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TextIO
 
 from rich.console import Console
@@ -74,7 +76,7 @@ class Screen:
             skipped = sum(isinstance(result, ClientResult) and bool(result.skipped) for result in results)
             rest = f", {skipped} skipped" if skipped else ""
             self._console.print(Text(f"Everything went as expected{rest}, in {seconds:.1f} s.", "bold green"))
-        self._console.print("Next: [bold]wirebroker serve --topic orders:3 --trace console[/], then your own client")
+        self._console.print(f"Next: [bold]{_program()} serve --topic orders:3 --trace console[/], then your own client")
 
     def _in_full(self, results: Sequence[ClientResult | FlowResult]) -> None:
         rejected = [row for result in results for row in result.rows if row.verdict == "rejected"]
@@ -94,6 +96,11 @@ class Screen:
     def _differences(self, differences: list[str]) -> None:
         for difference in differences:
             self._wrapped(Text("  "), f"DIFFERENT: {difference}", "bold red")
+
+
+def _program() -> str:
+    """How the reader of a fresh clone can start us, or anybody who has us installed."""
+    return "scripts/run" if shutil.which("wirebroker") is None and Path("scripts/run").exists() else "wirebroker"
 
 
 def reason(row: ProduceRow) -> str:
