@@ -11,13 +11,11 @@ def handle(request: DeleteGroupsRequest, exchange: Exchange) -> DeleteGroupsResp
     """Delete what may be deleted."""
     results = [
         DeletableGroupResult(group_id=group_id, error_code=_delete(group_id, exchange))
-        for group_id in request.groups_names
+        for group_id in dict.fromkeys(request.groups_names)
     ]
     return DeleteGroupsResponse(results=results)
 
 
 def _delete(group_id: str, exchange: Exchange) -> ErrorCode:
     groups = exchange.engine.groups
-    if not group_id:
-        return ErrorCode.INVALID_GROUP_ID
     return groups.here(group_id, exchange.node_id) or groups.delete_group(group_id, exchange.now)

@@ -1,6 +1,6 @@
 """DescribeGroups, versions 0–6.
 
-What a member said of itself, and its assignment, are shown while the group is stable. A group that does not exist is
+What a member said of itself is shown while the group is stable. A group that does not exist is
 "Dead", from version 6 with GROUP_ID_NOT_FOUND.
 """
 
@@ -66,7 +66,7 @@ def _members(group: Group) -> list[DescribedGroupMember]:
             client_id=member.client_id,
             client_host=member.client_host,
             member_metadata=member.metadata(group.protocol) if stable else b"",
-            member_assignment=member.assignment if stable else b"",
+            member_assignment=member.assignment,
         )
         for member in group.members.values()
     ]

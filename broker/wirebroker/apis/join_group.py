@@ -18,9 +18,8 @@ from wirebroker.exchange import Exchange, Outcome
 def handle(request: JoinGroupRequest, exchange: Exchange) -> Message | Outcome:
     """Join, and answer now or later."""
     groups = exchange.engine.groups
-    if request.group_id and (fault := groups.here(request.group_id, exchange.node_id)):
-        return _response(Joined(fault, request.member_id), exchange)
     asked = JoinAsked(
+        exchange.node_id,
         request.group_id,
         request.member_id,
         request.group_instance_id,

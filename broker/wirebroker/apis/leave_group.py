@@ -10,20 +10,16 @@ from wirebroker.exchange import Exchange
 def handle(request: LeaveGroupRequest, exchange: Exchange) -> LeaveGroupResponse:
     """Let the members go."""
     groups = exchange.engine.groups
-    if not request.group_id:
-        return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-    if fault := groups.here(request.group_id, exchange.node_id):
+    if fault := groups.membership_fault(request.group_id, exchange.node_id):
         return LeaveGroupResponse(error_code=fault)
+    leaving = [(member.member_id, member.group_instance_id) for member in request.members]
     if exchange.version < 3:
-        return LeaveGroupResponse(error_code=groups.leave(request.group_id, request.member_id, None, exchange.now))
-    if request.group_id not in groups.groups:
-        return LeaveGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+        leaving = [(request.member_id, None)]
+    codes = groups.leave(request.group_id, leaving, exchange.now)
+    if exchange.version < 3:
+        return LeaveGroupResponse(error_code=codes[0])
     answers = [
-        MemberResponse(
-            member_id=member.member_id,
-            group_instance_id=member.group_instance_id,
-            error_code=groups.leave(request.group_id, member.member_id, member.group_instance_id, exchange.now),
-        )
-        for member in request.members
+        MemberResponse(member_id=member_id, group_instance_id=instance_id, error_code=code)
+        for (member_id, instance_id), code in zip(leaving, codes, strict=True)
     ]
     return LeaveGroupResponse(error_code=ErrorCode.NONE, members=answers)

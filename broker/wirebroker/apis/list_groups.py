@@ -11,7 +11,7 @@ CLASSIC = "classic"
 
 def handle(request: ListGroupsRequest, exchange: Exchange) -> ListGroupsResponse:
     """List the groups."""
-    states = {state.lower() for state in request.states_filter}
+    states = {state.lower().strip() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
     listed = []
     for group_id, group in exchange.engine.groups.groups.items():

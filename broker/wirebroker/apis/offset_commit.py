@@ -19,26 +19,56 @@ from wirebroker.core.cluster import Topic
 from wirebroker.core.groups.offsets import Committed
 from wirebroker.exchange import Exchange
 
+RETENTION_OF_BROKER = -1
+"""Says that an offset is kept for as long as the broker keeps offsets."""
+
 
 def handle(request: OffsetCommitRequest, exchange: Exchange) -> OffsetCommitResponse:
-    """Remember the offsets that may be committed."""
-    groups = exchange.engine.groups
-    fault = groups.here(request.group_id, exchange.node_id) or groups.may_commit(
-        request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch,
-        exchange.now,
-    )  # fmt: skip
-    topics = []
+    """Remember the offsets that may be committed. Partitions that do not exist are answered first, as Kafka does."""
+    answers: dict[tuple[str, bytes], list[OffsetCommitResponsePartition]] = {}
+    known: list[tuple[Topic, OffsetCommitRequestTopic, list[OffsetCommitRequestPartition]]] = []
     for asked in request.topics:
         topic = _topic(asked, exchange)
-        answers = [
-            OffsetCommitResponsePartition(
-                partition_index=partition.partition_index,
-                error_code=_commit(request.group_id, topic, partition, fault, exchange),
-            )
-            for partition in asked.partitions
+        exist: list[OffsetCommitRequestPartition] = []
+        unknown: list[OffsetCommitRequestPartition] = []
+        for partition in asked.partitions:
+            found = topic is not None and topic.partition(partition.partition_index) is not None
+            (exist if found else unknown).append(partition)
+        if topic is not None and exist:
+            known.append((topic, asked, exist))
+        by_id = topic is None and exchange.version >= 10
+        code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        _answer(answers, asked, unknown, code)
+    fault = _fault(request, exchange) if known else ErrorCode.NONE
+    for topic, asked, partitions in known:
+        for partition in partitions:
+            code = fault or _commit(request, topic, partition, exchange)
+            _answer(answers, asked, [partition], code)
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=partitions)
+            for (name, topic_id), partitions in answers.items()
         ]
-        topics.append(OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id, partitions=answers))
-    return OffsetCommitResponse(topics=topics)
+    )
+
+
+def _answer(
+    answers: dict[tuple[str, bytes], list[OffsetCommitResponsePartition]],
+    asked: OffsetCommitRequestTopic, partitions: list[OffsetCommitRequestPartition], code: ErrorCode,
+) -> None:  # fmt: skip
+    if partitions:
+        answers.setdefault((asked.name, asked.topic_id), []).extend(
+            OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
+            for partition in partitions
+        )
+
+
+def _fault(request: OffsetCommitRequest, exchange: Exchange) -> ErrorCode:
+    groups = exchange.engine.groups
+    return groups.here(request.group_id, exchange.node_id) or groups.commit_fault(
+        request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch,
+        exchange.version, exchange.now,
+    )  # fmt: skip
 
 
 def _topic(asked: OffsetCommitRequestTopic, exchange: Exchange) -> Topic | None:
@@ -47,17 +77,12 @@ def _topic(asked: OffsetCommitRequestTopic, exchange: Exchange) -> Topic | None:
 
 
 def _commit(
-    group_id: str, topic: Topic | None, asked: OffsetCommitRequestPartition, fault: ErrorCode, exchange: Exchange
+    request: OffsetCommitRequest, topic: Topic, asked: OffsetCommitRequestPartition, exchange: Exchange
 ) -> ErrorCode:
-    if topic is None and exchange.version >= 10:
-        return ErrorCode.UNKNOWN_TOPIC_ID
-    if topic is None or topic.partition(asked.partition_index) is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if fault:
-        return fault
     metadata = asked.committed_metadata or ""
     if len(metadata) > exchange.cluster.configs.integer("offset.metadata.max.bytes"):
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
-    committed = Committed(asked.committed_offset, asked.committed_leader_epoch, metadata, exchange.now)
-    exchange.engine.groups.commit(group_id, (topic.name, asked.partition_index), committed)
+    expires = exchange.now + request.retention_time_ms if request.retention_time_ms != RETENTION_OF_BROKER else None
+    committed = Committed(asked.committed_offset, asked.committed_leader_epoch, metadata, exchange.now, expires)
+    exchange.engine.groups.commit(request.group_id, (topic.name, asked.partition_index), committed)
     return ErrorCode.NONE

@@ -9,32 +9,26 @@ from kafkawire.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from wirebroker.core.groups.states import State
 from wirebroker.exchange import Exchange
 
 
 def handle(request: OffsetDeleteRequest, exchange: Exchange) -> OffsetDeleteResponse:
     """Forget what may be forgotten, each partition answered on its own."""
     groups = exchange.engine.groups
-    if not request.group_id:
-        return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID, topics=[])
-    if fault := groups.here(request.group_id, exchange.node_id):
+    fault = groups.membership_fault(request.group_id, exchange.node_id) or groups.deletion_fault(request.group_id)
+    if fault:
         return OffsetDeleteResponse(error_code=fault, topics=[])
-    group = groups.groups.get(request.group_id)
-    if group is None:
-        return OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND, topics=[])
-    subscribed = groups.subscribed_topics(group)
-    if subscribed is None and group.state is not State.EMPTY:
-        return OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP, topics=[])
+    group = groups.groups[request.group_id]
     topics = []
     for topic in request.topics:
         answers = []
+        subscribed = groups.subscribes(group, topic.name)
         for partition in topic.partitions:
             where = (topic.name, partition.partition_index)
             code = ErrorCode.NONE
             if exchange.cluster.partition(*where) is None:
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif topic.name in (subscribed or ()):
+            elif subscribed:
                 code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             else:
                 groups.offsets.delete(request.group_id, where)

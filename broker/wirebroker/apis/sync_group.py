@@ -6,6 +6,7 @@ The answer waits for the leader. From version 5 the protocol is named and must b
 from __future__ import annotations
 
 from kafkawire.declare import Message
+from kafkawire.errors import ErrorCode
 from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from wirebroker.core.groups.classic import Synced
 from wirebroker.exchange import Exchange, Outcome
@@ -14,7 +15,10 @@ from wirebroker.exchange import Exchange, Outcome
 def handle(request: SyncGroupRequest, exchange: Exchange) -> Message | Outcome:
     """Sync, and answer now or later."""
     groups = exchange.engine.groups
-    if request.group_id and (fault := groups.here(request.group_id, exchange.node_id)):
+    unnamed = request.protocol_type is None or request.protocol_name is None
+    if exchange.version >= 5 and unnamed:
+        return _response(Synced(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    if fault := groups.membership_fault(request.group_id, exchange.node_id):
         return _response(Synced(fault))
     assignments = [(given.member_id, given.assignment) for given in request.assignments]
     return exchange.answer_by(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wirebroker.core.configs import BrokerConfigs, TopicConfigs
+from wirebroker.core.names import abs_hash
 from wirebroker.core.partition import Partition
 from wirebroker.core.producer_ids import ProducerIds
 from wirebroker.core.profile import Rules
@@ -158,19 +159,3 @@ class Cluster:
             made = self.random_bytes(16)
             if made not in self.topics_by_id and any(made):
                 return made
-
-
-def abs_hash(text: str) -> int:
-    """Java's `String.hashCode` made non-negative as Kafka's Utils.abs does; it says which partition coordinates a key."""
-    value = 0
-    for unit in _units(text):
-        value = (value * 31 + unit) & 0xFFFFFFFF
-    if value == 0x80000000:
-        return 0
-    return value if value < 0x80000000 else 0x100000000 - value
-
-
-def _units(text: str) -> Iterator[int]:
-    raw = text.encode("utf-16-be", "surrogatepass")
-    for i in range(0, len(raw), 2):
-        yield raw[i] << 8 | raw[i + 1]

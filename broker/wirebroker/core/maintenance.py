@@ -16,7 +16,6 @@ class Maintenance:
             lambda: configs.integer("producer.id.expiration.check.interval.ms"), now, self._expire_producers
         )
 
-
     def _retain(self, now: int) -> None:
         for partition in self._cluster.partitions():
             partition.retain(now)

@@ -1,4 +1,4 @@
-"""Which names topics may have (Kafka's org.apache.kafka.common.internals.Topic)."""
+"""Names: which ones topics may have (org.apache.kafka.common.internals.Topic), and how Java hashes them."""
 
 from __future__ import annotations
 
@@ -22,3 +22,20 @@ def topic_name_fault(name: str) -> str | None:
             "ASCII alphanumerics, '.', '_' and '-'"
         )
     return None
+
+
+def java_hash(text: str) -> int:
+    """Java's `String.hashCode`, as an unsigned number of 32 bits."""
+    value = 0
+    raw = text.encode("utf-16-be", "surrogatepass")
+    for i in range(0, len(raw), 2):
+        value = (value * 31 + (raw[i] << 8 | raw[i + 1])) & 0xFFFFFFFF
+    return value
+
+
+def abs_hash(text: str) -> int:
+    """That hash made non-negative as Kafka's Utils.abs does; it says which partition coordinates a key."""
+    value = java_hash(text)
+    if value == 0x80000000:
+        return 0
+    return value if value < 0x80000000 else 0x100000000 - value

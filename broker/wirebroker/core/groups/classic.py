@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from kafkawire.errors import ErrorCode
 from wirebroker.core.groups.states import PREVIOUS, State
+from wirebroker.core.names import java_hash
 from wirebroker.core.purgatory import Timer, Timers
 
 NEW_MEMBER_TIMEOUT_MS = 300_000
@@ -90,6 +91,8 @@ class Group:
         self.group_id = group_id
         self.state = State.EMPTY
         self.state_since = now
+        self.previous = State.EMPTY
+        """The state before this one. While it is EMPTY, the first members are gathering."""
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
@@ -111,28 +114,40 @@ class Group:
         """Enter a state; ValueError if the table does not allow it from here."""
         if self.state not in PREVIOUS[state]:
             raise ValueError(f"group {self.group_id} cannot go from {self.state.value} to {state.value}")
-        self.state = state
+        self.previous, self.state = self.state, state
         self.state_since = now
 
     def member_fault(self, member_id: str, instance_id: str | None) -> ErrorCode:
         """Whether this is a member, under this static identity if it names one."""
         if instance_id is not None:
             known = self.static_members.get(instance_id)
-            if known is None:
-                return ErrorCode.UNKNOWN_MEMBER_ID
-            return ErrorCode.NONE if known == member_id else ErrorCode.FENCED_INSTANCE_ID
+            if known is not None and known != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+            return ErrorCode.UNKNOWN_MEMBER_ID if known is None else ErrorCode.NONE
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
         """Whether somebody who speaks these protocols can be a member."""
-        if not self.members:
+        if self.state is State.EMPTY:
             return bool(protocol_type) and bool(protocols)
-        names = {name for name, _ in protocols}
-        return self.protocol_type == protocol_type and bool(names & self._common_protocols())
+        votes = self._protocol_counts()
+        return self.protocol_type == protocol_type and any(votes[name] == len(self.members) for name, _ in protocols)
 
-    def _common_protocols(self) -> set[str]:
-        counts = Counter(name for member in self.members.values() for name, _ in member.protocols)
-        return {name for name, count in counts.items() if count == len(self.members)}
+    def accepts(self, member_id: str, largest: int) -> bool:
+        """Whether there is room for this member, `largest` being group.max.size.
+
+        During a rebalance those who have joined count, so that the last to come are turned away.
+        """
+        if self.state in (State.EMPTY, State.DEAD):
+            return True
+        member = self.members.get(member_id)
+        if self.state is not State.PREPARING_REBALANCE:
+            return member is not None or len(self.members) < largest
+        joined = sum(known.joiner is not None for known in self.members.values())
+        return (member is not None and member.joiner is not None) or joined < largest
+
+    def _protocol_counts(self) -> Counter[str]:
+        return Counter(name for member in self.members.values() for name, _ in member.protocols)
 
     # Joining
 
@@ -141,7 +156,7 @@ class Group:
 
         def expire(when: int) -> None:
             if self.pending.pop(member_id, None) is not None:
-                self.complete_join_if_all_are_here(when)
+                self._complete_join_after_loss(when)
 
         self.pending[member_id] = self._timers.at(now + session_timeout, expire)
 
@@ -161,7 +176,8 @@ class Group:
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
         member.joiner = joiner
-        self._added_meanwhile = True
+        if self.state is State.PREPARING_REBALANCE and self.previous is State.EMPTY:
+            self._added_meanwhile = True
         self._await_heartbeat(member, NEW_MEMBER_TIMEOUT_MS, now)
         self.rebalance_or_complete(now)
 
@@ -172,34 +188,55 @@ class Group:
         member.joiner = joiner
         self.rebalance_or_complete(now)
 
-    def replace_static(self, old: Member, member_id: str, joiner: Joiner | None) -> Member:
-        """A static member came back under a new id; whoever still uses the old one is fenced."""
-        for waiting in (old.joiner, old.syncer):
-            if waiting is old.joiner and old.joiner is not None:
-                old.joiner(Joined(ErrorCode.FENCED_INSTANCE_ID, old.member_id))
-            elif old.syncer is not None:
-                old.syncer(Synced(ErrorCode.FENCED_INSTANCE_ID))
-        old.joiner = old.syncer = None
-        if old.heartbeat is not None:
-            old.heartbeat.cancel()
-        self.members = {(member_id if key == old.member_id else key): member for key, member in self.members.items()}
-        if self.leader == old.member_id:
-            self.leader = member_id
-        old.member_id = member_id
-        old.joiner = joiner
-        assert old.instance_id is not None
-        self.static_members[old.instance_id] = member_id
-        return old
+    def replace_static(self, asked: Member, joiner: Joiner, skips: bool, now: int) -> None:
+        """A static member came back as `asked`, under a new id; whoever still uses the old one is fenced.
 
-    def joined(self, member: Member, code: int = 0, skip_assignment: bool = False) -> Joined:
+        While the group is stable and its protocol stays the same, nobody needs to rebalance. `skips` says whether a
+        leader that came back can be told to leave the assignment as it is (JoinGroup 9).
+        """
+        assert asked.instance_id is not None
+        former_leader = self.leader
+        old = self.members.pop(self.static_members[asked.instance_id])
+        self._fence(old)
+        # As in Kafka, the member keeps the client and host by which it was known first.
+        member = replace(asked, client_id=old.client_id, client_host=old.client_host, assignment=old.assignment)
+        member.is_new = False
+        member.joiner = joiner
+        self.members[member.member_id] = member
+        self.static_members[asked.instance_id] = member.member_id
+        if self.leader == old.member_id:
+            self.leader = member.member_id
+        self._await_heartbeat(member, old.session_timeout, now)
+        if self.state is State.COMPLETING_REBALANCE:
+            self.prepare_rebalance(now)  # the leader may already assign to the old id
+        elif self.state is State.PREPARING_REBALANCE:
+            self.complete_join_if_all_are_here(now)
+        elif self.protocol != self._choose_protocol():
+            self.rebalance_or_complete(now)
+        else:
+            self._persist()
+            member.joiner = None
+            told = self.joined(member)
+            leads = member.member_id == self.leader
+            joiner(
+                told._replace(skip_assignment=leads) if skips else told._replace(members=(), leader=former_leader or "")
+            )
+
+    @staticmethod
+    def _fence(member: Member) -> None:
+        if member.joiner is not None:
+            member.joiner(Joined(ErrorCode.FENCED_INSTANCE_ID, member.member_id))
+        if member.syncer is not None:
+            member.syncer(Synced(ErrorCode.FENCED_INSTANCE_ID))
+        if member.heartbeat is not None:
+            member.heartbeat.cancel()
+
+    def joined(self, member: Member) -> Joined:
         """The answer that tells a member of the current generation."""
         told: Sequence[tuple[str, str | None, bytes]] = ()
         if member.member_id == self.leader:
             told = [(m.member_id, m.instance_id, m.metadata(self.protocol)) for m in self.members.values()]
-        return Joined(
-            code, member.member_id, self.generation, self.protocol_type, self.protocol, self.leader or "", told,
-            skip_assignment,
-        )  # fmt: skip
+        return Joined(0, member.member_id, self.generation, self.protocol_type, self.protocol, self.leader or "", told)
 
     # Rebalancing
 
@@ -213,12 +250,13 @@ class Group:
     def prepare_rebalance(self, now: int) -> None:
         """Ask everybody to join again."""
         if self.state is State.COMPLETING_REBALANCE:
-            self._answer_syncs(ErrorCode.REBALANCE_IN_PROGRESS)
+            self._answer_syncs(ErrorCode.REBALANCE_IN_PROGRESS, now)
         initial = self.state is State.EMPTY
         self.transition(State.PREPARING_REBALANCE, now)
         self._cancel_phase()
         if initial:
-            self._wait_for_first_members(self._initial_delay(), self._rebalance_timeout(), now)
+            delay = self._initial_delay()
+            self._wait_for_first_members(delay, max(self._rebalance_timeout() - delay, 0), now)
         elif not self._everybody_is_here():
             self._phase = self._timers.at(now + self._rebalance_timeout(), self._complete_join)
         else:
@@ -226,24 +264,26 @@ class Group:
 
     def _wait_for_first_members(self, delay: int, left: int, now: int) -> None:
         """Give an empty group's first members some time to gather (group.initial.rebalance.delay.ms)."""
-        self._added_meanwhile = False
-        delay = min(delay, left)
         if delay <= 0:
             self._complete_join(now)
             return
 
         def over(when: int) -> None:
-            if self._added_meanwhile:
-                self._wait_for_first_members(self._initial_delay(), left - delay, when)
+            if self._added_meanwhile and left:
+                self._added_meanwhile = False
+                self._wait_for_first_members(min(self._initial_delay(), left), max(left - delay, 0), when)
             else:
                 self._complete_join(when)
 
         self._phase = self._timers.at(now + delay, over)
 
     def complete_join_if_all_are_here(self, now: int) -> None:
-        """End the join phase if nobody is missing."""
-        initial = self._phase is not None and self.generation == 0
-        if self.state is State.PREPARING_REBALANCE and self._everybody_is_here() and not initial:
+        """End the join phase if nobody is missing; the first members of a group always wait their time."""
+        if self.previous is not State.EMPTY:
+            self._complete_join_after_loss(now)
+
+    def _complete_join_after_loss(self, now: int) -> None:
+        if self.state is State.PREPARING_REBALANCE and self._everybody_is_here():
             self._complete_join(now)
 
     def _everybody_is_here(self) -> bool:
@@ -287,17 +327,15 @@ class Group:
 
     def _choose_protocol(self) -> str:
         """Each member votes for the first of its protocols that all members speak."""
-        common = self._common_protocols()
+        common = {name for name, count in self._protocol_counts().items() if count == len(self.members)}
         votes = Counter(
             next(name for name, _ in member.protocols if name in common) for member in self.members.values()
         )
-        return votes.most_common(1)[0][0]
+        return max(votes, key=lambda name: (votes[name], -_place_in_hash_table(name)))
 
     def _sync_expired(self, now: int) -> None:
         """Members that have not synced in time are removed."""
         self._phase = None
-        if self.state is not State.COMPLETING_REBALANCE:
-            return
         for member_id in list(self._unsynced):
             if (member := self.members.get(member_id)) is not None:
                 self._forget(member)
@@ -308,24 +346,29 @@ class Group:
     def sync(self, member: Member, assignments: Sequence[tuple[str, bytes]], syncer: Syncer, now: int) -> None:
         """A member asks for its assignment; the leader brings everybody's."""
         member.syncer = syncer
-        self._unsynced.discard(member.member_id)
+        self.has_synced(member)
         if member.member_id == self.leader:
             given = dict(assignments)
             for known in self.members.values():
                 known.assignment = given.get(known.member_id, b"")
             self.transition(State.STABLE, now)
             self._persist()
-            self._answer_syncs(ErrorCode.NONE)
+            self._answer_syncs(ErrorCode.NONE, now)
+
+    def has_synced(self, member: Member) -> None:
+        """The member sent its SyncGroup; once all have, nobody is removed for missing it."""
+        self._unsynced.discard(member.member_id)
         if not self._unsynced:
             self._cancel_phase()
 
-    def _answer_syncs(self, code: ErrorCode) -> None:
+    def _answer_syncs(self, code: ErrorCode, now: int) -> None:
         for member in self.members.values():
             syncer, member.syncer = member.syncer, None
             if code:
                 member.assignment = b""
             if syncer is not None:
                 syncer(self.synced(member, code))
+                self.alive(member, now)
 
     def synced(self, member: Member, code: int = 0) -> Synced:
         """The answer that tells a member its assignment."""
@@ -344,28 +387,22 @@ class Group:
             member.heartbeat.cancel()
 
         def expire(when: int) -> None:
+            # Waiting for the others counts as a sign of life, except for somebody who has never joined before.
             waiting = member.joiner is not None or member.syncer is not None
-            if self.members.get(member.member_id) is not member:
-                return
-            if waiting and not member.is_new:
-                self._await_heartbeat(member, member.session_timeout, when)
-            else:
-                self.remove(member, when)
+            if self.members.get(member.member_id) is member and (member.is_new or not waiting):
+                self.remove(member)
+                if self.state in (State.STABLE, State.COMPLETING_REBALANCE):
+                    self.prepare_rebalance(when)
+                else:
+                    self._complete_join_after_loss(when)
 
         member.heartbeat = self._timers.at(now + timeout, expire)
 
-    def remove(self, member: Member, now: int) -> None:
-        """The member leaves, or is given up."""
-        for waiting, answer in ((member.joiner, Joined(ErrorCode.UNKNOWN_MEMBER_ID)),):
-            if waiting is not None:
-                waiting(answer)
-        if member.syncer is not None:
-            member.syncer(Synced(ErrorCode.UNKNOWN_MEMBER_ID))
+    def remove(self, member: Member) -> None:
+        """The member leaves, or is given up; whoever removes it looks after the rebalance."""
+        if member.joiner is not None:
+            member.joiner(Joined(ErrorCode.UNKNOWN_MEMBER_ID))
         self._forget(member)
-        if self.state in (State.STABLE, State.COMPLETING_REBALANCE):
-            self.prepare_rebalance(now)
-        elif self.state is State.PREPARING_REBALANCE:
-            self.complete_join_if_all_are_here(now)
 
     def _forget(self, member: Member) -> None:
         member.joiner = member.syncer = None
@@ -393,7 +430,7 @@ class Group:
     def restart(self, now: int) -> None:
         """Go on from what was last written down, as a broker does that loads the group again."""
         kept = self.snapshot
-        self.state = State.STABLE if kept.members else State.EMPTY
+        self.state = self.previous = State.STABLE if kept.members else State.EMPTY
         self.state_since = now
         self.generation, self.protocol_type, self.protocol = kept.generation, kept.protocol_type, kept.protocol
         self.leader = kept.leader
@@ -406,9 +443,15 @@ class Group:
             member.joiner = member.syncer = member.heartbeat = None
             self._await_heartbeat(member, member.session_timeout, now)
 
-    def kill(self, now: int) -> None:
+    def die(self, now: int) -> None:
         """The group is deleted."""
         self.transition(State.DEAD, now)
         self._cancel_phase()
         for timer in self.pending.values():
             timer.cancel()
+
+
+def _place_in_hash_table(name: str) -> int:
+    """Where Kafka's HashMap of votes has the name; of protocols with as many votes it takes the first it finds."""
+    code = java_hash(name)
+    return (code ^ code >> 16) & 15

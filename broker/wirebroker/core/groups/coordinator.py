@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kafkawire.declare import Message
+from kafkawire.codec import decode
 from kafkawire.errors import ErrorCode, ProtocolError
 from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from wirebroker.core.cluster import Cluster
@@ -17,10 +17,14 @@ from wirebroker.core.groups.classic import Group, Joined, Joiner, Member, Protoc
 from wirebroker.core.groups.offsets import Committed, OffsetStore, TopicPartition
 from wirebroker.core.groups.states import State
 
+CONSUMER = "consumer"
+"""The protocol type of consumers, whose metadata the coordinator can read."""
+
 
 class JoinAsked(NamedTuple):
-    """A JoinGroup. Timeouts are in ms."""
+    """A JoinGroup, asked of the broker `node_id`. Timeouts are in ms."""
 
+    node_id: int
     group_id: str
     member_id: str
     instance_id: str | None
@@ -61,17 +65,19 @@ class GroupCoordinator:
         known = self._cluster.coordinator("group", group_id)
         return ErrorCode.NONE if known == node_id else ErrorCode.NOT_COORDINATOR
 
+    def membership_fault(self, group_id: str, node_id: int) -> ErrorCode:
+        """Whether the group may have members, and they are looked after here."""
+        return self.here(group_id, node_id) if group_id else ErrorCode.INVALID_GROUP_ID
+
     # Membership
 
     def join(self, asked: JoinAsked, joiner: Joiner, now: int) -> None:
         """A client wants to be a member; `joiner` is answered now or when the join phase is over."""
-        configs = self._cluster.configs
-        if not asked.group_id:
-            joiner(Joined(ErrorCode.INVALID_GROUP_ID, asked.member_id))
+        if fault := self._session_fault(asked):
+            joiner(Joined(fault, asked.member_id))
             return
-        shortest, longest = (configs.integer(f"group.{end}.session.timeout.ms") for end in ("min", "max"))
-        if not shortest <= asked.session_timeout <= longest:
-            joiner(Joined(ErrorCode.INVALID_SESSION_TIMEOUT, asked.member_id))
+        if fault := self.here(asked.group_id, asked.node_id):
+            joiner(Joined(fault))
             return
         group = self.groups.get(asked.group_id)
         if group is None:
@@ -79,14 +85,25 @@ class GroupCoordinator:
                 joiner(Joined(ErrorCode.UNKNOWN_MEMBER_ID, asked.member_id))
                 return
             group = self._create(asked.group_id, now)
-        if self._full(group, asked.member_id):
-            joiner(Joined(ErrorCode.GROUP_MAX_SIZE_REACHED, asked.member_id))
+        if not group.accepts(asked.member_id, self._cluster.configs.integer("group.max.size")):
+            if asked.member_id in group.members:
+                group.remove(group.members[asked.member_id])
+            joiner(Joined(ErrorCode.GROUP_MAX_SIZE_REACHED))
         elif not group.supports(asked.protocol_type, asked.protocols):
             joiner(Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, asked.member_id))
         elif not asked.member_id:
             self._join_new(group, asked, joiner, now)
         else:
             self._join_known(group, asked, joiner, now)
+
+    def _session_fault(self, asked: JoinAsked) -> ErrorCode:
+        if not asked.group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        configs = self._cluster.configs
+        shortest, longest = (configs.integer(f"group.{end}.session.timeout.ms") for end in ("min", "max"))
+        if not shortest <= asked.session_timeout <= longest:
+            return ErrorCode.INVALID_SESSION_TIMEOUT
+        return ErrorCode.NONE
 
     def _create(self, group_id: str, now: int) -> Group:
         configs = self._cluster.configs
@@ -95,11 +112,6 @@ class GroupCoordinator:
         )
         return group
 
-    def _full(self, group: Group, member_id: str) -> bool:
-        largest = self._cluster.configs.integer("group.max.size")
-        known = member_id in group.members or member_id in group.pending
-        return not known and len(group.members) + len(group.pending) >= largest
-
     def _new_member_id(self, asked: JoinAsked) -> str:
         random = uuid.UUID(bytes=self._cluster.random_bytes(16), version=4)
         return f"{asked.client_id if asked.instance_id is None else asked.instance_id}-{random}"
@@ -107,37 +119,19 @@ class GroupCoordinator:
     def _join_new(self, group: Group, asked: JoinAsked, joiner: Joiner, now: int) -> None:
         member_id = self._new_member_id(asked)
         if asked.instance_id is not None and asked.instance_id in group.static_members:
-            self._rejoin_static(group, member_id, asked, joiner, now)
+            group.replace_static(_member(member_id, asked), joiner, asked.may_skip_assignment, now)
         elif asked.instance_id is None and asked.needs_known_id:
             group.add_pending(member_id, asked.session_timeout, now)
             joiner(Joined(ErrorCode.MEMBER_ID_REQUIRED, member_id))
         else:
             group.add(_member(member_id, asked), asked.protocol_type, joiner, now)
 
-    def _rejoin_static(self, group: Group, member_id: str, asked: JoinAsked, joiner: Joiner, now: int) -> None:
-        """A static member came back: while the group is stable and it says the same, nobody needs to rebalance."""
-        assert asked.instance_id is not None
-        old = group.members[group.static_members[asked.instance_id]]
-        same = list(old.protocols) == list(asked.protocols)
-        was_leader = group.leader == old.member_id
-        member = group.replace_static(old, member_id, None)
-        member.protocols = asked.protocols
-        member.rebalance_timeout, member.session_timeout = asked.rebalance_timeout, asked.session_timeout
-        group.alive(member, now)
-        if group.state is State.STABLE and same:
-            told = group.joined(member, skip_assignment=was_leader and asked.may_skip_assignment)
-            joiner(
-                told if not was_leader or asked.may_skip_assignment else told._replace(members=(), leader=old.member_id)
-            )
-        elif group.state is State.COMPLETING_REBALANCE and same:
-            joiner(group.joined(member))
-        else:
-            timeouts = (asked.rebalance_timeout, asked.session_timeout)
-            group.update(member, asked.protocols, timeouts, joiner, now)
-
     def _join_known(self, group: Group, asked: JoinAsked, joiner: Joiner, now: int) -> None:
-        if asked.member_id in group.pending and asked.instance_id is None:
-            group.add(_member(asked.member_id, asked), asked.protocol_type, joiner, now)
+        if asked.member_id in group.pending:
+            if asked.instance_id is None:
+                group.add(_member(asked.member_id, asked), asked.protocol_type, joiner, now)
+            else:  # Kafka takes this for a fault of its own, since pending members cannot be static
+                joiner(Joined(ErrorCode.UNKNOWN_SERVER_ERROR))
             return
         if fault := group.member_fault(asked.member_id, asked.instance_id):
             joiner(Joined(fault, asked.member_id))
@@ -161,6 +155,8 @@ class GroupCoordinator:
     ) -> None:  # fmt: skip
         """A member asks for its assignment, or the leader brings everybody's."""
         group, fault = self._member_of(group_id, member_id, instance_id, generation)
+        if group is None or group.state is State.EMPTY:
+            fault = ErrorCode.UNKNOWN_MEMBER_ID
         if group is None or fault:
             syncer(Synced(fault))
             return
@@ -168,16 +164,13 @@ class GroupCoordinator:
             syncer(Synced(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
             return
         member = group.members[member_id]
-        if group.state is State.EMPTY:
-            syncer(Synced(ErrorCode.UNKNOWN_MEMBER_ID))
-        elif group.state is State.PREPARING_REBALANCE:
+        if group.state is State.PREPARING_REBALANCE:
             syncer(Synced(ErrorCode.REBALANCE_IN_PROGRESS))
         elif group.state is State.STABLE:
-            group.alive(member, now)
+            group.has_synced(member)
             syncer(group.synced(member))
         else:
             group.sync(member, assignments, syncer, now)
-            group.alive(member, now)
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: int) -> ErrorCode:
         """A member says that it is there."""
@@ -192,8 +185,6 @@ class GroupCoordinator:
     def _member_of(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int
     ) -> tuple[Group | None, ErrorCode]:
-        if not group_id:
-            return None, ErrorCode.INVALID_GROUP_ID
         group = self.groups.get(group_id)
         if group is None:
             return None, ErrorCode.UNKNOWN_MEMBER_ID
@@ -202,38 +193,47 @@ class GroupCoordinator:
             fault = ErrorCode.ILLEGAL_GENERATION
         return group, fault
 
-    def leave(self, group_id: str, member_id: str, instance_id: str | None, now: int) -> ErrorCode:
-        """A member leaves; a static one may be named by its instance id alone."""
+    def leave(self, group_id: str, leaving: Sequence[tuple[str, str | None]], now: int) -> list[ErrorCode]:
+        """Members (id, instance id) leave, each with its own answer; a static one may be named by its instance alone.
+
+        Whatever rebalance follows begins once all of them have left.
+        """
         group = self.groups.get(group_id)
         if group is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        if instance_id is not None and not member_id:
-            member_id = group.static_members.get(instance_id, "")
-        if instance_id is None and member_id in group.pending:
+            return [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
+        codes = [self._leave(group, member_id, instance_id) for member_id, instance_id in leaving]
+        if ErrorCode.NONE in codes and group.state is not State.EMPTY:
+            group.rebalance_or_complete(now)
+        return codes
+
+    @staticmethod
+    def _leave(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
+        if not member_id:
+            member_id = group.static_members.get(instance_id or "", "")
+        elif member_id in group.pending:
             group.drop_pending(member_id)
-            group.complete_join_if_all_are_here(now)
             return ErrorCode.NONE
         if fault := group.member_fault(member_id, instance_id):
             return fault
-        group.remove(group.members[member_id], now)
+        group.remove(group.members[member_id])
         return ErrorCode.NONE
 
     # Offsets
 
-    def may_commit(
-        self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: int
+    def commit_fault(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int, version: int, now: int
     ) -> ErrorCode:
-        """Whether these credentials may commit offsets; a group that only stores offsets begins here."""
+        """Why these credentials may not commit offsets; a group that only stores offsets begins here.
+
+        `version` is OffsetCommit's, which says how a group that does not exist is answered.
+        """
         group = self.groups.get(group_id)
         if group is None:
             if generation >= 0:
-                return ErrorCode.ILLEGAL_GENERATION
-            self._create(group_id, now)
-            return ErrorCode.NONE
+                return ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION
+            group = self._create(group_id, now)
         if generation < 0 and group.state is State.EMPTY:
             return ErrorCode.NONE
-        if generation < 0 and not member_id and instance_id is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
         if fault := group.member_fault(member_id, instance_id):
             return fault
         if generation != group.generation:
@@ -247,14 +247,21 @@ class GroupCoordinator:
         """Remember an offset that may be committed."""
         self.offsets.commit(group_id, where, committed)
 
-    def subscribed_topics(self, group: Group) -> set[str] | None:
-        """The topics that the members subscribe to; None if they do not speak the consumer protocol."""
-        if group.protocol_type != "consumer" or group.protocol is None:
-            return None
-        topics: set[str] = set()
-        for member in group.members.values():
-            topics |= _subscription(member.metadata(group.protocol))
-        return topics
+    def deletion_fault(self, group_id: str) -> ErrorCode:
+        """Why no offset of this group may be deleted: only members that say what they subscribe to can be asked."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if group.state is not State.EMPTY and group.protocol_type != CONSUMER:
+            return ErrorCode.NON_EMPTY_GROUP
+        return ErrorCode.NONE
+
+    def subscribes(self, group: Group, topic: str) -> bool:
+        """Whether members use the topic; it is assumed of consumers who do not say so in a way that can be read."""
+        if group.protocol_type != CONSUMER:
+            return False
+        topics = _subscribed_topics(group)
+        return topics is None or topic in topics
 
     def delete_group(self, group_id: str, now: int) -> ErrorCode:
         """Delete a group that has no members."""
@@ -263,7 +270,7 @@ class GroupCoordinator:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if group.state is not State.EMPTY:
             return ErrorCode.NON_EMPTY_GROUP
-        group.kill(now)
+        group.die(now)
         del self.groups[group_id]
         self.offsets.delete_group(group_id)
         return ErrorCode.NONE
@@ -272,17 +279,37 @@ class GroupCoordinator:
         """Forget what offsets.retention.minutes no longer keeps; an empty group without offsets goes with them."""
         keep = self._cluster.configs.integer("offsets.retention.minutes") * 60_000
         for group_id, group in list(self.groups.items()):
-            subscribed = self.subscribed_topics(group) or set()
             for where, committed in list(self.offsets.of(group_id).items()):
-                since = committed.time
-                if group.protocol_type is not None and group.state is State.EMPTY:
-                    since = max(since, group.state_since)
-                unused = group.state is State.EMPTY or where[0] not in subscribed
-                if unused and now - since >= keep:
+                since = _kept_since(group, committed)
+                if since is None or self.subscribes(group, where[0]):
+                    continue
+                if now >= (committed.expires if committed.expires is not None else since + keep):
                     self.offsets.delete(group_id, where)
-            if group.state is State.EMPTY and not self.offsets.of(group_id) and not group.pending:
-                group.kill(now)
+            if group.state is State.EMPTY and not self.offsets.of(group_id):
+                group.die(now)
                 del self.groups[group_id]
+
+
+def _kept_since(group: Group, committed: Committed) -> int | None:
+    """From when an offset's retention counts, in ms since the epoch; None while it does not."""
+    if group.protocol_type is None:
+        return committed.time
+    if group.state is State.EMPTY:
+        return group.state_since
+    return committed.time if group.protocol_type == CONSUMER and group.state is State.STABLE else None
+
+
+def _subscribed_topics(group: Group) -> set[str] | None:
+    """What the members subscribe to; None if one of them cannot be read, or no protocol was agreed upon yet."""
+    if group.members and group.protocol is None:
+        return None
+    topics: set[str] = set()
+    for member in group.members.values():
+        named = _subscription(member.metadata(group.protocol))
+        if named is None:
+            return None
+        topics |= named
+    return topics
 
 
 def _member(member_id: str, asked: JoinAsked) -> Member:
@@ -296,14 +323,9 @@ def _differs(said: str | None, known: str | None) -> bool:
     return said is not None and said != known
 
 
-def _subscription(metadata: bytes) -> set[str]:
-    from kafkawire.codec import decode
-
+def _subscription(metadata: bytes) -> set[str] | None:
+    """The topics in a consumer's metadata, None if that cannot be read. Every version begins as version 0 does."""
     try:
-        version = int.from_bytes(metadata[:2], "big")
-        cls: type[Message] = ConsumerProtocolSubscription
-        oldest, newest = cls.__schema__.versions
-        found, _ = decode(ConsumerProtocolSubscription, metadata, min(max(version, oldest), newest), 2)
+        return set(decode(ConsumerProtocolSubscription, metadata, 0, 2)[0].topics)
     except ProtocolError:
-        return set()
-    return set(found.topics)
+        return None

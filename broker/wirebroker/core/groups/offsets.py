@@ -8,12 +8,16 @@ TopicPartition = tuple[str, int]
 
 
 class Committed(NamedTuple):
-    """A committed offset; `leader_epoch` is −1 if the client did not say, `time` is ms since the epoch."""
+    """A committed offset; `leader_epoch` is −1 if the client did not say.
+
+    `time` is when it was committed, `expires` when it is forgotten if the client said so, both ms since the epoch.
+    """
 
     offset: int
     leader_epoch: int
     metadata: str
     time: int
+    expires: int | None = None
 
 
 NOTHING = Committed(-1, -1, "", -1)
