@@ -196,6 +196,81 @@ def test_damaged_records_raise_nothing_but_protocol_errors(data: st.DataObject) 
         pass
 
 
+def slow_walk(body: bytes, count: int) -> Walked | None:
+    """The rules for a batch's records, spelled out; None if they are broken."""
+    deltas, keyless, pos = [], False, 0
+    try:
+        for _ in range(count):
+            size, at = read_varint(body, pos)
+            stop = at + size
+            if size < 0 or stop > len(body):
+                return None
+            delta, at = read_varint(body, at + 1)
+            _, at = read_varint(body, at)
+            key, at = read_varint(body, at)
+            value, at = read_varint(body, at + max(key, 0))
+            headers, at = read_varint(body, at + max(value, 0))
+            if headers < 0:
+                return None
+            for _ in range(headers):
+                name, at = read_varint(body, at)
+                if name < 0:
+                    return None
+                text, at = read_varint(body, at + name)
+                at += max(text, 0)
+                if at > stop:
+                    return None
+            if at != stop:
+                return None
+            deltas.append(delta)
+            keyless = keyless or key < 0
+            pos = stop
+    except (IndexError, ProtocolError):
+        return None
+    return Walked(max(deltas), min(deltas), keyless) if pos == len(body) else None
+
+
+LENGTHS = st.sampled_from([None, 0, 1, 5, 5, 5, 50, 62, 63, 64, 120, 127, 128, 8191, 8192, 9000])
+DELTAS = st.sampled_from([0, 0, 0, 1, 63, 64, 8191, 8192, 100_000, -1, -70])
+
+
+def body_of(rows: list[Any]) -> bytearray:
+    records = [
+        Record(
+            i, delta, None if key is None else b"k" * key, None if value is None else b"v" * value,
+            (("name", b"x"),) if headers == 9 else (),
+        )
+        for i, (delta, key, value, headers) in enumerate(rows)
+    ]  # fmt: skip
+    return bytearray(memoryview(build_batch(records, base_timestamp=NOW))[HEADER_SIZE:])
+
+
+def quick_walk(body: bytearray, count: int) -> Walked | None:
+    try:
+        return walk_records(memoryview(body), count)
+    except ProtocolError:
+        return None
+
+
+@settings(max_examples=300)
+@given(st.lists(st.tuples(DELTAS, LENGTHS, LENGTHS, st.integers(0, 9)), min_size=1, max_size=80))
+def test_the_quick_walk_finds_what_a_slow_one_does(rows: list[Any]) -> None:
+    body = body_of(rows)
+    assert quick_walk(body, len(rows)) == slow_walk(bytes(body), len(rows)) is not None
+
+
+SHORT = st.sampled_from([None, 0, 1, 2])
+
+
+@settings(max_examples=1500)
+@given(st.lists(st.tuples(DELTAS, SHORT, SHORT, st.integers(0, 9)), min_size=2, max_size=4), st.data())
+def test_the_quick_walk_finds_the_damage_that_a_slow_one_does(rows: list[Any], data: st.DataObject) -> None:
+    body = body_of(rows)
+    place = data.draw(st.integers(0, len(body) - 1))
+    body[place] ^= 1 << data.draw(st.integers(0, 7))
+    assert quick_walk(body, len(rows)) == slow_walk(bytes(body), len(rows))
+
+
 @pytest.mark.parametrize(
     ("raw", "message"),
     [

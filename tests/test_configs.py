@@ -245,11 +245,11 @@ def test_a_number_is_asked_for_as_a_number() -> None:
 def test_the_version_rises_with_every_change_of_the_topic_or_the_broker() -> None:
     broker = BrokerConfigs({})
     topic = TopicConfigs(broker, {})
-    seen = [topic.version]
+    seen = [topic.broker.version]
     topic.replace({"retention.ms": "5"})
-    seen.append(topic.version)
+    seen.append(topic.broker.version)
     broker.alter({"message.max.bytes": "900"})
-    seen.append(topic.version)
+    seen.append(topic.broker.version)
     assert seen == sorted(set(seen))
     assert (topic.value("retention.ms"), topic.value("max.message.bytes")) == (5, 900)
 
@@ -257,13 +257,13 @@ def test_the_version_rises_with_every_change_of_the_topic_or_the_broker() -> Non
 def test_a_refused_change_leaves_everything_as_it_was() -> None:
     broker = BrokerConfigs({})
     topic = TopicConfigs(broker, {"retention.ms": "5"})
-    version = topic.version
+    version = topic.broker.version
     with pytest.raises(ConfigError):
         topic.replace({"retention.ms": "6", "nope": "1"})
     with pytest.raises(ConfigError):
         broker.alter({"message.max.bytes": "900", "log.retention.ms": "0"})
     assert (topic.value("retention.ms"), topic.value("max.message.bytes")) == (5, 1048588)
-    assert (topic.version, topic.overrides) == (version, {"retention.ms": "5"})
+    assert (topic.broker.version, topic.overrides) == (version, {"retention.ms": "5"})
 
 
 def test_what_is_altered_for_one_broker_goes_before_what_is_altered_for_all() -> None:

@@ -9,6 +9,7 @@ gets one.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 from kafkawire.errors import ProtocolError
@@ -17,6 +18,12 @@ from kafkawire.varints import read_varint, write_varint
 _ODD = bytes(range(1, 256, 2))
 _SEEN_BEFORE_COMPILED = 3
 """How often a shape is walked before it is worth a pattern; compiling one costs as much as walking 200 records."""
+_ONE_BY_ONE = 32
+"""Records that are walked one by one before the next is looked at for its shape."""
+_UNUSUAL = 0x4001
+"""Bits of an undecoded varint of one or two bytes: a third byte follows, or it is negative."""
+_NULL = 1
+"""The varint of −1, which as a length stands for null."""
 _MOST_PATTERNS = 256
 _MOST_SHAPES = 4096
 
@@ -43,21 +50,25 @@ class _Pattern(NamedTuple):
 
 _Shape = tuple[int, int, int, int, int]
 """size, size of the timestamp delta, size of the offset delta, key length, value length"""
+_Latest = tuple[Callable[[memoryview], "re.Match[bytes] | None"], int, _Pattern]
 
 _patterns: dict[_Shape, _Pattern] = {}
 _seen: dict[_Shape, int] = {}
-_latest: list[_Pattern | None] = [None]
+_latest: list[_Latest | None] = [None]
+"""The pattern that matched last; its `fullmatch` and `size` are at hand."""
 
 
 def walk_records(body: memoryview, count: int) -> Walked:
     """Walk `count` records that must fill `body` exactly. Raises ProtocolError (Kafka's DefaultRecord.readFrom)."""
     end = len(body)
-    pattern = _latest[0]
-    if pattern is not None and end == count * pattern.size and pattern.match.fullmatch(body):
-        if pattern.delta_size == 1 and body[pattern.delta_at :: pattern.size].tobytes().count(0) == count:
-            return pattern.still
-        low, high = _deltas(body, 0, end, pattern)
-        return Walked(high, low, pattern.null_key)
+    latest = _latest[0]
+    if latest is not None:
+        fullmatch, size, pattern = latest
+        if end == count * size and fullmatch(body):
+            if pattern.delta_size == 1 and body[pattern.delta_at :: size].tobytes().count(0) == count:
+                return pattern.still
+            low, high = _deltas(body, 0, end, pattern)
+            return Walked(high, low, pattern.null_key)
     try:
         return _walk(body, count, end)
     except IndexError as damage:
@@ -65,22 +76,29 @@ def walk_records(body: memoryview, count: int) -> Walked:
 
 
 def _walk(body: memoryview, count: int, end: int) -> Walked:
+    """In turns: as many records of one shape as there are, by its pattern, and some of different shapes one by one."""
     largest, smallest, null_key = -(2**63), 2**63 - 1, False
+    raw = b""
     pos, left = 0, count
     while left > 0:
-        shape, stop, delta, keyless = _parse(body, pos, end)
+        shape, stop, low, keyless = _parse(body, pos, end)
+        high, walked = low, 1
         pattern = _patterns.get(shape) if shape is not None else None
         matched = pattern.match.match(body, pos) if pattern is not None else None
-        if pattern is not None and matched is not None:
+        if pattern is not None and matched is not None and matched.end() > stop:
             stop = min(matched.end(), pos + left * pattern.size)
             low, high = _deltas(body, pos, stop, pattern)
-            left -= (stop - pos) // pattern.size
-            _latest[0] = pattern
-        else:
-            low = high = delta
-            left -= 1
-            if shape is not None:
+            walked = (stop - pos) // pattern.size
+            _latest[0] = (pattern.match.fullmatch, pattern.size, pattern)
+        elif left > 1:
+            raw = raw or bytes(body)
+            size = stop - pos
+            walked = min(left, _ONE_BY_ONE)
+            others = _walk_mixed(raw, stop, end, walked - 1, (low, high, keyless))
+            if shape is not None and others[0] - stop == size * (walked - 1):
                 _note(shape)
+            stop, low, high, keyless = others
+        left -= walked
         if high > largest:
             largest = high
         if low < smallest:
@@ -90,6 +108,58 @@ def _walk(body: memoryview, count: int, end: int) -> Walked:
     if pos != end:
         raise ProtocolError(f"{end - pos} bytes are left after the last record")
     return Walked(largest, smallest, null_key)
+
+
+def _walk_mixed(raw: bytes, pos: int, end: int, count: int, so_far: tuple[int, int, bool]) -> tuple[int, int, int, bool]:
+    """Walk `count` records of any shape: where they stop, the smallest and largest delta, if some record has no key.
+
+    A record whose lengths take at most two bytes each and which has no headers is dealt with here; any other, and any
+    that is damaged, by `_parse`.
+    """
+    low, high, null_key = so_far
+    for _ in range(count):
+        start = pos
+        size = raw[pos]
+        if size > 127:
+            size = size & 127 | raw[pos + 1] << 7
+            pos += 1
+        if not size & _UNUSUAL:
+            stop = pos + 1 + (size >> 1)
+            delta = raw[pos + 2]
+            pos += 3
+            if delta > 127:
+                delta = delta & 127 | raw[pos] << 7
+                pos += 1
+            pos += 2 if raw[pos] > 127 else 1  # the offset delta
+            key = raw[pos]
+            pos += 1
+            if key > 127:
+                key = key & 127 | raw[pos] << 7
+                pos += 1
+            if key != _NULL:
+                pos += key >> 1
+            if pos < stop <= end and (key == _NULL or not key & _UNUSUAL):
+                value = raw[pos]
+                pos += 1
+                if value > 127:
+                    value = value & 127 | raw[pos] << 7
+                    pos += 1
+                if value != _NULL:
+                    pos += value >> 1
+                usual = (value == _NULL or not value & _UNUSUAL) and not delta & _UNUSUAL
+                if usual and pos + 1 == stop and not raw[pos]:
+                    delta >>= 1
+                    if delta > high:
+                        high = delta
+                    if delta < low:
+                        low = delta
+                    if key == _NULL:
+                        null_key = True
+                    pos = stop
+                    continue
+        _, pos, delta, keyless = _parse(memoryview(raw), start, end)
+        low, high, null_key = min(low, delta), max(high, delta), null_key or keyless
+    return pos, low, high, null_key
 
 
 def _parse(body: memoryview, start: int, end: int) -> tuple[_Shape | None, int, int, bool]:
@@ -153,9 +223,9 @@ def _compile(shape: _Shape) -> _Pattern:
             _any_varint(delta_size),
             _any_varint(offset_size),
             _literal(key),
-            b".{%d}" % max(key, 0),
+            b".{%d}" % key if key > 0 else b"",
             _literal(value),
-            b".{%d}" % max(value, 0),
+            b".{%d}" % value if value > 0 else b"",
             rb"\x00",  # no headers
         )
     )

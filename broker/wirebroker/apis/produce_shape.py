@@ -10,8 +10,10 @@ Anything that is not alike, or has an error, takes the ordinary way.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from kafkawire.batches import HEADER_SIZE
 from kafkawire.frames import encode_response
 from kafkawire.messages.produce import (
     PartitionProduceResponse,
@@ -35,18 +37,15 @@ _NO_TAGS = bytes(3)
 _NO_TAGS_SIZE = len(_NO_TAGS)
 _new: Any = tuple.__new__
 _SENTINEL = 0x7A5A_3C3C_5A7A_1EAF
-_CORRELATION = struct.Struct(">i")
 _LENGTH = struct.Struct(">i")
-_RESULT = struct.Struct(">qqq")
-_RESULT_BEFORE_5 = struct.Struct(">qq")
 
 
 class ProduceShape:
     """The last good Produce of a connection: one topic, one partition, and what the answer looks like."""
 
     __slots__ = (
-        "acks", "after", "at", "before", "between", "client_id", "cluster_version", "flexible", "head", "partition",
-        "version",
+        "acks", "after", "answer", "at", "between", "client_id", "cluster_version", "flexible", "head", "partition",
+        "size", "version",
     )  # fmt: skip
 
     def __init__(self, head: bytes, partition: Partition, acks: int, exchange: Exchange) -> None:
@@ -58,8 +57,11 @@ class ProduceShape:
         self.version = exchange.version
         self.client_id = exchange.client_id
         self.cluster_version = exchange.cluster.version
-        self.before = self.between = self.after = b""
-        """The answer, without its correlation id and its offsets."""
+        self.size = 0
+        self.between = self.after = b""
+        """The answer, without its size, its correlation id and its offsets."""
+        self.answer: Callable[..., bytes]
+        """Puts them together again."""
 
 
 def remember_shape(request: ProduceRequest, exchange: Exchange) -> None:
@@ -99,8 +101,10 @@ def _cut_answer(shape: ProduceShape, data: TopicProduceData, version: int) -> No
     topic = TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=[answer])
     encoded = b"".join(encode_response(0, ProduceResponse(responses=[topic]), version))
     at = encoded.index(struct.pack(">q", _SENTINEL))
-    size = _RESULT.size if version >= 5 else _RESULT_BEFORE_5.size
-    shape.before, shape.between, shape.after = encoded[:4], encoded[8:at], encoded[at + size :]
+    numbers = 3 if version >= 5 else 2  # base offset, log append time, and from version 5 on the log start offset
+    shape.between, shape.after = encoded[8:at], encoded[at + 8 * numbers :]
+    shape.size = len(encoded) - 4
+    shape.answer = struct.Struct(f">ii{len(shape.between)}s{numbers}q{len(shape.after)}s").pack
 
 
 def produce_alike(
@@ -124,19 +128,25 @@ def produce_alike(
             return False
     partition, version, client_id = shape.partition, shape.version, shape.client_id
     records = frame[at:end]
-    appended = partition.append_next(records, now, owned) or partition.append(
-        records, now, version, client_id=client_id, owned=owned
-    )
-    engine.trace.produced(now, connection, client_id, version, correlation_id, shape.acks, partition, appended)
-    _, code, base_offset, append_time, log_start_offset, _, _ = appended
-    if code:
-        _refuse(engine, connection, correlation_id, shape, appended)
-        return True
-    if version >= 5:
-        result = _RESULT.pack(base_offset, append_time, log_start_offset)
+    append_time = -1
+    base_offset = partition.append_next(records, now, owned)
+    if base_offset >= 0:
+        header = records[:HEADER_SIZE].tobytes()
+        engine.trace.stored_next(
+            now, connection, client_id, version, correlation_id, shape.acks, partition, base_offset, header
+        )
     else:
-        result = _RESULT_BEFORE_5.pack(base_offset, append_time)
-    answer = b"".join((shape.before, _CORRELATION.pack(correlation_id), shape.between, result, shape.after))
+        appended = partition.append(records, now, version, client_id=client_id, owned=owned)
+        engine.trace.produced(now, connection, client_id, version, correlation_id, shape.acks, partition, appended)
+        if appended.error_code:
+            _refuse(engine, connection, correlation_id, shape, appended)
+            return True
+        base_offset, append_time = appended.base_offset, appended.log_append_time
+    if version >= 5:
+        numbers: tuple[int, ...] = (base_offset, append_time, partition.log_start_offset)
+    else:
+        numbers = (base_offset, append_time)
+    answer = shape.answer(shape.size, correlation_id, shape.between, *numbers, shape.after)
     engine.effects.append(_new(Reply, (connection, [answer])))
     return True
 

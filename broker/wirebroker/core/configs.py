@@ -85,7 +85,7 @@ def _ours(brokers: int) -> dict[str, str]:
 
 
 class BrokerConfigs:
-    """The settings of the brokers of a cluster. `version` rises with every change."""
+    """The settings of the brokers of a cluster. `version` rises with every change, of a topic's as well."""
 
     def __init__(self, overrides: Mapping[str, str], *, brokers: int = 1) -> None:
         """Kafka's broker settings by name; a topic setting's name stands for the broker's default of it.
@@ -344,7 +344,6 @@ class TopicConfigs:
     def __init__(self, broker: BrokerConfigs, overrides: Mapping[str, str]) -> None:
         """Raises ConfigError for a name that topics do not have, or a value that Kafka would not take."""
         self.broker = broker
-        self._changes = 0
         self._set(overrides)
 
     def _set(self, overrides: Mapping[str, str]) -> None:
@@ -354,12 +353,7 @@ class TopicConfigs:
     def replace(self, overrides: Mapping[str, str]) -> None:
         """Let these be all overrides of the topic; ConfigError as above, and then nothing is changed."""
         self._set(overrides)
-        self._changes += 1
-
-    @property
-    def version(self) -> int:
-        """A number that rises with every change of the topic's settings or of the broker's."""
-        return self._changes + self.broker.version
+        self.broker.version += 1
 
     def value(self, name: str) -> Value:
         """The typed value; KeyError if topics have no such setting."""

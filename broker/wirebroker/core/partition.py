@@ -63,6 +63,11 @@ class Appended(NamedTuple):
     """The producer's packed state that the verdict was reached on."""
 
 
+def appended_next(base_offset: int, header: BatchHeader) -> Appended:
+    """What `append` says of a batch that `append_next` stored, as far as a trace needs it."""
+    return Appended(Accept(base_offset, "next"), 0, base_offset, -1, -1, header, None)
+
+
 class TimestampedOffset(NamedTuple):
     """An answer to ListOffsets."""
 
@@ -88,6 +93,7 @@ class Partition:
         self.leader = replicas[0] if replicas else -1
         self.leader_epoch = 0
         self.configs = configs
+        self._settings = configs.broker
         self.rules = rules
         self.full_checks = full_checks
         self.log = MemoryLog(0, now)
@@ -100,7 +106,7 @@ class Partition:
         self._checkpointed_start = (now, 0)
         self._policy: RecordPolicy | None = None
         self._policy_version = -1
-        self._plain_limit = self._latest_ahead = self._oldest_behind = 0
+        self._plain_limit = self._latest_ahead = self._oldest_behind = self._segment_bytes = self._segment_ms = 0
         """What `append_next` needs of the policy: the largest batch it may take, and how far timestamps may be off."""
 
     @property
@@ -121,56 +127,57 @@ class Partition:
     @property
     def policy(self) -> RecordPolicy:
         """What the topic's configuration asks of records; derived anew when it has changed."""
-        if self._policy is None or self._policy_version != self.configs.version:
+        if self._policy is None or self._policy_version != self._settings.version:
             policy = self._policy = RecordPolicy.from_configs(f"{self.topic}-{self.index}", self.configs)
-            self._policy_version = self.configs.version
+            self._policy_version = self._settings.version
             plain = policy.compression == "producer" and not policy.append_time and not policy.compacted
             plain = plain and self.rules.key == "producer_id"
             self._plain_limit = min(policy.max_message_bytes, policy.segment_bytes) if plain else 0
             self._latest_ahead, self._oldest_behind = policy.after_max_ms, policy.before_max_ms
+            self._segment_bytes, self._segment_ms = policy.segment_bytes, policy.segment_ms
         return self._policy
 
     # Writing
 
-    def append_next(self, records: memoryview, now: int, owned: bool) -> Appended | None:
+    def append_next(self, records: memoryview, now: int, owned: bool) -> int:
         """The short way of what nearly every batch is: plain, sound, and the next one of its producer.
 
-        It only recognises such a batch; anything else is None, and nothing was done: `append` decides about it. What it
-        does with one is what `append` would do, and answers the same.
+        It only recognises such a batch, stores it and returns its base offset; anything else is −1, and nothing was
+        done: `append` decides about it. What it does with one is what `append` would do (`appended_next` has that).
         """
         size = len(records)
-        if not HEADER_SIZE <= size <= self._plain_limit or self._policy_version != self.configs.version:
-            return None
-        header = _unpack(records)
-        base_offset, length, _, magic, crc, attributes, delta, base_time, latest, pid, epoch, sequence, count = header
+        if not HEADER_SIZE <= size <= self._plain_limit or self._policy_version != self._settings.version:
+            return -1
+        base_offset, length, _, magic, crc, attributes, delta, base_time, latest, pid, epoch, sequence, count = _unpack(
+            records
+        )
         state = self.producers.get(pid)
         if state is None or length != size - LOG_OVERHEAD or magic != 2 or attributes or base_offset:
-            return None
+            return -1
         if count <= 0 or count != delta + 1 or latest - now > self._latest_ahead or crc32c(records[CRC_START:]) != crc:
-            return None
+            return -1
         if self.full_checks:
             try:
                 high, low, _ = walk_records(records[HEADER_SIZE:], count)
             except ProtocolError:
-                return None
+                return -1
             if base_time + high != latest or now - base_time - low > self._oldest_behind:
-                return None
+                return -1
         log = self.log
         base = log.end_offset
         advanced = advance_in_order(state, epoch, sequence, delta, base, latest, self.rules.window)
         if advanced is None:
-            return None
-        if log.active.bases and self._must_roll(size, now, self.policy):
+            return -1
+        active = log.active
+        if active.size + size > self._segment_bytes or now - active.created > self._segment_ms:
             log.roll(now)
-        log.append(records, count, self.leader_epoch, latest, owned)
+            active = log.active
+        active.append(records, base, self.leader_epoch, latest, owned)
+        log.end_offset = base + count
         self.producers[pid] = advanced
         if self.waiting:
             self._tell(now)
-        verdict = _new(Accept, (base, "next"))
-        appended: Appended = _new(
-            Appended, (verdict, 0, base, -1, self.log_start_offset, _new(BatchHeader, header), state)
-        )
-        return appended
+        return base
 
     def append(
         self,
@@ -184,7 +191,7 @@ class Partition:
     ) -> Appended:
         """Judge one client's batch, and store it if it is in order."""
         policy = self._policy
-        if policy is None or self._policy_version != self.configs.version:
+        if policy is None or self._policy_version != self._settings.version:
             policy = self.policy
         checked = check(records, policy, now, produce_version, self.full_checks)
         if isinstance(checked, RecordReject):
@@ -219,8 +226,9 @@ class Partition:
         """Append to the log and to the state: both or, if the log refuses, neither."""
         header, batch, timestamp, append_time, rewritten = checked
         log = self.log
-        if log.active.bases and self._must_roll(len(batch), now, policy):
-            log.roll(now)
+        active = log.active
+        if active.size + len(batch) > policy.segment_bytes or now - active.created > policy.segment_ms:
+            log.roll(now)  # as Kafka's LogSegment.shouldRoll: it would grow too large, or its first batch is too old
         base = log.append(batch, header.last_offset_delta + 1, self.leader_epoch, timestamp, owned or rewritten)
         if key is not None:
             self.producers[key] = advance(state, header, base, timestamp, self.rules)
@@ -232,13 +240,6 @@ class Partition:
     def _tell(self, now: int) -> None:
         for told in list(self.waiting):
             told(self, now)
-
-    def _must_roll(self, size: int, now: int, policy: RecordPolicy) -> bool:
-        """Kafka's LogSegment.shouldRoll: the segment would grow too large, or its first batch is too old."""
-        active = self.log.active
-        if active.size + size > policy.segment_bytes:
-            return True
-        return now - active.created > policy.segment_ms
 
     # Reading
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from kafkawire.primitives import Buffer
 from wirebroker.clock import Clock
 from wirebroker.engine import Engine
-from wirebroker.exchange import Connection, Reply
+from wirebroker.exchange import Connection, Effect, Reply
 from wirebroker.net.protocol import SHARED_BUFFER, BrokerProtocol
 from wirebroker.storage.arena import Arena
 
@@ -104,6 +104,8 @@ class Host:
         engine = self.engine
         while engine.effects:
             effects, engine.effects = engine.effects, []
+            if self._answer_one(effects):
+                continue
             answered: list[Connection] = []
             parts: list[Buffer] = []
             current: Connection | None = None
@@ -124,6 +126,21 @@ class Host:
                     protocol.released()
         if engine.deadline() != self._alarm_at:
             self.arm()
+
+    def _answer_one(self, effects: list[Effect]) -> bool:
+        """What nearly every call is: small answers to one connection. False if it is anything else, and nothing was done."""
+        connection = effects[0][0]
+        answers = []
+        for effect in effects:
+            if effect[0] is not connection or type(effect) is not Reply or len(effect[1]) != 1:
+                return False
+            answers.append(effect[1][0])
+        protocol = self._protocols.get(connection)
+        if protocol is not None:
+            protocol.write(b"".join(answers) if len(answers) > 1 else answers[0])
+            if protocol.has_more:
+                protocol.released()
+        return True
 
     def notify(self) -> None:
         """Something may have changed: tell those who wait for a condition."""

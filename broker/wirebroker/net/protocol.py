@@ -47,6 +47,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
+        self.write = self.transport.write
         peer = transport.get_extra_info("peername")
         self.connection = self._engine.connect(self._node_id, str(peer[0]) if peer else "", self._listener)
         self.transport.set_write_buffer_limits(WRITE_HIGH_WATER)
@@ -103,7 +104,10 @@ class BrokerProtocol(asyncio.BufferedProtocol):
                     break
         except Exception:
             self._failed()
-        self._carry(data, pos, end)
+        if pos == end:
+            self._tail = b""
+        else:
+            self._carry(data, pos, end)
 
     def _take_large(self, frame: memoryview, now: int) -> None:
         try:
@@ -126,6 +130,11 @@ class BrokerProtocol(asyncio.BufferedProtocol):
                 self._tail = b""
                 return
         self._tail = bytes(data[pos:end]) if left else b""
+
+    @property
+    def has_more(self) -> bool:
+        """Whether `released` may have something to do."""
+        return bool(self._tail) or not self._reading
 
     def _held(self) -> bool:
         """Whether the next request has to wait: for an answer to the last one, or for the client to read."""

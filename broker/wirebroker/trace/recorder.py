@@ -10,7 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from wirebroker.core.partition import Appended, Partition
+from kafkawire.batches import read_header
+from wirebroker.core.partition import Appended, Partition, appended_next
 from wirebroker.exchange import Connection
 from wirebroker.trace.rows import ProduceRow, produce_row
 
@@ -32,7 +33,20 @@ class Recorder:
         partition: Partition, appended: Appended,
     ) -> None:  # fmt: skip
         """Note the verdict on one batch."""
-        raw = (now, connection, client_id, version, correlation_id, acks, partition, appended)
+        self._note((now, connection, client_id, version, correlation_id, acks, partition, appended))
+
+    def stored_next(
+        self, now: int, connection: Connection, client_id: str | None, version: int, correlation_id: int, acks: int,
+        partition: Partition, base_offset: int, header: bytes,
+    ) -> None:  # fmt: skip
+        """Note a batch that `append_next` stored, by its base offset and its 61 header bytes as they came."""
+        raw = (now, connection, client_id, version, correlation_id, acks, partition, base_offset, header)
+        if self.sinks:
+            self._note(raw)
+        else:
+            self._ring.append(raw)
+
+    def _note(self, raw: tuple[Any, ...]) -> None:
         self._ring.append(raw)
         if self.sinks:
             row = _row(raw)
@@ -57,7 +71,8 @@ class Recorder:
 
 
 def _row(raw: tuple[Any, ...]) -> ProduceRow:
-    now, connection, client_id, version, correlation_id, acks, partition, appended = raw
+    now, connection, client_id, version, correlation_id, acks, partition, *rest = raw
+    appended = appended_next(rest[0], read_header(rest[1])) if len(rest) > 1 else rest[0]
     software = "/".join(part for part in connection.software if part)
     return produce_row(
         now, connection.node_id, connection.number, software, client_id, version, correlation_id, acks,

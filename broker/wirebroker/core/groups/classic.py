@@ -13,11 +13,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from kafkawire.errors import ErrorCode
+from kafkawire.codec import decode
+from kafkawire.errors import ErrorCode, ProtocolError
+from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from wirebroker.core.groups.states import PREVIOUS, State
 from wirebroker.core.names import java_hash
 from wirebroker.core.purgatory import Timer, Timers
 
+CONSUMER = "consumer"
+"""The protocol type of consumers, whose metadata the coordinator can read."""
 NEW_MEMBER_TIMEOUT_MS = 300_000
 """How long a member may wait in its first JoinGroup before it is given up."""
 
@@ -97,6 +101,8 @@ class Group:
         self.protocol_type: str | None = None
         self.protocol: str | None = None
         self.leader: str | None = None
+        self.subscribed: set[str] | None = None
+        """The topics of the generation's consumers; None if they cannot be told."""
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
         self.pending: dict[str, Timer] = {}
@@ -309,6 +315,7 @@ class Group:
             self._become_empty(now)
             return
         self.protocol = self._choose_protocol()
+        self._read_subscriptions()
         self.transition(State.COMPLETING_REBALANCE, now)
         self._unsynced = set(self.members)
         self._phase = self._timers.at(now + self._rebalance_timeout(), self._sync_expired)
@@ -322,8 +329,16 @@ class Group:
     def _become_empty(self, now: int) -> None:
         self.transition(State.EMPTY, now)
         self.protocol = None
-        self.leader = None
+        self._read_subscriptions()
         self._persist()
+
+    def _read_subscriptions(self) -> None:
+        """Note what the members subscribe to, as it holds for this generation."""
+        if self.protocol_type != CONSUMER:
+            self.subscribed = None
+            return
+        read = [_subscription(member.metadata(self.protocol)) for member in self.members.values()]
+        self.subscribed = None if None in read else {topic for topics in read for topic in topics or ()}
 
     def _choose_protocol(self) -> str:
         """Each member votes for the first of its protocols that all members speak."""
@@ -439,6 +454,7 @@ class Group:
         self.pending.clear()
         self._phase = None
         self._unsynced.clear()
+        self._read_subscriptions()
         for member in kept.members:
             member.joiner = member.syncer = member.heartbeat = None
             self._await_heartbeat(member, member.session_timeout, now)
@@ -455,3 +471,11 @@ def _place_in_hash_table(name: str) -> int:
     """Where Kafka's HashMap of votes has the name; of protocols with as many votes it takes the first it finds."""
     code = java_hash(name)
     return (code ^ code >> 16) & 15
+
+
+def _subscription(metadata: bytes) -> set[str] | None:
+    """The topics in a consumer's metadata, None if that cannot be read. Every version begins as version 0 does."""
+    try:
+        return set(decode(ConsumerProtocolSubscription, metadata, 0, 2)[0].topics)
+    except ProtocolError:
+        return None

@@ -9,16 +9,11 @@ import uuid
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kafkawire.codec import decode
-from kafkawire.errors import ErrorCode, ProtocolError
-from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from kafkawire.errors import ErrorCode
 from wirebroker.core.cluster import Cluster
-from wirebroker.core.groups.classic import Group, Joined, Joiner, Member, Protocols, Synced, Syncer
+from wirebroker.core.groups.classic import CONSUMER, Group, Joined, Joiner, Member, Protocols, Synced, Syncer
 from wirebroker.core.groups.offsets import Committed, OffsetStore, TopicPartition
 from wirebroker.core.groups.states import State
-
-CONSUMER = "consumer"
-"""The protocol type of consumers, whose metadata the coordinator can read."""
 
 
 class JoinAsked(NamedTuple):
@@ -260,8 +255,7 @@ class GroupCoordinator:
         """Whether members use the topic; it is assumed of consumers who do not say so in a way that can be read."""
         if group.protocol_type != CONSUMER:
             return False
-        topics = _subscribed_topics(group)
-        return topics is None or topic in topics
+        return group.subscribed is None or topic in group.subscribed
 
     def delete_group(self, group_id: str, now: int) -> ErrorCode:
         """Delete a group that has no members."""
@@ -299,19 +293,6 @@ def _kept_since(group: Group, committed: Committed) -> int | None:
     return committed.time if group.protocol_type == CONSUMER and group.state is State.STABLE else None
 
 
-def _subscribed_topics(group: Group) -> set[str] | None:
-    """What the members subscribe to; None if one of them cannot be read, or no protocol was agreed upon yet."""
-    if group.members and group.protocol is None:
-        return None
-    topics: set[str] = set()
-    for member in group.members.values():
-        named = _subscription(member.metadata(group.protocol))
-        if named is None:
-            return None
-        topics |= named
-    return topics
-
-
 def _member(member_id: str, asked: JoinAsked) -> Member:
     return Member(
         member_id, asked.instance_id, asked.client_id, asked.client_host, asked.rebalance_timeout,
@@ -321,11 +302,3 @@ def _member(member_id: str, asked: JoinAsked) -> Member:
 
 def _differs(said: str | None, known: str | None) -> bool:
     return said is not None and said != known
-
-
-def _subscription(metadata: bytes) -> set[str] | None:
-    """The topics in a consumer's metadata, None if that cannot be read. Every version begins as version 0 does."""
-    try:
-        return set(decode(ConsumerProtocolSubscription, metadata, 0, 2)[0].topics)
-    except ProtocolError:
-        return None

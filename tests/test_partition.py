@@ -1,0 +1,102 @@
+"""A partition: the short way of a batch in order comes to the same as the ordinary one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkawire.batches import Record, build_batch, read_header
+from wirebroker.core.configs import BrokerConfigs, TopicConfigs
+from wirebroker.core.partition import Appended, Partition, appended_next
+from wirebroker.core.profile import PROFILES
+from wirekit import NOW
+
+BATCHES = st.lists(
+    st.tuples(
+        st.integers(0, 1),  # producer id
+        st.sampled_from([0, 0, 0, 0, 1]),  # epoch
+        st.sampled_from(["next", "next", "next", "next", "gap", "again", "zero"]),
+        st.integers(1, 5),  # records
+        st.sampled_from([0, 0, 0, 0, 2]),  # compression
+        st.sampled_from([0, 0, 0, 0, 5, -7_200_000, 7_200_000]),  # ms from now
+        st.sampled_from(["", "", "", "", "crc", "records"]),  # what is damaged
+    ),
+    max_size=25,
+)
+OVERRIDES = st.sampled_from(
+    [
+        {},
+        {"compression.type": "gzip"},
+        {"message.timestamp.type": "LogAppendTime"},
+        {"message.timestamp.before.max.ms": "1000"},
+        {"message.timestamp.after.max.ms": "1000"},
+        {"max.message.bytes": "100"},
+        {"segment.bytes": "1048576", "segment.ms": "1"},
+        {"cleanup.policy": "compact"},
+    ]
+)
+
+
+def made(pid: int, epoch: int, sequence: int, count: int, codec: int, late: int, damage: str) -> bytes:
+    records = [Record(i, i if late == 5 else 0, None, b"v" * 9) for i in range(count)]
+    batch = bytearray(
+        build_batch(
+            records, base_timestamp=NOW + late, producer_id=pid, producer_epoch=epoch, base_sequence=sequence,
+            compression=codec,
+        )
+    )  # fmt: skip
+    if damage == "crc":
+        batch[20] ^= 1
+    if damage == "records":
+        batch[-1] ^= 2
+    return bytes(batch)
+
+
+def stored(partition: Partition) -> Any:
+    log = partition.log
+    return (
+        [bytes(batch) for batch in log.batches()], log.end_offset, partition.producers,
+        [(s.base_offset, list(s.bases), list(s.timestamps), s.max_timestamp) for s in log.segments],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("full_checks", [True, False], ids=["full", "header"])
+@pytest.mark.parametrize("profile", ["kafka-4.3", "single", "pulsar"])
+@settings(max_examples=150)
+@given(batches=BATCHES, overrides=OVERRIDES)
+def test_the_short_way_comes_to_the_same_as_the_ordinary_one(
+    profile: str, full_checks: bool, batches: list[Any], overrides: dict[str, str]
+) -> None:
+    def partition() -> Partition:
+        configs = TopicConfigs(BrokerConfigs({}), overrides)
+        return Partition("orders", 0, [1], configs, PROFILES[profile], NOW, full_checks=full_checks)
+
+    ordinary, quick = partition(), partition()
+    sequences = {0: 0, 1: 0}
+    for step, (pid, epoch, where, count, codec, late, damage) in enumerate(batches):
+        first = {"next": sequences[pid], "gap": sequences[pid] + 3, "again": max(sequences[pid] - count, 0), "zero": 0}
+        data = memoryview(made(pid, epoch, first[where], count, codec, late, damage))
+        now = NOW + step
+        expected = ordinary.append(data, now, 9)
+        base = quick.append_next(data, now, False)
+        if base >= 0:
+            found = appended_next(base, read_header(data))
+            assert answer(found)[:-1] == answer(expected)[:-1] and found.verdict == expected.verdict
+        else:
+            assert quick.append(data, now, 9) == expected
+        if not expected.error_code and where != "again":
+            sequences[pid] = first[where] + count
+        assert stored(quick) == stored(ordinary)
+
+
+def answer(appended: Appended) -> tuple[Any, ...]:
+    return (appended.error_code, appended.base_offset, appended.log_append_time, appended.log_start_offset)
+
+
+def test_nearly_every_batch_takes_the_short_way() -> None:
+    partition = Partition("orders", 0, [1], TopicConfigs(BrokerConfigs({}), {}), PROFILES["kafka-4.3"], NOW)
+    partition.append(memoryview(made(0, 0, 0, 3, 0, 0, "")), NOW, 9)
+    assert [partition.append_next(memoryview(made(0, 0, i, 3, 0, 0, "")), NOW, False) for i in (3, 6, 9)] == [3, 6, 9]
