@@ -7,7 +7,7 @@ from typing import Any
 
 from bench_parts.throughput import Case
 
-FLOOR, KFAKE = "floor", "kfake"
+FLOOR, WALK, KFAKE = "floor", "floor+walk", "kfake"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -26,7 +26,8 @@ def throughput(case: Case) -> str:
     rate, cpu = ("megabytes_per_second", "server_cpu_us_per_megabyte") if fetch else (
         "requests_per_second", "server_cpu_us_per_request")  # fmt: skip
     head = ["", "MB/s" if fetch else "req/s", "from", "to", "× floor", "× kfake",
-            "CPU µs/MB" if fetch else "CPU µs/req", "× floor", "× kfake", "p50 µs", "p99 µs"]  # fmt: skip
+            "CPU µs/MB" if fetch else "CPU µs/req", "× floor", *([] if fetch else ["× walk"]), "× kfake",
+            "p50 µs", "p99 µs"]  # fmt: skip
     if not fetch:
         head.insert(4, "MB/s")
     rows = []
@@ -41,7 +42,7 @@ def throughput(case: Case) -> str:
                 row.append(_number(case.middle(name, "megabytes_per_second")))
             row += [_ratio(case, name, other, rate) for other in (FLOOR, KFAKE)]
             row.append(_number(case.middle(name, cpu)))
-            row += [_ratio(case, name, other, cpu) for other in (FLOOR, KFAKE)]
+            row += [_ratio(case, name, other, cpu) for other in ((FLOOR, KFAKE) if fetch else (FLOOR, WALK, KFAKE))]
             row += [_number(case.middle(name, "p50_us")), _number(case.middle(name, "p99_us"))]
             rows.append(row)
     text = f"{case.title}\n{table(head, rows)}"
