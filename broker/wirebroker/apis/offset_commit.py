@@ -16,7 +16,7 @@ from kafkawire.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from wirebroker.core.cluster import Topic
-from wirebroker.core.groups.offsets import Committed
+from wirebroker.core.groups.offsets import Committed, TopicPartition
 from wirebroker.exchange import Exchange
 
 RETENTION_OF_BROKER = -1
@@ -40,10 +40,14 @@ def handle(request: OffsetCommitRequest, exchange: Exchange) -> OffsetCommitResp
         code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         _answer(answers, asked, unknown, code)
     fault = _fault(request, exchange) if known else ErrorCode.NONE
+    offsets: dict[TopicPartition, Committed] = {}
     for topic, asked, partitions in known:
         for partition in partitions:
-            code = fault or _commit(request, topic, partition, exchange)
+            code = fault or metadata_fault(partition.committed_metadata, exchange)
+            if not code:
+                offsets[topic.name, partition.partition_index] = _committed(partition, request, exchange)
             _answer(answers, asked, [partition], code)
+    exchange.engine.groups.commit(request.group_id, offsets, exchange.now)
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=partitions)
@@ -76,13 +80,15 @@ def _topic(asked: OffsetCommitRequestTopic, exchange: Exchange) -> Topic | None:
     return cluster.topics_by_id.get(asked.topic_id) if exchange.version >= 10 else cluster.topics.get(asked.name)
 
 
-def _commit(
-    request: OffsetCommitRequest, topic: Topic, asked: OffsetCommitRequestPartition, exchange: Exchange
-) -> ErrorCode:
-    metadata = asked.committed_metadata or ""
-    if len(metadata) > exchange.cluster.configs.integer("offset.metadata.max.bytes"):
+def metadata_fault(metadata: str | None, exchange: Exchange) -> ErrorCode:
+    """Whether what the client wants to keep with an offset is too long."""
+    if len(metadata or "") > exchange.cluster.configs.integer("offset.metadata.max.bytes"):
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
-    expires = exchange.now + request.retention_time_ms if request.retention_time_ms != RETENTION_OF_BROKER else None
-    committed = Committed(asked.committed_offset, asked.committed_leader_epoch, metadata, exchange.now, expires)
-    exchange.engine.groups.commit(request.group_id, (topic.name, asked.partition_index), committed)
     return ErrorCode.NONE
+
+
+def _committed(asked: OffsetCommitRequestPartition, request: OffsetCommitRequest, exchange: Exchange) -> Committed:
+    keep_ms = request.retention_time_ms
+    expires = exchange.now + keep_ms if keep_ms != RETENTION_OF_BROKER else None
+    metadata = asked.committed_metadata or ""
+    return Committed(asked.committed_offset, asked.committed_leader_epoch, metadata, exchange.now, expires)

@@ -89,9 +89,12 @@ class Snapshot:
 
 
 class Group:
-    """A classic group. `now` is ms since the epoch."""
+    """A classic group. `now` is ms since the epoch; `written` is called when the group is to be written down."""
 
-    def __init__(self, group_id: str, timers: Timers, initial_delay: Callable[[], int], now: int) -> None:
+    def __init__(
+        self, group_id: str, timers: Timers, initial_delay: Callable[[], int], now: int,
+        written: Callable[[Group, int], None],
+    ) -> None:  # fmt: skip
         self.group_id = group_id
         self.state = State.EMPTY
         self.state_since = now
@@ -110,6 +113,7 @@ class Group:
         self.snapshot = Snapshot(0, None, None, None)
         self._timers = timers
         self._initial_delay = initial_delay
+        self._written = written
         self._phase: Timer | None = None
         self._unsynced: set[str] = set()
         self._added_meanwhile = False
@@ -220,7 +224,7 @@ class Group:
         elif self.protocol != self._choose_protocol():
             self.rebalance_or_complete(now)
         else:
-            self._persist()
+            self._persist(now)
             member.joiner = None
             told = self.joined(member)
             leads = member.member_id == self.leader
@@ -330,7 +334,7 @@ class Group:
         self.transition(State.EMPTY, now)
         self.protocol = None
         self._read_subscriptions()
-        self._persist()
+        self._persist(now)
 
     def _read_subscriptions(self) -> None:
         """Note what the members subscribe to, as it holds for this generation."""
@@ -367,7 +371,7 @@ class Group:
             for known in self.members.values():
                 known.assignment = given.get(known.member_id, b"")
             self.transition(State.STABLE, now)
-            self._persist()
+            self._persist(now)
             self._answer_syncs(ErrorCode.NONE, now)
 
     def has_synced(self, member: Member) -> None:
@@ -437,10 +441,11 @@ class Group:
 
     # Restarting
 
-    def _persist(self) -> None:
+    def _persist(self, now: int) -> None:
         self.snapshot = Snapshot(
             self.generation, self.protocol_type, self.protocol, self.leader, list(self.members.values())
         )
+        self._written(self, now)
 
     def restart(self, now: int) -> None:
         """Go on from what was last written down, as a broker does that loads the group again."""

@@ -6,12 +6,13 @@ All brokers of the process share it; a request at a broker that does not coordin
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from kafkawire.errors import ErrorCode
-from wirebroker.core.cluster import Cluster
+from wirebroker.core.cluster import GROUP_TOPIC, Cluster
 from wirebroker.core.groups.classic import CONSUMER, Group, Joined, Joiner, Member, Protocols, Synced, Syncer
+from wirebroker.core.groups.log import group_record, group_tombstone, offset_record, offset_tombstone, records_batch
 from wirebroker.core.groups.offsets import Committed, OffsetStore, TopicPartition
 from wirebroker.core.groups.states import State
 
@@ -80,6 +81,7 @@ class GroupCoordinator:
                 joiner(Joined(ErrorCode.UNKNOWN_MEMBER_ID, asked.member_id))
                 return
             group = self._create(asked.group_id, now)
+            self._write_down(group, now)
         if not group.accepts(asked.member_id, self._cluster.configs.integer("group.max.size")):
             if asked.member_id in group.members:
                 group.remove(group.members[asked.member_id])
@@ -103,8 +105,9 @@ class GroupCoordinator:
     def _create(self, group_id: str, now: int) -> Group:
         configs = self._cluster.configs
         group = self.groups[group_id] = Group(
-            group_id, self._cluster.timers, lambda: configs.integer("group.initial.rebalance.delay.ms"), now
-        )
+            group_id, self._cluster.timers, lambda: configs.integer("group.initial.rebalance.delay.ms"), now,
+            self._write_down,
+        )  # fmt: skip
         return group
 
     def _new_member_id(self, asked: JoinAsked) -> str:
@@ -238,9 +241,72 @@ class GroupCoordinator:
         group.alive(group.members[member_id], now)
         return ErrorCode.NONE
 
-    def commit(self, group_id: str, where: TopicPartition, committed: Committed) -> None:
-        """Remember an offset that may be committed."""
-        self.offsets.commit(group_id, where, committed)
+    def transactional_commit_fault(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: int
+    ) -> ErrorCode:
+        """Why these credentials may not commit offsets in a transaction; old clients have none, and may."""
+        group = self.groups.get(group_id)
+        if group is None:
+            if generation >= 0:
+                return ErrorCode.ILLEGAL_GENERATION
+            group = self._create(group_id, now)
+        if generation < 0 and group.state is State.EMPTY:
+            return ErrorCode.NONE
+        if generation < 0 and not member_id and instance_id is None:
+            return ErrorCode.NONE
+        if fault := group.member_fault(member_id, instance_id):
+            return fault
+        return ErrorCode.NONE if generation == group.generation else ErrorCode.ILLEGAL_GENERATION
+
+    def home(self, group_id: str) -> int:
+        """The partition of __consumer_offsets that holds what is written down of the group."""
+        return self._cluster.coordinator_partition("group", group_id) or 0
+
+    def commit(self, group_id: str, offsets: Mapping[TopicPartition, Committed], now: int) -> None:
+        """Remember offsets that may be committed, and write them down."""
+        if offsets:
+            records = [offset_record(group_id, where, committed, self._cluster) for where, committed in offsets.items()]
+            base, _ = self._log(group_id, records, now)
+            for i, (where, committed) in enumerate(offsets.items()):
+                self.offsets.commit(group_id, where, committed._replace(recorded_at=base + i))
+
+    def commit_in_transaction(
+        self, group_id: str, offsets: Mapping[TopicPartition, Committed], producer: tuple[int, int], verified: bool,
+        now: int,
+    ) -> ErrorCode:  # fmt: skip
+        """Write down offsets that hold once the producer (id, epoch) commits; INVALID_PRODUCER_EPOCH if it is fenced."""
+        if not offsets:
+            return ErrorCode.NONE
+        records = [offset_record(group_id, where, committed, self._cluster) for where, committed in offsets.items()]
+        base, code = self._log(group_id, records, now, producer, verified)
+        for i, (where, committed) in enumerate(offsets.items() if not code else ()):
+            recorded = committed._replace(recorded_at=base + i)
+            self.offsets.commit_in_transaction(self.home(group_id), producer[0], group_id, where, recorded)
+        return code
+
+    def delete_offsets(self, group_id: str, where: Iterable[TopicPartition], now: int) -> None:
+        """Forget committed offsets."""
+        gone = [each for each in where if self.offsets.delete(group_id, each)]
+        self._log(group_id, [offset_tombstone(group_id, each) for each in gone], now)
+
+    def topic_deleted(self, topic: str, now: int) -> None:
+        """Forget what was committed of a topic that is gone."""
+        for group_id in self.groups:
+            self.delete_offsets(group_id, [where for where in self.offsets.of(group_id) if where[0] == topic], now)
+
+    def _write_down(self, group: Group, now: int) -> None:
+        self._log(group.group_id, [group_record(group)], now)
+
+    def _log(
+        self, group_id: str, records: Sequence[tuple[bytes, bytes | None]], now: int,
+        producer: tuple[int, int] | None = None, verified: bool = False,
+    ) -> tuple[int, ErrorCode]:  # fmt: skip
+        """Append records to __consumer_offsets; their base offset."""
+        log = self._cluster.partition(GROUP_TOPIC, self.home(group_id))
+        if log is None or not records:
+            return -1, ErrorCode.NONE
+        base = log.log_end_offset
+        return base, log.append_own(records_batch(records, now, producer), now, verified=verified)
 
     def deletion_fault(self, group_id: str) -> ErrorCode:
         """Why no offset of this group may be deleted: only members that say what they subscribe to can be asked."""
@@ -264,24 +330,36 @@ class GroupCoordinator:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if group.state is not State.EMPTY:
             return ErrorCode.NON_EMPTY_GROUP
-        group.die(now)
-        del self.groups[group_id]
+        waiting = [where for where, _ in self.offsets.pending_of(group_id)]
+        self.delete_offsets(group_id, {*self.offsets.of(group_id), *waiting}, now)
         self.offsets.delete_group(group_id)
+        self._forget(group, now)
         return ErrorCode.NONE
 
     def _expire_offsets(self, now: int) -> None:
         """Forget what offsets.retention.minutes no longer keeps; an empty group without offsets goes with them."""
         keep = self._cluster.configs.integer("offsets.retention.minutes") * 60_000
         for group_id, group in list(self.groups.items()):
-            for where, committed in list(self.offsets.of(group_id).items()):
-                since = _kept_since(group, committed)
-                if since is None or self.subscribes(group, where[0]):
-                    continue
-                if now >= (committed.expires if committed.expires is not None else since + keep):
-                    self.offsets.delete(group_id, where)
-            if group.state is State.EMPTY and not self.offsets.of(group_id):
-                group.die(now)
-                del self.groups[group_id]
+            waiting = {where for where, _ in self.offsets.pending_of(group_id)}
+            expired = [
+                where
+                for where, committed in self.offsets.of(group_id).items()
+                if where not in waiting and self._has_expired(group, where[0], committed, now, keep)
+            ]
+            self.delete_offsets(group_id, expired, now)
+            if group.state is State.EMPTY and not self.offsets.of(group_id) and not waiting:
+                self._forget(group, now)
+
+    def _has_expired(self, group: Group, topic: str, committed: Committed, now: int, keep: int) -> bool:
+        since = _kept_since(group, committed)
+        if since is None or self.subscribes(group, topic):
+            return False
+        return now >= (committed.expires if committed.expires is not None else since + keep)
+
+    def _forget(self, group: Group, now: int) -> None:
+        group.die(now)
+        del self.groups[group.group_id]
+        self._log(group.group_id, [group_tombstone(group.group_id)], now)
 
 
 def _kept_since(group: Group, committed: Committed) -> int | None:
