@@ -42,10 +42,17 @@ REBALANCE, UNKNOWN_MEMBER, ILLEGAL_GENERATION, MEMBER_ID_REQUIRED, FENCED_INSTAN
 @pytest.fixture
 def broker(mock_kafka_factory: Callable[..., MockKafka]) -> MockKafka:
     broker = mock_kafka_factory(topics={"orders": 2})
+    assert client(broker).request(find(GROUP), 4).coordinators[0].error_code == 0
+    return broker
+
+
+def test_on_a_cold_start_clients_have_to_ask_again(mock_kafka_factory: Callable[..., MockKafka]) -> None:
+    broker = mock_kafka_factory(cold_start=True)
     asker = client(broker)
     codes = [asker.request(find(GROUP), 4).coordinators[0].error_code for _ in range(2)]
     assert codes == [15, 0], "the first to ask creates the coordinators' topic"
-    return broker
+    fetch = OffsetFetchRequest(group_id=GROUP, topics=None)
+    assert [asker.request(fetch, 7).error_code for _ in range(2)] == [16, 0], "whoever comes first finds it loading"
 
 
 def find(key: str, key_type: int = 0) -> FindCoordinatorRequest:

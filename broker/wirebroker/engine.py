@@ -28,6 +28,7 @@ from wirebroker.core.groups import GroupCoordinator
 from wirebroker.core.maintenance import Maintenance
 from wirebroker.core.profile import Rules
 from wirebroker.core.purgatory import Timers
+from wirebroker.core.transactions import TransactionCoordinator
 from wirebroker.exchange import Close, Connection, Effect, Exchange, Outcome
 from wirebroker.trace.recorder import Recorder
 
@@ -44,15 +45,19 @@ class Engine:
         settings: Mapping[str, str] | None = None,
         rules: Rules | None = None,
         full_checks: bool = True,
+        cold_start: bool = True,
         max_versions: Mapping[int, int] | None = None,
     ) -> None:
         self.timers = Timers()
         self.rules = rules or Rules()
         self.configs = BrokerConfigs(settings or {}, brokers=brokers)
         nodes: Sequence[Broker] = [Broker(node_id) for node_id in range(1, brokers + 1)]
-        self.cluster = Cluster(nodes, self.configs, self.rules, self.timers, random_bytes, full_checks=full_checks)
+        self.cluster = Cluster(
+            nodes, self.configs, self.rules, self.timers, random_bytes, full_checks=full_checks, cold_start=cold_start,
+        )  # fmt: skip
         self.fetch_sessions = FetchSessions(random_bytes)
         self.groups = GroupCoordinator(self.cluster, now)
+        self.transactions = TransactionCoordinator(self.cluster, self.groups.offsets.end_transaction, now)
         self.maintenance = Maintenance(self.cluster, now)
         self.trace = Recorder()
         self.versions = served_versions(self.rules, max_versions or {})
@@ -155,4 +160,5 @@ class Engine:
             partition.restart(mode, now)
         self.fetch_sessions.clear()
         self.groups.restart(now)
+        self.transactions.restart(now)
         self.maintenance = Maintenance(self.cluster, now)

@@ -57,7 +57,8 @@ class MockKafka:
     """A cluster of `brokers` brokers on free loopback ports (or from `port` on).
 
     `topics` maps names to partition counts; `configs` are Kafka's settings by Kafka's names; `profile` and `rules` say
-    how the validator decides; `clock` is "system" or "frozen". Raises ValueError for a setting that does not exist.
+    how the validator decides; `clock` is "system" or "frozen". With `cold_start` the coordinators of groups and transactions
+    take their time at first, as in Kafka, and clients have to ask again. Raises ValueError for a setting that does not exist.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class MockKafka:
         record_checks: str = "full",
         max_versions: Mapping[str, int] | None = None,
         random_seed: int | None = None,
+        cold_start: bool = False,
         host: str = "127.0.0.1",
         port: int = 0,
         loop_thread: LoopThread | None = None,
@@ -85,6 +87,7 @@ class MockKafka:
         self._full_checks = record_checks == "full"
         self._max_versions = {_api_key(name): version for name, version in (max_versions or {}).items()}
         self._random = os.urandom if random_seed is None else random.Random(random_seed).randbytes
+        self._cold_start = cold_start
         self._clock = make_clock(clock)
         self._address = (host, port)
         self._given_thread = loop_thread
@@ -152,7 +155,7 @@ class MockKafka:
     def _engine(self) -> Engine:
         engine = Engine(
             self._clock.now(), self._random, brokers=self._brokers, settings=self._configs, rules=self._rules,
-            full_checks=self._full_checks, max_versions=self._max_versions,
+            full_checks=self._full_checks, cold_start=self._cold_start, max_versions=self._max_versions,
         )  # fmt: skip
         for name, partitions in self._topics.items():
             _create(engine, name, self._clock.now(), partitions, {})

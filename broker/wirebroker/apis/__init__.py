@@ -24,9 +24,10 @@ SERVED = (
     "Heartbeat", "LeaveGroup", "SyncGroup", "DescribeGroups", "ListGroups", "ApiVersions", "CreateTopics",
     "DeleteTopics", "DeleteRecords", "InitProducerId", "OffsetForLeaderEpoch", "DescribeConfigs", "AlterConfigs",
     "DescribeLogDirs", "CreatePartitions", "DeleteGroups", "IncrementalAlterConfigs", "OffsetDelete",
-    "DescribeCluster", "DescribeProducers", "DescribeTopicPartitions",
+    "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "WriteTxnMarkers", "TxnOffsetCommit", "DescribeCluster",
+    "DescribeProducers", "DescribeTransactions", "ListTransactions", "DescribeTopicPartitions",
 )  # fmt: skip
-"""The APIs that have a handler, in the order of their keys."""
+"""The APIs that have a handler."""
 
 
 def handler_of(key: int) -> Handler:

@@ -357,7 +357,9 @@ def advance(state: bytes | None, batch: BatchHeader, base_offset: int, timestamp
     return _HEAD.pack(epoch, coordinator_epoch, txn_start, flags & _OPEN, 0, 0)[:_KEPT] + newest + older
 
 
-def judge_marker(state: bytes | None, producer_epoch: int, coordinator_epoch: int, transaction_version: int) -> ErrorCode:
+def judge_marker(
+    state: bytes | None, producer_epoch: int, coordinator_epoch: int, transaction_version: int
+) -> ErrorCode:
     """Whether the end of a transaction may be written (ProducerAppendInfo.appendEndTxnMarker).
 
     From transaction version 2 on a marker carries a new epoch; one with the current epoch is a repetition, and allowed

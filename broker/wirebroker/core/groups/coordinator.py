@@ -58,8 +58,7 @@ class GroupCoordinator:
 
     def here(self, group_id: str, node_id: int) -> ErrorCode:
         """Whether this broker coordinates the group."""
-        known = self._cluster.coordinator("group", group_id)
-        return ErrorCode.NONE if known == node_id else ErrorCode.NOT_COORDINATOR
+        return self._cluster.coordinator_fault("group", group_id, node_id)
 
     def membership_fault(self, group_id: str, node_id: int) -> ErrorCode:
         """Whether the group may have members, and they are looked after here."""

@@ -80,8 +80,7 @@ class TransactionCoordinator:
 
     def here(self, transactional_id: str, node_id: int) -> ErrorCode:
         """Whether this broker coordinates the transactional id."""
-        known = self._cluster.coordinator("transaction", transactional_id)
-        return ErrorCode.NONE if known == node_id else ErrorCode.NOT_COORDINATOR
+        return self._cluster.coordinator_fault("transaction", transactional_id, node_id)
 
     # Producers
 
