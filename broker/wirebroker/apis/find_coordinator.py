@@ -2,7 +2,8 @@
 
 Which broker coordinates a group (key type 0) or a transactional id (1); from version 4 several keys at once. The first
 to ask creates the coordinators' topic. On a cold start it is told COORDINATOR_NOT_AVAILABLE, as in Kafka; the next finds
-it, and whoever then comes to the coordinator first is told NOT_COORDINATOR, because it is still loading. Share groups (key type 2, version 6) are not served: INVALID_REQUEST.
+it, and whoever then comes to the coordinator first is told NOT_COORDINATOR, because it is still loading. Share groups
+(key type 2, version 6) are not served: INVALID_REQUEST.
 """
 
 from __future__ import annotations

@@ -344,8 +344,11 @@ class Partition:
         if timestamp == LATEST:
             end = self.last_stable_offset if committed else self.high_watermark
             return TimestampedOffset(end, -1, self.leader_epoch)
-        if timestamp == MAX_TIMESTAMP:
-            return self._newest()
+        found = self._newest() if timestamp == MAX_TIMESTAMP else self._at_or_after(timestamp)
+        visible = self.last_stable_offset if committed else self.high_watermark
+        return found if found.offset < visible else NOTHING_FOUND
+
+    def _at_or_after(self, timestamp: int) -> TimestampedOffset:
         if timestamp < 0:
             return NOTHING_FOUND
         for batch in self.log.batches_since(timestamp, self.log_start_offset):
@@ -365,7 +368,7 @@ class Partition:
         """The record with the largest timestamp, the first of them if there are several."""
         stamps = [segment.max_timestamp for segment in self.log.segments]
         largest = max(stamps, default=-1)
-        return self.offset_for(largest) if largest >= 0 else NOTHING_FOUND
+        return self._at_or_after(largest) if largest >= 0 else NOTHING_FOUND
 
     def _epoch_at(self, offset: int) -> int:
         epoch = self._epoch_starts[0][0]
