@@ -31,9 +31,13 @@ Codes = Mapping[TopicPartition, ErrorCode]
 def handle(request: AddPartitionsToTxnRequest, exchange: Exchange) -> AddPartitionsToTxnResponse:
     """Answer each partition of each transaction."""
     if exchange.version >= BATCHED_FROM:
+        topics: dict[str, list[AddPartitionsToTxnTopic]] = {}
+        for asked in request.transactions:  # Kafka goes by the first, where one is named twice
+            topics.setdefault(asked.transactional_id, asked.topics)
         results = [
             AddPartitionsToTxnResult(
-                transactional_id=asked.transactional_id, topic_results=_results(_codes(asked, exchange))
+                transactional_id=asked.transactional_id,
+                topic_results=_results(_codes(asked, topics[asked.transactional_id], exchange)),
             )
             for asked in request.transactions
         ]
@@ -44,11 +48,13 @@ def handle(request: AddPartitionsToTxnRequest, exchange: Exchange) -> AddPartiti
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(_codes(asked, exchange)))
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(_codes(asked, asked.topics, exchange)))
 
 
-def _codes(asked: AddPartitionsToTxnTransaction, exchange: Exchange) -> Codes:
-    wanted = list(dict.fromkeys(_partitions(asked.topics)))
+def _codes(
+    asked: AddPartitionsToTxnTransaction, topics: Iterable[AddPartitionsToTxnTopic], exchange: Exchange
+) -> Codes:
+    wanted = list(dict.fromkeys(_partitions(topics)))
     absent = [each for each in wanted if exchange.cluster.partition(*each) is None]
     if absent:
         codes = dict.fromkeys(wanted, ErrorCode.OPERATION_NOT_ATTEMPTED)
