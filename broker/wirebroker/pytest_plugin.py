@@ -34,8 +34,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def _wirebroker_thread() -> Iterator[LoopThread]:
+    from wirebroker.apis import import_handlers
     from wirebroker.net.thread import LoopThread
 
+    # Here and not in the loop's thread: pytest rewrites what is imported, and CPython before 3.12 cannot parse in two
+    # threads at once.
+    import_handlers()
     thread = LoopThread()
     yield thread
     thread.stop()

@@ -37,6 +37,12 @@ def handler_of(key: int) -> Handler:
     return handler
 
 
+def import_handlers() -> None:
+    """Import all of them now."""
+    for name in SERVED:
+        handler_of(KEYS[name])
+
+
 def served_versions(rules: Rules, max_versions: Mapping[int, int]) -> dict[int, tuple[int, int]]:
     """API key to the versions that are answered: Kafka 4.3.1's, capped by the profile's release and by the user."""
     served = {}
