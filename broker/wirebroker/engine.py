@@ -14,8 +14,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
+from typing import TYPE_CHECKING
 
 from kafkawire.codec import decode
+from kafkawire.declare import Message
 from kafkawire.errors import ProtocolError
 from kafkawire.frames import KEY_VERSION_CORRELATION, read_request_header
 from kafkawire.registry import API_VERSIONS, PRODUCE, api_name, request_class
@@ -32,6 +34,9 @@ from wirebroker.core.transactions import TransactionCoordinator
 from wirebroker.exchange import Close, Connection, Effect, Exchange, Outcome
 from wirebroker.trace.recorder import Recorder
 
+if TYPE_CHECKING:
+    from wirebroker.faults.plan import FaultPlan
+
 
 class Engine:
     """A cluster of brokers as a synchronous machine. `random_bytes(n)` gives ids; `now` is ms since the epoch."""
@@ -47,6 +52,7 @@ class Engine:
         full_checks: bool = True,
         cold_start: bool = True,
         max_versions: Mapping[int, int] | None = None,
+        seed: int = 0,
     ) -> None:
         self.timers = Timers()
         self.rules = rules or Rules()
@@ -60,11 +66,24 @@ class Engine:
         self.transactions = TransactionCoordinator(self.cluster, self.groups.offsets.end_transaction, now)
         self.maintenance = Maintenance(self.cluster, now)
         self.trace = Recorder()
+        self.faults: FaultPlan | None = None
+        """The plan, while it has a rule."""
+        self._seed = seed
+        self._plan: FaultPlan | None = None
         self.versions = served_versions(self.rules, max_versions or {})
         self.effects: list[Effect] = []
         self.connections: set[Connection] = set()
         self._numbers = count(1)
         self._handlers: dict[int, Handler] = {}
+
+    @property
+    def plan(self) -> FaultPlan:
+        """The rules of this engine; made when somebody first asks."""
+        if self._plan is None:
+            from wirebroker.faults.plan import FaultPlan
+
+            self._plan = FaultPlan(self, self._seed)
+        return self._plan
 
     def connect(self, node_id: int, client_host: str = "127.0.0.1", listener: str = "PLAINTEXT") -> Connection:
         """A client has connected to this broker."""
@@ -91,6 +110,7 @@ class Engine:
             shape = connection.produce_shape
             if (
                 shape is not None
+                and self.faults is None
                 and key == PRODUCE
                 and version == shape.version
                 and produce_alike(self, connection, frame, correlation_id, now, owned)
@@ -109,13 +129,20 @@ class Engine:
             self.close(connection, f"the client's request cannot be read: {damage}")
             return
         exchange = Exchange(self, connection, key, version, correlation_id, header.client_id, now, frame)
+        if self.faults is not None:
+            self.faults.receive(request, exchange)
+        else:
+            self.handle(request, exchange)
+
+    def handle(self, request: Message, exchange: Exchange) -> None:
+        """Have the request's API answer it, now or later."""
+        key = exchange.api_key
         handler = self._handlers.get(key)
         if handler is None:
             handler = self._handlers[key] = handler_of(key)
         outcome = handler(request, exchange)
         if outcome is Outcome.PARKED:
-            connection.parked = exchange
-            connection.halted = True
+            exchange.park()
         elif not isinstance(outcome, Outcome):
             exchange.reply(outcome)
 
