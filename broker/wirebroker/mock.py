@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kafkawire.batches import Record as WireRecord
@@ -354,6 +355,18 @@ class Faults:
     def clear(self) -> None:
         """Unload all rules; what they held back goes on."""
         self._kafka._call(lambda engine: engine.plan.clear(), changes=True)
+
+    def load(self, path: str | os.PathLike[str]) -> list[Rule]:
+        """Load the rules of a fault file; they are returned. FaultFileError names the line that is wrong."""
+        from wirebroker.faults.files import load
+
+        return [self.add(rule) for rule in load(Path(path)).rules]
+
+    def as_toml(self) -> str:
+        """The loaded rules as a fault file, with which a run can be repeated."""
+        from wirebroker.faults.files import dump
+
+        return dump(self.rules, self.seed)
 
     def assert_fired(self) -> None:
         """NotFired if a loaded rule has never struck: a test that passes without its fault proves nothing."""

@@ -85,6 +85,17 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
         lines = _last_lines(kafka)
         if lines:
             report.sections.append((f"wirebroker {number}: the last verdicts", lines))
+        if (plan := _plan(kafka)) is not None:
+            report.sections.append((f"wirebroker {number}: its faults, as a file that loads them again", plan))
+
+
+def _plan(kafka: MockKafka) -> str | None:
+    try:
+        if not kafka.faults.rules:
+            return None
+        return kafka.faults.as_toml() + "".join(f"# fired {rule.fired} of {rule.seen}: {rule}\n" for rule in kafka.faults.rules)
+    except RuntimeError:  # stopped by the test itself
+        return None
 
 
 def _last_lines(kafka: MockKafka) -> str:
