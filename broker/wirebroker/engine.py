@@ -178,7 +178,7 @@ class Engine:
         """
         if mode not in ("clean", "kill"):
             raise ValueError(f"a restart is 'clean' or 'kill', not {mode!r}")
-        for connection in list(self.connections):
+        for connection in sorted(self.connections, key=lambda each: each.number):
             self.close(connection, "the broker restarts")
         self.timers.clear()
         for node_id in self.cluster.brokers:

@@ -112,6 +112,8 @@ class Partition:
         self.deleted = False
         self.waiting: list[Callable[[Partition, int], None]] = []
         """Told of every append; parked Fetches are here."""
+        self.write_fails = 0
+        """How many of the next writes fail; see `fail_next_write`."""
         self._epoch_starts: list[tuple[int, int]] = [(0, 0)]
         self._checkpointed_start = (now, 0)
         self._policy: RecordPolicy | None = None
@@ -240,6 +242,8 @@ class Partition:
     ) -> Appended:  # fmt: skip
         """Append to the log and to the state: both or, if the log refuses, neither."""
         header, _, timestamp, append_time, _ = checked
+        if self.write_fails:
+            return self._failed(header, state)
         base = self._write(checked, now, owned, policy)
         if key is not None:
             self.producers[key] = advance(state, header, base, timestamp, self.rules)
@@ -249,6 +253,18 @@ class Partition:
             self._tell(now)
         appended: Appended = _new(Appended, (verdict, 0, base, append_time, self.log_start_offset, header, state))
         return appended
+
+    def fail_next_write(self, times: int = 1) -> None:
+        """Let the next writes fail, as with a broken disk: KAFKA_STORAGE_ERROR, and neither log nor state changes."""
+        self.write_fails = times
+        self._plain_limit = 0  # so that nothing takes the short way, which knows nothing of this
+
+    def _failed(self, header: BatchHeader, state: bytes | None) -> Appended:
+        self.write_fails -= 1
+        if not self.write_fails:
+            self._policy_version = -1
+        code = ErrorCode.KAFKA_STORAGE_ERROR
+        return Appended(Reject(code, "write_failed", header.base_sequence, -1), code, -1, -1, -1, header, state)
 
     def _write(self, checked: Checked, now: int, owned: bool, policy: RecordPolicy) -> int:
         header, batch, timestamp, _, rewritten = checked
@@ -286,16 +302,15 @@ class Partition:
         header = read_header(batch)
         checked = Checked(header, memoryview(batch), header.max_timestamp, -1, False)
         if header.producer_id < 0:
-            self._store(checked, None, Accept(self.log.end_offset, "no_producer"), None, now, False, self.policy)
-            return ErrorCode.NONE
+            accept = Accept(self.log.end_offset, "no_producer")
+            return ErrorCode(self._store(checked, None, accept, None, now, False, self.policy).error_code)
         state = self.producers.get(header.producer_id)
         awaited = self.transactions.verifications.get(header.producer_id)
         leo = self.log.end_offset
         verdict = judge(state, header, self.rules, leo, Origin.COORDINATOR, True, awaited, verified)
         if not isinstance(verdict, Accept):
             return ErrorCode(verdict.code) if isinstance(verdict, Reject) else ErrorCode.NONE
-        self._store(checked, header.producer_id, verdict, state, now, False, self.policy)
-        return ErrorCode.NONE
+        return ErrorCode(self._store(checked, header.producer_id, verdict, state, now, False, self.policy).error_code)
 
     def append_marker(self, marker: EndMarker, now: int) -> ErrorCode:
         """Append the control batch that ends a producer's transaction here, or say why it may not be."""
@@ -308,6 +323,8 @@ class Partition:
             coordinator_epoch=marker.coordinator_epoch, timestamp=now,
         )  # fmt: skip
         checked = Checked(read_header(batch), memoryview(batch), now, -1, False)
+        if self.write_fails:
+            return ErrorCode(self._failed(checked.header, state).error_code)
         base = self._write(checked, now, False, self.policy)
         self.producers[marker.producer_id] = end_transaction(state, *epochs, now)
         self.transactions.end(marker.producer_id, base, aborted=not marker.commit)

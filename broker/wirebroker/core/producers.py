@@ -444,6 +444,7 @@ _REJECTED = {
     "new_epoch_not_zero": "a new epoch must begin at sequence 0, got {got} of {who}",
     "gap": "expected sequence {expected} for {who}, got {got}",
     "before_window": "expected sequence {expected} for {who}, got {came}, older than the window",
+    "write_failed": "the log could not be written; nothing of {came} of {who} is stored",
     "not_in_transaction": "the coordinator knows of no open transaction of {who} with this partition",
     "outside_transaction": "{came} {are} not transactional, and a transaction of {who} is open",
     "transaction_not_from_zero": "a transaction of {who}, which has nothing stored, must begin at sequence 0, got {got}",

@@ -26,6 +26,9 @@ from wirebroker.core.transactions.transaction import (
 
 CompleteOffsets = Callable[[int, int, bool], None]
 """Told of a marker in a partition of __consumer_offsets: the partition, the producer id, and whether it commits."""
+FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+RETRY_MS = 20
+"""How long after a marker could not be written it is tried again."""
 SERVER_VERSION = 2
 """The transaction version of what the coordinator does of its own accord."""
 
@@ -68,8 +71,11 @@ class TransactionCoordinator:
         self._set_timers(now)
 
     def restart(self, now: int) -> None:
-        """Go on from what is written down, which is everything."""
+        """Go on from what is written down, which is everything; markers that are missing are written."""
         self._set_timers(now)
+        for transaction in self.transactions.values():
+            if transaction.state.ending:
+                self._finish(transaction, now)
 
     def _set_timers(self, now: int) -> None:
         configs, timers = self._cluster.configs, self._cluster.timers
@@ -210,19 +216,25 @@ class TransactionCoordinator:
         return Producer(ErrorCode.NONE, transaction.producer_id, transaction.producer_epoch)
 
     def _finish(self, transaction: Transaction, now: int) -> None:
-        """Write the markers; a partition that refuses its one leaves the transaction where it is, as in Kafka."""
+        """Write the markers, now or until it succeeds; a fenced one leaves the transaction where it is, as in Kafka."""
+        if not transaction.state.ending:
+            return
         index = self._cluster.coordinator_partition("transaction", transaction.transactional_id)
         log = self._cluster.partition(TRANSACTION_TOPIC, index or 0)
         marker = EndMarker(
             transaction.producer_id, transaction.producer_epoch, transaction.state is State.PREPARE_COMMIT,
             log.leader_epoch if log else 0, transaction.client_version,
         )  # fmt: skip
-        refused = False
+        missing = {}
         for topic, partition in sorted(transaction.partitions):
-            refused = bool(self.write_marker(topic, partition, marker, now)) or refused
-        if not refused:
+            if code := self.write_marker(topic, partition, marker, now):
+                missing[topic, partition] = code
+        if not missing:
             transaction.complete(now)
             self._write(transaction, now)
+        elif not any(code in FENCED for code in missing.values()):
+            transaction.partitions = set(missing)
+            self._cluster.timers.at(now + RETRY_MS, lambda later: self._finish(transaction, later))
 
     def write_marker(self, topic: str, index: int, marker: EndMarker, now: int) -> ErrorCode:
         """End a producer's transaction on one partition; a partition that is gone needs no marker."""
