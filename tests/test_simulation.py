@@ -111,7 +111,6 @@ def test_a_failing_schedule_shrinks(monkeypatch: pytest.MonkeyPatch) -> None:
             Schedule(seed, **options).run()
         except Violation as found:
             shape, smaller = shrink(seed, found, **options)
-            assert shape.producers == 1
             assert shape.restarts == shape.failing_writes == shape.transactional == 0
             assert "was answered 45" in str(smaller)
             return
