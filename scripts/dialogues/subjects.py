@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dialogues.groups import Groups
 from dialogues.playing import Subject
 from dialogues.transactions import Transactions
 
-SUBJECTS: dict[str, Callable[[int], Subject]] = {"transactions": Transactions}
+SUBJECTS: dict[str, Callable[[int], Subject]] = {"groups": Groups, "transactions": Transactions}

@@ -80,11 +80,6 @@ class Dialogue:
     head: Head
     steps: list[Step]
 
-    @property
-    def apis(self) -> set[str]:
-        """The names of the APIs it asks."""
-        return {step.ask.api for step in self.steps}
-
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -260,19 +255,30 @@ class Player:
         return transactions_complete(self._admin, self._transactional_ids)
 
 
-def replay(dialogue: Dialogue, address: tuple[str, int], *, within: float = 5.0) -> Difference | None:
-    """The first difference from the recording, each expected answer being waited for for `within` seconds."""
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What came of a replay: the first difference, and how many steps agreed before it or before the end."""
+
+    difference: Difference | None
+    agreed: int
+
+
+def replay(dialogue: Dialogue, address: tuple[str, int], *, within: float = 5.0) -> Replayed:
+    """Replay a dialogue up to its first difference; `within` is for how many seconds an expected answer is waited for.
+
+    Where Kafka chose a group's leader by the hash of random ids and this broker chose another, the replay ends, too.
+    """
     with closing(Player(address)) as player:
         player.prepare(dialogue.head)
         for index, step in enumerate(dialogue.steps):
             player.send(step.ask)
             got = player.answers(step.answers, within)
             if got != step.answers:
-                if chosen_by_hash(step.answers, got):
-                    return None
-                return Difference(dialogue.head, index, dialogue.steps[: index + 1], got)
+                by_chance = chosen_by_hash(step.answers, got)
+                told = None if by_chance else Difference(dialogue.head, index, dialogue.steps[: index + 1], got)
+                return Replayed(told, index)
             player.settle(step.ask)
-    return None
+    return Replayed(None, len(dialogue.steps))
 
 
 def chosen_by_hash(expected: Answers, got: Answers) -> bool:
