@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from wirebroker.conformance.dialogues import Answers, Ask, Head
@@ -45,7 +45,7 @@ class Transactions:
     """One dialogue; what is asked next depends on what the first broker answered."""
 
     head_topics = ["t", "u"]
-    head_groups = ["g", "h"]
+    head_groups = ["g", "h", "new"]
     head_ids = ["a", "b", "c"]
     blocking = frozenset[str]()
 
@@ -61,36 +61,45 @@ class Transactions:
         self._plain_ids: list[str] = []
         self._pids = 0
         self._actor: Producer | None = None
+        self._last: Ask | None = None
+        self._then: Ask | None = None
 
     # What happens next
 
     def ask(self, free: list[int]) -> Ask:
-        """The next request."""
-        producer = self._actor = self._who()
+        """The next request: what suggests itself after the last one, that one again, or anything."""
+        ask, self._then = self._then, None
+        if ask is None:
+            repeated = self._last is not None and self._chance(0.03)
+            ask = self._last if repeated and self._last is not None else self._anything()
+        self._last = ask
+        return ask
+
+    def _anything(self) -> Ask:
+        name = self._random.choices(self.head_ids, [6, 3, 1])[0]
+        producer = self._actor = self._who(name)
         if producer is None:
-            return self._init(None)
-        weights = {
-            self._init: 1.0, self._produce: 9.0, self._end: 1.0, self._add_partitions: 1.0, self._add_offsets: 1.0,
-            self._commit_offsets: 1.0, self._fetch: 3.0, self._list_offsets: 1.2, self._describe: 1.2,
-            self._list: 0.7, self._describe_producers: 1.5, self._offsets: 1.2, self._markers: 0.5,
+            return self._init(None, name)
+        weights: dict[Callable[[Producer], Ask], float] = {
+            self._init: 0.7, self._produce: 9.0, self._end: 1.0, self._add_partitions: 1.0, self._add_offsets: 1.2,
+            self._commit_offsets: 2.0, self._fetch: 3.0, self._list_offsets: 1.2, self._describe: 1.0,
+            self._list: 0.7, self._describe_producers: 1.2, self._offsets: 0.8, self._markers: 0.5,
             self._group: 1.0, self._plain: 1.0,
         }  # fmt: skip
         if producer.open:
             weights[self._end] = 5.0
-            weights[self._commit_offsets] = 2.5 if producer.groups or producer.modern else 0.7
+            weights[self._commit_offsets] = 3.0 if producer.groups or producer.modern else 0.7
         if not producer.modern:
             weights[self._add_partitions] = 2.5 if producer.open else 6.0
             weights[self._produce] = 9.0 if producer.added else 2.0
-            weights[self._add_offsets] = 1.5
-        make = self._random.choices(list(weights), list(weights.values()))[0]
-        return make(producer)
+            weights[self._add_offsets] = 2.0
+        return self._random.choices(list(weights), list(weights.values()))[0](producer)
 
-    def _who(self) -> Producer | None:
-        """Mostly the newest producer of some transactional id, now and then a zombie."""
-        transactional_id = self._random.choices(self.head_ids, [5, 3, 1])[0]
-        known = [p for p in self._producers if p.transactional_id == transactional_id]
+    def _who(self, name: str) -> Producer | None:
+        """Mostly the newest producer of the transactional id, now and then a zombie, seldom one of another id."""
+        known = [p for p in self._producers if p.transactional_id == name]
         if not known:
-            return None if not self._producers or self._chance(0.4) else self._random.choice(self._producers)
+            return None if not self._producers or self._chance(0.5) else self._random.choice(self._producers)
         return known[-1] if self._chance(0.9) else self._random.choice(known)
 
     def _chance(self, share: float) -> bool:
@@ -99,14 +108,14 @@ class Transactions:
     def _version(self, oldest: int, newest: int) -> int:
         return self._random.randint(oldest, newest)
 
-    def _identity(self, producer: Producer, *, nameless: bool = True) -> tuple[str, str | int, int]:
+    def _identity(self, producer: Producer, *, right: float = 0.9, nameless: bool = True) -> tuple[str, str | int, int]:
         """Transactional id, producer id and epoch: mostly the producer's own, else with one of them wrong.
 
         `nameless` allows the empty transactional id. It is the same for all dialogues, and Kafka's verification of
         transactions takes what two producers of one id ask at the same time for a mistake.
         """
         named, pid, epoch = f"@{producer.transactional_id}", producer.pid, producer.epoch
-        if self._chance(0.88):
+        if self._chance(right):
             return named, pid, epoch
         other = self._random.choice(self._producers)
         return self._random.choice(
@@ -131,15 +140,15 @@ class Transactions:
 
     # Producers
 
-    def _init(self, producer: Producer | None) -> Ask:
+    def _init(self, producer: Producer | None, name: str = "") -> Ask:
         version = self._version(0, 5)
-        named: str | None = self._random.choices([*(f"@{i}" for i in self.head_ids), None, ""], [5, 3, 1, 0.8, 0.2])[0]
-        if producer is not None and producer.transactional_id and self._chance(0.8):
-            named = f"@{producer.transactional_id}"
-        timeout = self._random.choices([60_000, 70_000, 0, -1, 900_001], [40, 4, 1, 1, 1])[0]
+        named: str | None = f"@{producer.transactional_id if producer else name}"
+        if self._chance(0.1):
+            named = self._random.choices([*(f"@{i}" for i in self.head_ids), None, ""], [1, 1, 1, 3, 1])[0]
+        timeout = self._random.choices([60_000, 70_000, 0, -1, 900_001], [40, 4, 0.5, 0.5, 0.5])[0]
         body: Json = {"transactional_id": named, "transaction_timeout_ms": timeout}
         if version >= 3 and producer is not None and self._chance(0.6):
-            _, pid, epoch = self._identity(producer)
+            _, pid, epoch = self._identity(producer, right=0.7)
             body |= {"producer_id": pid, "producer_epoch": epoch}
         return Ask(0, "InitProducerId", version, body)
 
@@ -256,7 +265,7 @@ class Transactions:
     def _batch(self, pid: str | int, epoch: int, place: Place, transactional: bool) -> Json:
         sent = self._sent[str(pid), place]
         if sent and self._chance(0.1):
-            return self._random.choice(sent[-6:])
+            return self._random.choice(sent[-self._random.choice([1, 3, 6]) :])
         following = self._next[str(pid), epoch, place]
         kind = self._random.choices(["next", "gap", "back", "first"], [18, 1, 0.5, 0.5])[0]
         seq = {"next": following, "gap": following + 2, "back": max(0, following - 1), "first": 0}[kind]
@@ -287,9 +296,10 @@ class Transactions:
 
     # Readers
 
-    def _fetch(self, _: Producer) -> Ask:
+    def _fetch(self, _: Producer | None = None) -> Ask:
         version = self._version(4, 18)
-        topic, index = self._place()
+        written = sorted(self._ends)
+        topic, index = self._random.choice(written) if written and self._chance(0.9) else self._place()
         end = self._ends[topic, index]
         offset = self._random.choices([0, self._random.randint(0, end), end, end + 2], [6, 4, 1, 0.3])[0]
         partitions = [{"partition": index, "fetch_offset": offset, "partition_max_bytes": 1 << 20}]
@@ -300,7 +310,7 @@ class Transactions:
         }  # fmt: skip
         return Ask(0, "Fetch", version, body)
 
-    def _list_offsets(self, _: Producer) -> Ask:
+    def _list_offsets(self, _: Producer | None = None) -> Ask:
         version = self._version(1, 11)
         timestamp = self._random.choices([-1, -2, 0, 1 << 50], [8, 1, 1, 1])[0]
         topics = [
@@ -312,7 +322,7 @@ class Transactions:
             body["isolation_level"] = 1 if self._chance(0.7) else 0
         return Ask(0, "ListOffsets", version, body)
 
-    def _describe(self, _: Producer) -> Ask:
+    def _describe(self, _: Producer | None = None) -> Ask:
         names = [f"@{name}" for name in self.head_ids] + self._random.choice([[], [], ["@nobody"], [""]])
         return Ask(0, "DescribeTransactions", 0, {"transactional_ids": names})
 
@@ -329,13 +339,13 @@ class Transactions:
             body["transactional_id_pattern"] = self._random.choices([None, "@a", "@.*", "", "("], [4, 1, 2, 1, 0.5])[0]
         return Ask(0, "ListTransactions", version, body)
 
-    def _describe_producers(self, _: Producer) -> Ask:
+    def _describe_producers(self, _: Producer | None = None) -> Ask:
         topics = [{"name": t["name"], "partition_indexes": t["partitions"]} for t in self._places()]
         return Ask(0, "DescribeProducers", 0, {"topics": topics})
 
     # Groups
 
-    def _offsets(self, _: Producer) -> Ask:
+    def _offsets(self, _: Producer | None = None) -> Ask:
         version = self._version(1, 10)
         group = self._random.choices(["@g", "@h", "@new"], [6, 3, 0.5])[0]
         everything = version >= 2 and self._chance(0.4)
@@ -424,6 +434,7 @@ class Transactions:
                 producer.groups.add(ask.body["group_id"][1:])
 
     def _heard_TxnOffsetCommit(self, ask: Ask, answer: Json) -> None:  # noqa: N802
+        self._look(0.4, [self._offsets])
         codes = [p.get("error_code") for t in answer.get("topics", []) for p in t["partitions"]]
         if None in codes and ask.version >= 5:
             for producer in self._of(ask.body["transactional_id"])[-1:]:
@@ -432,6 +443,10 @@ class Transactions:
     def _heard_EndTxn(self, ask: Ask, answer: Json) -> None:  # noqa: N802
         if "error_code" in answer:
             return
+        self._look(0.4, [self._fetch, self._fetch, self._offsets, self._describe, self._describe_producers])
+        if self._chance(0.08):
+            committed = ask.body["committed"] if self._chance(0.6) else not ask.body["committed"]
+            self._then = Ask(0, "EndTxn", ask.version, ask.body | {"committed": committed})
         for producer in self._of(ask.body["transactional_id"])[-1:]:
             producer.ended()
             if ask.version >= 5 and self._actor is producer:
@@ -457,6 +472,14 @@ class Transactions:
             for producer in self._of(ask.body["transactional_id"])[-1:]:
                 producer.open = True
                 producer.added.add(place)
+
+    def _heard_WriteTxnMarkers(self, _: Ask, __: Json) -> None:  # noqa: N802
+        self._look(0.6, [self._fetch, self._describe_producers, self._describe, self._list_offsets])
+
+    def _look(self, share: float, readers: list[Callable[[], Ask]]) -> None:
+        """Perhaps have somebody look at what came of it."""
+        if self._chance(share):
+            self._then = self._random.choice(readers)()
 
     def _heard_JoinGroup(self, _: Ask, answer: Json) -> None:  # noqa: N802
         if "error_code" not in answer:

@@ -31,11 +31,14 @@ from kafkawire.registry import KEYS, request_class
 from wirebroker.conformance.client import CLIENT_ID, TIMEOUT, WireClient
 from wirebroker.conformance.settling import COORDINATOR_CODES, coordinators_loaded, transactions_complete, until
 from wirebroker.conformance.symbols import Json, Symbols, from_json, to_json
+from wirebroker.core.names import abs_hash
 
 Answers = dict[int, Json]
 """Connection to the answer that came on it."""
 PARTITIONS = 2
 """Of every topic in a dialogue."""
+OFFSETS_PARTITIONS = 4
+"""Of __consumer_offsets on the brokers that dialogues are played on."""
 CLOSED: Json = {"connection": "closed"}
 _ENDING = ("EndTxn", "InitProducerId")
 """After these a coordinator may still be writing markers."""
@@ -144,7 +147,7 @@ class Player:
     def __init__(self, address: tuple[str, int]) -> None:
         self._address = address
         self._admin = WireClient(*address)
-        self._symbols = Symbols(f"d{secrets.token_hex(5)}-")
+        self._symbols = Symbols("")
         self._connections: dict[int, Connection] = {}
         self._transactional_ids: list[str] = []
         self._count = 0
@@ -158,6 +161,7 @@ class Player:
 
     def prepare(self, head: Head) -> None:
         """Make the topics, and have the coordinators found and loaded."""
+        self._symbols.prefix = prefix_for(head.groups)
         names = [self._symbols.prefix + name for name in head.topics]
         topics = [
             CreatableTopic(name=name, num_partitions=PARTITIONS, replication_factor=1, assignments=[], configs=[])
@@ -253,6 +257,19 @@ class Player:
         if ask.api not in _ENDING or not self._transactional_ids:
             return True
         return transactions_complete(self._admin, self._transactional_ids)
+
+
+def prefix_for(groups: list[str]) -> str:
+    """A new prefix with which the first of these groups is in partition 1 of __consumer_offsets, the next in 2 …
+
+    The empty group is in partition 0 for ever, and a transaction that has added one group may commit offsets for every
+    other in the same partition.
+    """
+    while True:
+        prefix = f"d{secrets.token_hex(5)}-"
+        partitions = [abs_hash(prefix + group) % OFFSETS_PARTITIONS for group in groups]
+        if partitions == [number % OFFSETS_PARTITIONS for number in range(1, len(groups) + 1)]:
+            return prefix
 
 
 @dataclass(frozen=True, slots=True)

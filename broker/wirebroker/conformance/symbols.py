@@ -42,7 +42,6 @@ _PRESENCE_ONLY = frozenset({"error_message", "batch_index_error_message"})
 _RANDOM = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _MEMBER_ID_REQUIRED = 79
 _NOBODY = -1
-_OFFSETS_TOPIC = "__consumer_offsets"
 
 
 @dataclass(slots=True)
@@ -124,8 +123,6 @@ def _shown(item: Any, declared: Field, owner: Struct, symbols: Symbols) -> Any:
         return item if getattr(owner, "error_code", 0) else symbols.symbol(item)
     if declared.spec == "records":
         return None if item is None else _records(item, symbols)
-    if name == "partitions" and getattr(owner, "topic", "") == _OFFSETS_TOPIC:
-        return "by the groups' hashes"
     if isinstance(item, list):
         items = [_element(each, symbols) for each in item]
         return sorted(items, key=repr) if name in UNORDERED else items
