@@ -23,7 +23,7 @@ class Groups:
     blocking = frozenset({"JoinGroup", "SyncGroup"})
 
     def __init__(self, seed: int) -> None:
-        self.head = Head("groups", seed, ["t", "u"], ["a", "b", "none"])
+        self.head = Head("groups", seed, ["t", "u"], ["a", "b", "c"])
         self._random = random.Random(f"groups {seed}")
         self._members: dict[str, list[str]] = defaultdict(list)
         self._instances: dict[str, str | None] = {}
@@ -41,7 +41,7 @@ class Groups:
         The group with the empty name is the same for all dialogues, so nothing is asked that it would remember.
         """
         self._connection = self._random.choice(free)
-        self._group = self._random.choices(["@a", "@b", "", "@none"], [8, 2, 0.3, 0.5])[0]
+        self._group = self._random.choices(["@a", "@b", "", "@c"], [8, 2, 0.3, 0.5])[0]
         self._choose_member()
         if not self._group:
             return self._random.choice([self._join, self._sync, self._heartbeat, self._leave])()
@@ -200,7 +200,7 @@ class Groups:
         return self._request("ListGroups", version, body)
 
     def _delete(self) -> Ask:
-        names = [self._group] if self._chance(0.7) else [self._group, "@none"]
+        names = [self._group] if self._chance(0.7) else [self._group, "@c"]
         return self._request("DeleteGroups", self._version(0, 2), {"groups_names": names})
 
     # What came of it

@@ -45,7 +45,7 @@ class Transactions:
     """One dialogue; what is asked next depends on what the first broker answered."""
 
     head_topics = ["t", "u"]
-    head_groups = ["g", "h", "new"]
+    head_groups = ["g", "h", "i"]
     head_ids = ["a", "b", "c"]
     blocking = frozenset[str]()
 
@@ -176,7 +176,7 @@ class Transactions:
 
     def _add_offsets(self, producer: Producer) -> Ask:
         named, pid, epoch = self._identity(producer)
-        group = self._random.choices(["@g", "@h", "@new", ""], [6, 2, 0.5, 0.3])[0]
+        group = self._random.choices(["@g", "@h", "@i", ""], [6, 2, 0.5, 0.3])[0]
         body: Json = {"transactional_id": named, "producer_id": pid, "producer_epoch": epoch, "group_id": group}
         return Ask(0, "AddOffsetsToTxn", self._version(0, 4), body)
 
@@ -347,7 +347,7 @@ class Transactions:
 
     def _offsets(self, _: Producer | None = None) -> Ask:
         version = self._version(1, 10)
-        group = self._random.choices(["@g", "@h", "@new"], [6, 3, 0.5])[0]
+        group = self._random.choices(["@g", "@h", "@i"], [6, 3, 0.5])[0]
         everything = version >= 2 and self._chance(0.4)
         body: Json
         if version < 8:

@@ -263,13 +263,14 @@ def prefix_for(groups: list[str]) -> str:
     """A new prefix with which the first of these groups is in partition 1 of __consumer_offsets, the next in 2 …
 
     The empty group is in partition 0 for ever, and a transaction that has added one group may commit offsets for every
-    other in the same partition.
+    other in the same partition. Raises ValueError where no prefix does it: names of successive letters are sure to work.
     """
-    while True:
+    wanted = [number % OFFSETS_PARTITIONS for number in range(1, len(groups) + 1)]
+    for _ in range(1000):
         prefix = f"d{secrets.token_hex(5)}-"
-        partitions = [abs_hash(prefix + group) % OFFSETS_PARTITIONS for group in groups]
-        if partitions == [number % OFFSETS_PARTITIONS for number in range(1, len(groups) + 1)]:
+        if [abs_hash(prefix + group) % OFFSETS_PARTITIONS for group in groups] == wanted:
             return prefix
+    raise ValueError(f"the groups {', '.join(groups)} have hashes that keep them from partitions of their own")
 
 
 @dataclass(frozen=True, slots=True)
