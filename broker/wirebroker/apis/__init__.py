@@ -24,7 +24,8 @@ SERVED = (
     "Heartbeat", "LeaveGroup", "SyncGroup", "DescribeGroups", "ListGroups", "ApiVersions", "CreateTopics",
     "DeleteTopics", "DeleteRecords", "InitProducerId", "OffsetForLeaderEpoch", "DescribeConfigs", "AlterConfigs",
     "DescribeLogDirs", "CreatePartitions", "DeleteGroups", "IncrementalAlterConfigs", "OffsetDelete",
-    "DescribeCluster", "DescribeProducers", "DescribeTopicPartitions",
+    "DescribeCluster", "DescribeProducers", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe",
+    "DescribeTopicPartitions",
 )  # fmt: skip
 """The APIs that have a handler, in the order of their keys."""
 

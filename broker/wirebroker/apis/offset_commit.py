@@ -1,6 +1,7 @@
 """OffsetCommit, versions 2–10.
 
-A member commits with its id and generation; a group without members takes offsets from anybody (generation −1). Each
+A member commits with its id and its generation, or its epoch in a consumer group (KIP-848, from version 9); a group
+without members takes offsets from anybody (generation −1). Each
 partition is answered on its own: UNKNOWN_TOPIC_OR_PARTITION, from version 10 UNKNOWN_TOPIC_ID, OFFSET_METADATA_TOO_LARGE.
 """
 
@@ -39,7 +40,13 @@ def handle(request: OffsetCommitRequest, exchange: Exchange) -> OffsetCommitResp
         by_id = topic is None and exchange.version >= 10
         code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         _answer(answers, asked, unknown, code)
-    fault = _fault(request, exchange) if known else ErrorCode.NONE
+    where = [
+        (topic.topic_id, partition.partition_index)
+        for topic, _, partitions in known
+        for partition in partitions
+        if not _metadata_too_large(partition, exchange)
+    ]
+    fault = _fault(request, exchange, where) if known else ErrorCode.NONE
     for topic, asked, partitions in known:
         for partition in partitions:
             code = fault or _commit(request, topic, partition, exchange)
@@ -63,11 +70,11 @@ def _answer(
         )
 
 
-def _fault(request: OffsetCommitRequest, exchange: Exchange) -> ErrorCode:
+def _fault(request: OffsetCommitRequest, exchange: Exchange, where: list[tuple[bytes, int]]) -> ErrorCode:
     groups = exchange.engine.groups
     return groups.here(request.group_id, exchange.node_id) or groups.commit_fault(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch,
-        exchange.version, exchange.now,
+        exchange.version, exchange.now, where,
     )  # fmt: skip
 
 
@@ -76,11 +83,15 @@ def _topic(asked: OffsetCommitRequestTopic, exchange: Exchange) -> Topic | None:
     return cluster.topics_by_id.get(asked.topic_id) if exchange.version >= 10 else cluster.topics.get(asked.name)
 
 
+def _metadata_too_large(asked: OffsetCommitRequestPartition, exchange: Exchange) -> bool:
+    return len(asked.committed_metadata or "") > exchange.cluster.configs.integer("offset.metadata.max.bytes")
+
+
 def _commit(
     request: OffsetCommitRequest, topic: Topic, asked: OffsetCommitRequestPartition, exchange: Exchange
 ) -> ErrorCode:
     metadata = asked.committed_metadata or ""
-    if len(metadata) > exchange.cluster.configs.integer("offset.metadata.max.bytes"):
+    if _metadata_too_large(asked, exchange):
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     expires = exchange.now + request.retention_time_ms if request.retention_time_ms != RETENTION_OF_BROKER else None
     committed = Committed(asked.committed_offset, asked.committed_leader_epoch, metadata, exchange.now, expires)
