@@ -139,6 +139,13 @@ class Client:
         return offset
 
 
+def await_rebalance(broker: MockKafka) -> None:
+    """Wait until the broker has a JoinGroup that was sent and not answered; requests on other connections may overtake it."""
+    broker.wait_until(
+        lambda: broker._call(lambda engine: engine.groups.groups[GROUP].state is State.PREPARING_REBALANCE)
+    )
+
+
 def stable_pair(broker: MockKafka) -> tuple[Client, Client]:
     """Two members, the first of them the leader, both with an assignment."""
     one, two = Client(broker), Client(broker)
@@ -147,6 +154,7 @@ def stable_pair(broker: MockKafka) -> tuple[Client, Client]:
     two.ask_to_join()
     two.joined()
     two.ask_to_join()
+    await_rebalance(broker)
     assert one.heartbeat() == REBALANCE
     one.ask_to_join()
     leader, follower = one.joined(), two.joined()
@@ -191,6 +199,7 @@ def test_a_member_that_stays_silent_is_removed(broker: MockKafka) -> None:
 def test_the_rebalance_goes_on_without_who_does_not_come(broker: MockKafka) -> None:
     one, two = stable_pair(broker)
     one.ask_to_join(session_ms=300_000, rebalance_ms=60_000)
+    await_rebalance(broker)
     for _ in range(8):
         assert two.heartbeat() == REBALANCE
         broker.clock.advance(seconds=8)

@@ -25,7 +25,8 @@ SERVED = (
     "DeleteTopics", "DeleteRecords", "InitProducerId", "OffsetForLeaderEpoch", "DescribeConfigs", "AlterConfigs",
     "DescribeLogDirs", "CreatePartitions", "DeleteGroups", "IncrementalAlterConfigs", "OffsetDelete",
     "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "WriteTxnMarkers", "TxnOffsetCommit", "DescribeCluster",
-    "DescribeProducers", "DescribeTransactions", "ListTransactions", "DescribeTopicPartitions",
+    "DescribeProducers", "DescribeTransactions", "ListTransactions", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe",
+    "DescribeTopicPartitions",
 )  # fmt: skip
 """The APIs that have a handler."""
 

@@ -1,6 +1,7 @@
 """OffsetCommit, versions 2–10.
 
-A member commits with its id and generation; a group without members takes offsets from anybody (generation −1). Each
+A member commits with its id and its generation, or its epoch in a consumer group (KIP-848, from version 9); a group
+without members takes offsets from anybody (generation −1). Each
 partition is answered on its own: UNKNOWN_TOPIC_OR_PARTITION, from version 10 UNKNOWN_TOPIC_ID, OFFSET_METADATA_TOO_LARGE.
 """
 
@@ -39,7 +40,13 @@ def handle(request: OffsetCommitRequest, exchange: Exchange) -> OffsetCommitResp
         by_id = topic is None and exchange.version >= 10
         code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         _answer(answers, asked, unknown, code)
-    fault = _fault(request, exchange) if known else ErrorCode.NONE
+    where = [
+        (topic.topic_id, partition.partition_index)
+        for topic, _, partitions in known
+        for partition in partitions
+        if not metadata_fault(partition.committed_metadata, exchange)
+    ]
+    fault = _fault(request, exchange, where) if known else ErrorCode.NONE
     offsets: dict[TopicPartition, Committed] = {}
     for topic, asked, partitions in known:
         for partition in partitions:
@@ -67,11 +74,11 @@ def _answer(
         )
 
 
-def _fault(request: OffsetCommitRequest, exchange: Exchange) -> ErrorCode:
+def _fault(request: OffsetCommitRequest, exchange: Exchange, where: list[tuple[bytes, int]]) -> ErrorCode:
     groups = exchange.engine.groups
     return groups.here(request.group_id, exchange.node_id) or groups.commit_fault(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch,
-        exchange.version, exchange.now,
+        exchange.version, exchange.now, where,
     )  # fmt: skip
 
 

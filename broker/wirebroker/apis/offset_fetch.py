@@ -2,7 +2,8 @@
 
 Null topics ask for all that the group has; from version 8 several groups at once; from 10 topics go by id. What was never
 committed is offset −1 without an error, also for a group that does not exist. With require_stable (from version 7) an
-offset that waits for the end of a transaction is UNSTABLE_OFFSET_COMMIT.
+offset that waits for the end of a transaction is UNSTABLE_OFFSET_COMMIT. From version 9 a member of a consumer group
+(KIP-848) may say who it is, and is refused if its epoch is over.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ def handle(request: OffsetFetchRequest, exchange: Exchange) -> OffsetFetchRespon
 
 
 def _group(asked: OffsetFetchRequestGroup, stable: bool, exchange: Exchange) -> OffsetFetchResponseGroup:
-    if fault := exchange.engine.groups.here(asked.group_id, exchange.node_id):
+    groups = exchange.engine.groups
+    fault = groups.here(asked.group_id, exchange.node_id)
+    if fault := fault or groups.fetch_fault(asked.group_id, asked.member_id, asked.member_epoch):
         return OffsetFetchResponseGroup(group_id=asked.group_id, topics=[], error_code=fault)
     topics: dict[str | bytes, OffsetFetchResponseTopics] = {}
     wanted, unknown = _wanted(asked, exchange)

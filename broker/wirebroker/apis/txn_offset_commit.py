@@ -77,8 +77,9 @@ def _commit(request: TxnOffsetCommitRequest, offsets: Offsets, exchange: Exchang
     home = (GROUP_TOPIC, groups.home(request.group_id))
     checked = _verify(request, home, exchange)
     fault = checked.errors.get(home, ErrorCode.NONE) or groups.transactional_commit_fault(
-        request.group_id, request.member_id, request.group_instance_id, request.generation_id, exchange.now
-    )
+        request.group_id, request.member_id, request.group_instance_id, request.generation_id, exchange.now,
+        [(exchange.cluster.topics[topic].topic_id, index) for topic, index in offsets],
+    )  # fmt: skip
     fault = fault or groups.commit_in_transaction(
         request.group_id, offsets, (request.producer_id, request.producer_epoch), home in checked.first_writes,
         exchange.now,

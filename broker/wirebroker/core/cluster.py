@@ -80,6 +80,8 @@ class Cluster:
         self._unloaded: set[str] = set()
         self.version = 0
         """Rises with every change of the metadata: topics, partitions, leaders, configs."""
+        self.topics_created = 0
+        """How many topics there have ever been."""
 
     @property
     def controller_id(self) -> int:
@@ -101,6 +103,7 @@ class Cluster:
         count = len(assignment) if assignment else partitions or self.configs.integer("num.partitions")
         factor = replication_factor or self.configs.integer("default.replication.factor")
         self.topics[name] = self.topics_by_id[topic.topic_id] = topic
+        self.topics_created += 1
         self.add_partitions(topic, count, now, factor, assignment)
         return topic
 

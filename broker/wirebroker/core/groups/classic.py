@@ -439,6 +439,33 @@ class Group:
             self._phase.cancel()
             self._phase = None
 
+    # Changing the protocol
+
+    def ask_to_rejoin(self) -> None:
+        """Whoever waits is told that there is a rebalance: the group may become one of the other protocol."""
+        for member in self.members.values():
+            joiner, member.joiner = member.joiner, None
+            syncer, member.syncer = member.syncer, None
+            if joiner is not None:
+                joiner(Joined(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+            if syncer is not None:
+                syncer(Synced(ErrorCode.REBALANCE_IN_PROGRESS))
+
+    def take_over(
+        self, generation: int, members: Sequence[Member], assignment: Callable[[Member, str], bytes], now: int
+    ) -> None:
+        """Be the stable group of these members, which had another protocol; `assignment` is asked for what each has."""
+        self.state = self.previous = State.STABLE
+        self.generation, self.protocol_type = generation, CONSUMER
+        self.members = {member.member_id: member for member in members}
+        self.static_members = {m.instance_id: m.member_id for m in members if m.instance_id is not None}
+        self.leader = members[0].member_id
+        self.protocol = self._choose_protocol()
+        self._read_subscriptions()
+        for member in members:
+            member.assignment = assignment(member, self.protocol)
+        self._persist(now)
+
     # Restarting
 
     def _persist(self, now: int) -> None:
@@ -470,6 +497,9 @@ class Group:
         self._cancel_phase()
         for timer in self.pending.values():
             timer.cancel()
+        for member in self.members.values():
+            if member.heartbeat is not None:
+                member.heartbeat.cancel()
 
 
 def _place_in_hash_table(name: str) -> int:
