@@ -1,0 +1,61 @@
+"""What is checked, and what can come of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+CHECKS = {
+    "produce": "produce idempotently, read back",
+    "commit": "commit, read_committed sees it",
+    "abort": "abort, read_committed does not",
+    "fence": "a zombie is fenced",
+    "offsets-in-transaction": "consume, transform, produce",
+    "rebalance": "two members share (classic)",
+    "rebalance-848": "two members share (KIP-848)",
+    "topics": "create, grow, describe, delete",
+    "configs": "alter and describe configs",
+    "list-offsets": "list offsets",
+    "delete-records": "delete records",
+    "groups": "list, describe, delete groups",
+    "transactions": "list and describe transactions",
+}
+"""The id of each check, and what it shows; programs/ has what each client does for it."""
+
+PASS, FAIL, NOT_OFFERED, NOT_RUN = "pass", "fail", "not offered", "not run"
+
+
+@dataclass(slots=True)
+class Result:
+    """One check of one client; `detail` says why it failed, or what is worth knowing."""
+
+    result: str
+    detail: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of one client. `missing` says why it did not run, if it did not."""
+
+    client: str
+    version: str = ""
+    missing: str = ""
+    results: dict[str, Result] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> list[str]:
+        """The ids of the checks that failed."""
+        return [check for check, found in self.results.items() if found.result == FAIL]
+
+    def result(self, check: str) -> str:
+        """One of the four words."""
+        return NOT_RUN if self.missing else self.results[check].result if check in self.results else NOT_RUN
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it, for a file."""
+        results = {
+            check: {"result": found.result, "detail": found.detail, "seconds": found.seconds}
+            for check, found in self.results.items()
+        }
+        return {"client": self.client, "version": self.version, "missing": self.missing, "results": results}

@@ -1,0 +1,161 @@
+"""The clients: what each needs, fetched into a folder of the cache, and the command that runs its program."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from _kafka_server import KafkaUnavailable, fetch_jars
+
+PROGRAMS = Path(__file__).resolve().parent / "programs"
+FETCH_WITHIN = 600.0
+"""Seconds that fetching what a client needs may take."""
+PYSPARK = "4.0.4"
+CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
+
+
+class Missing(Exception):
+    """A client cannot run here; the text is a sentence that says why."""
+
+
+@dataclass(slots=True)
+class Command:
+    """How a client's program is started; the broker's address, a prefix and the checks are added."""
+
+    words: Sequence[str | Path]
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+def cache() -> Path:
+    """The folder for what is fetched and built."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wirebroker" / "interop"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def tool(name: str) -> str:
+    """The path of a program of this machine. Raises Missing."""
+    found = shutil.which(name)
+    if found is None:
+        raise Missing(f"it needs `{name}`, which is not on this machine")
+    return found
+
+
+def call(words: Sequence[str | Path], folder: Path, doing: str) -> str:
+    """What a program printed. Raises Missing with its last words if it failed."""
+    command = [str(word) for word in words]
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=FETCH_WITHIN, check=False)
+    except subprocess.TimeoutExpired:
+        raise Missing(f"{doing} took longer than {FETCH_WITHIN:.0f} s") from None
+    if done.returncode:
+        last = " ".join((done.stderr or done.stdout).split())[-300:]
+        raise Missing(f"{doing} failed: {last}")
+    return done.stdout
+
+
+def python(module: str, program: str) -> Callable[[], Command]:
+    """A client that is a Python package of this environment."""
+
+    def prepare() -> Command:
+        if subprocess.run([sys.executable, "-c", f"import {module}"], capture_output=True, check=False).returncode:
+            raise Missing(f"the Python package {module} is not in this environment")
+        return Command([sys.executable, PROGRAMS / "python" / f"{program}.py"])
+
+    return prepare
+
+
+def java() -> Command:
+    """Kafka's own client, out of the jars that a real Kafka is made of."""
+    tool("java")
+    try:
+        jars = fetch_jars()
+    except KafkaUnavailable as error:
+        raise Missing(str(error)) from None
+    options = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
+    return Command(["java", *options, "-cp", f"{jars}/*", PROGRAMS / "java" / "Interop.java"])
+
+
+def go(program: str) -> Callable[[], Command]:
+    """A client of the Go module; Go keeps what it fetches and builds in caches of its own."""
+
+    def prepare() -> Command:
+        binary = cache() / program
+        call([tool("go"), "build", "-o", binary, f"./{program}"], PROGRAMS / "go", f"`go build ./{program}`")
+        return Command([binary])
+
+    return prepare
+
+
+def kafkajs() -> Command:
+    """The npm package of the lock file, in a folder that is named after it, beside a copy of the program."""
+    node, npm, source = tool("node"), tool("npm"), PROGRAMS / "node"
+    lock = (source / "package-lock.json").read_bytes()
+    folder = cache() / f"node-{hashlib.sha256(lock).hexdigest()[:12]}"
+    folder.mkdir(exist_ok=True)
+    for file in source.glob("*.js*"):
+        shutil.copy(file, folder)
+    if not (folder / "node_modules" / "kafkajs").is_dir():
+        call([npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts"], folder, "`npm ci`")
+    return Command([node, folder / "kafkajs.js"])
+
+
+def kcat() -> Command:
+    """kcat of this machine, else Debian's package, unpacked without being installed."""
+    command = Command([sys.executable, PROGRAMS / "python" / "client_kcat.py"])
+    if shutil.which("kcat"):
+        return command
+    for name in ("apt-get", "dpkg"):
+        if shutil.which(name) is None:
+            raise Missing(f"it needs `kcat`, which is not on this machine, and there is no `{name}` to fetch it with")
+    folder = cache() / "kcat"
+    if not folder.is_dir():
+        making = cache() / f"kcat.{os.getpid()}"
+        making.mkdir()
+        try:
+            # The package and what it depends on, as far as this machine does not have it.
+            wanted = call(["apt-get", "install", "--print-uris", "-qq", "kcat"], making, "`apt-get install kcat`")
+            packages = [line.split()[1].split("_")[0] for line in wanted.splitlines() if line.startswith("'")]
+            call(["apt-get", "download", "-qq", *packages], making, f"`apt-get download {' '.join(packages)}`")
+            for package in making.glob("*.deb"):
+                call(["dpkg", "-x", package, making], making, f"unpacking {package.name}")
+            making.rename(folder)
+        finally:
+            shutil.rmtree(making, ignore_errors=True)
+    libraries = ":".join(str(library) for library in (folder / "usr/lib").iterdir() if library.is_dir())
+    command.environment |= {"KCAT": str(folder / "usr/bin/kcat"), "LD_LIBRARY_PATH": libraries}
+    return command
+
+
+def pyspark() -> Command:
+    """PySpark in an environment of its own; Spark fetches the connector's jars itself when it starts."""
+    tool("java")
+    folder = cache() / f"pyspark-{PYSPARK}"
+    if not (folder / "complete").exists():
+        call([sys.executable, "-m", "venv", "--clear", folder], cache(), "making an environment")
+        install = [folder / "bin" / "python", "-m", "pip", "install", "-q", f"pyspark=={PYSPARK}"]
+        call(install, cache(), "`pip install pyspark`")
+        (folder / "complete").touch()
+    interpreter = str(folder / "bin" / "python")
+    environment = {"CONNECTOR": CONNECTOR, "IVY": str(cache() / "ivy"), "PYSPARK_PYTHON": interpreter, "PYTHONPATH": ""}
+    return Command([interpreter, PROGRAMS / "python" / "client_pyspark.py"], environment)
+
+
+CLIENTS: dict[str, Callable[[], Command]] = {
+    "kafka-python": python("kafka", "client_kafka_python"),
+    "aiokafka": python("aiokafka", "client_aiokafka"),
+    "confluent-kafka": python("confluent_kafka", "client_confluent"),
+    "java": java,
+    "franz-go": go("franz"),
+    "sarama": go("sarama"),
+    "kafkajs": kafkajs,
+    "kcat": kcat,
+    "pyspark": pyspark,
+}
+"""Each makes its command, fetching what is needed, or raises Missing."""

@@ -1,0 +1,130 @@
+"""kcat: its command line, as a shell would use it. kcat has no admin calls, so topics are created by producing."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from kit import LIMIT, numbered, run, same, until
+
+KCAT = os.environ.get("KCAT", "kcat")
+PIECE = 20_000
+"""Lines that make kcat send some of them."""
+FENCED = ("fenced", "_FENCED", "PRODUCER_FENCED")
+
+
+def kcat(bootstrap: str, *arguments: str, given: str = "") -> str:
+    """What a call printed; AssertionError with its complaint if it failed."""
+    command = [KCAT, "-b", bootstrap, *arguments]
+    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=LIMIT, check=False)
+    if done.returncode:
+        raise AssertionError(f"kcat {' '.join(arguments)}: {done.stderr.strip()[-300:]}")
+    return done.stdout
+
+
+def read(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[str]:
+    """The different values of a topic."""
+    text = kcat(bootstrap, "-C", "-t", topic, "-e", "-q", "-o", "beginning", "-X", f"isolation.level={isolation}")
+    return sorted(set(text.split()))
+
+
+def transaction(bootstrap: str, name: str, values: list[str], *, ends: bool = True) -> subprocess.Popen[str]:
+    """Produce within a transaction, which is committed at the end of the input, and aborted by a signal before that."""
+    process = subprocess.Popen(
+        [KCAT, "-b", bootstrap, "-P", "-t", name, "-X", f"transactional.id={name}", "-X", "linger.ms=0"],
+        stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdin is not None
+    # kcat sends nothing before it has read a large piece of its input or all of it.
+    process.stdin.write("".join(f"{value}\n" for value in values) * (1 if ends else PIECE))
+    process.stdin.flush()
+    if ends:
+        _, told = process.communicate(timeout=LIMIT)
+        same(process.returncode, 0, f"{told.strip()[-300:]}: exit code")
+    return process
+
+
+def produce(bootstrap: str, name: str) -> None:
+    values = [value.decode() for value in numbered("value", 9)]
+    lines = "".join(f"{value}:{value}\n" for value in values)
+    kcat(bootstrap, "-P", "-t", name, "-K", ":", "-H", "h=1", "-X", "enable.idempotence=true", given=lines)
+    same(read(bootstrap, name), values)
+
+
+def commit(bootstrap: str, name: str) -> None:
+    for batch in ("one", "two"):
+        transaction(bootstrap, name, [f"{batch}-{number}" for number in range(4)])
+    same(read(bootstrap, name), [f"{batch}-{number}" for batch in ("one", "two") for number in range(4)])
+
+
+def abort(bootstrap: str, name: str) -> None:
+    transaction(bootstrap, name, ["1"])
+    process = transaction(bootstrap, name, ["2-aborted"], ends=False)
+    until(lambda: "2-aborted" in read(bootstrap, name, "read_uncommitted"), "the record is there")
+    process.terminate()
+    process.communicate(timeout=LIMIT)
+    transaction(bootstrap, name, ["3"])
+    same(read(bootstrap, name), ["1", "3"], "read_committed saw")
+    same(read(bootstrap, name, "read_uncommitted"), ["1", "2-aborted", "3"], "read_uncommitted saw")
+
+
+def fence(bootstrap: str, name: str) -> str:
+    transaction(bootstrap, name, ["first"])
+    zombie = transaction(bootstrap, name, ["zombie"], ends=False)
+    until(lambda: "zombie" in read(bootstrap, name, "read_uncommitted"), "the record is there")
+    transaction(bootstrap, name, ["heir"])
+    _, told = zombie.communicate(timeout=LIMIT)
+    same(zombie.returncode != 0 and any(word in told for word in FENCED), True, f"{told.strip()[-200:]}: fenced")
+    same(read(bootstrap, name), ["first", "heir"])
+    return "_FENCED"
+
+
+def rebalance(bootstrap: str, name: str) -> None:
+    """Two members share four topics, as kcat cannot create one with four partitions."""
+    topics = [f"{name}-{number}" for number in range(4)]
+    for topic in topics:
+        kcat(bootstrap, "-P", "-t", topic, given="x\n")
+    settings = ("-X", "partition.assignment.strategy=roundrobin", "-X", "heartbeat.interval.ms=200")
+    with tempfile.TemporaryDirectory() as folder:
+        first, second = Path(folder, "first"), Path(folder, "second")
+
+        def join(told: Path) -> subprocess.Popen[bytes]:
+            command = [KCAT, "-b", bootstrap, "-G", name, *settings, *topics]
+            with told.open("wb") as errors:
+                return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
+
+        def owned(told: Path) -> list[str]:
+            assigned = re.findall(r"\bassigned: (.*)", told.read_text())
+            return re.findall(r"\S+ \[\d+\]", assigned[-1]) if assigned else []
+
+        one = join(first)
+        until(lambda: {each.split()[0] for each in owned(first)} == set(topics), "one member has all topics")
+        half = len(owned(first)) // 2
+        two = join(second)
+        until(lambda: len(owned(first)) == len(owned(second)) == half, "two members have one half each")
+        same(set(owned(first)) & set(owned(second)), set(), "owned twice:")
+        one.terminate()
+        one.wait(LIMIT)
+        until(lambda: len(owned(second)) == 2 * half, "the one that stayed has all topics")
+        two.terminate()
+        two.wait(LIMIT)
+
+
+def list_offsets(bootstrap: str, name: str) -> None:
+    began = int(time.time() * 1000)
+    kcat(bootstrap, "-P", "-t", name, given="1\n2\n3\n")
+    for when, offset in ((began, 0), (-2, 0), (-1, 3)):
+        found = kcat(bootstrap, "-Q", "-t", f"{name}:0:{when}")
+        same(re.findall(r"offset (-?\d+)", found), [str(offset)], f"offset for {when}")
+
+
+if __name__ == "__main__":
+    version = re.findall(r"Version (\S+) .*librdkafka (\S+)", subprocess.check_output([KCAT, "-V"], text=True))[0]
+    run("kcat", f"{version[0]} (librdkafka {version[1]})", {
+        "produce": produce, "commit": commit, "abort": abort, "fence": fence, "rebalance": rebalance,
+        "list-offsets": list_offsets,
+    })  # fmt: skip

@@ -1,0 +1,43 @@
+"""The outcomes as a table, on the console and as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from interop_parts.checks import CHECKS, FAIL, NOT_OFFERED, NOT_RUN, PASS, Outcome
+from rich.console import Console
+from rich.table import Table
+
+SIGNS = {
+    PASS: "[green]pass[/]", FAIL: "[bold red]FAIL[/]", NOT_OFFERED: "[dim]–[/]", NOT_RUN: "[yellow]not run[/]",
+}  # fmt: skip
+MARKS = {PASS: "✓", FAIL: "✗", NOT_OFFERED: "–", NOT_RUN: ""}
+
+
+def show(console: Console, outcomes: Sequence[Outcome], checks: Sequence[str]) -> None:
+    """A row for each check, a column for each client; then every failure with its reason."""
+    table = Table(header_style="bold")
+    table.add_column("")
+    for outcome in outcomes:
+        table.add_column(f"{outcome.client}\n[dim]{outcome.version.replace(' (', chr(10) + '(')}[/]", justify="center")
+    for check in checks:
+        table.add_row(check, *[SIGNS[outcome.result(check)] for outcome in outcomes])
+    console.print(table)
+    for outcome in outcomes:
+        if outcome.missing:
+            console.print(f"[yellow]{outcome.client} was not run[/]: {outcome.missing}", highlight=False)
+        for check in outcome.failed:
+            console.print(f"[red]{outcome.client} {check}[/]:", end=" ")
+            console.print(outcome.results[check].detail, markup=False, highlight=False)
+
+
+def markdown(outcomes: Sequence[Outcome], checks: Sequence[str]) -> str:
+    """A table with a column for each client that ran, and a line that explains its marks."""
+    ran = [outcome for outcome in outcomes if not outcome.missing]
+    lines = [
+        "| | " + " | ".join(f"{outcome.client} {outcome.version}" for outcome in ran) + " |",
+        "|---|" + ":-:|" * len(ran),
+    ]
+    for check in checks:
+        lines.append(f"| {CHECKS[check]} | " + " | ".join(MARKS[outcome.result(check)] for outcome in ran) + " |")
+    return "\n".join(lines) + "\n\n✓ passes, ✗ fails, – is not offered by the client.\n"

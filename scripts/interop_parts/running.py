@@ -1,0 +1,97 @@
+"""A client's program: started, listened to line by line, ended if it says nothing for too long."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from typing import IO, Any
+
+from bench_parts.process import end_group
+from interop_parts.checks import FAIL, Outcome, Result
+from interop_parts.clients import CLIENTS, Command, Missing
+
+SILENCE = 90.0
+"""Seconds that one check may take before the program is ended; the programs give up waiting after 20 s each time."""
+
+
+def run(
+    client: str, bootstrap: str, prefix: str, checks: Sequence[str], told: Callable[[str, Result], None] = lambda *_: None
+) -> Outcome:
+    """Run the checks of one client; `told` hears of each as soon as it is done.
+
+    A program that dies or hangs fails the check it was at, and is started again for those that are left.
+    """
+    outcome = Outcome(client)
+    try:
+        command = CLIENTS[client]()
+    except Missing as missing:
+        outcome.missing = str(missing)
+        return outcome
+    left = list(checks)
+    while left:
+        problem = _listen(command, bootstrap, prefix, left, outcome, told)
+        if left:
+            result = Result(FAIL, problem or "the program ended before its checks did")
+            outcome.results[left[0]] = result
+            told(left.pop(0), result)
+    return outcome
+
+
+def _listen(
+    command: Command, bootstrap: str, prefix: str, left: list[str], outcome: Outcome, told: Callable[[str, Result], None]
+) -> str:
+    """Start the program for the checks `left` and take from them what it answers; what went wrong, or nothing."""
+    words = [str(word) for word in command.words] + [bootstrap, prefix, *left]
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors,
+            env=os.environ | command.environment, start_new_session=True,
+        )  # fmt: skip
+        assert process.stdout is not None
+        try:
+            for line in _lines(process.stdout):
+                _take(line, left, outcome, told)
+                if not left:
+                    return ""
+            return f"the program ended with: {_last(errors)}"
+        except TimeoutError:
+            return f"nothing was heard for {SILENCE:.0f} s; the program last wrote: {_last(errors)}"
+        finally:
+            end_group(process)
+            process.stdout.close()
+
+
+def _take(line: dict[str, Any], left: list[str], outcome: Outcome, told: Callable[[str, Result], None]) -> None:
+    if "client" in line:
+        outcome.version = line["version"]
+    elif left and line.get("check") == left[0]:
+        result = Result(line["result"], line["detail"], line["seconds"])
+        outcome.results[left.pop(0)] = result
+        told(line["check"], result)
+
+
+def _lines(stream: IO[bytes]) -> Any:
+    """The JSON objects that are printed, one a line; anything else is passed over. Raises TimeoutError."""
+    data = b""
+    while True:
+        *lines, data = data.split(b"\n")
+        for line in lines:
+            if line.startswith(b"{"):
+                yield json.loads(line)
+        deadline = time.monotonic() + SILENCE
+        if not select.select([stream], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            raise TimeoutError
+        read = os.read(stream.fileno(), 65536)
+        if not read:
+            return
+        data += read
+
+
+def _last(errors: IO[bytes]) -> str:
+    errors.seek(0)
+    return " ".join(errors.read().decode(errors="replace").split())[-400:] or "nothing"
