@@ -157,9 +157,9 @@ class ConsumerGroup:
 
     def fetch_fault(self, member_id: str | None, epoch: int) -> ErrorCode:
         """Why somebody may not see the group's offsets; who does not say who it is may."""
-        if member_id is None and epoch < 0:
-            return ErrorCode.NONE
-        member = self.members.get(member_id or "")
+        if member_id is None:
+            return ErrorCode.NONE if epoch < 0 else ErrorCode.UNKNOWN_SERVER_ERROR  # Kafka looks for null and fails
+        member = self.members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if epoch == member.epoch:
@@ -190,10 +190,15 @@ class ConsumerGroup:
 
     def assignor_with(self, old: ConsumerMember, new: ConsumerMember) -> str | None:
         """The assignor that most members would ask for if `new` took the place of `old`."""
-        wanted = Counter({name: self.assignors[name] for name in self._assignor_order.of(self.assignors)})
+        wanted = self.assignors.copy()
+        in_order = self._assignor_order.of(self.assignors)
         _count(wanted, [old.assignor] if old.assignor else [], -1)
-        _count(wanted, [new.assignor] if new.assignor else [], 1)
-        return most_wanted(wanted, wanted)  # "uniform" and "range" share a bucket of Kafka's copy
+        if new.assignor is not None:
+            if not wanted[new.assignor]:
+                # "uniform" and "range" share a bucket of Kafka's table, and HashMap.compute puts what is new in front.
+                in_order = [new.assignor, *(name for name in in_order if name != new.assignor)]
+            _count(wanted, [new.assignor], 1)
+        return most_wanted(wanted, [name for name in in_order if wanted[name]])
 
     # What is written down
 

@@ -168,7 +168,7 @@ class ConsumerGroups:
             return group
         if fault := self.is_full(group, asked.member_id):
             return fault
-        member_id = asked.member_id or self._new_member_id()
+        member_id = asked.member_id or self.new_member_id()
         found = self._member(group, member_id, asked)
         if isinstance(found, Refused):
             return found
@@ -189,7 +189,14 @@ class ConsumerGroups:
         interval = self.setting(asked.group_id, "consumer.heartbeat.interval.ms")
         return Beat(member_id, change.new.epoch, interval, change.new.assigned if told else None)
 
-    def _new_member_id(self) -> str:
+    def new_member_id(self) -> str:
+        """An id for a member that brings none: Kafka's Uuid in base64, made again if it began with a dash."""
+        made = "-"
+        while made.startswith("-"):
+            made = self._base64_id()
+        return made
+
+    def _base64_id(self) -> str:
         return base64.urlsafe_b64encode(self._cluster.random_bytes(16)).decode().rstrip("=")
 
     def is_full(self, group: ConsumerGroup, member_id: str) -> Refused | None:

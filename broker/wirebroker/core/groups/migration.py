@@ -6,7 +6,6 @@ others go on with JoinGroup and SyncGroup (`ClassicMembers`). When the last of t
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -61,7 +60,9 @@ def _cannot_upgrade(group: Group, reason: str) -> Refused:
 def upgraded(group: Group, cluster: Cluster, groups: ConsumerGroups, now: int) -> ConsumerGroup | Refused:
     """A consumer group with the members of a classic one, which are asked to join again; the classic one is left."""
     group.ask_to_rejoin()
-    if group.protocol is None:
+    speak = [{name for name, _ in member.protocols} for member in group.members.values()]
+    if group.protocol is None or any(group.protocol not in names for names in speak):
+        # Kafka fails if there never was a generation, or if a member that joined meanwhile does not speak its protocol.
         return Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
     made = ConsumerGroup(group.group_id, cluster.timers)
     made.epoch = made.assignment_epoch = group.generation
@@ -163,7 +164,7 @@ class ClassicMembers:
     def _join(self, group: ConsumerGroup, asked: ClassicJoin, now: int) -> Joined:
         if policy(self._cluster) == "DISABLED":
             return Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        member_id = asked.member_id or str(uuid.UUID(bytes=self._cluster.random_bytes(16), version=4))
+        member_id = asked.member_id or self._groups.new_member_id()
         if fault := self._groups.is_full(group, member_id):
             return Joined(fault.code)
         votes, everybody = group.classic_protocols, group.classic_members
