@@ -116,7 +116,7 @@ def offsets_in_transaction(bootstrap: str, name: str) -> None:
                 enable_auto_commit=False, isolation_level="read_committed", max_poll_records=3,
             ) as consumer:  # fmt: skip
                 records: list[kafka.consumer.fetcher.ConsumerRecord] = []
-                until(lambda c=consumer, r=records: r.extend(*c.poll(200).values()) or bool(r), "records of the source")
+                until(lambda c=consumer, r=records: r.extend(m for found in c.poll(200).values() for m in found) or bool(r), "records of the source")
                 producer.begin_transaction()
                 send(producer, target, [record.value.replace(b"in", b"out") for record in records])
                 offset = OffsetAndMetadata(records[-1].offset + 1, "", -1)
