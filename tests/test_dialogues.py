@@ -6,6 +6,7 @@ import copy
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,10 +26,16 @@ TRANSACTIONS = list(load(DATA / "dialogues-transactions.jsonl.gz"))
 REPLAYED = GROUPS + (TRANSACTIONS if "EndTxn" in SERVED else [])
 
 
+@pytest.fixture(scope="module")
+def broker() -> Iterator[OwnBroker]:
+    """One broker for all dialogues, which have names of their own."""
+    with OwnBroker(BASE_SETTINGS) as own:
+        yield own
+
+
 @pytest.mark.parametrize("dialogue", REPLAYED, ids=lambda dialogue: f"{dialogue.head.subject}-{dialogue.head.seed}")
-def test_kafka_answers(dialogue: Dialogue) -> None:
-    with OwnBroker(BASE_SETTINGS) as broker:
-        difference = replay(dialogue, broker.address).difference
+def test_kafka_answers(dialogue: Dialogue, broker: OwnBroker) -> None:
+    difference = replay(dialogue, broker.address).difference
     if difference is not None:
         pytest.fail(describe(difference), pytrace=False)
 
@@ -39,9 +46,8 @@ def test_the_recordings_are_whole() -> None:
     assert sum(len(dialogue.steps) for dialogue in TRANSACTIONS) > 5900
 
 
-def test_hardly_any_replay_ends_because_another_leader_was_chosen() -> None:
-    with OwnBroker(BASE_SETTINGS) as broker:
-        agreed = sum(replay(dialogue, broker.address).agreed for dialogue in GROUPS)
+def test_hardly_any_replay_ends_because_another_leader_was_chosen(broker: OwnBroker) -> None:
+    agreed = sum(replay(dialogue, broker.address).agreed for dialogue in GROUPS)
     assert agreed > 0.95 * sum(len(dialogue.steps) for dialogue in GROUPS)
 
 
