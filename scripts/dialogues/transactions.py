@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from wirebroker.conformance.dialogues import Answers, Ask, Head
 from wirebroker.conformance.symbols import Json
@@ -17,6 +17,7 @@ from wirebroker.conformance.symbols import Json
 NO_ERROR = "0 NONE"
 NEVER_GIVEN = 10**15
 """A producer id that no broker hands out in a test."""
+UNKNOWN_MEMBER_ID = "25 UNKNOWN_MEMBER_ID"
 CONCURRENT = "51 CONCURRENT_TRANSACTIONS"
 Place = tuple[str, int]
 """A topic and a partition."""
@@ -70,10 +71,10 @@ class Transactions:
         """The next request: what suggests itself after the last one, that one again, or anything."""
         ask, self._then = self._then, None
         if ask is None:
-            repeated = self._last is not None and self._chance(0.03)
-            ask = self._last if repeated and self._last is not None else self._anything()
-        self._last = ask
-        return ask
+            last = self._last if self._chance(0.03) else None
+            ask = last or self._anything()
+        self._last = None if ask.api == "JoinGroup" else ask  # a second member would wait for the first
+        return replace(ask, connection=free[0])
 
     def _anything(self) -> Ask:
         name = self._random.choices(self.head_ids, [6, 3, 1])[0]
@@ -154,8 +155,9 @@ class Transactions:
 
     def _add_partitions(self, producer: Producer) -> Ask:
         named, pid, epoch = self._identity(producer)
+        body: Json
         if self._chance(0.75):
-            body: Json = {
+            body = {
                 "v3_and_below_transactional_id": named, "v3_and_below_producer_id": pid,
                 "v3_and_below_producer_epoch": epoch, "v3_and_below_topics": self._places(),
             }  # fmt: skip
@@ -163,16 +165,15 @@ class Transactions:
         several = [producer]
         if self._chance(0.4):
             several += [p for p in self._producers if p.transactional_id not in (None, producer.transactional_id)][-1:]
-        transactions = []
+        transactions: dict[str, Json] = {}  # each id once: of two, Kafka takes the partitions of either for both
         for each in several:
             named, pid, epoch = self._identity(each)
-            transactions.append(
-                {
-                    "transactional_id": named, "producer_id": pid, "producer_epoch": epoch,
-                    "verify_only": self._chance(0.5), "topics": self._places(),
-                }
-            )  # fmt: skip
-        return Ask(0, "AddPartitionsToTxn", self._version(4, 5), {"transactions": transactions})
+            transactions[named] = {
+                "transactional_id": named, "producer_id": pid, "producer_epoch": epoch,
+                "verify_only": self._chance(0.5), "topics": self._places(),
+            }  # fmt: skip
+        body = {"transactions": list(transactions.values())}
+        return Ask(0, "AddPartitionsToTxn", self._version(4, 5), body)
 
     def _add_offsets(self, producer: Producer) -> Ask:
         named, pid, epoch = self._identity(producer)
@@ -484,8 +485,9 @@ class Transactions:
     def _heard_JoinGroup(self, _: Ask, answer: Json) -> None:  # noqa: N802
         if "error_code" not in answer:
             self._member, self._generation = answer["member_id"], answer["generation_id"]
-        else:
+        elif answer["error_code"] == UNKNOWN_MEMBER_ID:
             self._member = ""
 
-    def _heard_LeaveGroup(self, _: Ask, __: Json) -> None:  # noqa: N802
-        self._member = ""
+    def _heard_LeaveGroup(self, _: Ask, answer: Json) -> None:  # noqa: N802
+        if "error_code" not in answer:
+            self._member = ""

@@ -30,7 +30,7 @@ from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsReq
 from kafkawire.registry import KEYS, request_class
 from wirebroker.conformance.client import CLIENT_ID, TIMEOUT, WireClient
 from wirebroker.conformance.settling import COORDINATOR_CODES, coordinators_loaded, transactions_complete, until
-from wirebroker.conformance.symbols import Json, Symbols, from_json, to_json
+from wirebroker.conformance.symbols import NAME, Json, Symbols, from_json, to_json
 from wirebroker.core.names import abs_hash
 
 Answers = dict[int, Json]
@@ -45,6 +45,7 @@ _ENDING = ("EndTxn", "InitProducerId")
 _LISTED = {"ListTransactions": "transaction_states", "ListGroups": "groups"}
 """Answers that show what others left on the broker, too."""
 _TIMESTAMP_STEP = 5
+_GREETING_VERSION = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +201,8 @@ class Player:
         connection = self._connections.get(ask.connection)
         if connection is None:
             connection = self._connections[ask.connection] = Connection(self._address)
+            connection.send(_greeting(), "ApiVersions", _GREETING_VERSION, 0)
+            connection.answer(TIMEOUT)  # a broker may be slow to accept, and hear others that spoke later first
         self._count += 1
         connection.send(message, ask.api, ask.version, self._count)
 
@@ -218,8 +221,8 @@ class Player:
 
     def _receive(self, number: int, deadline: float) -> tuple[str, Message | None] | None:
         """The API and the answer, no answer for a closed connection; None if nothing came."""
-        connection = self._connections[number]
-        if connection.awaited is None:
+        connection = self._connections.get(number)
+        if connection is None or connection.awaited is None:
             return None
         api, _ = connection.awaited
         try:
@@ -237,18 +240,19 @@ class Player:
         """The answer without what other dialogues left on the broker."""
         listed = _LISTED.get(api, "")
         if listed in answer:
-            answer[listed] = [
-                each
-                for each in answer[listed]
-                if str(each.get("transactional_id", each.get("group_id"))).startswith("@")
-            ]
+            named = [each.get("transactional_id", each.get("group_id", "")) for each in answer[listed]]
+            own = [each for each, name in zip(answer.pop(listed), named, strict=True) if name.startswith(NAME)]
+            answer |= {listed: own} if own else {}
         return answer
 
     def _pass(self, fence: Ask | None) -> None:
-        """Wait for the answer to a request on another connection: the broker is then done with those before it."""
+        """Wait for the answer to a request on another connection: the broker is then done with those before it.
+
+        Twice without a fence of the dialogue's own, since an event loop may take what arrived together in any order.
+        """
         if fence is None:
-            greeting = ApiVersionsRequest(client_software_name="wirebroker", client_software_version="1")
-            self._admin.request(greeting, 3)
+            for _ in range(2):
+                self._admin.request(_greeting(), _GREETING_VERSION)
         else:
             self._admin.request(from_json(request_class(KEYS[fence.api]), fence.body, self._symbols, 0), fence.version)
 
@@ -257,6 +261,10 @@ class Player:
         if ask.api not in _ENDING or not self._transactional_ids:
             return True
         return transactions_complete(self._admin, self._transactional_ids)
+
+
+def _greeting() -> ApiVersionsRequest:
+    return ApiVersionsRequest(client_software_name="wirebroker", client_software_version="1")
 
 
 def prefix_for(groups: list[str]) -> str:

@@ -1,0 +1,120 @@
+"""Random dialogues that were recorded on a real Kafka 4.3.1, replayed on our broker: the same answers, step by step."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from wirebroker import MockKafka
+from wirebroker.apis import SERVED
+from wirebroker.conformance.dialogues import Dialogue, Step, describe, load, prefix_for, replay, save
+from wirebroker.conformance.ours import OwnBroker
+from wirebroker.conformance.recording import BASE_SETTINGS
+from wirebroker.core.names import abs_hash
+
+DATA = Path(__file__).parent / "data"
+SCRIPT = Path(__file__).parent.parent / "scripts" / "record-dialogues"
+GROUPS = list(load(DATA / "dialogues-groups.jsonl.gz"))
+TRANSACTIONS = list(load(DATA / "dialogues-transactions.jsonl.gz"))
+REPLAYED = GROUPS + (TRANSACTIONS if "EndTxn" in SERVED else [])
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[OwnBroker]:
+    """One broker for all dialogues, which have names of their own."""
+    with OwnBroker(BASE_SETTINGS) as own:
+        yield own
+
+
+@pytest.mark.parametrize("dialogue", REPLAYED, ids=lambda dialogue: f"{dialogue.head.subject}-{dialogue.head.seed}")
+def test_kafka_answers(dialogue: Dialogue, broker: OwnBroker) -> None:
+    difference = replay(dialogue, broker.address).difference
+    if difference is not None:
+        pytest.fail(describe(difference), pytrace=False)
+
+
+def test_the_recordings_are_whole() -> None:
+    assert (len(GROUPS), len(TRANSACTIONS)) == (60, 150)
+    assert sum(len(dialogue.steps) for dialogue in GROUPS) > 2500
+    assert sum(len(dialogue.steps) for dialogue in TRANSACTIONS) > 5900
+
+
+def test_hardly_any_replay_ends_because_another_leader_was_chosen(broker: OwnBroker) -> None:
+    agreed = sum(replay(dialogue, broker.address).agreed for dialogue in GROUPS)
+    assert agreed > 0.95 * sum(len(dialogue.steps) for dialogue in GROUPS)
+
+
+def _altered(step: Step, *, without: bool = False, more: bool = False) -> Step:
+    """A step with another answer, with none, or with one that nobody gives."""
+    answers = copy.deepcopy(step.answers)
+    number = step.ask.connection
+    if more:
+        answers[number + 1] = {}
+    elif without:
+        del answers[number]
+    else:
+        answers[number]["error_code"] = "74 FENCED_LEADER_EPOCH"
+    return replace(step, answers=answers)
+
+
+@pytest.mark.parametrize("change", [{}, {"without": True}, {"more": True}], ids=["other", "unexpected", "missing"])
+def test_a_doctored_answer_is_a_difference(change: dict[str, bool]) -> None:
+    dialogue = next(each for each in GROUPS if each.steps[0].answers)
+    doctored = replace(dialogue, steps=[_altered(dialogue.steps[0], **change), *dialogue.steps[1:]])
+    with OwnBroker(BASE_SETTINGS) as broker:
+        replayed = replay(doctored, broker.address, within=0.05)
+    assert replayed.difference is not None
+    assert (replayed.difference.index, replayed.agreed) == (0, 0)
+    told = describe(replayed.difference)
+    assert told.startswith(f"groups, seed {dialogue.head.seed}, step 0")
+    assert "expected" in told
+
+
+def test_groups_are_in_partitions_of_their_own() -> None:
+    prefix = prefix_for(["g", "h", "i"])
+    assert [abs_hash(prefix + group) % 4 for group in "ghi"] == [1, 2, 3]
+    with pytest.raises(ValueError, match="g, k"):
+        prefix_for(["g", "k"])
+
+
+def _record(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(SCRIPT), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+
+
+def test_what_the_script_records_can_be_replayed(tmp_path: Path) -> None:
+    file = tmp_path / "recorded.jsonl"
+    with MockKafka() as kafka:
+        done = _record(
+            "groups", "--bootstrap", kafka.bootstrap_servers, "--count", "2", "--steps", "12", "--out", str(file)
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 of 2 dialogues agree" in done.stdout
+    recorded = list(load(file))
+    assert [len(dialogue.steps) for dialogue in recorded] == [12, 12]
+    with OwnBroker({}) as broker:
+        assert [replay(dialogue, broker.address).difference for dialogue in recorded] == [None, None]
+    save(tmp_path / "again.jsonl", recorded)
+    assert (tmp_path / "again.jsonl").read_text() == file.read_text()
+    assert json.loads(file.read_text().splitlines()[1])["seed"] == 2
+
+
+def test_the_script_compares_two_brokers() -> None:
+    with MockKafka() as one, MockKafka(configs={"group.max.session.timeout.ms": "30000"}) as other:
+        compared = ("--bootstrap", one.bootstrap_servers, "--compare", other.bootstrap_servers)
+        done = _record("groups", "--count", "1", "--steps", "30", *compared)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "26 INVALID_SESSION_TIMEOUT" in done.stdout.partition("got ")[2]
+    assert "0 of 1 dialogues agree" in done.stdout
+
+
+def test_the_script_says_what_it_cannot_do() -> None:
+    assert _record("groups", "--bootstrap", "nowhere").returncode == 2
+    assert _record("groups", "--bootstrap", "127.0.0.1:1", "--count", "1").returncode == 2
