@@ -17,7 +17,7 @@ from wirebroker.core.groups.java_order import (
     set_of_numbers,
     uuid_hash,
 )
-from wirebroker.core.groups.uniform_mixed import MixedAssignment
+from wirebroker.core.groups.uniform_mixed import MixedAssignment, give
 
 Partitions = Mapping[bytes, tuple[int, ...]]
 """Topic id to partitions, in the order of Java's HashSet."""
@@ -86,7 +86,7 @@ def _uniform_same(group: Group) -> dict[str, Partitions]:
     left = iter(free)
     for member_id, quota in unfilled:
         for topic, index in islice(left, quota):
-            made[member_id].setdefault(topic, []).append(index)
+            give(made[member_id], topic, index)
     return {member_id: as_assignment(partitions) for member_id, partitions in made.items()}
 
 
@@ -117,17 +117,21 @@ def by_range(group: Group) -> dict[str, Partitions]:
     in_turn = sorted(group.members, key=place)
     subscribers: dict[bytes, list[str]] = {}
     for member_id in in_turn:
-        for topic in group.members[member_id].topics:
+        # As in Kafka, where all are said to want the same, the first is asked what that is.
+        for topic in group.members[in_turn[0] if group.same else member_id].topics:
             subscribers.setdefault(topic, []).append(member_id)
-    made: dict[str, dict[bytes, range]] = {member_id: {} for member_id in in_turn}
+    made: dict[tuple[str, bytes], range] = {}
     for topic, members in subscribers.items():
         quota, extra = divmod(group.sizes[topic], len(members))
         start = 0
         for i, member_id in enumerate(members):
             end = start + quota + (i < extra)
-            made[member_id][topic] = range(start, end)
+            made[member_id, topic] = range(start, end)
             start = end
-    return {member_id: as_assignment(partitions) for member_id, partitions in made.items()}
+    return {
+        member_id: as_assignment({t: made[member_id, t] for t in member.topics if (member_id, t) in made})
+        for member_id, member in ((each, group.members[in_turn[0] if group.same else each]) for each in in_turn)
+    }
 
 
 ASSIGNORS: dict[str, Callable[[Group], dict[str, Partitions]]] = {"uniform": uniform, "range": by_range}

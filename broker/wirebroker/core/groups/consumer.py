@@ -101,9 +101,9 @@ class ConsumerGroup:
         return self._member_order.of(self.members)
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """The member with this group.instance.id."""
+        """The member with this group.instance.id. (A member that took another instance leaves the first one behind.)"""
         member_id = self.static_members.get(instance_id) if instance_id is not None else None
-        return self.members[member_id] if member_id is not None else None
+        return self.members.get(member_id) if member_id is not None else None
 
     def preferred_assignor(self) -> str | None:
         """The assignor that most members ask for; None if nobody asks for one."""

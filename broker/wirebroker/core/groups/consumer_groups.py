@@ -156,7 +156,9 @@ class ConsumerGroups:
         known = self._known_assignors()
         if asked.assignor is not None and asked.assignor not in known:
             offered = f"Supported assignors: {', '.join(set_of_names(known))}."
-            return Refused(ErrorCode.UNSUPPORTED_ASSIGNOR, f"ServerAssignor {asked.assignor} is not supported. {offered}")
+            return Refused(
+                ErrorCode.UNSUPPORTED_ASSIGNOR, f"ServerAssignor {asked.assignor} is not supported. {offered}"
+            )
         return None
 
     def heartbeat(self, asked: HeartbeatAsked, now: int) -> Beat | Refused:
@@ -216,6 +218,8 @@ class ConsumerGroups:
             if member is None:
                 return (ConsumerMember(member_id), None) if joins else unknown_member(group, member_id)
             return epoch_fault(member, asked) or (member, None)
+        if fault := instance_gone(group, asked.instance_id):
+            return fault
         static = group.static_member(asked.instance_id)
         if joins:
             if static is None:
@@ -251,17 +255,26 @@ class ConsumerGroups:
                     return Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, said)
             # An expression that is not resolved yet makes the epoch rise once it is.
             bumps = bumps or not new.regex or new.regex in group.resolved
-        version = self._cluster.version
-        if not bumps and group.facts_version == version:
+        if not bumps and not self._facts_are_old(group):
             return Change(group, old, new, replaces, group.epoch, group.facts, group.same, forgotten)
         would_be = group.subscriptions_with(old, new)
         size = len(group.members)
-        if new.member_id not in group.members and group.static_member(new.instance_id) is None:
+        if new.member_id not in group.members and (new.instance_id or "") not in group.static_members:
             size += 1
         facts = self.facts(would_be)
-        group.facts_version = version
+        group.facts_version = self._cluster.version
         epoch = group.epoch + (bumps or facts != group.facts)
         return Change(group, old, new, replaces, epoch, facts, would_be.same(size), forgotten)
+
+    def _facts_are_old(self, group: ConsumerGroup) -> bool:
+        """Whether topics that the group subscribes to have changed since it last looked, or it never did."""
+        version = self._cluster.version
+        if group.facts_version == version:
+            return False
+        if group.facts_version is None or self.facts(group.subscriptions) != group.facts:
+            return True
+        group.facts_version = version
+        return False
 
     def facts(self, subscriptions: Subscriptions) -> TopicFacts:
         """What is known of the topics that are subscribed to."""
@@ -413,7 +426,9 @@ class ConsumerGroups:
                 return unknown_member(group, asked.member_id)
         else:
             member = group.static_member(asked.instance_id)
-            if fault := instance_fault(member, asked.member_id, asked.instance_id):
+            if fault := instance_gone(group, asked.instance_id) or instance_fault(
+                member, asked.member_id, asked.instance_id
+            ):
                 return fault
             assert member is not None
             if asked.epoch == LEAVES_FOR_A_WHILE:
@@ -436,6 +451,8 @@ class ConsumerGroups:
         """These members are gone; the group's epoch rises, and the next heartbeat brings a new target."""
         if not leaving or self._downgrade(group, leaving, now):
             return
+        if self._facts_are_old(group):
+            group.facts_version = None
         before = set(group.subscriptions.regexes)
         for member in leaving:
             group.remove(member.member_id)
@@ -478,6 +495,12 @@ def _updated(member: ConsumerMember, asked: HeartbeatAsked) -> ConsumerMember:
 def unknown_member(group: ConsumerGroup, member_id: str) -> Refused:
     """The group has no member of this id."""
     return Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
+
+
+def instance_gone(group: ConsumerGroup, instance_id: str) -> Refused | None:
+    """Whether the instance still points to a member that is gone, since that one took another instance before it left."""
+    member_id = group.static_members.get(instance_id)
+    return None if member_id is None or member_id in group.members else unknown_member(group, member_id)
 
 
 def instance_fault(member: ConsumerMember | None, member_id: str, instance_id: str) -> Refused | None:

@@ -225,9 +225,7 @@ class GroupCoordinator:
         """A member asks for its assignment, or the leader brings everybody's."""
         modern = self.groups.get(group_id)
         if isinstance(modern, ConsumerGroup):
-            self._classic_members.sync(
-                modern, member_id, instance_id, generation, protocol_type, protocol, syncer, now
-            )
+            self._classic_members.sync(modern, member_id, instance_id, generation, protocol_type, protocol, syncer, now)
             return
         group, fault = self._member_of(group_id, member_id, instance_id, generation)
         if group is None or group.state is State.EMPTY:

@@ -23,6 +23,7 @@ from wirebroker.core.groups.consumer_groups import (
     ConsumerGroups,
     Refused,
     instance_fault,
+    instance_gone,
     unknown_member,
 )
 from wirebroker.core.groups.embedded import read_assignment, read_subscription, version_of, write_assignment
@@ -226,6 +227,8 @@ class ClassicMembers:
         """The member that joins, and the id of the static one whose place it takes, if it does."""
         if asked.instance_id is None:
             return group.members.get(member_id) or ConsumerMember(member_id), None
+        if gone := instance_gone(group, asked.instance_id):
+            return gone
         static = group.static_member(asked.instance_id)
         if asked.member_id:
             fault = instance_fault(static, member_id, asked.instance_id)

@@ -31,9 +31,7 @@ _POSIX = {
     "space": frozenset("\t\n\v\f\r "), "upper": frozenset(string.ascii_uppercase), "word": _WORD,
     "xdigit": frozenset(string.hexdigits),
 }  # fmt: skip
-_CATEGORIES = (
-    "C Cc Cf Co Cs L Ll Lm Lo Lt Lu M Mc Me Mn N Nd Nl No P Pc Pd Pe Pf Pi Po Ps S Sc Sk Sm So Z Zl Zp Zs"
-)
+_CATEGORIES = "C Cc Cf Co Cs L Ll Lm Lo Lt Lu M Mc Me Mn N Nd Nl No P Pc Pd Pe Pf Pi Po Ps S Sc Sk Sm So Z Zl Zp Zs"
 _SCRIPTS = (
     "Arabic Armenian Avestan Balinese Bamum Batak Bengali Bopomofo Brahmi Braille Buginese Buhid Canadian_Aboriginal "
     "Carian Cham Cherokee Common Coptic Cuneiform Cypriot Cyrillic Deseret Devanagari Egyptian_Hieroglyphs Ethiopic "

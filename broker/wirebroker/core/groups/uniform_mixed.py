@@ -15,6 +15,17 @@ ROUNDS = 16
 FREE = -1
 
 
+def give(assignment: dict[bytes, list[int]], topic: bytes, index: int) -> None:
+    """Add a partition. A topic that is new goes to the front, as HashMap.computeIfAbsent does within a bucket."""
+    if topic in assignment:
+        assignment[topic].append(index)
+        return
+    before = dict(assignment)
+    assignment.clear()
+    assignment[topic] = [index]
+    assignment.update(before)
+
+
 class _Balancer:
     """The subscribers of one topic by how many partitions each has, seen from both ends."""
 
@@ -38,10 +49,7 @@ class _Balancer:
         """The next member to be given a partition: all that have the fewest, one after the other."""
         if self._next_least >= self._least_end:
             self._least_size += 1
-            while (
-                self._least_end < len(self._order)
-                and self._sizes[self._order[self._least_end]] == self._least_size
-            ):
+            while self._least_end < len(self._order) and self._sizes[self._order[self._least_end]] == self._least_size:
                 self._least_end += 1
             self._next_least = 0
         self._next_least += 1
@@ -125,8 +133,10 @@ class MixedAssignment:
         owner = self._owners[topic][index]
         if owner != FREE:
             self._made[owner][topic].remove(index)
+            if not self._made[owner][topic]:
+                del self._made[owner][topic]
             self._counts[owner] -= 1
-        self._made[to].setdefault(topic, []).append(index)
+        give(self._made[to], topic, index)
         self._owners[topic][index] = to
         self._counts[to] += 1
 

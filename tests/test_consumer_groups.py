@@ -1,0 +1,785 @@
+"""Consumer groups of KIP-848 over the raw wire, as dialogues: who says what, and what each is told."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+from kafkawire.codec import encode
+from kafkawire.messages.api_versions import ApiVersionsRequest
+from kafkawire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from kafkawire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription, TopicPartition
+from kafkawire.messages.delete_groups import DeleteGroupsRequest
+from kafkawire.messages.describe_groups import DescribeGroupsRequest
+from kafkawire.messages.find_coordinator import FindCoordinatorRequest
+from kafkawire.messages.heartbeat import HeartbeatRequest
+from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kafkawire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from kafkawire.messages.list_groups import ListGroupsRequest
+from kafkawire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kafkawire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from wirebroker.core.groups.assignors import ASSIGNORS, Group, Partitions, Subscriber
+from wirebroker.core.groups.embedded import read_assignment, write_assignment
+from wirebroker.core.groups.java_order import buckets_for, buckets_of_copy, hash_order, set_of_names, set_of_numbers, uuid_hash
+from wirebroker.core.groups.topic_regex import RegexFault, compile_topic_regex
+from wirebroker.core.names import java_hash
+from wirebroker.mock import MockKafka
+from wirekit import client
+
+GROUP = "team"
+UNKNOWN_MEMBER, REBALANCE, INVALID_REQUEST, UNSUPPORTED_VERSION = 25, 27, 42, 35
+GROUP_ID_NOT_FOUND, NON_EMPTY, MAX_SIZE, FENCED_INSTANCE, SUBSCRIBED = 69, 68, 81, 82, 86
+FENCED_EPOCH, UNRELEASED, UNSUPPORTED_ASSIGNOR, STALE_EPOCH, INVALID_REGEX = 110, 111, 112, 113, 128
+
+Told = dict[str, list[int]]
+
+
+@pytest.fixture
+def start(mock_kafka_factory: Callable[..., MockKafka]) -> Callable[..., MockKafka]:
+    def make(configs: dict[str, Any] | None = None, topics: dict[str, int] | None = None) -> MockKafka:
+        settings = {"group.consumer.assignment.interval.ms": 0, "group.initial.rebalance.delay.ms": 0, **(configs or {})}
+        broker = mock_kafka_factory(topics=topics or {"orders": 4}, configs=settings, clock="frozen")
+        asker = client(broker)
+        for _ in range(2):
+            asker.request(FindCoordinatorRequest(key_type=0, coordinator_keys=[GROUP]), 4)
+        return broker
+
+    return make
+
+
+@pytest.fixture
+def broker(start: Callable[..., MockKafka]) -> MockKafka:
+    return start()
+
+
+class Member:
+    """A member that does as it is told: it owns what it was assigned, as soon as it says so."""
+
+    def __init__(self, broker: MockKafka, name: str, instance: str | None = None, group: str = GROUP) -> None:
+        self.broker, self.wire = broker, client(broker)
+        self.name, self.instance, self.group = name, instance, group
+        self.epoch = 0
+        self.owned: Told = {}
+
+    def _ids(self) -> dict[str, bytes]:
+        return self.broker._call(lambda engine: {t.name: t.topic_id for t in engine.cluster.topics.values()})
+
+    def send(self, epoch: int, owned: Told | None = None, version: int = 1, **fields: Any) -> Any:
+        """One heartbeat, and the whole answer."""
+        ids = self._ids()
+        fields.setdefault("instance_id", self.instance)
+        claimed = None
+        if owned is not None:
+            claimed = [TopicPartitions(topic_id=ids[topic], partitions=held) for topic, held in owned.items()]
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self.group, member_id=fields.pop("member_id", self.name), member_epoch=epoch,
+            topic_partitions=claimed, **fields,
+        )  # fmt: skip
+        answer = self.wire.request(request, version)
+        if not answer.error_code:
+            self.epoch = max(answer.member_epoch, 0)
+        return answer
+
+    def told(self, answer: Any) -> Told | None:
+        """What it is given to have; None if the answer does not say."""
+        assert answer.error_code == 0, (answer.error_code, answer.error_message)
+        if answer.assignment is None:
+            return None
+        names = {topic_id: name for name, topic_id in self._ids().items()}
+        given = {names[each.topic_id]: list(each.partitions) for each in answer.assignment.topic_partitions}
+        return dict(sorted(given.items()))
+
+    def join(self, *topics: str, **fields: Any) -> Told | None:
+        if "subscribed_topic_regex" not in fields:
+            fields["subscribed_topic_names"] = list(topics or ["orders"])
+        given = self.told(self.send(0, {}, rebalance_timeout_ms=60_000, **fields))
+        self.owned = given or {}
+        return given
+
+    def beat(self, **fields: Any) -> Told | None:
+        """A heartbeat with what it owns; whatever it is told it owns from then on."""
+        given = self.told(self.send(self.epoch, self.owned, **fields))
+        if given is not None:
+            self.owned = given
+        return given
+
+    def fault(self, epoch: int, owned: Told | None = None, **fields: Any) -> int:
+        code: int = self.send(epoch, owned, **fields).error_code
+        return code
+
+    def leave(self, epoch: int = -1) -> int:
+        return self.fault(epoch)
+
+    def commit(self, offset: int, *, partition: int = 0, epoch: int | None = None, version: int = 9) -> int:
+        committed = OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset, committed_metadata="")
+        request = OffsetCommitRequest(
+            group_id=self.group, member_id=self.name, topics=[OffsetCommitRequestTopic(name="orders", partitions=[committed])],
+            generation_id_or_member_epoch=self.epoch if epoch is None else epoch,
+        )  # fmt: skip
+        code: int = self.wire.request(request, version).topics[0].partitions[0].error_code
+        return code
+
+    def fetch(self, **who: Any) -> tuple[int, int | None]:
+        asked = OffsetFetchRequestGroup(
+            group_id=self.group, topics=[OffsetFetchRequestTopics(name="orders", partition_indexes=[0])], **who
+        )
+        group = self.wire.request(OffsetFetchRequest(groups=[asked]), 9).groups[0]
+        return group.error_code, group.topics[0].partitions[0].committed_offset if group.topics else None
+
+
+def describe(broker: MockKafka, group: str = GROUP, version: int = 1) -> Any:
+    request = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
+    return client(broker).request(request, version).groups[0]
+
+
+def state(broker: MockKafka) -> tuple[str, int, int]:
+    told = describe(broker)
+    return told.group_state, told.group_epoch, told.assignment_epoch
+
+
+# Joining, reconciling, leaving
+
+
+def test_the_first_member_is_given_everything(broker: MockKafka) -> None:
+    one = Member(broker, "one")
+    answer = one.send(0, {}, rebalance_timeout_ms=60_000, subscribed_topic_names=["orders"])
+    assert (answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms) == ("one", 2, 5000)
+    assert one.told(answer) == {"orders": [0, 1, 2, 3]}
+    assert state(broker) == ("Stable", 2, 2)
+    assert one.told(one.send(2, {"orders": [0, 1, 2, 3]})) is None, "it knows"
+    again = one.send(2, {"orders": [0]}, rebalance_timeout_ms=60_000, subscribed_topic_names=["orders"])
+    assert one.told(again) == {"orders": [0, 1, 2, 3]}, "whoever says everything is told everything"
+
+
+def test_partitions_move_when_they_were_given_up(broker: MockKafka) -> None:
+    one, two = Member(broker, "one"), Member(broker, "two")
+    one.join()
+    assert two.join() == {}
+    assert state(broker) == ("Reconciling", 3, 3)
+    assert (two.epoch, two.beat()) == (3, None), "what it should have is still held"
+    before = dict(one.owned)
+    kept = one.beat()
+    assert kept is not None
+    assert one.epoch == 2, "it stays behind until it has given up the rest"
+    assert len(kept["orders"]) == 2
+    assert one.told(one.send(2, before)) is None, "it still owns what it should not"
+    assert one.beat() is None
+    assert one.epoch == 3
+    taken = two.beat()
+    assert taken == {"orders": [index for index in range(4) if index not in kept["orders"]]}
+    assert state(broker) == ("Stable", 3, 3)
+
+
+def test_whoever_leaves_frees_its_partitions(broker: MockKafka) -> None:
+    one, two = Member(broker, "one"), Member(broker, "two")
+    one.join()
+    two.join()
+    answer = one.send(-1)
+    assert (answer.error_code, answer.member_id, answer.member_epoch, answer.assignment) == (0, "one", -1, None)
+    assert state(broker) == ("Assigning", 4, 3)
+    assert two.beat() == {"orders": [0, 1, 2, 3]}
+    assert two.leave() == 0
+    assert state(broker) == ("Empty", 5, 4)
+    assert two.leave() == UNKNOWN_MEMBER
+
+
+def test_a_target_is_worked_out_once_in_a_while(start: Callable[..., MockKafka]) -> None:
+    broker = start({"group.consumer.assignment.interval.ms": 1000})
+    one, two = Member(broker, "one"), Member(broker, "two")
+    one.join()
+    assert (two.join(), two.epoch) == ({}, 2)
+    assert state(broker) == ("Assigning", 3, 2)
+    broker.clock.advance(milliseconds=999)
+    two.beat()
+    assert two.epoch == 2
+    broker.clock.advance(milliseconds=1)
+    two.beat()
+    assert two.epoch == 3
+
+
+# Fencing
+
+
+def test_an_epoch_that_is_not_the_members_is_fenced(broker: MockKafka) -> None:
+    one = Member(broker, "one")
+    one.join()
+    assert one.fault(3) == FENCED_EPOCH
+    assert one.fault(1) == FENCED_EPOCH
+    assert Member(broker, "stranger").fault(2) == UNKNOWN_MEMBER
+    assert Member(broker, "one", group="none").fault(2) == GROUP_ID_NOT_FOUND
+    assert one.join() == {"orders": [0, 1, 2, 3]}, "it joins again under the same id"
+
+
+def test_an_answer_may_be_lost_once(broker: MockKafka) -> None:
+    one, two = Member(broker, "one"), Member(broker, "two")
+    one.join()
+    two.join()
+    one.beat()
+    one.beat()
+    assert one.epoch == 3
+    assert one.fault(2, one.owned) == 0, "it has not heard of epoch 3"
+    assert one.fault(2, {"orders": [0, 1, 2, 3]}) == FENCED_EPOCH, "but not with what is no longer its own"
+    assert one.fault(2) == FENCED_EPOCH
+
+
+def test_a_silent_member_is_given_up(broker: MockKafka) -> None:
+    one, two = Member(broker, "one"), Member(broker, "two")
+    one.join()
+    broker.clock.advance(seconds=30)
+    two.join()
+    broker.clock.advance(seconds=15)
+    assert one.fault(2) == UNKNOWN_MEMBER
+    assert two.beat() == {"orders": [0, 1, 2, 3]}
+
+
+def test_a_member_that_does_not_give_up_partitions_is_given_up(broker: MockKafka) -> None:
+    one, two = Member(broker, "one"), Member(broker, "two")
+    one.join()
+    all_four = dict(one.owned)
+    two.join()
+    for _ in range(2):
+        assert one.fault(2, all_four) == 0
+        two.beat()
+        broker.clock.advance(seconds=29)
+    assert one.fault(2, all_four) == 0
+    two.beat()
+    broker.clock.advance(seconds=2)
+    assert one.fault(2, all_four) == UNKNOWN_MEMBER, "its rebalance timeout of 60 s is over"
+    assert two.beat() == {"orders": [0, 1, 2, 3]}
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"member_id": ""}, INVALID_REQUEST),
+        ({"rebalance_timeout_ms": -1}, INVALID_REQUEST),
+        ({"owned": None}, INVALID_REQUEST),
+        ({"owned": {"orders": [0]}}, INVALID_REQUEST),
+        ({"subscribed_topic_names": None}, INVALID_REQUEST),
+        ({"instance_id": " "}, INVALID_REQUEST),
+        ({"rack_id": ""}, INVALID_REQUEST),
+        ({"epoch": -3}, INVALID_REQUEST),
+        ({"epoch": -2}, INVALID_REQUEST),
+        ({"server_assignor": "sticky"}, UNSUPPORTED_ASSIGNOR),
+        ({"subscribed_topic_regex": "order(s"}, INVALID_REGEX),
+    ],
+)
+def test_requests_that_are_refused(broker: MockKafka, fields: dict[str, Any], code: int) -> None:
+    asked = {"epoch": 0, "owned": {}, "rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["orders"], **fields}
+    answer = Member(broker, "one").send(**asked)
+    assert (answer.error_code, bool(answer.error_message)) == (code, True)
+    assert describe(broker).error_code == GROUP_ID_NOT_FOUND, "a request that is refused leaves no trace"
+
+
+def test_a_group_has_a_size(start: Callable[..., MockKafka]) -> None:
+    broker = start({"group.consumer.max.size": 1})
+    Member(broker, "one").join()
+    two = Member(broker, "two")
+    assert two.fault(0, {}, rebalance_timeout_ms=60_000, subscribed_topic_names=["orders"]) == MAX_SIZE
+
+
+def test_version_0_gives_out_ids(broker: MockKafka) -> None:
+    nobody = Member(broker, "")
+    fields = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["orders"]}
+    answer = nobody.send(0, {}, version=0, **fields)
+    assert (answer.error_code, len(answer.member_id)) == (0, 22)
+    assert Member(broker, answer.member_id).fault(answer.member_epoch) == 0
+
+
+def test_the_protocol_can_be_switched_off(start: Callable[..., MockKafka]) -> None:
+    broker = start({"group.coordinator.rebalance.protocols": "classic"})
+    assert Member(broker, "one").fault(2) == UNSUPPORTED_VERSION
+    assert describe(broker).error_code == UNSUPPORTED_VERSION
+
+
+def test_the_feature_is_announced(broker: MockKafka) -> None:
+    request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+    answer = client(broker).request(request, 4)
+    assert ("group.version", 1) in [(each.name, each.max_version_level) for each in answer.finalized_features]
+    versions = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+    assert (versions[68], versions[69]) == ((0, 1), (0, 1))
+
+
+# Static members
+
+
+def test_a_static_member_comes_back_to_its_partitions(broker: MockKafka) -> None:
+    one, two = Member(broker, "one", "first"), Member(broker, "two")
+    one.join()
+    two.join()
+    kept = one.beat()
+    one.beat()
+    two.beat()
+    answer = one.send(-2)
+    assert (answer.error_code, answer.member_epoch) == (0, -2)
+    two.beat()
+    assert state(broker)[1] == 3, "nobody rebalances for its absence"
+    again = Member(broker, "one again", "first")
+    assert again.join() == kept
+    assert again.epoch == 3
+    assert one.fault(3) == FENCED_INSTANCE
+    assert sorted(member.member_id for member in describe(broker).members) == ["one again", "two"]
+
+
+def test_an_instance_has_one_member(broker: MockKafka) -> None:
+    one = Member(broker, "one", "first")
+    one.join()
+    other = Member(broker, "other", "first")
+    assert other.fault(0, {}, rebalance_timeout_ms=60_000, subscribed_topic_names=["orders"]) == UNRELEASED
+    assert other.fault(2) == FENCED_INSTANCE
+    assert one.fault(2, instance_id="second") == UNKNOWN_MEMBER
+    assert other.leave() == FENCED_INSTANCE
+    assert one.leave() == 0
+
+
+def test_an_instance_that_was_left_behind_is_nobodys(broker: MockKafka) -> None:
+    one = Member(broker, "one", "first")
+    one.join()
+    one.join(instance_id="second")
+    one.instance = "second"
+    assert one.leave() == 0
+    answer = Member(broker, "two", "first").send(0, {}, rebalance_timeout_ms=60_000, subscribed_topic_names=["orders"])
+    assert (answer.error_code, answer.error_message) == (UNKNOWN_MEMBER, "Member one is not a member of group team.")
+
+
+def test_a_static_member_that_stays_away_is_given_up(broker: MockKafka) -> None:
+    one = Member(broker, "one", "first")
+    one.join()
+    one.leave(-2)
+    broker.clock.advance(seconds=44)
+    assert len(describe(broker).members) == 1
+    broker.clock.advance(seconds=1)
+    assert describe(broker).members == []
+
+
+# Subscriptions
+
+
+def test_a_changed_subscription_takes_partitions_at_once(start: Callable[..., MockKafka]) -> None:
+    broker = start(topics={"orders": 1, "parts": 1})
+    one = Member(broker, "one")
+    assert one.join("orders", "parts") == {"orders": [0], "parts": [0]}
+    assert one.beat(subscribed_topic_names=["parts"]) == {"parts": [0]}
+    assert one.beat() is None
+    assert (one.epoch, state(broker)) == (3, ("Stable", 3, 3))
+
+
+def test_new_partitions_and_topics_are_noticed(broker: MockKafka) -> None:
+    one = Member(broker, "one")
+    assert one.join("orders", "later") == {"orders": [0, 1, 2, 3]}
+    broker.create_topic("unrelated")
+    assert (one.beat(), one.epoch) == (None, 2)
+    broker.create_topic("later", 2)
+    assert one.beat() == {"orders": [0, 1, 2, 3], "later": [0, 1]} | {}
+    broker._call(lambda e: e.cluster.add_partitions(e.cluster.topics["later"], 3, 0, 1), changes=True)
+    assert one.beat() == {"later": [0, 1, 2], "orders": [0, 1, 2, 3]}
+    broker._call(lambda e: e.cluster.delete_topic(e.cluster.topics["later"]), changes=True)
+    assert one.told(one.send(one.epoch, {})) == {"orders": [0, 1, 2, 3]}
+    assert one.epoch == 5
+
+
+def test_topics_by_regular_expression(broker: MockKafka) -> None:
+    one = Member(broker, "one")
+    assert one.join(subscribed_topic_regex="order.*") == {}
+    assert one.beat() == {"orders": [0, 1, 2, 3]}, "it was matched after the first heartbeat"
+    broker.create_topic("orders.eu")
+    assert one.beat() is None, "not again within 10 s"
+    broker.clock.advance(seconds=11)
+    one.beat()
+    assert one.beat() == {"orders": [0, 1, 2, 3], "orders.eu": [0]}
+    told = describe(broker).members[0]
+    assert (told.subscribed_topic_regex, told.subscribed_topic_names) == ("order.*", [])
+    two = Member(broker, "two")
+    assert two.join(subscribed_topic_regex="order.*") == {}, "the expression is known, but all is held"
+    one.beat()
+    assert one.beat(subscribed_topic_regex="") == {}
+
+
+@pytest.mark.parametrize(
+    ("regex", "names"),
+    [
+        ("t.", "t1 tx tX tt"),
+        ("(?i)T1|tx", "t1 tx tX"),
+        (r"\Qt.1\E", "t.1"),
+        (r"[[:alpha:]]\d", "t1"),
+        (r"t\p{Lu}|t\pN", "tX t1"),
+        ("(?P<a>t)(?<b>[^x])", "t1 tX tt"),
+        ("t{0}tx?", "t tx"),
+    ],
+)
+def test_regular_expressions_are_those_of_re2j(regex: str, names: str) -> None:
+    pattern = compile_topic_regex(regex)
+    some = ["t", "t1", "tx", "tX", "t.1", "tt"]
+    assert {name for name in some if pattern.fullmatch(name)} == set(names.split())
+
+
+@pytest.mark.parametrize(
+    ("regex", "said"),
+    [
+        ("(?=a)b", "invalid or unsupported Perl syntax"),
+        ("a**", "invalid nested repetition operator"),
+        (r"(a)\1", "invalid escape sequence"),
+        ("a{1001}", "invalid repeat count"),
+        ("[b-a]", "invalid character class range"),
+        ("(a", "missing closing )"),
+        ("[a", "missing closing ]"),
+        ("*a", "missing argument to repetition operator"),
+        ("a)", "regexp/syntax: internal error"),
+        ("a\\", "trailing backslash at end of expression"),
+        ("(?P<a>b)(?P<a>c)", "duplicate capture group name"),
+    ],
+)
+def test_what_re2j_refuses_is_refused_in_its_words(regex: str, said: str) -> None:
+    with pytest.raises(RegexFault, match=f"^{said.replace(')', '[)]')}$"):
+        compile_topic_regex(regex)
+
+
+# Assignors
+
+
+def assign(name: str, members: dict[str, Subscriber], sizes: dict[bytes, int]) -> dict[str, dict[bytes, list[int]]]:
+    topics = {tuple(sorted(member.topics)) for member in members.values()}
+    taken = {(t, i) for member in members.values() for t, held in member.given.items() for i in held}
+    made = ASSIGNORS[name](Group(members, sizes, len(topics) == 1, lambda topic, i: (topic, i) in taken))
+    return {member: {t: sorted(held) for t, held in given.items()} for member, given in made.items()}
+
+
+A, B = b"A" * 16, b"B" * 16
+NONE: Partitions = {}
+
+
+def test_range_gives_neighbours_and_static_members_come_first() -> None:
+    members = {"x": Subscriber(None, [A, B], NONE), "y": Subscriber(None, [A], NONE), "z": Subscriber("i", [A, B], NONE)}
+    assert assign("range", members, {A: 4, B: 2}) == {
+        "z": {A: [0, 1], B: [0]}, "x": {A: [2], B: [1]}, "y": {A: [3]},
+    }  # fmt: skip
+
+
+def test_uniform_moves_as_little_as_it_can() -> None:
+    members = {"x": Subscriber(None, [A], {A: (0, 1, 2, 3)}), "y": Subscriber(None, [A], NONE)}
+    assert assign("uniform", members, {A: 5}) == {"x": {A: [0, 1, 2]}, "y": {A: [3, 4]}}
+    members = {"x": Subscriber(None, [A], {A: (0,)}), "y": Subscriber(None, [A], NONE)}
+    assert assign("uniform", members, {A: 5}) == {"x": {A: [0, 1]}, "y": {A: [2, 3, 4]}}, "the last must take the extra"
+
+
+def test_uniform_balances_different_subscriptions() -> None:
+    members = {
+        "x": Subscriber(None, [A, B], {A: (0, 1, 2, 3)}), "y": Subscriber(None, [A], NONE), "z": Subscriber(None, [B], NONE),
+    }  # fmt: skip
+    made = assign("uniform", members, {A: 4, B: 2})
+    assert made == {"x": {A: [0, 1]}, "y": {A: [2, 3]}, "z": {B: [0, 1]}}
+
+
+def test_the_order_of_javas_tables() -> None:
+    assert set_of_names(["uniform", "range"]) == ["uniform", "range"]
+    assert set_of_names(["zz-member-5", "m4"]) == ["zz-member-5", "m4"]
+    assert set_of_numbers([17, 1, 16, 0]) == (16, 0, 17, 1)
+    assert (buckets_of_copy(11), buckets_of_copy(12), buckets_for(12), buckets_for(13)) == (16, 32, 16, 32)
+    assert hash_order([A, B], uuid_hash, 16) == [A, B]
+    assert java_hash("uniform") == 4008040884
+
+
+def test_the_assignor_that_most_members_want(start: Callable[..., MockKafka]) -> None:
+    broker = start(topics={"orders": 2, "parts": 2})
+    one, two = Member(broker, "one"), Member(broker, "two")
+    one.join("orders", "parts", server_assignor="range")
+    two.join("orders", "parts")
+    assert describe(broker).assignor_name == "range"
+    assert one.beat() == {"orders": [0], "parts": [0]}
+    three = Member(broker, "three")
+    three.join("orders", "parts", server_assignor="uniform")
+    one.beat(server_assignor="uniform")
+    assert describe(broker).assignor_name == "uniform"
+
+
+# Offsets and administration
+
+
+def test_offsets_go_by_the_members_epoch(broker: MockKafka) -> None:
+    one, two = Member(broker, "one"), Member(broker, "two")
+    assert one.commit(5, epoch=3) == GROUP_ID_NOT_FOUND
+    one.join()
+    assert one.commit(5) == 0
+    assert one.commit(5, epoch=3) == STALE_EPOCH
+    assert one.commit(5, version=8) == UNSUPPORTED_VERSION
+    assert two.commit(5, epoch=2) == UNKNOWN_MEMBER
+    two.join()
+    kept = one.beat() or {}
+    lost = next(index for index in range(4) if index not in kept["orders"])
+    one.beat()
+    assert one.epoch == 3
+    assert one.commit(6, partition=kept["orders"][0], epoch=2) == 0, "it had that partition then, and has it still"
+    assert one.commit(6, partition=lost, epoch=2) == STALE_EPOCH
+    assert one.commit(6, partition=kept["orders"][0], epoch=1) == STALE_EPOCH
+
+
+def test_offsets_are_shown_to_members_at_their_epoch(broker: MockKafka) -> None:
+    one = Member(broker, "one")
+    one.join()
+    one.commit(7)
+    assert one.fetch() == (0, 7)
+    assert one.fetch(member_id="one", member_epoch=2) == (0, 7)
+    assert one.fetch(member_id="one", member_epoch=1) == (STALE_EPOCH, None)
+    assert one.fetch(member_id="two", member_epoch=2) == (UNKNOWN_MEMBER, None)
+
+
+def test_administration_of_both_kinds(broker: MockKafka) -> None:
+    one = Member(broker, "one")
+    one.join()
+    one.commit(7)
+    admin = client(broker)
+    listed = admin.request(ListGroupsRequest(states_filter=["stable"], types_filter=["Consumer"]), 5).groups
+    assert [(g.group_id, g.protocol_type, g.group_state, g.group_type) for g in listed] == [
+        (GROUP, "consumer", "Stable", "consumer")
+    ]
+    assert admin.request(ListGroupsRequest(states_filter=[], types_filter=["classic"]), 5).groups == []
+    classic = admin.request(DescribeGroupsRequest(groups=[GROUP]), 6).groups[0]
+    assert (classic.error_code, classic.group_state) == (GROUP_ID_NOT_FOUND, "Dead")
+    assert admin.request(DeleteGroupsRequest(groups_names=[GROUP]), 2).results[0].error_code == NON_EMPTY
+    asked = OffsetDeleteRequestTopic(name="orders", partitions=[OffsetDeleteRequestPartition(partition_index=0)])
+    delete = OffsetDeleteRequest(group_id=GROUP, topics=[asked])
+    assert admin.request(delete, 0).topics[0].partitions[0].error_code == SUBSCRIBED
+    one.leave()
+    assert admin.request(delete, 0).topics[0].partitions[0].error_code == 0
+    assert admin.request(DeleteGroupsRequest(groups_names=[GROUP]), 2).results[0].error_code == 0
+    assert describe(broker).error_code == GROUP_ID_NOT_FOUND
+
+
+def test_describe_says_what_members_have_and_should_have(broker: MockKafka) -> None:
+    one, two = Member(broker, "one", "first"), Member(broker, "two")
+    one.join(rack_id="r1")
+    two.join()
+    one.beat()
+    told = describe(broker)
+    assert (told.group_state, told.group_epoch, told.assignment_epoch, told.assignor_name) == ("Reconciling", 3, 3, "uniform")
+    first = next(member for member in told.members if member.member_id == "one")
+    assert (first.instance_id, first.rack_id, first.member_epoch, first.member_type) == ("first", "r1", 2, 1)
+    assert [each.partitions for each in first.assignment.topic_partitions] == [[0, 1, 2, 3]], "with what it must give up"
+    assert [len(each.partitions) for each in first.target_assignment.topic_partitions] == [2]
+    assert describe(broker, "", 0).error_code == 24
+
+
+def test_consumer_groups_survive_a_restart(broker: MockKafka) -> None:
+    one, two = Member(broker, "one"), Member(broker, "two")
+    one.join()
+    two.join()
+    one.commit(3)
+    broker.restart("kill")
+    one.wire, two.wire = client(broker), client(broker)
+    assert state(broker) == ("Reconciling", 3, 3)
+    assert one.fetch() == (0, 3)
+    kept = one.beat()
+    assert kept is not None
+    one.beat()
+    assert two.beat() is not None
+    broker.clock.advance(seconds=46)
+    assert one.fault(3) == UNKNOWN_MEMBER, "its session went on from the start"
+
+
+def test_offsets_of_a_consumer_group_expire(broker: MockKafka) -> None:
+    one = Member(broker, "one")
+    one.join()
+    one.commit(3)
+    one.leave()
+    broker.clock.advance(days=6)
+    assert one.fetch() == (0, 3)
+    broker.clock.advance(days=2)
+    assert describe(broker).error_code == GROUP_ID_NOT_FOUND, "the empty group went with its last offset"
+
+
+# From one protocol to the other
+
+
+class Classic:
+    """A consumer that speaks the classic protocol."""
+
+    def __init__(self, broker: MockKafka, instance: str | None = None) -> None:
+        self.wire = client(broker)
+        self.member, self.generation, self.instance = "", -1, instance
+        self.owned: Told = {}
+
+    def join(self) -> Any:
+        held = [TopicPartition(topic=topic, partitions=owned) for topic, owned in self.owned.items()]
+        subscription = ConsumerProtocolSubscription(topics=["orders"], owned_partitions=held)
+        request = JoinGroupRequest(
+            group_id=GROUP, session_timeout_ms=45_000, rebalance_timeout_ms=60_000, member_id=self.member,
+            group_instance_id=self.instance, protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"\0\1" + encode(subscription, 1))],
+        )  # fmt: skip
+        answer = self.wire.request(request, 7)
+        self.member = answer.member_id or self.member
+        if answer.error_code == 79:
+            return self.join()
+        self.generation = answer.generation_id
+        return answer
+
+    def sync(self, given: Told | None = None) -> int:
+        assignments = []
+        if given is not None:
+            assignments = [SyncGroupRequestAssignment(member_id=self.member, assignment=write_assignment(given, 1))]
+        request = SyncGroupRequest(
+            group_id=GROUP, generation_id=self.generation, member_id=self.member, group_instance_id=self.instance,
+            protocol_type="consumer", protocol_name="range", assignments=assignments,
+        )  # fmt: skip
+        answer = self.wire.request(request, 5)
+        if not answer.error_code:
+            got = read_assignment(bytes(answer.assignment))
+            self.owned = {each.topic: sorted(each.partitions) for each in got.assigned_partitions}
+        code: int = answer.error_code
+        return code
+
+    def heartbeat(self) -> int:
+        request = HeartbeatRequest(
+            group_id=GROUP, generation_id=self.generation, member_id=self.member, group_instance_id=self.instance
+        )
+        code: int = self.wire.request(request, 4).error_code
+        return code
+
+    def leave(self) -> int:
+        identity = MemberIdentity(member_id=self.member, group_instance_id=self.instance)
+        answer = self.wire.request(LeaveGroupRequest(group_id=GROUP, members=[identity]), 5)
+        code: int = answer.members[0].error_code
+        return code
+
+
+def test_an_empty_group_changes_its_protocol(broker: MockKafka) -> None:
+    old, new = Classic(broker), Member(broker, "new")
+    assert old.join().error_code == 0
+    assert old.sync({"orders": [0, 1, 2, 3]}) == 0
+    old.leave()
+    new.join()
+    assert (new.epoch, state(broker)) == (2, ("Stable", 2, 2)), "it begins anew"
+    assert old.heartbeat() == UNKNOWN_MEMBER
+    new.leave()
+    again = Classic(broker)
+    assert (again.join().error_code, again.generation) == (0, 1)
+    assert describe(broker).error_code == GROUP_ID_NOT_FOUND
+
+
+def test_a_group_changes_its_protocol_while_it_is_used(broker: MockKafka) -> None:
+    old, new = Classic(broker), Member(broker, "new")
+    old.join()
+    old.sync({"orders": [0, 1, 2, 3]})
+    assert new.join() == {}
+    assert [member.member_type for member in sorted(describe(broker).members, key=lambda m: m.member_type)] == [0, 1]
+    assert old.heartbeat() == REBALANCE
+    old.join()
+    assert old.sync() == 0
+    assert len(old.owned["orders"]) == 2
+    assert old.heartbeat() == REBALANCE, "it is to join again and say that it gave up the rest"
+    old.join()
+    assert old.sync() == 0
+    assert old.heartbeat() == 0
+    assert new.beat() == {"orders": [index for index in range(4) if index not in old.owned["orders"]]}
+    assert new.leave() == 0
+    listed = client(broker).request(ListGroupsRequest(states_filter=[], types_filter=[]), 5).groups
+    assert [(group.group_type, group.group_state) for group in listed] == [("classic", "PreparingRebalance")]
+    assert old.heartbeat() == REBALANCE
+    old.join()
+    assert old.sync({"orders": [0, 1, 2, 3]}) == 0
+
+
+def test_a_static_member_brings_the_group_back_to_the_classic_protocol(broker: MockKafka) -> None:
+    new, old = Member(broker, "new", "first"), Classic(broker, "first")
+    new.join()
+    answer = old.join()
+    assert (answer.error_code, answer.protocol_name) == (0, "range")
+    assert describe(broker).error_code == GROUP_ID_NOT_FOUND
+    assert new.fault(2) == GROUP_ID_NOT_FOUND
+    assert old.sync() == 0
+    assert old.owned == {"orders": [0, 1, 2, 3]}
+
+
+def test_a_classic_member_that_does_not_join_again_is_given_up(broker: MockKafka) -> None:
+    old, new = Classic(broker), Member(broker, "new")
+    old.join()
+    old.sync({"orders": [0, 1, 2, 3]})
+    new.join()
+    for _ in range(2):
+        assert old.heartbeat() == REBALANCE
+        new.beat()
+        broker.clock.advance(seconds=29)
+    new.beat()
+    assert old.heartbeat() == REBALANCE
+    broker.clock.advance(seconds=3)
+    assert old.heartbeat() == UNKNOWN_MEMBER
+    assert new.beat() == {"orders": [0, 1, 2, 3]}
+
+
+def test_the_policy_may_forbid_it(start: Callable[..., MockKafka]) -> None:
+    broker = start({"group.consumer.migration.policy": "disabled"})
+    old, new = Classic(broker), Member(broker, "new")
+    old.join()
+    old.sync({"orders": [0, 1, 2, 3]})
+    assert new.fault(0, {}, rebalance_timeout_ms=60_000, subscribed_topic_names=["orders"]) == GROUP_ID_NOT_FOUND
+    assert old.heartbeat() == 0
+    old.leave()
+    new.join()
+    assert Classic(broker).join().error_code == 23
+
+
+# A real client
+
+
+def test_librdkafka_consumes_with_two_members(mock_kafka_factory: Callable[..., MockKafka]) -> None:
+    settings = {"group.consumer.min.heartbeat.interval.ms": 100, "group.consumer.heartbeat.interval.ms": 100,
+                "group.consumer.assignment.interval.ms": 0}  # fmt: skip
+    broker = mock_kafka_factory(topics={"orders": 4}, configs=settings)
+    config = {
+        "bootstrap.servers": broker.bootstrap_servers, "group.id": "real", "group.protocol": "consumer",
+        "auto.offset.reset": "earliest", "enable.auto.commit": False,
+    }  # fmt: skip
+    found: set[bytes] = set()
+    done = threading.Event()
+    consumers = [confluent_kafka.Consumer(config) for _ in range(2)]
+
+    def read(consumer: confluent_kafka.Consumer) -> None:
+        consumer.subscribe(["orders"])
+        while not done.is_set():
+            message = consumer.poll(0.05)
+            if message is not None and not message.error():
+                found.add(message.value())
+                consumer.commit(message, asynchronous=False)
+
+    def shares() -> list[int]:
+        return sorted(
+            sum(len(each.partitions) for each in member.assignment.topic_partitions)
+            for member in describe(broker, "real").members
+        )
+
+    threads = [threading.Thread(target=read, args=(consumer,)) for consumer in consumers]
+    try:
+        threads[0].start()
+        broker.wait_until(lambda: shares() == [4], 20)
+        threads[1].start()
+        broker.wait_until(lambda: shares() == [2, 2] and describe(broker, "real").group_state == "Stable", 20)
+        for i in range(40):
+            broker.produce("orders", value=b"%d" % i, partition=i % 4)
+        ends = threading.Event()
+        for _ in range(200):
+            if len(found) == 40 or ends.wait(0.05):
+                break
+    finally:
+        done.set()
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join()
+        for consumer in consumers:
+            consumer.close()
+    assert found == {b"%d" % i for i in range(40)}
+    assert describe(broker, "real").group_state == "Empty"
