@@ -1000,11 +1000,11 @@ def test_a_feature_is_announced_once_its_apis_are_served() -> None:
         admin.engine.versions[KEYS[name]] = (0, 5)
     answer = admin.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4)
     supported = [(each.name, each.min_version, each.max_version) for each in answer.supported_features]
-    assert supported == [("metadata.version", 7, 30), ("transaction.version", 0, 2)]
+    assert supported == [("metadata.version", 7, 30), ("transaction.version", 0, 2), ("group.version", 0, 1)]
     older = admin.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
     assert [each.name for each in older.supported_features] == ["metadata.version"], "older clients cannot read level 0"
     finalized = [(each.name, each.max_version_level) for each in answer.finalized_features]
-    assert finalized == [("metadata.version", 30), ("transaction.version", 2)]
+    assert finalized == [("metadata.version", 30), ("transaction.version", 2), ("group.version", 1)]
 
 
 def test_a_version_that_is_not_served_is_answered_in_version_0() -> None:

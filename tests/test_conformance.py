@@ -1,4 +1,4 @@
-"""Every recorded scenario that needs no transaction, replayed on our broker: the same answers as Kafka 4.3.1, step by step."""
+"""Every recorded scenario, replayed on our broker: the same answers as Kafka 4.3.1, step by step."""
 
 from __future__ import annotations
 
@@ -14,16 +14,14 @@ from wirebroker.conformance.recording import Scenario, compare, deliberate, load
 from wirebroker.conformance.replay import replay
 
 SCENARIOS = load()
-SERVED = [scenario for scenario in SCENARIOS if not scenario.transactional]
 
 
 def test_the_recording_is_whole() -> None:
     assert len(SCENARIOS) == 113
-    assert len(SERVED) == 81
     assert sum(len(scenario.steps) for scenario in SCENARIOS) == 916
 
 
-@pytest.mark.parametrize("scenario", SERVED, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_kafka_answers(scenario: Scenario) -> None:
     with OwnBroker(scenario.settings) as broker:
         _, differences = replay(scenario, broker)
@@ -79,9 +77,8 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     report = tmp_path / "report.json"
     assert main(["conformance", "--only", "gap,dup_last,txn_zombie", "--json", str(report)]) == 0
     printed = capsys.readouterr().out
-    assert "2 of 2 scenarios agree with Kafka in every step (11 steps)" in printed
-    assert "1 skipped, because each needs transactions" in printed
-    assert json.loads(report.read_text())["agreed"] == ["dup_last", "gap"]
+    assert "3 of 3 scenarios agree with Kafka in every step (29 steps)" in printed
+    assert json.loads(report.read_text())["agreed"] == ["dup_last", "gap", "txn_zombie"]
 
 
 def test_the_command_exits_1_on_a_difference(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -42,10 +42,17 @@ REBALANCE, UNKNOWN_MEMBER, ILLEGAL_GENERATION, MEMBER_ID_REQUIRED, FENCED_INSTAN
 @pytest.fixture
 def broker(mock_kafka_factory: Callable[..., MockKafka]) -> MockKafka:
     broker = mock_kafka_factory(topics={"orders": 2})
+    assert client(broker).request(find(GROUP), 4).coordinators[0].error_code == 0
+    return broker
+
+
+def test_on_a_cold_start_clients_have_to_ask_again(mock_kafka_factory: Callable[..., MockKafka]) -> None:
+    broker = mock_kafka_factory(cold_start=True)
     asker = client(broker)
     codes = [asker.request(find(GROUP), 4).coordinators[0].error_code for _ in range(2)]
     assert codes == [15, 0], "the first to ask creates the coordinators' topic"
-    return broker
+    fetch = OffsetFetchRequest(group_id=GROUP, topics=None)
+    assert [asker.request(fetch, 7).error_code for _ in range(2)] == [16, 0], "whoever comes first finds it loading"
 
 
 def find(key: str, key_type: int = 0) -> FindCoordinatorRequest:
@@ -132,6 +139,13 @@ class Client:
         return offset
 
 
+def await_rebalance(broker: MockKafka) -> None:
+    """Wait until the broker has a JoinGroup that was sent and not answered; requests on other connections may overtake it."""
+    broker.wait_until(
+        lambda: broker._call(lambda engine: engine.groups.groups[GROUP].state is State.PREPARING_REBALANCE)
+    )
+
+
 def stable_pair(broker: MockKafka) -> tuple[Client, Client]:
     """Two members, the first of them the leader, both with an assignment."""
     one, two = Client(broker), Client(broker)
@@ -140,6 +154,7 @@ def stable_pair(broker: MockKafka) -> tuple[Client, Client]:
     two.ask_to_join()
     two.joined()
     two.ask_to_join()
+    await_rebalance(broker)
     assert one.heartbeat() == REBALANCE
     one.ask_to_join()
     leader, follower = one.joined(), two.joined()
@@ -184,6 +199,7 @@ def test_a_member_that_stays_silent_is_removed(broker: MockKafka) -> None:
 def test_the_rebalance_goes_on_without_who_does_not_come(broker: MockKafka) -> None:
     one, two = stable_pair(broker)
     one.ask_to_join(session_ms=300_000, rebalance_ms=60_000)
+    await_rebalance(broker)
     for _ in range(8):
         assert two.heartbeat() == REBALANCE
         broker.clock.advance(seconds=8)

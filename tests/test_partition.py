@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from kafkawire.batches import HEADER_SIZE, Record, build_batch, read_header, seal
 from wirebroker.core.configs import BrokerConfigs, TopicConfigs
 from wirebroker.core.partition import Partition, appended_next
+from wirebroker.core.producers import advance, unpack
 from wirebroker.core.profile import PROFILES
 from wirekit import NOW
 
@@ -102,3 +104,21 @@ def test_nearly_every_batch_takes_the_short_way() -> None:
     partition = Partition("orders", 0, [1], TopicConfigs(BrokerConfigs({}), {}), PROFILES["kafka-4.3"], NOW)
     partition.append(memoryview(made(0, 0, 0, 3, 0, 0, "")), NOW, 9)
     assert [partition.append_next(memoryview(made(0, 0, i, 3, 0, 0, "")), NOW, False) for i in (3, 6, 9)] == [3, 6, 9]
+
+
+def test_d5_a_producer_with_five_batches_takes_at_most_400_bytes_of_a_partition() -> None:
+    partition = Partition("orders", 0, [1], TopicConfigs(BrokerConfigs({}), {}), PROFILES["kafka-4.3"], NOW)
+    count = 5_000
+    tracemalloc.start()
+    try:
+        for sequence in range(5):
+            for pid in range(count):
+                header = read_header(made(pid, 0, sequence, 1, 0, 0, ""))
+                state = partition.producers.get(pid)
+                base = sequence * count + pid
+                partition.producers[pid] = advance(state, header, base, NOW, partition.rules)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(unpack(partition.producers[7]).batches) == 5
+    assert taken / count <= 400

@@ -85,7 +85,9 @@ def _serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         metavar="KEY=VALUE",
         help="a Kafka setting by Kafka's name (repeatable)",
     )
-    add("--random-seed", type=int, metavar="N", help="make ids repeatable")
+    add("--faults", metavar="FILE.toml", help="load the faults in this file")
+    add("--require-fired", action="store_true", help="exit with code 1 if a fault never fired")
+    add("--random-seed", type=int, metavar="N", help="make ids and chances repeatable")
     add("--clock", default="system", choices=("system", "frozen"), help="(%(default)s)")
     add(
         "--max-version",
@@ -116,6 +118,9 @@ def _mirror(parser: argparse.ArgumentParser) -> None:
             text = os.environ[variable]
             if isinstance(action.default, list):
                 action.default = text.split()
+                continue
+            if action.nargs == 0:
+                action.default = text.lower() in ("1", "true", "yes")
                 continue
             action.default = text  # argparse converts a default that is text as if it had been given
             if action.choices is not None and text not in action.choices:

@@ -14,8 +14,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
+from typing import TYPE_CHECKING
 
 from kafkawire.codec import decode
+from kafkawire.declare import Message
 from kafkawire.errors import ProtocolError
 from kafkawire.frames import KEY_VERSION_CORRELATION, read_request_header
 from kafkawire.registry import API_VERSIONS, PRODUCE, api_name, request_class
@@ -28,8 +30,12 @@ from wirebroker.core.groups import GroupCoordinator
 from wirebroker.core.maintenance import Maintenance
 from wirebroker.core.profile import Rules
 from wirebroker.core.purgatory import Timers
+from wirebroker.core.transactions import TransactionCoordinator
 from wirebroker.exchange import Close, Connection, Effect, Exchange, Outcome
 from wirebroker.trace.recorder import Recorder
+
+if TYPE_CHECKING:
+    from wirebroker.faults.plan import FaultPlan
 
 
 class Engine:
@@ -44,22 +50,40 @@ class Engine:
         settings: Mapping[str, str] | None = None,
         rules: Rules | None = None,
         full_checks: bool = True,
+        cold_start: bool = True,
         max_versions: Mapping[int, int] | None = None,
+        seed: int = 0,
     ) -> None:
         self.timers = Timers()
         self.rules = rules or Rules()
         self.configs = BrokerConfigs(settings or {}, brokers=brokers)
         nodes: Sequence[Broker] = [Broker(node_id) for node_id in range(1, brokers + 1)]
-        self.cluster = Cluster(nodes, self.configs, self.rules, self.timers, random_bytes, full_checks=full_checks)
+        self.cluster = Cluster(
+            nodes, self.configs, self.rules, self.timers, random_bytes, full_checks=full_checks, cold_start=cold_start,
+        )  # fmt: skip
         self.fetch_sessions = FetchSessions(random_bytes)
         self.groups = GroupCoordinator(self.cluster, now)
+        self.transactions = TransactionCoordinator(self.cluster, self.groups.offsets.end_transaction, now)
         self.maintenance = Maintenance(self.cluster, now)
         self.trace = Recorder()
+        self.faults: FaultPlan | None = None
+        """The plan, while it has a rule."""
+        self._seed = seed
+        self._plan: FaultPlan | None = None
         self.versions = served_versions(self.rules, max_versions or {})
         self.effects: list[Effect] = []
         self.connections: set[Connection] = set()
         self._numbers = count(1)
         self._handlers: dict[int, Handler] = {}
+
+    @property
+    def plan(self) -> FaultPlan:
+        """The rules of this engine; made when somebody first asks."""
+        if self._plan is None:
+            from wirebroker.faults.plan import FaultPlan
+
+            self._plan = FaultPlan(self, self._seed)
+        return self._plan
 
     def connect(self, node_id: int, client_host: str = "127.0.0.1", listener: str = "PLAINTEXT") -> Connection:
         """A client has connected to this broker."""
@@ -86,6 +110,7 @@ class Engine:
             shape = connection.produce_shape
             if (
                 shape is not None
+                and self.faults is None
                 and key == PRODUCE
                 and version == shape.version
                 and produce_alike(self, connection, frame, correlation_id, now, owned)
@@ -104,13 +129,20 @@ class Engine:
             self.close(connection, f"the client's request cannot be read: {damage}")
             return
         exchange = Exchange(self, connection, key, version, correlation_id, header.client_id, now, frame)
+        if self.faults is not None:
+            self.faults.receive(request, exchange)
+        else:
+            self.handle(request, exchange)
+
+    def handle(self, request: Message, exchange: Exchange) -> None:
+        """Have the request's API answer it, now or later."""
+        key = exchange.api_key
         handler = self._handlers.get(key)
         if handler is None:
             handler = self._handlers[key] = handler_of(key)
         outcome = handler(request, exchange)
         if outcome is Outcome.PARKED:
-            connection.parked = exchange
-            connection.halted = True
+            exchange.park()
         elif not isinstance(outcome, Outcome):
             exchange.reply(outcome)
 
@@ -146,7 +178,7 @@ class Engine:
         """
         if mode not in ("clean", "kill"):
             raise ValueError(f"a restart is 'clean' or 'kill', not {mode!r}")
-        for connection in list(self.connections):
+        for connection in sorted(self.connections, key=lambda each: each.number):
             self.close(connection, "the broker restarts")
         self.timers.clear()
         for node_id in self.cluster.brokers:
@@ -155,4 +187,5 @@ class Engine:
             partition.restart(mode, now)
         self.fetch_sessions.clear()
         self.groups.restart(now)
+        self.transactions.restart(now)
         self.maintenance = Maintenance(self.cluster, now)

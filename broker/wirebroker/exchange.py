@@ -20,7 +20,7 @@ class Connection:
 
     __slots__ = (
         "client_host", "closed", "halted", "listener", "node_id", "number", "parked", "produce_shape",
-        "software",
+        "silent", "software",
     )  # fmt: skip
 
     def __init__(self, number: int, node_id: int, client_host: str, listener: str) -> None:
@@ -35,8 +35,16 @@ class Connection:
         self.halted = False
         """Set where the next request may have to wait: for a parked one, for records that should be sent before more of
         them are made, or because the connection is closed. Whoever drives the engine looks closer, and clears it."""
+        self.silent = False
+        """Set when a fault has lost an answer: those that follow are withheld too, as clients match answers by order."""
         self.produce_shape: Any = None
         """What the last Produce request looked like up to its records; see `wirebroker.apis.produce`."""
+
+
+    def silence(self) -> None:
+        """Send no further answer."""
+        self.silent = True
+        self.produce_shape = None
 
 
 class Reply(NamedTuple):
@@ -67,7 +75,9 @@ class Outcome(Enum):
 class Exchange:
     """A request that is being handled. `now` is the time at which it arrived, in ms since the epoch."""
 
-    __slots__ = ("api_key", "client_id", "connection", "correlation_id", "engine", "frame", "now", "version")
+    __slots__ = (
+        "api_key", "client_id", "connection", "correlation_id", "engine", "frame", "now", "struck", "version",
+    )  # fmt: skip
 
     def __init__(
         self, engine: Engine, connection: Connection, api_key: int, version: int, correlation_id: int,
@@ -81,6 +91,8 @@ class Exchange:
         self.client_id = client_id
         self.now = now
         self.frame = frame
+        self.struck: Any = None
+        """What faults want of the answer; see `wirebroker.faults.plan`."""
 
     @property
     def cluster(self) -> Cluster:
@@ -102,7 +114,12 @@ class Exchange:
         connection = self.connection
         if connection.parked is self:
             connection.parked = None
-        if not connection.closed:
+        if self.struck is not None and not connection.closed:
+            left = self.engine.plan.answered(response, self)
+            if left is None:
+                return
+            response = left
+        if not connection.closed and not connection.silent:
             parts = encode_response(self.correlation_id, response, self.version)
             if len(parts) > 1:
                 connection.halted = True
@@ -122,6 +139,11 @@ class Exchange:
         work(reply)
         waiting = True
         return answers[0] if answers else Outcome.PARKED
+
+    def park(self) -> None:
+        """Hold back whatever follows on the connection until this is answered."""
+        self.connection.parked = self
+        self.connection.halted = True
 
     def close(self, reason: str) -> Outcome:
         """Close the connection instead of answering; nothing more of it is handled."""

@@ -16,7 +16,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
-from typing import Any, NamedTuple, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kafkawire.batches import Record as WireRecord
 from kafkawire.batches import build_batch, iter_records, read_header
@@ -31,7 +32,10 @@ from wirebroker.core.record_checks import RecordReject
 from wirebroker.engine import Engine
 from wirebroker.net.host import Host
 from wirebroker.net.thread import LoopThread, call_on
-from wirebroker.trace.rows import ProduceRow
+from wirebroker.trace.rows import FaultRow, ProduceRow, Row
+
+if TYPE_CHECKING:
+    from wirebroker.faults.rules import Rule
 
 T = TypeVar("T")
 
@@ -57,7 +61,8 @@ class MockKafka:
     """A cluster of `brokers` brokers on free loopback ports (or from `port` on).
 
     `topics` maps names to partition counts; `configs` are Kafka's settings by Kafka's names; `profile` and `rules` say
-    how the validator decides; `clock` is "system" or "frozen". Raises ValueError for a setting that does not exist.
+    how the validator decides; `clock` is "system" or "frozen". With `cold_start` the coordinators of groups and transactions
+    take their time at first, as in Kafka, and clients have to ask again. Raises ValueError for a setting that does not exist.
     """
 
     def __init__(
@@ -72,6 +77,7 @@ class MockKafka:
         record_checks: str = "full",
         max_versions: Mapping[str, int] | None = None,
         random_seed: int | None = None,
+        cold_start: bool = False,
         host: str = "127.0.0.1",
         port: int = 0,
         loop_thread: LoopThread | None = None,
@@ -84,7 +90,9 @@ class MockKafka:
         self._configs = {name: _setting(value) for name, value in (configs or {}).items()}
         self._full_checks = record_checks == "full"
         self._max_versions = {_api_key(name): version for name, version in (max_versions or {}).items()}
+        self._seed = int.from_bytes(os.urandom(4), "big") if random_seed is None else random_seed
         self._random = os.urandom if random_seed is None else random.Random(random_seed).randbytes
+        self._cold_start = cold_start
         self._clock = make_clock(clock)
         self._address = (host, port)
         self._given_thread = loop_thread
@@ -94,6 +102,7 @@ class MockKafka:
         self._ports: list[tuple[str, int]] = []
         self.clock = ClockControl(self)
         self.trace = TraceView(self)
+        self.faults = Faults(self)
 
     # Starting and stopping
 
@@ -152,7 +161,7 @@ class MockKafka:
     def _engine(self) -> Engine:
         engine = Engine(
             self._clock.now(), self._random, brokers=self._brokers, settings=self._configs, rules=self._rules,
-            full_checks=self._full_checks, max_versions=self._max_versions,
+            full_checks=self._full_checks, cold_start=self._cold_start, max_versions=self._max_versions, seed=self._seed,
         )  # fmt: skip
         for name, partitions in self._topics.items():
             _create(engine, name, self._clock.now(), partitions, {})
@@ -319,6 +328,52 @@ class ClockControl:
         call_on(loop, lambda: host.advance(ms))
 
 
+class Faults:
+    """The faults of a broker: rules from `wirebroker.faults`, each of which counts how often it has fired."""
+
+    def __init__(self, kafka: MockKafka) -> None:
+        self._kafka = kafka
+
+    @property
+    def seed(self) -> int:
+        """What the probabilities of rules are drawn from; `MockKafka(random_seed=…)` repeats a run."""
+        return self._kafka._seed
+
+    @property
+    def rules(self) -> list[Rule]:
+        """The rules that are loaded, in the order in which they are asked."""
+        return self._kafka._call(lambda engine: list(engine.plan.rules))
+
+    def add(self, rule: Rule) -> Rule:
+        """Load a rule; it strikes from the next request on. Returns it, so that its `fired` can be asked."""
+        return self._kafka._call(lambda engine: engine.plan.add(rule))
+
+    def remove(self, rule: Rule) -> None:
+        """Unload a rule; harmless if it is not loaded."""
+        self._kafka._call(lambda engine: engine.plan.remove(rule), changes=True)
+
+    def clear(self) -> None:
+        """Unload all rules; what they held back goes on."""
+        self._kafka._call(lambda engine: engine.plan.clear(), changes=True)
+
+    def load(self, path: str | os.PathLike[str]) -> list[Rule]:
+        """Load the rules of a fault file; they are returned. FaultFileError names the line that is wrong."""
+        from wirebroker.faults.files import load
+
+        return [self.add(rule) for rule in load(Path(path)).rules]
+
+    def as_toml(self) -> str:
+        """The loaded rules as a fault file, with which a run can be repeated."""
+        from wirebroker.faults.files import dump
+
+        return dump(self.rules, self.seed)
+
+    def assert_fired(self) -> None:
+        """NotFired if a loaded rule has never struck: a test that passes without its fault proves nothing."""
+        for rule in self.rules:
+            rule.assert_fired()
+
+
 class TraceView:
     """The verdicts of the latest Produce requests."""
 
@@ -329,8 +384,12 @@ class TraceView:
         """Every verdict in the ring, oldest first."""
         return self._kafka._call(lambda engine: engine.trace.produce(topic, partition))
 
-    def last(self, count: int = 20) -> list[ProduceRow]:
-        """The latest verdicts, oldest first."""
+    def faults(self) -> list[FaultRow]:
+        """Every fault that struck, oldest first."""
+        return self._kafka._call(lambda engine: engine.trace.faults())
+
+    def last(self, count: int = 20) -> list[Row]:
+        """The latest rows of any kind, oldest first."""
         return self._kafka._call(lambda engine: engine.trace.last(count))
 
 

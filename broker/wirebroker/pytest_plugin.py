@@ -34,8 +34,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def _wirebroker_thread() -> Iterator[LoopThread]:
+    from wirebroker.apis import import_handlers
     from wirebroker.net.thread import LoopThread
 
+    # Here and not in the loop's thread: pytest rewrites what is imported, and CPython before 3.12 cannot parse in two
+    # threads at once.
+    import_handlers()
     thread = LoopThread()
     yield thread
     thread.stop()
@@ -81,6 +85,17 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
         lines = _last_lines(kafka)
         if lines:
             report.sections.append((f"wirebroker {number}: the last verdicts", lines))
+        if (plan := _plan(kafka)) is not None:
+            report.sections.append((f"wirebroker {number}: its faults, as a file that loads them again", plan))
+
+
+def _plan(kafka: MockKafka) -> str | None:
+    try:
+        if not kafka.faults.rules:
+            return None
+        return kafka.faults.as_toml() + "".join(f"# fired {rule.fired} of {rule.seen}: {rule}\n" for rule in kafka.faults.rules)
+    except RuntimeError:  # stopped by the test itself
+        return None
 
 
 def _last_lines(kafka: MockKafka) -> str:

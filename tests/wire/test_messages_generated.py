@@ -31,15 +31,18 @@ def generate(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_what_is_checked_in_is_what_kafkas_definitions_give() -> None:
     ran = generate("--check")
     if ran.returncode == 2:
-        pytest.skip(f"no kafka-clients jar: {ran.stderr.strip()}")
+        pytest.skip(f"no Kafka jars: {ran.stderr.strip()}")
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
 def test_a_changed_module_is_noticed(tmp_path: Path) -> None:
     copy = tmp_path / "scripts" / "generate-messages"
-    messages = tmp_path / "protocol" / "kafkawire" / "messages"
+    kafkawire = tmp_path / "protocol" / "kafkawire"
+    messages = kafkawire / "messages"
     for path, original in [(copy, SCRIPT)] + [
-        (messages / module.name, module) for module in (ROOT / "protocol" / "kafkawire" / "messages").glob("*.py")
+        (kafkawire / folder / module.name, module)
+        for folder in ("messages", "coordinator_records")
+        for module in (ROOT / "protocol" / "kafkawire" / folder).glob("*.py")
     ]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(original.read_text())
@@ -50,7 +53,7 @@ def test_a_changed_module_is_noticed(tmp_path: Path) -> None:
         [sys.executable, str(copy), "--check"], capture_output=True, text=True, timeout=120, check=False
     )
     if ran.returncode == 2:
-        pytest.skip(f"no kafka-clients jar: {ran.stderr.strip()}")
+        pytest.skip(f"no Kafka jars: {ran.stderr.strip()}")
     assert ran.returncode == 1
     assert [line.split()[0] for line in ran.stderr.splitlines()] == [
         "messages/heartbeat.py", "messages/invented.py", "messages/produce.py",

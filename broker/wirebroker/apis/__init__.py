@@ -24,9 +24,11 @@ SERVED = (
     "Heartbeat", "LeaveGroup", "SyncGroup", "DescribeGroups", "ListGroups", "ApiVersions", "CreateTopics",
     "DeleteTopics", "DeleteRecords", "InitProducerId", "OffsetForLeaderEpoch", "DescribeConfigs", "AlterConfigs",
     "DescribeLogDirs", "CreatePartitions", "DeleteGroups", "IncrementalAlterConfigs", "OffsetDelete",
-    "DescribeCluster", "DescribeProducers", "DescribeTopicPartitions",
+    "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "WriteTxnMarkers", "TxnOffsetCommit", "DescribeCluster",
+    "DescribeProducers", "DescribeTransactions", "ListTransactions", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe",
+    "DescribeTopicPartitions",
 )  # fmt: skip
-"""The APIs that have a handler, in the order of their keys."""
+"""The APIs that have a handler."""
 
 
 def handler_of(key: int) -> Handler:
@@ -34,6 +36,12 @@ def handler_of(key: int) -> Handler:
     module = import_module(f"wirebroker.apis.{APIS[key].module}")
     handler: Handler = module.handle
     return handler
+
+
+def import_handlers() -> None:
+    """Import all of them now."""
+    for name in SERVED:
+        handler_of(KEYS[name])
 
 
 def served_versions(rules: Rules, max_versions: Mapping[int, int]) -> dict[int, tuple[int, int]]:

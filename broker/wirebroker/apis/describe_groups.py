@@ -1,7 +1,7 @@
 """DescribeGroups, versions 0–6.
 
-What a member said of itself is shown while the group is stable. A group that does not exist is
-"Dead", from version 6 with GROUP_ID_NOT_FOUND.
+What a member said of itself is shown while the group is stable. A group that does not exist, or is a consumer group of
+KIP-848, is "Dead", from version 6 with GROUP_ID_NOT_FOUND.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ def _describe(group_id: str, exchange: Exchange) -> DescribedGroup:
     if fault := groups.here(group_id, exchange.node_id):
         return _without_members(group_id, fault, "")
     group = groups.groups.get(group_id)
-    if group is None:
+    if not isinstance(group, Group):
         code = ErrorCode.GROUP_ID_NOT_FOUND if exchange.version >= 6 else ErrorCode.NONE
         described = _without_members(group_id, code, State.DEAD.value)
-        described.error_message = f"Group {group_id} not found." if code else None
+        why = "not found" if group is None else "is not a classic group"
+        described.error_message = f"Group {group_id} {why}." if code else None
         return described
     described = _without_members(group_id, ErrorCode.NONE, group.state.value)
     described.protocol_type = group.protocol_type or ""

@@ -14,6 +14,7 @@ from typing import Any
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
@@ -131,6 +132,11 @@ class Fetch:
         limit = min(left, asked.partition_max_bytes)
         found = partition.read(asked.fetch_offset, limit, at_least_one=at_least_one, committed=self.committed)
         data.records = found.data
+        if self.committed and found.data:
+            aborted = partition.aborted_transactions(asked.fetch_offset, found)
+            data.aborted_transactions = [
+                AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in aborted
+            ]
         return data, found.available
 
     def response(self, results: list[tuple[PartitionKey, PartitionData]]) -> FetchResponse:

@@ -1,8 +1,9 @@
 """FindCoordinator, versions 0–6.
 
 Which broker coordinates a group (key type 0) or a transactional id (1); from version 4 several keys at once. The first
-to ask creates the coordinators' topic and is told COORDINATOR_NOT_AVAILABLE, as in Kafka; the next finds it. Share
-groups (key type 2, version 6) are not served: INVALID_REQUEST.
+to ask creates the coordinators' topic. On a cold start it is told COORDINATOR_NOT_AVAILABLE, as in Kafka; the next finds
+it, and whoever then comes to the coordinator first is told NOT_COORDINATOR, because it is still loading. Share groups
+(key type 2, version 6) are not served: INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ def _find(key_type: int, key: str, exchange: Exchange) -> Coordinator:
     node_id = cluster.coordinator(kind, key)
     if node_id is None:
         cluster.create_internal_topic(topic, exchange.now)
+        node_id = None if cluster.cold_start else cluster.coordinator(kind, key)
     broker = cluster.brokers.get(node_id) if node_id is not None else None
     if broker is None:
         return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)

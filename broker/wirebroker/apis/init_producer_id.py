@@ -1,29 +1,41 @@
-"""InitProducerId, versions 0–5, without a transactional id.
+"""InitProducerId, versions 0–5.
 
-Every call hands out a new producer id with epoch 0; a producer id and epoch in the request are ignored, as in Kafka,
-where an idempotent producer that wants a higher epoch either counts it up by itself or starts over with a new id. Only
-one of the two being set is INVALID_REQUEST. A transactional id needs the transaction coordinator, which this broker
-does not have: it answers as a broker that does not coordinate it, NOT_COORDINATOR.
+Without a transactional id every call hands out a new producer id with epoch 0; a producer id and epoch in the request
+are ignored, as in Kafka, where an idempotent producer that wants a higher epoch either counts it up by itself or starts
+over with a new id. With one, the producer gets the next epoch, and an open transaction of the last one is aborted: then
+the answer is CONCURRENT_TRANSACTIONS, and asking again succeeds. Only one of producer id and epoch being set is
+INVALID_REQUEST. PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 4.
 """
 
 from __future__ import annotations
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from wirebroker.core.transactions.coordinator import InitAsked, Producer
 from wirebroker.exchange import Exchange
+
+PRODUCER_FENCED_FROM = 4
 
 
 def handle(request: InitProducerIdRequest, exchange: Exchange) -> InitProducerIdResponse:
-    """Answer with a new producer id."""
-    if (request.producer_id == -1) != (request.producer_epoch == -1):
-        return _refused(ErrorCode.INVALID_REQUEST)
-    if request.transactional_id == "":
-        return _refused(ErrorCode.INVALID_REQUEST)
-    if request.transactional_id is not None:
-        return _refused(ErrorCode.NOT_COORDINATOR)
-    producer_id = exchange.cluster.producer_ids.allocate(exchange.node_id)
-    return InitProducerIdResponse(error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0)
+    """Answer with a producer id and epoch."""
+    producer = _init(request, exchange)
+    code = producer.code
+    if code == ErrorCode.PRODUCER_FENCED and exchange.version < PRODUCER_FENCED_FROM:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    return InitProducerIdResponse(
+        error_code=code, producer_id=producer.producer_id, producer_epoch=producer.producer_epoch
+    )
 
 
-def _refused(code: ErrorCode) -> InitProducerIdResponse:
-    return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+def _init(request: InitProducerIdRequest, exchange: Exchange) -> Producer:
+    current = (request.producer_id, request.producer_epoch)
+    if (current[0] == -1) != (current[1] == -1):
+        return Producer(ErrorCode.INVALID_REQUEST)
+    if request.transactional_id is None:
+        return Producer(ErrorCode.NONE, exchange.cluster.producer_ids.allocate(exchange.node_id), 0)
+    asked = InitAsked(
+        request.transactional_id, request.transaction_timeout_ms, None if current == (-1, -1) else current,
+        exchange.node_id,
+    )  # fmt: skip
+    return exchange.engine.transactions.init_producer_id(asked, exchange.now)

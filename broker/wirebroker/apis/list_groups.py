@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from wirebroker.core.groups.consumer import CONSUMER, ConsumerGroup
 from wirebroker.exchange import Exchange
 
 CLASSIC = "classic"
@@ -17,16 +18,15 @@ def handle(request: ListGroupsRequest, exchange: Exchange) -> ListGroupsResponse
     for group_id, group in exchange.engine.groups.groups.items():
         if exchange.engine.groups.here(group_id, exchange.node_id):
             continue
-        if states and group.state.value.lower() not in states:
-            continue
-        if types and CLASSIC not in types:
+        kind, state = (CONSUMER, group.state) if isinstance(group, ConsumerGroup) else (CLASSIC, group.state.value)
+        if (states and state.lower() not in states) or (types and kind not in types):
             continue
         listed.append(
             ListedGroup(
                 group_id=group_id,
-                protocol_type=group.protocol_type or "",
-                group_state=group.state.value,
-                group_type=CLASSIC,
+                protocol_type=CONSUMER if isinstance(group, ConsumerGroup) else group.protocol_type or "",
+                group_state=state,
+                group_type=kind,
             )
         )
     return ListGroupsResponse(error_code=ErrorCode.NONE, groups=listed)

@@ -1,6 +1,7 @@
 """OffsetCommit, versions 2–10.
 
-A member commits with its id and generation; a group without members takes offsets from anybody (generation −1). Each
+A member commits with its id and its generation, or its epoch in a consumer group (KIP-848, from version 9); a group
+without members takes offsets from anybody (generation −1). Each
 partition is answered on its own: UNKNOWN_TOPIC_OR_PARTITION, from version 10 UNKNOWN_TOPIC_ID, OFFSET_METADATA_TOO_LARGE.
 """
 
@@ -16,7 +17,7 @@ from kafkawire.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from wirebroker.core.cluster import Topic
-from wirebroker.core.groups.offsets import Committed
+from wirebroker.core.groups.offsets import Committed, TopicPartition
 from wirebroker.exchange import Exchange
 
 RETENTION_OF_BROKER = -1
@@ -39,11 +40,21 @@ def handle(request: OffsetCommitRequest, exchange: Exchange) -> OffsetCommitResp
         by_id = topic is None and exchange.version >= 10
         code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         _answer(answers, asked, unknown, code)
-    fault = _fault(request, exchange) if known else ErrorCode.NONE
+    where = [
+        (topic.topic_id, partition.partition_index)
+        for topic, _, partitions in known
+        for partition in partitions
+        if not metadata_fault(partition.committed_metadata, exchange)
+    ]
+    fault = _fault(request, exchange, where) if known else ErrorCode.NONE
+    offsets: dict[TopicPartition, Committed] = {}
     for topic, asked, partitions in known:
         for partition in partitions:
-            code = fault or _commit(request, topic, partition, exchange)
+            code = fault or metadata_fault(partition.committed_metadata, exchange)
+            if not code:
+                offsets[topic.name, partition.partition_index] = _committed(partition, request, exchange)
             _answer(answers, asked, [partition], code)
+    exchange.engine.groups.commit(request.group_id, offsets, exchange.now)
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=partitions)
@@ -63,11 +74,11 @@ def _answer(
         )
 
 
-def _fault(request: OffsetCommitRequest, exchange: Exchange) -> ErrorCode:
+def _fault(request: OffsetCommitRequest, exchange: Exchange, where: list[tuple[bytes, int]]) -> ErrorCode:
     groups = exchange.engine.groups
     return groups.here(request.group_id, exchange.node_id) or groups.commit_fault(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch,
-        exchange.version, exchange.now,
+        exchange.version, exchange.now, where,
     )  # fmt: skip
 
 
@@ -76,13 +87,15 @@ def _topic(asked: OffsetCommitRequestTopic, exchange: Exchange) -> Topic | None:
     return cluster.topics_by_id.get(asked.topic_id) if exchange.version >= 10 else cluster.topics.get(asked.name)
 
 
-def _commit(
-    request: OffsetCommitRequest, topic: Topic, asked: OffsetCommitRequestPartition, exchange: Exchange
-) -> ErrorCode:
-    metadata = asked.committed_metadata or ""
-    if len(metadata) > exchange.cluster.configs.integer("offset.metadata.max.bytes"):
+def metadata_fault(metadata: str | None, exchange: Exchange) -> ErrorCode:
+    """Whether what the client wants to keep with an offset is too long."""
+    if len(metadata or "") > exchange.cluster.configs.integer("offset.metadata.max.bytes"):
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
-    expires = exchange.now + request.retention_time_ms if request.retention_time_ms != RETENTION_OF_BROKER else None
-    committed = Committed(asked.committed_offset, asked.committed_leader_epoch, metadata, exchange.now, expires)
-    exchange.engine.groups.commit(request.group_id, (topic.name, asked.partition_index), committed)
     return ErrorCode.NONE
+
+
+def _committed(asked: OffsetCommitRequestPartition, request: OffsetCommitRequest, exchange: Exchange) -> Committed:
+    keep_ms = request.retention_time_ms
+    expires = exchange.now + keep_ms if keep_ms != RETENTION_OF_BROKER else None
+    metadata = asked.committed_metadata or ""
+    return Committed(asked.committed_offset, asked.committed_leader_epoch, metadata, exchange.now, expires)

@@ -31,7 +31,7 @@ def handle(request: OffsetDeleteRequest, exchange: Exchange) -> OffsetDeleteResp
             elif subscribed:
                 code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             else:
-                groups.offsets.delete(request.group_id, where)
+                groups.delete_offsets(request.group_id, [where], exchange.now)
             answers.append(OffsetDeleteResponsePartition(partition_index=partition.partition_index, error_code=code))
         topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
     return OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=topics)

@@ -1,7 +1,9 @@
 """OffsetFetch, versions 1–10.
 
 Null topics ask for all that the group has; from version 8 several groups at once; from 10 topics go by id. What was never
-committed is offset −1 without an error, also for a group that does not exist.
+committed is offset −1 without an error, also for a group that does not exist. With require_stable (from version 7) an
+offset that waits for the end of a transaction is UNSTABLE_OFFSET_COMMIT. From version 9 a member of a consumer group
+(KIP-848) may say who it is, and is refused if its epoch is over.
 """
 
 from __future__ import annotations
@@ -28,13 +30,13 @@ Asked = Iterable[tuple[str, list[int]]] | None
 def handle(request: OffsetFetchRequest, exchange: Exchange) -> OffsetFetchResponse:
     """Answer with what was committed."""
     if exchange.version >= 8:
-        return OffsetFetchResponse(groups=[_group(group, exchange) for group in request.groups])
+        return OffsetFetchResponse(groups=[_group(group, request.require_stable, exchange) for group in request.groups])
     fault = exchange.engine.groups.here(request.group_id, exchange.node_id)
     asked = None if request.topics is None else [(topic.name, topic.partition_indexes) for topic in request.topics]
     if fault and exchange.version >= 2:
         return OffsetFetchResponse(error_code=fault, topics=[])
     topics: dict[str, OffsetFetchResponseTopic] = {}
-    for (name, index), found in _offsets(request.group_id, asked, exchange):
+    for (name, index), found, code in _offsets(request.group_id, asked, exchange, request.require_stable):
         topic = topics.setdefault(name, OffsetFetchResponseTopic(name=name, partitions=[]))
         topic.partitions.append(
             OffsetFetchResponsePartition(
@@ -42,22 +44,24 @@ def handle(request: OffsetFetchRequest, exchange: Exchange) -> OffsetFetchRespon
                 committed_offset=-1 if fault else found.offset,
                 committed_leader_epoch=found.leader_epoch,
                 metadata=found.metadata,
-                error_code=fault,
+                error_code=fault or code,
             )
         )
     return OffsetFetchResponse(topics=list(topics.values()), error_code=ErrorCode.NONE)
 
 
-def _group(asked: OffsetFetchRequestGroup, exchange: Exchange) -> OffsetFetchResponseGroup:
-    if fault := exchange.engine.groups.here(asked.group_id, exchange.node_id):
+def _group(asked: OffsetFetchRequestGroup, stable: bool, exchange: Exchange) -> OffsetFetchResponseGroup:
+    groups = exchange.engine.groups
+    fault = groups.here(asked.group_id, exchange.node_id)
+    if fault := fault or groups.fetch_fault(asked.group_id, asked.member_id, asked.member_epoch):
         return OffsetFetchResponseGroup(group_id=asked.group_id, topics=[], error_code=fault)
     topics: dict[str | bytes, OffsetFetchResponseTopics] = {}
     wanted, unknown = _wanted(asked, exchange)
-    for (name, index), found in _offsets(asked.group_id, wanted, exchange):
+    for (name, index), found, code in _offsets(asked.group_id, wanted, exchange, stable):
         topic = topics.setdefault(name, OffsetFetchResponseTopics(name=name, partitions=[]))
         if (known := exchange.cluster.topics.get(name)) is not None:
             topic.topic_id = known.topic_id
-        topic.partitions.append(_partition(index, found, ErrorCode.NONE))
+        topic.partitions.append(_partition(index, found, code))
     answers = [*topics.values(), *unknown]
     return OffsetFetchResponseGroup(group_id=asked.group_id, topics=answers, error_code=ErrorCode.NONE)
 
@@ -80,11 +84,20 @@ def _wanted(asked: OffsetFetchRequestGroup, exchange: Exchange) -> tuple[Asked, 
     return wanted, unknown
 
 
-def _offsets(group_id: str, asked: Asked, exchange: Exchange) -> list[tuple[TopicPartition, Committed]]:
-    held = exchange.engine.groups.offsets.of(group_id)
-    if asked is None:
-        return list(held.items())
-    return [((name, index), held.get((name, index), NOTHING)) for name, indexes in asked for index in indexes]
+def _offsets(
+    group_id: str, asked: Asked, exchange: Exchange, stable: bool
+) -> list[tuple[TopicPartition, Committed, ErrorCode]]:
+    """The offsets asked for, or all; where `stable` ones are wanted, one that waits for a transaction is an error."""
+    offsets = exchange.engine.groups.offsets
+    held = offsets.of(group_id)
+    waiting = {where for where, _ in offsets.pending_of(group_id)} if stable else set()
+    wanted = list(held) if asked is None else [(name, index) for name, indexes in asked for index in indexes]
+    return [
+        (where, NOTHING, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        if where in waiting
+        else (where, held.get(where, NOTHING), ErrorCode.NONE)
+        for where in wanted
+    ]
 
 
 def _partition(index: int, found: Committed, code: ErrorCode) -> OffsetFetchResponsePartitions:

@@ -22,10 +22,12 @@ from kafkawire.messages.produce import (
 )
 from kafkawire.primitives import Buffer
 from wirebroker.apis.produce_shape import remember_shape
+from wirebroker.apis.produce_transaction import REFUSALS, check_transaction, message_of, told_by_produce
 from wirebroker.core.cluster import Topic
 from wirebroker.core.leadership import leader_fault
 from wirebroker.core.partition import Appended, Partition
 from wirebroker.core.record_checks import RecordReject
+from wirebroker.core.transactions.verification import Verified
 from wirebroker.exchange import Exchange, Outcome
 
 ADMIN_CLIENT = "__admin_client"
@@ -34,6 +36,9 @@ ADMIN_CLIENT = "__admin_client"
 
 def handle(request: ProduceRequest, exchange: Exchange) -> ProduceResponse | Outcome:
     """Append what is in order and answer each partition on its own."""
+    checked = check_transaction(request, exchange)
+    if isinstance(checked, ErrorCode):
+        return _all_refused(request, checked, exchange, REFUSALS.get(checked))
     if request.acks not in (-1, 0, 1):
         return _all_refused(request, ErrorCode.INVALID_REQUIRED_ACKS, exchange)
     response = ProduceResponse(responses=[])
@@ -42,7 +47,7 @@ def handle(request: ProduceRequest, exchange: Exchange) -> ProduceResponse | Out
         topic = _topic(data, exchange)
         answers = []
         for partition_data in data.partition_data:
-            answer = _partition(topic, data, partition_data, request.acks, exchange)
+            answer = _partition(topic, checked, partition_data, request.acks, exchange)
             if answer.error_code:
                 failed.append(answer.error_code)
             if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
@@ -52,7 +57,7 @@ def handle(request: ProduceRequest, exchange: Exchange) -> ProduceResponse | Out
             TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=answers)
         )
     if request.acks != 0:
-        if not failed:
+        if not failed and checked is None:
             remember_shape(request, exchange)
         return response
     if failed:
@@ -69,7 +74,7 @@ def _topic(data: TopicProduceData, exchange: Exchange) -> Topic | None:
 
 
 def _partition(
-    topic: Topic | None, data: TopicProduceData, asked: PartitionProduceData, acks: int, exchange: Exchange
+    topic: Topic | None, checked: Verified | None, asked: PartitionProduceData, acks: int, exchange: Exchange
 ) -> PartitionProduceResponse:
     if topic is None and exchange.version >= 13:
         return _refuse(asked, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -81,11 +86,17 @@ def _partition(
     fault = leader_fault(partition, exchange.node_id)
     if fault:
         return _refuse(asked, fault)
-    return answer_of(asked.index, append(partition, asked.records, acks, exchange))
+    where = (topic.name, asked.index)
+    if checked is not None and (code := checked.errors.get(where)):
+        refused = _refuse(asked, told_by_produce(code, exchange.version))
+        refused.error_message = message_of(code, refused.error_code)
+        return refused
+    verified = checked is not None and where in checked.first_writes
+    return answer_of(asked.index, append(partition, asked.records, acks, exchange, verified))
 
 
 def append(
-    partition: Partition, records: Buffer | None, acks: int, exchange: Exchange, owned: bool = False
+    partition: Partition, records: Buffer | None, acks: int, exchange: Exchange, verified: bool = False
 ) -> Appended:
     """Have the batch judged and stored, and the verdict recorded."""
     rules = partition.rules
@@ -95,7 +106,7 @@ def append(
         exchange.version,
         client_id=exchange.client_id,
         issued=exchange.cluster.producer_ids.issued if rules.asks_whether_issued else None,
-        owned=owned,
+        verified=verified,
     )
     exchange.engine.trace.produced(
         exchange.now, exchange.connection, exchange.client_id, exchange.version, exchange.correlation_id, acks,
@@ -126,14 +137,18 @@ def _refuse(asked: PartitionProduceData, code: ErrorCode) -> PartitionProduceRes
     return PartitionProduceResponse(index=asked.index, error_code=code, base_offset=-1)
 
 
-def _all_refused(request: ProduceRequest, code: ErrorCode, exchange: Exchange) -> ProduceResponse | Outcome:
+def _all_refused(
+    request: ProduceRequest, code: ErrorCode, exchange: Exchange, message: str | None = None
+) -> ProduceResponse | Outcome:
     topics = []
     for data in request.topic_data:
         topic = _topic(data, exchange)
         answers = []
         for asked in data.partition_data:
             known = topic is not None and topic.partition(asked.index) is not None
-            answers.append(_refuse(asked, code if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            answer = _refuse(asked, code if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            answer.error_message = message
+            answers.append(answer)
         topics.append(TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=answers))
     return ProduceResponse(responses=topics)
 

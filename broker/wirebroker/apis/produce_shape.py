@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kafkawire.batches import HEADER_SIZE
+from kafkawire.batches import HEADER_SIZE, TRANSACTIONAL
 from kafkawire.frames import encode_response
 from kafkawire.messages.produce import (
     PartitionProduceResponse,
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from wirebroker.engine import Engine
 
 FLEXIBLE_FROM = 9
+ATTRIBUTES_AT = 22
+"""Where the attributes' low byte is in a batch."""
 HEAD_START = 8
 """Where the part of the header begins that stays the same: after key, version and correlation id."""
 _NO_TAGS = bytes(3)
@@ -135,6 +137,8 @@ def produce_alike(
         engine.trace.stored_next(
             now, connection, client_id, version, correlation_id, shape.acks, partition, base_offset, header
         )
+    elif end - at > ATTRIBUTES_AT and records[ATTRIBUTES_AT] & TRANSACTIONAL:
+        return False
     else:
         appended = partition.append(records, now, version, client_id=client_id, owned=owned)
         engine.trace.produced(now, connection, client_id, version, correlation_id, shape.acks, partition, appended)

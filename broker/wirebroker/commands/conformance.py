@@ -13,7 +13,6 @@ from wirebroker.conformance.ours import OwnBroker
 from wirebroker.conformance.recording import Difference, Scenario, deliberate, load
 from wirebroker.conformance.replay import RemoteBroker, replay
 
-NEEDS_TRANSACTIONS = "needs transactions, which this version does not serve"
 NEEDS_RESTART = "restarts the broker, which cannot be done by address"
 NEEDS_SETTINGS = "was recorded with other settings than a broker by address has"
 
@@ -71,7 +70,7 @@ def run_all(scenarios: Iterable[Scenario], remote: RemoteBroker | None = None) -
 
 def _unable(scenario: Scenario, remote: RemoteBroker | None) -> str | None:
     if remote is None:
-        return NEEDS_TRANSACTIONS if scenario.transactional else None
+        return None
     if scenario.ran_on == "restart":
         return NEEDS_RESTART
     return NEEDS_SETTINGS if scenario.ran_on not in ("main", "slow") else None

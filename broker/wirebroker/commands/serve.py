@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkawire.registry import KEYS
 from wirebroker.clock import clock
@@ -22,6 +22,9 @@ from wirebroker.core.names import topic_name_fault
 from wirebroker.core.profile import profile
 from wirebroker.engine import Engine
 from wirebroker.net.host import Host, ListenError, new_loop
+
+if TYPE_CHECKING:
+    from wirebroker.faults.files import FaultFile
 
 KAFKA_PREFIX = "KAFKA_"
 NOT_SETTINGS = frozenset({"KAFKA_LISTENERS", "KAFKA_ADVERTISED_LISTENERS", "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP",
@@ -82,7 +85,15 @@ async def _serve(options: argparse.Namespace, resources: ExitStack) -> int:
         await stop.wait()
     finally:
         await host.close()
-    return 0
+    return _unfired(engine) if options.require_fired else 0
+
+
+def _unfired(engine: Engine) -> int:
+    """Name the faults that never fired; 1 if there is one."""
+    silent = [rule for rule in engine.plan.rules if not rule.fired]
+    for rule in silent:
+        print(f"wirebroker serve: the fault {rule} never fired; {rule.seen} requests matched it", file=sys.stderr)
+    return 1 if silent else 0
 
 
 def _engine(options: argparse.Namespace, now: int) -> Engine:
@@ -94,7 +105,9 @@ def _engine(options: argparse.Namespace, now: int) -> Engine:
         rules = rules.with_setting(rule, value)
     if options.brokers < 1:
         raise UsageError(f"--brokers takes a number from 1 up, not {options.brokers}")
+    faults = _fault_file(options.faults) if options.faults else None
     seed = options.random_seed
+    chances = seed if seed is not None else (faults.seed if faults and faults.seed is not None else 0)
     engine = Engine(
         now,
         os.urandom if seed is None else random.Random(seed).randbytes,
@@ -103,10 +116,24 @@ def _engine(options: argparse.Namespace, now: int) -> Engine:
         rules=rules,
         full_checks=options.record_checks == "full",
         max_versions=dict(_max_version(text) for text in options.max_version),
+        seed=chances,
     )
     for text in options.topic:
         _create_topic(engine, text, now)
+    for loaded in faults.rules if faults else ():
+        engine.plan.add(loaded)
     return engine
+
+
+def _fault_file(path: str) -> FaultFile:
+    from wirebroker.faults.files import FaultFileError, load
+
+    try:
+        return load(Path(path))
+    except OSError as refused:
+        raise UsageError(f"--faults {path}: {refused.strerror}") from refused
+    except FaultFileError as wrong:
+        raise UsageError(f"--faults: {wrong}") from None
 
 
 def _create_topic(engine: Engine, text: str, now: int) -> None:

@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from wirebroker.trace.rows import ProduceRow
+from wirebroker.trace.rows import FaultRow, Row, row_from_json
 from wirebroker.trace.sinks import has_colour, line
 
 
@@ -22,7 +22,7 @@ def run(options: argparse.Namespace) -> int:
     colour, damaged = has_colour(sys.stdout), 0
     for number, text in enumerate(lines, 1):
         try:
-            row = ProduceRow.from_json(json.loads(text))
+            row = row_from_json(json.loads(text))
         except (ValueError, KeyError, TypeError) as wrong:
             damaged += 1
             print(f"{path}:{number}: this is no row of a trace ({wrong!r})", file=sys.stderr)
@@ -32,9 +32,11 @@ def run(options: argparse.Namespace) -> int:
     return 2 if damaged and damaged == len(lines) else 0
 
 
-def _wanted(row: ProduceRow, options: argparse.Namespace) -> bool:
+def _wanted(row: Row, options: argparse.Namespace) -> bool:
     asked = {
         "topic": options.topic, "partition": options.partition, "producer_id": options.producer,
         "verdict": options.verdict,
     }  # fmt: skip
+    if isinstance(row, FaultRow):  # shown beside the rest, unless something else is asked for
+        return all(value is None for value in asked.values())
     return all(value is None or getattr(row, name) == value for name, value in asked.items())

@@ -12,7 +12,7 @@ class OwnBroker:
     """A MockKafka that a scenario runs on; sleeping is moving its clock."""
 
     def __init__(self, settings: Mapping[str, str], *, profile: str = "kafka-4.3") -> None:
-        self._kafka = MockKafka(configs=settings, profile=profile)
+        self._kafka = MockKafka(configs=settings, profile=profile, cold_start=True)
 
     def __enter__(self) -> OwnBroker:
         self._kafka.start()

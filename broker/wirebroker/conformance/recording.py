@@ -17,9 +17,6 @@ PRESENCE_ONLY = ("message", "m")
 """Texts, whose wording is not compared."""
 NO_ERROR = "0 NONE"
 _MARKER_HEX = 12
-TRANSACTION_OPS = frozenset(
-    {"add_partitions", "add_offsets", "txn_offset_commit", "end_txn", "describe_txn", "init_pid_many"}
-)
 
 BASE_SETTINGS = {
     "num.partitions": "1", "offsets.topic.num.partitions": "4", "offsets.topic.replication.factor": "1",
@@ -54,21 +51,9 @@ class Scenario:
     steps: list[Json]
 
     @property
-    def transactional(self) -> bool:
-        """Whether it needs the transaction coordinator."""
-        return any(
-            step["step"].get("op") in TRANSACTION_OPS or "txid" in json.dumps(step["step"]) or _txn_bit(step["step"])
-            for step in self.steps
-        )
-
-    @property
     def settings(self) -> dict[str, str]:
         """The broker settings it was recorded with."""
         return BASE_SETTINGS | GROUP_SETTINGS[self.ran_on]
-
-
-def _txn_bit(step: Json) -> bool:
-    return bool(step.get("txn"))
 
 
 @dataclass(frozen=True, slots=True)

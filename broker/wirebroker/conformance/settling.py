@@ -7,7 +7,7 @@ were made on a broker that was given the time.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -34,19 +34,36 @@ def prepare(run: Run, steps: list[Json]) -> None:
 
     A broker that does not serve one of these requests is left as it is: the scenario's own steps will show it.
     """
+    groups = sorted({"g"} | set(_values(steps, "group")))
+    transactional_ids = sorted({"a"} | set(_values(steps, "txid")))
     with _asking(run) as client:
-        for name in sorted({"g"} | set(_values(steps, "group"))):
-            _until(partial(_found, client, _GROUP, run.name(name)))
-            _until(partial(_group_loaded, client, run.name(name)))
-        for name in sorted({"a"} | set(_values(steps, "txid"))):
-            _until(partial(_found, client, _TRANSACTION, run.name(name)))
-            _until(partial(_transaction_loaded, client, run.name(name)))
+        coordinators_loaded(client, map(run.name, groups), map(run.name, transactional_ids))
+
+
+def coordinators_loaded(client: WireClient, groups: Iterable[str], transactional_ids: Iterable[str]) -> None:
+    """Wait until the coordinators of all of them are found and loaded, which makes the internal topics.
+
+    Raises ConnectionClosed, NoAnswer and ProtocolError where the broker does not serve one of the requests.
+    """
+    for name in groups:
+        until(partial(_found, client, _GROUP, name))
+        until(partial(_group_loaded, client, name))
+    for name in transactional_ids:
+        until(partial(_found, client, _TRANSACTION, name))
+        until(partial(_transaction_loaded, client, name))
 
 
 def markers_written(run: Run, transactional_id: str) -> None:
     """Wait until an ended transaction is complete, that is, its markers stand in every partition."""
     with _asking(run) as client:
-        _until(lambda: not _state(client, transactional_id).transaction_state.startswith("Prepare"))
+        transactions_complete(client, [transactional_id])
+
+
+def transactions_complete(client: WireClient, transactional_ids: list[str]) -> bool:
+    """Wait until no transaction of these is about to end; False if one still is after the time."""
+    return until(
+        lambda: not any(state.transaction_state.startswith("Prepare") for state in _states(client, transactional_ids))
+    )
 
 
 @contextmanager
@@ -68,10 +85,12 @@ def _values(steps: Any, key: str) -> Iterator[str]:
             yield from _values(item, key)
 
 
-def _until(reached: Callable[[], bool]) -> None:
+def until(reached: Callable[[], bool]) -> bool:
+    """Ask until it is so; False if it never was within the time."""
     deadline = time.monotonic() + WITHIN
-    while not reached() and time.monotonic() < deadline:
+    while not (done := reached()) and time.monotonic() < deadline:
         time.sleep(PAUSE)
+    return done
 
 
 def _found(client: WireClient, kind: int, key: str) -> bool:
@@ -84,8 +103,9 @@ def _group_loaded(client: WireClient, group: str) -> bool:
 
 
 def _transaction_loaded(client: WireClient, transactional_id: str) -> bool:
-    return _state(client, transactional_id).error_code not in COORDINATOR_CODES
+    return _states(client, [transactional_id])[0].error_code not in COORDINATOR_CODES
 
 
-def _state(client: WireClient, transactional_id: str) -> Any:
-    return client.request(DescribeTransactionsRequest(transactional_ids=[transactional_id]), 0).transaction_states[0]
+def _states(client: WireClient, transactional_ids: list[str]) -> list[Any]:
+    answer = client.request(DescribeTransactionsRequest(transactional_ids=transactional_ids), 0)
+    return list(answer.transaction_states)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kafkawire.errors import ErrorCode
 from wirebroker.core.configs import BrokerConfigs, TopicConfigs
 from wirebroker.core.names import abs_hash
 from wirebroker.core.partition import Partition
@@ -61,6 +62,7 @@ class Cluster:
         random_bytes: Callable[[int], bytes],
         *,
         full_checks: bool = True,
+        cold_start: bool = True,
         cluster_id: str = "wirebroker-cluster-00A",
     ) -> None:
         self.brokers = {broker.node_id: broker for broker in brokers}
@@ -73,8 +75,13 @@ class Cluster:
         self.producer_ids = ProducerIds()
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[bytes, Topic] = {}
+        self.cold_start = cold_start
+        """Whether coordinators take their time at first, as Kafka's: clients are told to ask again twice."""
+        self._unloaded: set[str] = set()
         self.version = 0
         """Rises with every change of the metadata: topics, partitions, leaders, configs."""
+        self.topics_created = 0
+        """How many topics there have ever been."""
 
     @property
     def controller_id(self) -> int:
@@ -96,6 +103,7 @@ class Cluster:
         count = len(assignment) if assignment else partitions or self.configs.integer("num.partitions")
         factor = replication_factor or self.configs.integer("default.replication.factor")
         self.topics[name] = self.topics_by_id[topic.topic_id] = topic
+        self.topics_created += 1
         self.add_partitions(topic, count, now, factor, assignment)
         return topic
 
@@ -142,6 +150,16 @@ class Cluster:
         partition = self.partition(GROUP_TOPIC if kind == "group" else TRANSACTION_TOPIC, index)
         return partition.leader if partition else None
 
+    def coordinator_fault(self, kind: str, key: str, node_id: int) -> ErrorCode:
+        """Whether this broker coordinates the key. On a cold start whoever comes first finds it still loading."""
+        if self.coordinator(kind, key) != node_id:
+            return ErrorCode.NOT_COORDINATOR
+        topic = GROUP_TOPIC if kind == "group" else TRANSACTION_TOPIC
+        if topic in self._unloaded:
+            self._unloaded.remove(topic)
+            return ErrorCode.NOT_COORDINATOR
+        return ErrorCode.NONE
+
     def create_internal_topic(self, name: str, now: int) -> Topic:
         """Create one of the coordinators' topics as its first user does."""
         prefix = "offsets.topic" if name == GROUP_TOPIC else "transaction.state.log"
@@ -152,6 +170,8 @@ class Cluster:
             overrides["min.insync.replicas"] = str(self.configs.value("transaction.state.log.min.isr"))
         overrides["segment.bytes"] = str(self.configs.value(f"{prefix}.segment.bytes"))
         count = self.configs.integer(f"{prefix}.num.partitions")
+        if self.cold_start:
+            self._unloaded.add(name)
         return self.create_topic(name, now, partitions=count, replication_factor=factor, overrides=overrides)
 
     def _new_topic_id(self) -> bytes:

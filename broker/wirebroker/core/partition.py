@@ -16,25 +16,34 @@ from kafkawire.batches import (
     HEADER,
     HEADER_SIZE,
     LOG_OVERHEAD,
+    TRANSACTIONAL,
     BatchHeader,
+    end_txn_marker,
     iter_records,
     read_header,
 )
-from kafkawire.errors import ProtocolError
+from kafkawire.errors import ErrorCode, ProtocolError
 from kafkawire.record_walk import walk_records
 from wirebroker.core.configs import TopicConfigs
+from wirebroker.core.open_transactions import AbortedTransaction, OpenTransactions
 from wirebroker.core.producers import (
     Accept,
     Duplicate,
     Key,
     Origin,
+    Reject,
     Verdict,
+    Verification,
     advance,
     advance_in_order,
+    end_transaction,
+    epoch_of,
     judge,
+    judge_marker,
     last_batch_only,
     last_offset,
     last_timestamp,
+    open_since,
     poison,
 )
 from wirebroker.core.profile import Rules
@@ -99,9 +108,12 @@ class Partition:
         self.log = MemoryLog(0, now)
         self.log_start_offset = 0
         self.producers: dict[Key, bytes] = {}
+        self.transactions = OpenTransactions()
         self.deleted = False
         self.waiting: list[Callable[[Partition, int], None]] = []
         """Told of every append; parked Fetches are here."""
+        self.write_fails = 0
+        """How many of the next writes fail; see `fail_next_write`."""
         self._epoch_starts: list[tuple[int, int]] = [(0, 0)]
         self._checkpointed_start = (now, 0)
         self._policy: RecordPolicy | None = None
@@ -121,8 +133,11 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset up to which a read_committed consumer may read."""
-        return self.high_watermark
+        """The offset up to which a read_committed consumer may read: where the earliest open transaction begins."""
+        first_open = self.transactions.first_offset()
+        if first_open is None:
+            return self.high_watermark
+        return min(max(first_open, self.log_start_offset), self.high_watermark)
 
     @property
     def policy(self) -> RecordPolicy:
@@ -188,8 +203,9 @@ class Partition:
         client_id: str | None = None,
         issued: Callable[[int], bool] | None = None,
         owned: bool = False,
+        verified: bool = False,
     ) -> Appended:
-        """Judge one client's batch, and store it if it is in order."""
+        """Judge one client's batch, and store it if it is in order; `verified` is as in `start_verification`."""
         policy = self._policy
         if policy is None or self._policy_version != self._settings.version:
             policy = self.policy
@@ -205,7 +221,8 @@ class Partition:
             return self._store(checked, None, Accept(self.log.end_offset, "no_producer"), None, now, owned, policy)
         state = self.producers.get(key)
         known = issued is None or issued(header.producer_id)
-        verdict = judge(state, header, self.rules, self.log.end_offset, Origin.CLIENT, known)
+        awaited = self.transactions.verifications.get(producer_id)
+        verdict = judge(state, header, self.rules, self.log.end_offset, Origin.CLIENT, known, awaited, verified)
         if isinstance(verdict, Accept):
             return self._store(checked, key, verdict, state, now, owned, policy)
         if isinstance(verdict, Duplicate):
@@ -224,18 +241,107 @@ class Partition:
         policy: RecordPolicy,
     ) -> Appended:  # fmt: skip
         """Append to the log and to the state: both or, if the log refuses, neither."""
-        header, batch, timestamp, append_time, rewritten = checked
-        log = self.log
-        active = log.active
-        if active.size + len(batch) > policy.segment_bytes or now - active.created > policy.segment_ms:
-            log.roll(now)  # as Kafka's LogSegment.shouldRoll: it would grow too large, or its first batch is too old
-        base = log.append(batch, header.last_offset_delta + 1, self.leader_epoch, timestamp, owned or rewritten)
+        header, _, timestamp, append_time, _ = checked
+        if self.write_fails:
+            return self._failed(header, state)
+        base = self._write(checked, now, owned, policy)
         if key is not None:
             self.producers[key] = advance(state, header, base, timestamp, self.rules)
+            if header.attributes & TRANSACTIONAL:
+                self._joins_transaction(header.producer_id, state, base)
         if self.waiting:
             self._tell(now)
         appended: Appended = _new(Appended, (verdict, 0, base, append_time, self.log_start_offset, header, state))
         return appended
+
+    def fail_next_write(self, times: int = 1) -> None:
+        """Let the next writes fail, as with a broken disk: KAFKA_STORAGE_ERROR, and neither log nor state changes."""
+        self.write_fails = times
+        self._plain_limit = 0  # so that nothing takes the short way, which knows nothing of this
+
+    def _failed(self, header: BatchHeader, state: bytes | None) -> Appended:
+        self.write_fails -= 1
+        if not self.write_fails:
+            self._policy_version = -1
+        code = ErrorCode.KAFKA_STORAGE_ERROR
+        return Appended(Reject(code, "write_failed", header.base_sequence, -1), code, -1, -1, -1, header, state)
+
+    def _write(self, checked: Checked, now: int, owned: bool, policy: RecordPolicy) -> int:
+        header, batch, timestamp, _, rewritten = checked
+        log = self.log
+        active = log.active
+        if active.size + len(batch) > policy.segment_bytes or now - active.created > policy.segment_ms:
+            log.roll(now)  # as Kafka's LogSegment.shouldRoll: it would grow too large, or its first batch is too old
+        return log.append(batch, header.last_offset_delta + 1, self.leader_epoch, timestamp, owned or rewritten)
+
+    # Transactions
+
+    def start_verification(
+        self, producer_id: int, sequence: int, producer_epoch: int, bumps_epoch: bool, now: int
+    ) -> ErrorCode | Verification | None:
+        """Before a transactional batch is appended: whether the transaction coordinator has to be asked about it.
+
+        None if the producer's transaction is open here already. Else the coordinator is asked, and if it agrees the batch
+        is appended as `verified`; what it returns here is remembered until then. INVALID_PRODUCER_EPOCH for an old epoch.
+        """
+        state = self.producers.get(producer_id)
+        if state is not None:
+            if producer_epoch < epoch_of(state):
+                return ErrorCode.INVALID_PRODUCER_EPOCH
+            if producer_epoch == epoch_of(state) and open_since(state) >= 0:
+                return None
+        awaited = self.transactions.verifications.get(producer_id)
+        if awaited is None:
+            awaited = Verification(sequence, producer_epoch, bumps_epoch, now)
+            self.transactions.verifications[producer_id] = awaited
+        awaited.see(sequence, producer_epoch)
+        return awaited
+
+    def append_own(self, batch: bytes, now: int, *, verified: bool = False) -> ErrorCode:
+        """Append a batch that a coordinator made; it is not checked, but its epoch and transaction are."""
+        header = read_header(batch)
+        checked = Checked(header, memoryview(batch), header.max_timestamp, -1, False)
+        if header.producer_id < 0:
+            accept = Accept(self.log.end_offset, "no_producer")
+            return ErrorCode(self._store(checked, None, accept, None, now, False, self.policy).error_code)
+        state = self.producers.get(header.producer_id)
+        awaited = self.transactions.verifications.get(header.producer_id)
+        leo = self.log.end_offset
+        verdict = judge(state, header, self.rules, leo, Origin.COORDINATOR, True, awaited, verified)
+        if not isinstance(verdict, Accept):
+            return ErrorCode(verdict.code) if isinstance(verdict, Reject) else ErrorCode.NONE
+        return ErrorCode(self._store(checked, header.producer_id, verdict, state, now, False, self.policy).error_code)
+
+    def append_marker(self, marker: EndMarker, now: int) -> ErrorCode:
+        """Append the control batch that ends a producer's transaction here, or say why it may not be."""
+        state = self.producers.get(marker.producer_id)
+        epochs = (marker.producer_epoch, marker.coordinator_epoch)
+        if fault := judge_marker(state, *epochs, marker.transaction_version):
+            return fault
+        batch = end_txn_marker(
+            marker.commit, producer_id=marker.producer_id, producer_epoch=marker.producer_epoch,
+            coordinator_epoch=marker.coordinator_epoch, timestamp=now,
+        )  # fmt: skip
+        checked = Checked(read_header(batch), memoryview(batch), now, -1, False)
+        if self.write_fails:
+            return ErrorCode(self._failed(checked.header, state).error_code)
+        base = self._write(checked, now, False, self.policy)
+        self.producers[marker.producer_id] = end_transaction(state, *epochs, now)
+        self.transactions.end(marker.producer_id, base, aborted=not marker.commit)
+        awaited = self.transactions.verifications.get(marker.producer_id)
+        if awaited is not None and not (awaited.bumps_epoch and awaited.producer_epoch == marker.producer_epoch):
+            del self.transactions.verifications[marker.producer_id]
+        self._tell(now)
+        return ErrorCode.NONE
+
+    def aborted_transactions(self, fetch_offset: int, read: Slice) -> list[AbortedTransaction]:
+        """What was aborted in a slice that was read from `fetch_offset` on."""
+        return self.transactions.aborted_between(fetch_offset, self.log.offset_after(fetch_offset, len(read.data)))
+
+    def _joins_transaction(self, producer_id: int, state_before: bytes | None, base_offset: int) -> None:
+        if open_since(state_before) < 0:
+            self.transactions.begin(producer_id, base_offset)
+        self.transactions.verifications.pop(producer_id, None)
 
     def _tell(self, now: int) -> None:
         for told in list(self.waiting):
@@ -255,8 +361,11 @@ class Partition:
         if timestamp == LATEST:
             end = self.last_stable_offset if committed else self.high_watermark
             return TimestampedOffset(end, -1, self.leader_epoch)
-        if timestamp == MAX_TIMESTAMP:
-            return self._newest()
+        found = self._newest() if timestamp == MAX_TIMESTAMP else self._at_or_after(timestamp)
+        visible = self.last_stable_offset if committed else self.high_watermark
+        return found if found.offset < visible else NOTHING_FOUND
+
+    def _at_or_after(self, timestamp: int) -> TimestampedOffset:
         if timestamp < 0:
             return NOTHING_FOUND
         for batch in self.log.batches_since(timestamp, self.log_start_offset):
@@ -276,7 +385,7 @@ class Partition:
         """The record with the largest timestamp, the first of them if there are several."""
         stamps = [segment.max_timestamp for segment in self.log.segments]
         largest = max(stamps, default=-1)
-        return self.offset_for(largest) if largest >= 0 else NOTHING_FOUND
+        return self._at_or_after(largest) if largest >= 0 else NOTHING_FOUND
 
     def _epoch_at(self, offset: int) -> int:
         epoch = self._epoch_starts[0][0]
@@ -322,6 +431,7 @@ class Partition:
             self._checkpointed_start = (written, start)
         self.log_start_offset = offset
         self.log.drop_segments_below(offset)
+        self.transactions.forget_below(offset)
         if not self.rules.keeps_state_on_log_start_advance:
             gone = [key for key, state in self.producers.items() if last_offset(state) < offset]
             for key in gone:
@@ -344,10 +454,17 @@ class Partition:
             self._start_at(self.log.segments[1].base_offset, now)
 
     def expire_producers(self, now: int, after_ms: int) -> None:
-        """Forget producers whose last batch carries a timestamp at least `after_ms` old."""
-        gone = [key for key, state in self.producers.items() if now - last_timestamp(state) >= after_ms]
+        """Forget producers whose last batch carries a timestamp at least `after_ms` old, and that have nothing open."""
+        gone = [
+            key
+            for key, state in self.producers.items()
+            if now - last_timestamp(state) >= after_ms and open_since(state) < 0
+        ]
         for key in gone:
             del self.producers[key]
+        verifications = self.transactions.verifications
+        for producer_id in [known for known, awaited in verifications.items() if now - awaited.since >= after_ms]:
+            del verifications[producer_id]
 
     def delete(self) -> None:
         """The topic is deleted: those who wait are told, and find no leader."""
@@ -370,8 +487,24 @@ class Partition:
         survivors = {
             key: last_batch_only(state)
             for key, state in self.producers.items()
-            if self.rules.key == "client_id" or last_offset(state) >= self.log_start_offset
+            if self.rules.key == "client_id" or self._survives(state)
         }
         self.producers = survivors
+        self.transactions.restart({int(k): open_since(s) for k, s in survivors.items() if open_since(s) >= 0})
         self._checkpointed_start = (now, self.log_start_offset)
         self.new_leader_epoch(self.leader_epoch + (2 if mode == "clean" else 1))
+
+    def _survives(self, state: bytes) -> bool:
+        """Whether a producer is found again: its last batch is in the log, or, if it has only a marker, anything is."""
+        last = last_offset(state)
+        return last >= self.log_start_offset or (last < 0 and self.log_start_offset < self.log.end_offset)
+
+
+class EndMarker(NamedTuple):
+    """The end of a producer's transaction, as its coordinator has it written on a partition."""
+
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+    coordinator_epoch: int
+    transaction_version: int

@@ -14,10 +14,11 @@ it takes a fifth of what objects would, and committing it is replacing a dict's 
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from kafkawire.batches import SEQUENCES, BatchHeader
+from kafkawire.batches import SEQUENCES, TRANSACTIONAL, BatchHeader
 from kafkawire.errors import ErrorCode, error_name
 from wirebroker.core.profile import Rules
 
@@ -37,6 +38,9 @@ _NEXT = struct.Struct(">iqiqiq")
 """what the next batch in order puts behind the kept part of the head: the rest of the head, and itself"""
 _START = _HEAD.size
 _POISONED = 1
+_OPEN = 2
+"""A transaction of the producer is open on this partition."""
+LAST_EPOCH = 32767
 _BEHIND = SEQUENCES // 2
 """A sequence less than this far back, modulo 2³¹, is an old one; any other is ahead."""
 
@@ -47,6 +51,27 @@ class Origin(Enum):
     CLIENT = "client"
     REPLICATION = "replication"
     COORDINATOR = "coordinator"
+
+
+@dataclass(slots=True)
+class Verification:
+    """What a partition remembers while a transaction's first batch has not been stored (Kafka's VerificationStateEntry).
+
+    `lowest_sequence` is the smallest that was seen of this epoch, `bumps_epoch` says that the producer speaks
+    transaction version 2, `since` is in ms since the epoch.
+    """
+
+    lowest_sequence: int
+    producer_epoch: int
+    bumps_epoch: bool
+    since: int
+
+    def see(self, sequence: int, producer_epoch: int) -> None:
+        """Another batch asks to be verified."""
+        if producer_epoch > self.producer_epoch:
+            self.producer_epoch, self.lowest_sequence = producer_epoch, sequence
+        elif producer_epoch == self.producer_epoch and sequence < self.lowest_sequence:
+            self.lowest_sequence = sequence
 
 
 class Accept(NamedTuple):
@@ -122,7 +147,7 @@ def pack(entry: ProducerEntry) -> bytes:
     """The object as packed state."""
     head = _HEAD.pack(
         entry.producer_epoch, entry.coordinator_epoch, entry.current_txn_first_offset,
-        _POISONED if entry.poisoned else 0, entry.last_sequence, entry.last_timestamp,
+        _POISONED * entry.poisoned | _OPEN * (entry.current_txn_first_offset >= 0), entry.last_sequence, entry.last_timestamp,
     )  # fmt: skip
     return head + b"".join(_BATCH.pack(*batch) for batch in reversed(entry.batches))
 
@@ -136,6 +161,17 @@ def last_timestamp(state: bytes) -> int:
 def last_offset(state: bytes) -> int:
     """The last offset that the producer wrote, −1 if none is remembered."""
     return int(_BATCH.unpack_from(state, _START)[1]) if len(state) > _START else -1
+
+
+def open_since(state: bytes | None) -> int:
+    """The first offset of the producer's open transaction, −1 if it has none."""
+    return int(_HEAD.unpack_from(state)[2]) if state is not None else -1
+
+
+def epoch_of(state: bytes) -> int:
+    """The producer's epoch, −1 while it has none."""
+    epoch: int = _QUICK.unpack_from(state)[0]
+    return epoch
 
 
 def last_batch_only(state: bytes) -> bytes:
@@ -155,8 +191,16 @@ def judge(
     log_end_offset: int,
     origin: Origin = Origin.CLIENT,
     issued: bool = True,
+    verification: Verification | None = None,
+    verified: bool = False,
 ) -> Verdict:
-    """What becomes of this batch. `issued` says whether its producer id was ever handed out."""
+    """What becomes of this batch.
+
+    `issued` says whether its producer id was ever handed out, `verified` whether the transaction coordinator has just
+    said that the partition belongs to the transaction of which `verification` tells.
+    """
+    if batch.attributes & TRANSACTIONAL or verification is not None or (state is not None and state[_FLAGS_AT] & _OPEN):
+        return _judge_in_transaction(state, batch, rules, log_end_offset, origin, verification, verified)
     if state is None:
         return _judge_first(batch, rules, log_end_offset, origin, issued)
     epoch, flags, last = _QUICK.unpack_from(state)
@@ -172,6 +216,52 @@ def judge(
         or _judge_epoch(batch, epoch)
         or _judge_sequence(state, batch, rules, log_end_offset, epoch, last)
     )
+
+
+def _judge_in_transaction(
+    state: bytes | None, batch: BatchHeader, rules: Rules, log_end_offset: int, origin: Origin,
+    verification: Verification | None, verified: bool,
+) -> Verdict:  # fmt: skip
+    """A batch of a transaction, or one of a producer that has one open or is about to.
+
+    The order is that of UnifiedLog.analyzeAndValidateProducerState and ProducerAppendInfo: a retry is recognised first,
+    then the batch must belong to a transaction that the coordinator knows, then epoch and sequence must fit.
+    """
+    epoch, flags, last = (-1, 0, -1) if state is None else _QUICK.unpack_from(state)
+    client = origin is Origin.CLIENT
+    if client and state is not None and (retry := _find_duplicate(state, batch, epoch, rules)):
+        return retry
+    if fenced := _judge_epoch(batch, epoch):
+        return fenced
+    transactional = batch.is_transactional
+    ongoing = flags & _OPEN and batch.producer_epoch == epoch
+    if transactional and not ongoing and not verified:
+        return Reject(ErrorCode.INVALID_TXN_STATE, "not_in_transaction", batch.producer_epoch, epoch)
+    verdict: Verdict = Accept(log_end_offset, "unchecked")
+    if client:
+        verdict = _judge_verified_sequence(state, batch, verification) or (
+            _judge_sequence(state, batch, rules, log_end_offset, epoch, last)
+            if state is not None
+            else Accept(log_end_offset, "first")
+        )
+    if isinstance(verdict, Accept) and flags & _OPEN and not transactional:
+        return Reject(ErrorCode.INVALID_TXN_STATE, "outside_transaction", batch.base_sequence, -1)
+    return verdict
+
+
+def _judge_verified_sequence(
+    state: bytes | None, batch: BatchHeader, verification: Verification | None
+) -> Reject | None:
+    """The first batch of a transaction may not overtake an earlier one that is still on its way."""
+    if verification is None:
+        return None
+    got, out_of_order = batch.base_sequence, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    nothing_stored = state is None or len(state) <= _START
+    if verification.bumps_epoch and got != 0 and nothing_stored:
+        return Reject(out_of_order, "transaction_not_from_zero", got, 0)
+    if got > verification.lowest_sequence:
+        return Reject(out_of_order, "after_verified", got, verification.lowest_sequence)
+    return None
 
 
 def _judge_first(batch: BatchHeader, rules: Rules, log_end_offset: int, origin: Origin, issued: bool) -> Verdict:
@@ -253,12 +343,49 @@ def advance(state: bytes | None, batch: BatchHeader, base_offset: int, timestamp
     last = (sequence + delta) % SEQUENCES if sequence >= 0 else -1
     newest = _NEXT.pack(last, timestamp, last, base_offset + delta, delta, timestamp)
     if state is None:
-        return _HEAD.pack(epoch, -1, -1, 0, 0, 0)[:_KEPT] + newest
+        opened = bool(batch.attributes & TRANSACTIONAL)
+        start = base_offset if opened else -1
+        return _HEAD.pack(epoch, -1, start, _OPEN if opened else 0, 0, 0)[:_KEPT] + newest
     known, flags, _ = _QUICK.unpack_from(state)
-    if known == epoch and not flags:
+    begins = batch.attributes & TRANSACTIONAL and not flags & _OPEN
+    if known == epoch and not flags & _POISONED and not begins:
         return state[:_KEPT] + newest + state[_START : _START + (rules.window - 1) * _BATCH.size]
     _, coordinator_epoch, txn_start, *_ = _HEAD.unpack_from(state)
-    return _HEAD.pack(epoch, coordinator_epoch, txn_start, 0, 0, 0)[:_KEPT] + newest
+    if begins:
+        txn_start, flags = base_offset, flags | _OPEN
+    older = state[_START : _START + (rules.window - 1) * _BATCH.size] if known == epoch else b""
+    return _HEAD.pack(epoch, coordinator_epoch, txn_start, flags & _OPEN, 0, 0)[:_KEPT] + newest + older
+
+
+def judge_marker(
+    state: bytes | None, producer_epoch: int, coordinator_epoch: int, transaction_version: int
+) -> ErrorCode:
+    """Whether the end of a transaction may be written (ProducerAppendInfo.appendEndTxnMarker).
+
+    From transaction version 2 on a marker carries a new epoch; one with the current epoch is a repetition, and allowed
+    where nothing is open.
+    """
+    if state is None:
+        return ErrorCode.NONE
+    epoch, known_coordinator, txn_start, *_ = _HEAD.unpack_from(state)
+    if transaction_version >= 2 and producer_epoch == epoch:
+        stale = txn_start >= 0 and producer_epoch != LAST_EPOCH
+    else:
+        stale = producer_epoch < epoch
+    if stale:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return ErrorCode.TRANSACTION_COORDINATOR_FENCED if known_coordinator > coordinator_epoch else ErrorCode.NONE
+
+
+def end_transaction(state: bytes | None, producer_epoch: int, coordinator_epoch: int, timestamp: int) -> bytes:
+    """The state after the marker was stored; with a new epoch the batches of the old one are forgotten."""
+    epoch, last, batches = -1, -1, b""
+    if state is not None:
+        epoch, _, _, _, last, _ = _HEAD.unpack_from(state)
+        batches = state[_START:]
+    if epoch != producer_epoch:
+        last, batches = -1, b""
+    return _HEAD.pack(producer_epoch, coordinator_epoch, -1, 0, last, timestamp) + batches
 
 
 def advance_in_order(
@@ -317,6 +444,11 @@ _REJECTED = {
     "new_epoch_not_zero": "a new epoch must begin at sequence 0, got {got} of {who}",
     "gap": "expected sequence {expected} for {who}, got {got}",
     "before_window": "expected sequence {expected} for {who}, got {came}, older than the window",
+    "write_failed": "the log could not be written; nothing of {came} of {who} is stored",
+    "not_in_transaction": "the coordinator knows of no open transaction of {who} with this partition",
+    "outside_transaction": "{came} {are} not transactional, and a transaction of {who} is open",
+    "transaction_not_from_zero": "a transaction of {who}, which has nothing stored, must begin at sequence 0, got {got}",
+    "after_verified": "{came} of {who} {are} after {expected}, which came earlier and is not stored yet",
     "overlap": "expected sequence {expected} for {who}, got {came}, which overlaps what is stored",
 }
 

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from itertools import count
 
 Action = Callable[[int], None]
+_TIDY_FROM = 1024
+"""Timers from which on it is worth looking for cancelled ones."""
 
 
 class Timer:
@@ -34,12 +36,21 @@ class Timers:
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Timer]] = []
         self._order = count()
+        self._tidy_at = _TIDY_FROM
 
     def at(self, when: int, action: Action) -> Timer:
         """Run `action(when)` once it is `when`."""
         timer = Timer(when, action)
         heapq.heappush(self._heap, (when, next(self._order), timer))
+        if len(self._heap) > self._tidy_at:
+            self._tidy()
         return timer
+
+    def _tidy(self) -> None:
+        """Drop what was cancelled: a session that is kept alive cancels one timer with every heartbeat."""
+        self._heap = [entry for entry in self._heap if entry[2].action is not None]
+        heapq.heapify(self._heap)
+        self._tidy_at = max(_TIDY_FROM, 2 * len(self._heap))
 
     def every(self, interval: Callable[[], int], start: int, action: Action) -> None:
         """Run `action` again and again; `interval()` is asked each time, so that a changed setting is followed."""

@@ -7,25 +7,29 @@ somebody reads it. With a sink attached it is made at once.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from kafkawire.batches import read_header
+from kafkawire.registry import api_name
 from wirebroker.core.partition import Appended, Partition, appended_next
-from wirebroker.exchange import Connection
-from wirebroker.trace.rows import ProduceRow, produce_row
+from wirebroker.exchange import Connection, Exchange
+from wirebroker.trace.rows import FaultRow, ProduceRow, Row, produce_row
+
+if TYPE_CHECKING:
+    from wirebroker.faults.rules import Rule
 
 RING = 10_000
 """Rows that the ring keeps."""
 
-Sink = Callable[[ProduceRow], None]
+Sink = Callable[[Row], None]
 
 
 class Recorder:
     """What the broker decided, latest last."""
 
     def __init__(self, size: int = RING) -> None:
-        self._ring: deque[tuple[Any, ...]] = deque(maxlen=size)
+        self._ring: deque[tuple[Any, ...] | FaultRow] = deque(maxlen=size)
         self.sinks: list[Sink] = []
 
     def produced(
@@ -53,17 +57,35 @@ class Recorder:
             for sink in self.sinks:
                 sink(row)
 
+    def fired(self, exchange: Exchange, rule: Rule, partitions: Iterable[tuple[str, int | None]] | None) -> None:
+        """Note that a rule struck a request, or some of its partitions."""
+        connection = exchange.connection
+        row = FaultRow(
+            exchange.now, connection.node_id, connection.number, exchange.client_id, api_name(exchange.api_key),
+            exchange.version, exchange.correlation_id, rule.kind, str(rule),
+            tuple(sorted(topic if index is None else f"{topic}-{index}" for topic, index in partitions or ())), rule.fired,
+        )  # fmt: skip
+        self._ring.append(row)
+        for sink in self.sinks:
+            sink(row)
+
+    def faults(self) -> list[FaultRow]:
+        """The faults in the ring, oldest first."""
+        return [row for row in self._ring if isinstance(row, FaultRow)]
+
     def produce(self, topic: str | None = None, partition: int | None = None) -> list[ProduceRow]:
         """The verdicts in the ring, oldest first, of one topic or partition if named."""
         return [
             _row(raw)
             for raw in list(self._ring)
-            if (topic is None or raw[6].topic == topic) and (partition is None or raw[6].index == partition)
+            if not isinstance(raw, FaultRow)
+            and (topic is None or raw[6].topic == topic)
+            and (partition is None or raw[6].index == partition)
         ]
 
-    def last(self, count: int) -> list[ProduceRow]:
-        """The latest `count` rows, oldest first."""
-        return [_row(raw) for raw in list(self._ring)[-count:]]
+    def last(self, count: int) -> list[Row]:
+        """The latest `count` rows of any kind, oldest first."""
+        return [raw if isinstance(raw, FaultRow) else _row(raw) for raw in list(self._ring)[-count:]]
 
     def clear(self) -> None:
         """Forget all rows."""

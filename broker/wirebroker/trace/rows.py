@@ -66,6 +66,47 @@ class ProduceRow:
         return cls(**{f.name: row[f.name] for f in fields(cls)})
 
 
+@dataclass(frozen=True, slots=True)
+class FaultRow:
+    """A rule that struck a request."""
+
+    time: int
+    """ms since the epoch, by the broker's clock"""
+    node: int
+    connection: int
+    client_id: str | None
+    api: str
+    version: int
+    correlation_id: int
+    kind: str
+    """what the rule does: lose_ack, error …"""
+    rule: str
+    """the rule in words"""
+    partitions: tuple[str, ...]
+    """those that it struck, as topic-partition; empty if it struck the whole request"""
+    number: int
+    """how often the rule has struck, this time included"""
+
+    def as_json(self) -> str:
+        """One JSON object on one line."""
+        return json.dumps({"event": "fault"} | {f.name: getattr(self, f.name) for f in fields(self)})
+
+    @classmethod
+    def from_json(cls, row: dict[str, Any]) -> FaultRow:
+        """The row that `as_json` wrote; KeyError names a field that is missing."""
+        values = {f.name: row[f.name] for f in fields(cls)}
+        return cls(**values | {"partitions": tuple(values["partitions"])})
+
+
+Row = ProduceRow | FaultRow
+EVENTS: dict[str, type[ProduceRow] | type[FaultRow]] = {"produce": ProduceRow, "fault": FaultRow}
+
+
+def row_from_json(row: dict[str, Any]) -> Row:
+    """A row of any event; KeyError names a field that is missing, or an event that does not exist."""
+    return EVENTS[row.get("event", "produce")].from_json(row)
+
+
 _NO_HEADER = BatchHeader(-1, -1, -1, -1, 0, 0, -1, -1, -1, -1, -1, -1, 0)
 
 

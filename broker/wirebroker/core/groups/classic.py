@@ -89,9 +89,12 @@ class Snapshot:
 
 
 class Group:
-    """A classic group. `now` is ms since the epoch."""
+    """A classic group. `now` is ms since the epoch; `written` is called when the group is to be written down."""
 
-    def __init__(self, group_id: str, timers: Timers, initial_delay: Callable[[], int], now: int) -> None:
+    def __init__(
+        self, group_id: str, timers: Timers, initial_delay: Callable[[], int], now: int,
+        written: Callable[[Group, int], None],
+    ) -> None:  # fmt: skip
         self.group_id = group_id
         self.state = State.EMPTY
         self.state_since = now
@@ -110,6 +113,7 @@ class Group:
         self.snapshot = Snapshot(0, None, None, None)
         self._timers = timers
         self._initial_delay = initial_delay
+        self._written = written
         self._phase: Timer | None = None
         self._unsynced: set[str] = set()
         self._added_meanwhile = False
@@ -220,7 +224,7 @@ class Group:
         elif self.protocol != self._choose_protocol():
             self.rebalance_or_complete(now)
         else:
-            self._persist()
+            self._persist(now)
             member.joiner = None
             told = self.joined(member)
             leads = member.member_id == self.leader
@@ -330,7 +334,7 @@ class Group:
         self.transition(State.EMPTY, now)
         self.protocol = None
         self._read_subscriptions()
-        self._persist()
+        self._persist(now)
 
     def _read_subscriptions(self) -> None:
         """Note what the members subscribe to, as it holds for this generation."""
@@ -367,7 +371,7 @@ class Group:
             for known in self.members.values():
                 known.assignment = given.get(known.member_id, b"")
             self.transition(State.STABLE, now)
-            self._persist()
+            self._persist(now)
             self._answer_syncs(ErrorCode.NONE, now)
 
     def has_synced(self, member: Member) -> None:
@@ -435,12 +439,40 @@ class Group:
             self._phase.cancel()
             self._phase = None
 
+    # Changing the protocol
+
+    def ask_to_rejoin(self) -> None:
+        """Whoever waits is told that there is a rebalance: the group may become one of the other protocol."""
+        for member in self.members.values():
+            joiner, member.joiner = member.joiner, None
+            syncer, member.syncer = member.syncer, None
+            if joiner is not None:
+                joiner(Joined(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+            if syncer is not None:
+                syncer(Synced(ErrorCode.REBALANCE_IN_PROGRESS))
+
+    def take_over(
+        self, generation: int, members: Sequence[Member], assignment: Callable[[Member, str], bytes], now: int
+    ) -> None:
+        """Be the stable group of these members, which had another protocol; `assignment` is asked for what each has."""
+        self.state = self.previous = State.STABLE
+        self.generation, self.protocol_type = generation, CONSUMER
+        self.members = {member.member_id: member for member in members}
+        self.static_members = {m.instance_id: m.member_id for m in members if m.instance_id is not None}
+        self.leader = members[0].member_id
+        self.protocol = self._choose_protocol()
+        self._read_subscriptions()
+        for member in members:
+            member.assignment = assignment(member, self.protocol)
+        self._persist(now)
+
     # Restarting
 
-    def _persist(self) -> None:
+    def _persist(self, now: int) -> None:
         self.snapshot = Snapshot(
             self.generation, self.protocol_type, self.protocol, self.leader, list(self.members.values())
         )
+        self._written(self, now)
 
     def restart(self, now: int) -> None:
         """Go on from what was last written down, as a broker does that loads the group again."""
@@ -465,6 +497,9 @@ class Group:
         self._cancel_phase()
         for timer in self.pending.values():
             timer.cancel()
+        for member in self.members.values():
+            if member.heartbeat is not None:
+                member.heartbeat.cancel()
 
 
 def _place_in_hash_table(name: str) -> int:

@@ -6,12 +6,24 @@ All brokers of the process share it; a request at a broker that does not coordin
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from kafkawire.errors import ErrorCode
-from wirebroker.core.cluster import Cluster
+from wirebroker.core.cluster import GROUP_TOPIC, Cluster
 from wirebroker.core.groups.classic import CONSUMER, Group, Joined, Joiner, Member, Protocols, Synced, Syncer
+from wirebroker.core.groups.consumer import ConsumerGroup
+from wirebroker.core.groups.consumer_groups import ConsumerGroups, Refused
+from wirebroker.core.groups.log import group_record, group_tombstone, offset_record, offset_tombstone, records_batch
+from wirebroker.core.groups.members import ConsumerMember
+from wirebroker.core.groups.migration import (
+    ClassicJoin,
+    ClassicMembers,
+    downgraded,
+    policy,
+    upgrade_fault,
+    upgraded,
+)
 from wirebroker.core.groups.offsets import Committed, OffsetStore, TopicPartition
 from wirebroker.core.groups.states import State
 
@@ -39,14 +51,19 @@ class GroupCoordinator:
 
     def __init__(self, cluster: Cluster, now: int) -> None:
         self._cluster = cluster
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, Group | ConsumerGroup] = {}
         self.offsets = OffsetStore()
+        self.consumers = ConsumerGroups(cluster, self._consumer_group, self._adopt, self._downgrade)
+        self._classic_members = ClassicMembers(cluster, self.consumers, self._convert)
         self._set_timers(now)
 
     def restart(self, now: int) -> None:
         """Go on from what is written down: committed offsets, and the members of stable groups."""
         for group in self.groups.values():
-            group.restart(now)
+            if isinstance(group, ConsumerGroup):
+                self.consumers.restart(group, now)
+            else:
+                group.restart(now)
         self._set_timers(now)
 
     def _set_timers(self, now: int) -> None:
@@ -57,12 +74,61 @@ class GroupCoordinator:
 
     def here(self, group_id: str, node_id: int) -> ErrorCode:
         """Whether this broker coordinates the group."""
-        known = self._cluster.coordinator("group", group_id)
-        return ErrorCode.NONE if known == node_id else ErrorCode.NOT_COORDINATOR
+        return self._cluster.coordinator_fault("group", group_id, node_id)
 
     def membership_fault(self, group_id: str, node_id: int) -> ErrorCode:
         """Whether the group may have members, and they are looked after here."""
         return self.here(group_id, node_id) if group_id else ErrorCode.INVALID_GROUP_ID
+
+    # Which group it is
+
+    def _consumer_group(self, group_id: str, create: bool, now: int) -> ConsumerGroup | Refused:
+        """The consumer group of this id; with `create` a new one, also in the place of a classic group where it may be."""
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return group
+        if not create:
+            absent = f"Group {group_id} is not a consumer group."
+            if group is None:
+                absent = f"Consumer group {group_id} not found."
+            return Refused(ErrorCode.GROUP_ID_NOT_FOUND, absent)
+        if group is None or group.state is State.EMPTY:
+            return ConsumerGroup(group_id, self._cluster.timers)
+        return upgrade_fault(group, self._cluster) or upgraded(group, self._cluster, self.consumers, now)
+
+    def _adopt(self, group: ConsumerGroup, now: int) -> None:
+        """From now on this is the group of its id; a classic group that was there is gone."""
+        before = self.groups.get(group.group_id)
+        if isinstance(before, Group):
+            before.die(now)
+            del self.groups[group.group_id]
+        self.groups[group.group_id] = group
+
+    def _downgrade(self, group: ConsumerGroup, leaving: Sequence[ConsumerMember], now: int) -> bool:
+        """Make it a classic group if without these only members are left that speak the classic protocol."""
+        left = len(group.members) - len(leaving)
+        if group.classic_members - sum(member.classic is not None for member in leaving) != left or left <= 0:
+            return False
+        fits = left <= self._cluster.configs.integer("group.max.size")
+        if not fits or policy(self._cluster) not in ("DOWNGRADE", "BIDIRECTIONAL"):
+            return False
+        self._make_classic(group, leaving, None, True, now)
+        return True
+
+    def _convert(self, group: ConsumerGroup, joining: ConsumerMember, rebalance: bool, now: int) -> None:
+        self._make_classic(group, (), joining, rebalance, now)
+
+    def _make_classic(
+        self, group: ConsumerGroup, leaving: Sequence[ConsumerMember], joining: ConsumerMember | None, rebalance: bool,
+        now: int,
+    ) -> None:  # fmt: skip
+        group.cancel_timers()
+        made = self._create(group.group_id, now)
+        downgraded(group, leaving, joining, made, self._cluster, now)
+        for member in made.members.values():
+            made.alive(member, now)
+        if rebalance:
+            made.prepare_rebalance(now)
 
     # Membership
 
@@ -75,11 +141,18 @@ class GroupCoordinator:
             joiner(Joined(fault))
             return
         group = self.groups.get(asked.group_id)
+        if isinstance(group, ConsumerGroup):
+            if group.members:
+                self._classic_members.join(group, _classic_join(asked), joiner, now)
+                return
+            del self.groups[asked.group_id]  # an empty group changes its protocol with the first that joins
+            group = None
         if group is None:
             if asked.member_id:
                 joiner(Joined(ErrorCode.UNKNOWN_MEMBER_ID, asked.member_id))
                 return
             group = self._create(asked.group_id, now)
+            self._write_down(group, now)
         if not group.accepts(asked.member_id, self._cluster.configs.integer("group.max.size")):
             if asked.member_id in group.members:
                 group.remove(group.members[asked.member_id])
@@ -103,8 +176,9 @@ class GroupCoordinator:
     def _create(self, group_id: str, now: int) -> Group:
         configs = self._cluster.configs
         group = self.groups[group_id] = Group(
-            group_id, self._cluster.timers, lambda: configs.integer("group.initial.rebalance.delay.ms"), now
-        )
+            group_id, self._cluster.timers, lambda: configs.integer("group.initial.rebalance.delay.ms"), now,
+            self._write_down,
+        )  # fmt: skip
         return group
 
     def _new_member_id(self, asked: JoinAsked) -> str:
@@ -149,6 +223,12 @@ class GroupCoordinator:
         protocol: str | None, assignments: Sequence[tuple[str, bytes]], syncer: Syncer, now: int,
     ) -> None:  # fmt: skip
         """A member asks for its assignment, or the leader brings everybody's."""
+        modern = self.groups.get(group_id)
+        if isinstance(modern, ConsumerGroup):
+            self._classic_members.sync(
+                modern, member_id, instance_id, generation, protocol_type, protocol, syncer, now
+            )
+            return
         group, fault = self._member_of(group_id, member_id, instance_id, generation)
         if group is None or group.state is State.EMPTY:
             fault = ErrorCode.UNKNOWN_MEMBER_ID
@@ -169,6 +249,9 @@ class GroupCoordinator:
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: int) -> ErrorCode:
         """A member says that it is there."""
+        modern = self.groups.get(group_id)
+        if isinstance(modern, ConsumerGroup):
+            return self._classic_members.heartbeat(modern, member_id, instance_id, generation, now)
         group, fault = self._member_of(group_id, member_id, instance_id, generation)
         if group is None or fault:
             return fault
@@ -181,7 +264,7 @@ class GroupCoordinator:
         self, group_id: str, member_id: str, instance_id: str | None, generation: int
     ) -> tuple[Group | None, ErrorCode]:
         group = self.groups.get(group_id)
-        if group is None:
+        if not isinstance(group, Group):
             return None, ErrorCode.UNKNOWN_MEMBER_ID
         fault = group.member_fault(member_id, instance_id)
         if not fault and generation != group.generation:
@@ -196,6 +279,8 @@ class GroupCoordinator:
         group = self.groups.get(group_id)
         if group is None:
             return [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
+        if isinstance(group, ConsumerGroup):
+            return self._classic_members.leave(group, leaving, now)
         codes = [self._leave(group, member_id, instance_id) for member_id, instance_id in leaving]
         if ErrorCode.NONE in codes and group.state is not State.EMPTY:
             group.rebalance_or_complete(now)
@@ -216,13 +301,17 @@ class GroupCoordinator:
     # Offsets
 
     def commit_fault(
-        self, group_id: str, member_id: str, instance_id: str | None, generation: int, version: int, now: int
-    ) -> ErrorCode:
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int, version: int, now: int,
+        where: Iterable[tuple[bytes, int]] = (),
+    ) -> ErrorCode:  # fmt: skip
         """Why these credentials may not commit offsets; a group that only stores offsets begins here.
 
-        `version` is OffsetCommit's, which says how a group that does not exist is answered.
+        `version` is OffsetCommit's, which says how a group that does not exist is answered. `where` are the partitions
+        (topic id, index): a member of a consumer group may be late with some and not with others.
         """
         group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return group.commit_fault(member_id, generation, version, where)
         if group is None:
             if generation >= 0:
                 return ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION
@@ -238,21 +327,97 @@ class GroupCoordinator:
         group.alive(group.members[member_id], now)
         return ErrorCode.NONE
 
-    def commit(self, group_id: str, where: TopicPartition, committed: Committed) -> None:
-        """Remember an offset that may be committed."""
-        self.offsets.commit(group_id, where, committed)
+    def transactional_commit_fault(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: int,
+        where: Iterable[tuple[bytes, int]] = (),
+    ) -> ErrorCode:  # fmt: skip
+        """Why these credentials may not commit offsets in a transaction; old clients have none, and may."""
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            if generation == -1 and not member_id and instance_id is None:
+                return ErrorCode.NONE
+            fault = group.commit_fault(member_id, generation, None, where)
+            return ErrorCode.ILLEGAL_GENERATION if fault is ErrorCode.STALE_MEMBER_EPOCH else fault
+        if group is None:
+            if generation >= 0:
+                return ErrorCode.ILLEGAL_GENERATION
+            group = self._create(group_id, now)
+        if generation < 0 and group.state is State.EMPTY:
+            return ErrorCode.NONE
+        if generation < 0 and not member_id and instance_id is None:
+            return ErrorCode.NONE
+        if fault := group.member_fault(member_id, instance_id):
+            return fault
+        return ErrorCode.NONE if generation == group.generation else ErrorCode.ILLEGAL_GENERATION
+
+    def home(self, group_id: str) -> int:
+        """The partition of __consumer_offsets that holds what is written down of the group."""
+        return self._cluster.coordinator_partition("group", group_id) or 0
+
+    def commit(self, group_id: str, offsets: Mapping[TopicPartition, Committed], now: int) -> None:
+        """Remember offsets that may be committed, and write them down."""
+        if offsets:
+            records = [offset_record(group_id, where, committed, self._cluster) for where, committed in offsets.items()]
+            base, _ = self._log(group_id, records, now)
+            for i, (where, committed) in enumerate(offsets.items()):
+                self.offsets.commit(group_id, where, committed._replace(recorded_at=base + i))
+
+    def commit_in_transaction(
+        self, group_id: str, offsets: Mapping[TopicPartition, Committed], producer: tuple[int, int], verified: bool,
+        now: int,
+    ) -> ErrorCode:  # fmt: skip
+        """Write down offsets that hold once the producer (id, epoch) commits; INVALID_PRODUCER_EPOCH if it is fenced."""
+        if not offsets:
+            return ErrorCode.NONE
+        records = [offset_record(group_id, where, committed, self._cluster) for where, committed in offsets.items()]
+        base, code = self._log(group_id, records, now, producer, verified)
+        for i, (where, committed) in enumerate(offsets.items() if not code else ()):
+            recorded = committed._replace(recorded_at=base + i)
+            self.offsets.commit_in_transaction(self.home(group_id), producer[0], group_id, where, recorded)
+        return code
+
+    def delete_offsets(self, group_id: str, where: Iterable[TopicPartition], now: int) -> None:
+        """Forget committed offsets."""
+        gone = [each for each in where if self.offsets.delete(group_id, each)]
+        self._log(group_id, [offset_tombstone(group_id, each) for each in gone], now)
+
+    def topic_deleted(self, topic: str, now: int) -> None:
+        """Forget what was committed of a topic that is gone."""
+        for group_id in self.groups:
+            self.delete_offsets(group_id, [where for where in self.offsets.of(group_id) if where[0] == topic], now)
+
+    def _write_down(self, group: Group, now: int) -> None:
+        self._log(group.group_id, [group_record(group)], now)
+
+    def _log(
+        self, group_id: str, records: Sequence[tuple[bytes, bytes | None]], now: int,
+        producer: tuple[int, int] | None = None, verified: bool = False,
+    ) -> tuple[int, ErrorCode]:  # fmt: skip
+        """Append records to __consumer_offsets; their base offset."""
+        log = self._cluster.partition(GROUP_TOPIC, self.home(group_id))
+        if log is None or not records:
+            return -1, ErrorCode.NONE
+        base = log.log_end_offset
+        return base, log.append_own(records_batch(records, now, producer), now, verified=verified)
+
+    def fetch_fault(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
+        """Why somebody may not see the offsets of a group; classic groups show theirs to everybody."""
+        group = self.groups.get(group_id)
+        return group.fetch_fault(member_id, epoch) if isinstance(group, ConsumerGroup) else ErrorCode.NONE
 
     def deletion_fault(self, group_id: str) -> ErrorCode:
         """Why no offset of this group may be deleted: only members that say what they subscribe to can be asked."""
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        if group.state is not State.EMPTY and group.protocol_type != CONSUMER:
+        if isinstance(group, Group) and group.state is not State.EMPTY and group.protocol_type != CONSUMER:
             return ErrorCode.NON_EMPTY_GROUP
         return ErrorCode.NONE
 
-    def subscribes(self, group: Group, topic: str) -> bool:
+    def subscribes(self, group: Group | ConsumerGroup, topic: str) -> bool:
         """Whether members use the topic; it is assumed of consumers who do not say so in a way that can be read."""
+        if isinstance(group, ConsumerGroup):
+            return topic in group.subscriptions.names or topic in group.subscriptions.by_regex
         if group.protocol_type != CONSUMER:
             return False
         return group.subscribed is None or topic in group.subscribed
@@ -262,35 +427,59 @@ class GroupCoordinator:
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        if group.state is not State.EMPTY:
+        if not _is_empty(group):
             return ErrorCode.NON_EMPTY_GROUP
-        group.die(now)
-        del self.groups[group_id]
+        waiting = [where for where, _ in self.offsets.pending_of(group_id)]
+        self.delete_offsets(group_id, {*self.offsets.of(group_id), *waiting}, now)
         self.offsets.delete_group(group_id)
+        self._forget(group, now)
         return ErrorCode.NONE
 
     def _expire_offsets(self, now: int) -> None:
         """Forget what offsets.retention.minutes no longer keeps; an empty group without offsets goes with them."""
         keep = self._cluster.configs.integer("offsets.retention.minutes") * 60_000
         for group_id, group in list(self.groups.items()):
-            for where, committed in list(self.offsets.of(group_id).items()):
-                since = _kept_since(group, committed)
-                if since is None or self.subscribes(group, where[0]):
-                    continue
-                if now >= (committed.expires if committed.expires is not None else since + keep):
-                    self.offsets.delete(group_id, where)
-            if group.state is State.EMPTY and not self.offsets.of(group_id):
-                group.die(now)
-                del self.groups[group_id]
+            waiting = {where for where, _ in self.offsets.pending_of(group_id)}
+            expired = [
+                where
+                for where, committed in self.offsets.of(group_id).items()
+                if where not in waiting and self._has_expired(group, where[0], committed, now, keep)
+            ]
+            self.delete_offsets(group_id, expired, now)
+            if _is_empty(group) and not self.offsets.of(group_id) and not waiting:
+                self._forget(group, now)
+
+    def _has_expired(self, group: Group | ConsumerGroup, topic: str, committed: Committed, now: int, keep: int) -> bool:
+        since = _kept_since(group, committed)
+        if since is None or self.subscribes(group, topic):
+            return False
+        return now >= (committed.expires if committed.expires is not None else since + keep)
+
+    def _forget(self, group: Group | ConsumerGroup, now: int) -> None:
+        if isinstance(group, Group):
+            group.die(now)
+        del self.groups[group.group_id]
+        self._log(group.group_id, [group_tombstone(group.group_id)], now)
 
 
-def _kept_since(group: Group, committed: Committed) -> int | None:
+def _is_empty(group: Group | ConsumerGroup) -> bool:
+    return not group.members if isinstance(group, ConsumerGroup) else group.state is State.EMPTY
+
+
+def _kept_since(group: Group | ConsumerGroup, committed: Committed) -> int | None:
     """From when an offset's retention counts, in ms since the epoch; None while it does not."""
-    if group.protocol_type is None:
+    if isinstance(group, ConsumerGroup) or group.protocol_type is None:
         return committed.time
     if group.state is State.EMPTY:
         return group.state_since
     return committed.time if group.protocol_type == CONSUMER and group.state is State.STABLE else None
+
+
+def _classic_join(asked: JoinAsked) -> ClassicJoin:
+    return ClassicJoin(
+        asked.member_id, asked.instance_id, asked.client_id, asked.client_host, asked.protocol_type, asked.protocols,
+        asked.rebalance_timeout, asked.session_timeout, asked.needs_known_id,
+    )  # fmt: skip
 
 
 def _member(member_id: str, asked: JoinAsked) -> Member:

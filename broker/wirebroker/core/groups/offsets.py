@@ -1,7 +1,8 @@
-"""The offsets that groups commit."""
+"""The offsets that groups commit, and those that wait for the end of a transaction."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 TopicPartition = tuple[str, int]
@@ -11,6 +12,7 @@ class Committed(NamedTuple):
     """A committed offset; `leader_epoch` is −1 if the client did not say.
 
     `time` is when it was committed, `expires` when it is forgotten if the client said so, both ms since the epoch.
+    `recorded_at` is the offset of its record in __consumer_offsets: of two commits the one recorded later holds.
     """
 
     offset: int
@@ -18,16 +20,19 @@ class Committed(NamedTuple):
     metadata: str
     time: int
     expires: int | None = None
+    recorded_at: int = -1
 
 
 NOTHING = Committed(-1, -1, "", -1)
 
 
 class OffsetStore:
-    """Group to partition to committed offset."""
+    """Group to partition to committed offset, and the same by producer for transactions that are open."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[TopicPartition, Committed]] = {}
+        self._pending: dict[tuple[int, int], dict[tuple[str, TopicPartition], Committed]] = {}
+        """By the partition of __consumer_offsets and the producer id: group and partition to offset."""
 
     def commit(self, group_id: str, where: TopicPartition, committed: Committed) -> None:
         """Remember an offset."""
@@ -37,16 +42,38 @@ class OffsetStore:
         """A group's offsets; empty if it has none."""
         return self._groups.get(group_id, {})
 
-    def delete(self, group_id: str, where: TopicPartition) -> None:
-        """Forget one offset."""
-        self._groups.get(group_id, {}).pop(where, None)
+    def delete(self, group_id: str, where: TopicPartition) -> bool:
+        """Forget one offset, also where it waits; whether there was one."""
+        found = self._groups.get(group_id, {}).pop(where, None) is not None
+        for pending in self._pending.values():
+            found = pending.pop((group_id, where), None) is not None or found
+        return found
 
     def delete_group(self, group_id: str) -> None:
         """Forget all offsets of a group."""
+        for where in [*self.of(group_id), *(where for where, _ in self.pending_of(group_id))]:
+            self.delete(group_id, where)
         self._groups.pop(group_id, None)
 
-    def delete_topic(self, topic: str) -> None:
-        """Forget all offsets of a topic."""
-        for offsets in self._groups.values():
-            for where in [where for where in offsets if where[0] == topic]:
-                del offsets[where]
+    # Transactions
+
+    def commit_in_transaction(
+        self, home: int, producer_id: int, group_id: str, where: TopicPartition, committed: Committed
+    ) -> None:
+        """Keep an offset until the producer's transaction ends; `home` is the group's partition of __consumer_offsets."""
+        self._pending.setdefault((home, producer_id), {})[group_id, where] = committed
+
+    def end_transaction(self, home: int, producer_id: int, commit: bool) -> None:
+        """The marker was written: what waited holds now, or never."""
+        pending = self._pending.pop((home, producer_id), {})
+        for (group_id, where), committed in pending.items() if commit else ():
+            known = self.of(group_id).get(where)
+            if known is None or committed.recorded_at > known.recorded_at:
+                self.commit(group_id, where, committed)
+
+    def pending_of(self, group_id: str) -> Iterator[tuple[TopicPartition, Committed]]:
+        """The offsets of a group that wait for the end of a transaction."""
+        for pending in self._pending.values():
+            for (known_group, where), committed in pending.items():
+                if known_group == group_id:
+                    yield where, committed

@@ -1,0 +1,59 @@
+"""ConsumerGroupHeartbeat, versions 0–1: join, stay in, and leave a consumer group (KIP-848).
+
+Epoch 0 joins, −1 leaves, −2 leaves a static member's place free for its return. The answer brings the member's epoch and,
+where it is news, what is assigned to it. From version 1 a member brings an id of its own and may subscribe by regular
+expression. FENCED_MEMBER_EPOCH asks it to give up everything and join again.
+"""
+
+from __future__ import annotations
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    ResponseTopicPartitions,
+)
+from wirebroker.core.groups.consumer_groups import Beat, HeartbeatAsked, Refused
+from wirebroker.exchange import Exchange
+
+
+def handle(request: ConsumerGroupHeartbeatRequest, exchange: Exchange) -> ConsumerGroupHeartbeatResponse:
+    """Answer with how the member stands."""
+    groups = exchange.engine.groups
+    if not groups.consumers.enabled:
+        return _refused(Refused(ErrorCode.UNSUPPORTED_VERSION))
+    claimed = request.topic_partitions
+    asked = HeartbeatAsked(
+        request.group_id, request.member_id, request.member_epoch, request.instance_id, request.rack_id,
+        request.rebalance_timeout_ms, request.subscribed_topic_names, request.subscribed_topic_regex,
+        request.server_assignor, None if claimed is None else [(each.topic_id, each.partitions) for each in claimed],
+        exchange.client_id or "", f"/{exchange.connection.client_host}",
+    )  # fmt: skip
+    if fault := groups.consumers.request_fault(asked, exchange.version):
+        return _refused(fault)
+    if code := groups.here(request.group_id, exchange.node_id):
+        return _refused(Refused(code, "This is not the correct coordinator."))
+    told = groups.consumers.heartbeat(asked, exchange.now)
+    return _refused(told) if isinstance(told, Refused) else _told(told)
+
+
+def _refused(refused: Refused) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(
+        error_code=refused.code, error_message=refused.message, member_epoch=0, heartbeat_interval_ms=0
+    )
+
+
+def _told(beat: Beat) -> ConsumerGroupHeartbeatResponse:
+    assignment = None
+    if beat.assigned is not None:
+        assignment = Assignment(
+            topic_partitions=[
+                ResponseTopicPartitions(topic_id=topic_id, partitions=sorted(indexes))
+                for topic_id, indexes in beat.assigned.items()
+            ]
+        )
+    return ConsumerGroupHeartbeatResponse(
+        error_code=ErrorCode.NONE, member_id=beat.member_id, member_epoch=beat.epoch,
+        heartbeat_interval_ms=beat.interval, assignment=assignment,
+    )  # fmt: skip

@@ -1,0 +1,36 @@
+"""EndTxn, versions 0–5: commit or abort.
+
+The markers are written before the answer is sent. From version 5 (transaction version 2) the producer is told the epoch
+that it goes on with. PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2.
+"""
+
+from __future__ import annotations
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from wirebroker.core.transactions.coordinator import EndAsked, Producer
+from wirebroker.exchange import Exchange
+
+PRODUCER_FENCED_FROM = 2
+BUMPS_EPOCH_FROM = 5
+
+
+def handle(request: EndTxnRequest, exchange: Exchange) -> EndTxnResponse:
+    """End the transaction, or say why not."""
+    transactions = exchange.engine.transactions
+    asked = EndAsked(
+        request.transactional_id, request.producer_id, request.producer_epoch, request.committed,
+        2 if exchange.version >= BUMPS_EPOCH_FROM else 0,
+    )  # fmt: skip
+    fault = transactions.here(asked.transactional_id, exchange.node_id) if asked.transactional_id else ErrorCode.NONE
+    producer = Producer(fault) if fault else transactions.end(asked, exchange.now)
+    return EndTxnResponse(
+        error_code=epoch_error(producer.code, exchange.version >= PRODUCER_FENCED_FROM),
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+    )
+
+
+def epoch_error(code: ErrorCode, understood: bool) -> ErrorCode:
+    """PRODUCER_FENCED as a client of this version has to be told: old ones know INVALID_PRODUCER_EPOCH alone."""
+    return ErrorCode.INVALID_PRODUCER_EPOCH if code == ErrorCode.PRODUCER_FENCED and not understood else code

@@ -1,0 +1,94 @@
+"""What a Produce with transactional batches is asked before anything of it is stored.
+
+Whether a request is transactional is said by its batches. Their partitions must be part of a transaction that the
+coordinator knows: versions before 12 have that verified, from 12 on (transaction version 2) they are added by this.
+"""
+
+from __future__ import annotations
+
+from kafkawire.batches import HEADER_SIZE, BatchHeader, read_header
+from kafkawire.errors import ErrorCode, error_name
+from kafkawire.messages.produce import ProduceRequest, TopicProduceData
+from kafkawire.primitives import Buffer
+from wirebroker.core.cluster import Topic
+from wirebroker.core.leadership import leader_fault
+from wirebroker.core.partition import Partition
+from wirebroker.core.transactions.verification import Speaks, TransactionalProducer, Verified, verify
+from wirebroker.exchange import Exchange
+
+NEW_ERRORS_FROM, IMPLICIT_ADDS_FROM = 11, 12
+MAGIC = 2
+RETRIED_AS = (
+    ErrorCode.NETWORK_EXCEPTION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR, ErrorCode.CONCURRENT_TRANSACTIONS,
+)  # fmt: skip
+"""Errors of the coordinator that a producer is told as NOT_ENOUGH_REPLICAS, which every client tries again."""
+
+REFUSALS = {ErrorCode.INVALID_PRODUCER_ID_MAPPING: "Transactional records contained more than one producer ID"}
+"""What is said with an error that refuses the whole request."""
+
+
+def check_transaction(request: ProduceRequest, exchange: Exchange) -> Verified | ErrorCode | None:
+    """What the coordinator says of the request's transactional batches; None if it has none.
+
+    An error code refuses the whole request: TRANSACTIONAL_ID_AUTHORIZATION_FAILED where there is no transactional id,
+    INVALID_PRODUCER_ID_MAPPING for batches of several producers.
+    """
+    batches = [
+        (data, asked.index, header)
+        for data in request.topic_data
+        for asked in data.partition_data
+        if (header := _transactional(asked.records)) is not None
+    ]
+    if not batches:
+        return None
+    if request.transactional_id is None:
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    producers = {(header.producer_id, header.producer_epoch) for _, _, header in batches if header.producer_id >= 0}
+    if len(producers) > 1:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    wanted: list[tuple[Partition, int]] = []
+    for data, index, header in batches:
+        topic = _topic(data, exchange)
+        partition = topic.partition(index) if topic is not None else None
+        if partition is not None and header.producer_id >= 0 and not leader_fault(partition, exchange.node_id):
+            wanted.append((partition, header.base_sequence))
+    if not producers:
+        return Verified(frozenset(), {})
+    producer = TransactionalProducer(request.transactional_id, *producers.pop(), _speaks(exchange.version))
+    return verify(producer, wanted, exchange.engine.transactions, exchange.cluster, exchange.now)
+
+
+def _transactional(records: Buffer | None) -> BatchHeader | None:
+    """The header of a record set whose first batch is transactional."""
+    if records is None or len(records) < HEADER_SIZE:
+        return None
+    header = read_header(records)
+    return header if header.magic == MAGIC and header.is_transactional else None
+
+
+def _topic(data: TopicProduceData, exchange: Exchange) -> Topic | None:
+    topics = exchange.cluster
+    return topics.topics_by_id.get(data.topic_id) if exchange.version >= 13 else topics.topics.get(data.name)
+
+
+def _speaks(version: int) -> Speaks:
+    if version >= IMPLICIT_ADDS_FROM:
+        return Speaks.IMPLICIT_ADDS
+    return Speaks.NEW_ERRORS if version >= NEW_ERRORS_FROM else Speaks.OLD_ERRORS
+
+
+def told_by_produce(code: ErrorCode, version: int) -> ErrorCode:
+    """The coordinator's error as Produce answers it."""
+    if code is ErrorCode.CONCURRENT_TRANSACTIONS and version >= IMPLICIT_ADDS_FROM:
+        return code
+    return ErrorCode.NOT_ENOUGH_REPLICAS if code in RETRIED_AS else code
+
+
+def message_of(code: ErrorCode, told: int) -> str | None:
+    """What is said with an error that is not what it was."""
+    if code is ErrorCode.INVALID_TXN_STATE:
+        return "Partition was not added to the transaction"
+    if told == ErrorCode.NOT_ENOUGH_REPLICAS:
+        return f"Unable to verify the partition has been added to the transaction: {error_name(code)}"
+    return None

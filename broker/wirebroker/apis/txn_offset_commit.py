@@ -1,0 +1,99 @@
+"""TxnOffsetCommit, versions 0–5: offsets that hold once the producer's transaction commits.
+
+The group's partition of __consumer_offsets must be part of the transaction: AddOffsetsToTxn adds it, from version 5
+(transaction version 2) this request itself. Each partition is answered on its own, as in OffsetCommit.
+"""
+
+from __future__ import annotations
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from wirebroker.apis.offset_commit import metadata_fault
+from wirebroker.core.cluster import GROUP_TOPIC
+from wirebroker.core.groups.offsets import Committed, TopicPartition
+from wirebroker.core.transactions.verification import Speaks, TransactionalProducer, Verified, verify
+from wirebroker.exchange import Exchange
+
+NEW_ERRORS_FROM, IMPLICIT_ADDS_FROM = 4, 5
+NO_SEQUENCE = -1
+TOLD_AS = {
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+}
+"""Errors of the log behind the group coordinator, as clients are told them."""
+
+Offsets = dict[TopicPartition, Committed]
+
+
+def handle(request: TxnOffsetCommitRequest, exchange: Exchange) -> TxnOffsetCommitResponse:
+    """Keep the offsets until the transaction ends. Partitions that do not exist are answered first, as Kafka does."""
+    answers: dict[str, list[TxnOffsetCommitResponsePartition]] = {}
+    known: list[tuple[str, TxnOffsetCommitRequestPartition]] = []
+    for asked in request.topics:
+        for partition in asked.partitions:
+            if exchange.cluster.partition(asked.name, partition.partition_index) is not None:
+                known.append((asked.name, partition))
+            else:
+                _answer(answers, asked.name, partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    faults = {id(partition): metadata_fault(partition.committed_metadata, exchange) for _, partition in known}
+    offsets = {
+        (topic, partition.partition_index): _committed(partition, exchange)
+        for topic, partition in known
+        if not faults[id(partition)]
+    }
+    fault = _commit(request, offsets, exchange) if known else ErrorCode.NONE
+    for topic, partition in known:
+        _answer(answers, topic, partition, fault or faults[id(partition)])
+    return TxnOffsetCommitResponse(
+        topics=[TxnOffsetCommitResponseTopic(name=name, partitions=partitions) for name, partitions in answers.items()]
+    )
+
+
+def _answer(
+    answers: dict[str, list[TxnOffsetCommitResponsePartition]], topic: str, asked: TxnOffsetCommitRequestPartition,
+    code: ErrorCode,
+) -> None:  # fmt: skip
+    answer = TxnOffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=code)
+    answers.setdefault(topic, []).append(answer)
+
+
+def _committed(asked: TxnOffsetCommitRequestPartition, exchange: Exchange) -> Committed:
+    metadata = asked.committed_metadata or ""
+    return Committed(asked.committed_offset, asked.committed_leader_epoch, metadata, exchange.now)
+
+
+def _commit(request: TxnOffsetCommitRequest, offsets: Offsets, exchange: Exchange) -> ErrorCode:
+    groups = exchange.engine.groups
+    if fault := groups.membership_fault(request.group_id, exchange.node_id):
+        return fault
+    home = (GROUP_TOPIC, groups.home(request.group_id))
+    checked = _verify(request, home, exchange)
+    fault = checked.errors.get(home, ErrorCode.NONE) or groups.transactional_commit_fault(
+        request.group_id, request.member_id, request.group_instance_id, request.generation_id, exchange.now,
+        [(exchange.cluster.topics[topic].topic_id, index) for topic, index in offsets],
+    )  # fmt: skip
+    fault = fault or groups.commit_in_transaction(
+        request.group_id, offsets, (request.producer_id, request.producer_epoch), home in checked.first_writes,
+        exchange.now,
+    )  # fmt: skip
+    return TOLD_AS.get(fault, fault)
+
+
+def _verify(request: TxnOffsetCommitRequest, home: TopicPartition, exchange: Exchange) -> Verified:
+    if exchange.version >= IMPLICIT_ADDS_FROM:
+        speaks = Speaks.IMPLICIT_ADDS
+    else:
+        speaks = Speaks.NEW_ERRORS if exchange.version >= NEW_ERRORS_FROM else Speaks.OLD_ERRORS
+    partition = exchange.cluster.partition(*home)
+    if partition is None:
+        return Verified(frozenset(), {home: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+    producer = TransactionalProducer(request.transactional_id, request.producer_id, request.producer_epoch, speaks)
+    return verify(producer, [(partition, NO_SEQUENCE)], exchange.engine.transactions, exchange.cluster, exchange.now)

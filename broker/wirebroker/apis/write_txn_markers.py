@@ -1,0 +1,54 @@
+"""WriteTxnMarkers, versions 1–2: a coordinator has the end of transactions written on partitions.
+
+Admin clients use it to abort transactions whose coordinator has forgotten them. Each partition is answered on its own.
+"""
+
+from __future__ import annotations
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from wirebroker.core.leadership import leader_fault
+from wirebroker.core.partition import EndMarker
+from wirebroker.exchange import Exchange
+
+
+def handle(request: WriteTxnMarkersRequest, exchange: Exchange) -> WriteTxnMarkersResponse:
+    """Write the markers, and answer producer by producer."""
+    answers: dict[int, dict[str, dict[int, ErrorCode]]] = {}
+    for marker in request.markers:
+        topics = answers.setdefault(marker.producer_id, {})
+        for topic in marker.topics:
+            for index in topic.partition_indexes:
+                topics.setdefault(topic.name, {})[index] = _write(marker, topic.name, index, exchange)
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(producer_id=producer_id, topics=[_topic(*topic) for topic in topics.items()])
+            for producer_id, topics in answers.items()
+        ]
+    )
+
+
+def _topic(name: str, codes: dict[int, ErrorCode]) -> WritableTxnMarkerTopicResult:
+    return WritableTxnMarkerTopicResult(
+        name=name,
+        partitions=[
+            WritableTxnMarkerPartitionResult(partition_index=index, error_code=code) for index, code in codes.items()
+        ],
+    )
+
+
+def _write(asked: WritableTxnMarker, topic: str, index: int, exchange: Exchange) -> ErrorCode:
+    if leader_fault(exchange.cluster.partition(topic, index), exchange.node_id):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    marker = EndMarker(
+        asked.producer_id, asked.producer_epoch, asked.transaction_result, asked.coordinator_epoch,
+        asked.transaction_version,
+    )  # fmt: skip
+    return exchange.engine.transactions.write_marker(topic, index, marker, exchange.now)

@@ -1,0 +1,364 @@
+"""Random dialogues: requests and what a real Kafka answered, replayed on any broker over the wire.
+
+A recording is made by scripts/record-dialogues. Each of its lines is one dialogue, that is, a head that says what has to
+be there before it begins, and steps: a request in symbolic form (`symbols`) on one of several connections, and all
+answers that came after it, on whatever connection, for a JoinGroup may answer others.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import secrets
+import select
+import socket
+import time
+from collections.abc import Collection, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from kafkawire.declare import Message
+from kafkawire.errors import ProtocolError
+from kafkawire.frames import SIZE, decode_response, encode_request
+from kafkawire.messages.api_versions import ApiVersionsRequest
+from kafkawire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kafkawire.messages.init_producer_id import InitProducerIdRequest
+from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafkawire.registry import KEYS, request_class
+from wirebroker.conformance.client import CLIENT_ID, TIMEOUT, WireClient
+from wirebroker.conformance.settling import COORDINATOR_CODES, coordinators_loaded, transactions_complete, until
+from wirebroker.conformance.symbols import Json, Symbols, from_json, to_json
+from wirebroker.core.names import abs_hash
+
+Answers = dict[int, Json]
+"""Connection to the answer that came on it."""
+PARTITIONS = 2
+"""Of every topic in a dialogue."""
+OFFSETS_PARTITIONS = 4
+"""Of __consumer_offsets on the brokers that dialogues are played on."""
+CLOSED: Json = {"connection": "closed"}
+_ENDING = ("EndTxn", "InitProducerId")
+"""After these a coordinator may still be writing markers."""
+_LISTED = {"ListTransactions": "transaction_states", "ListGroups": "groups"}
+"""Answers that show what others left on the broker, too."""
+_TIMESTAMP_STEP = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A request in symbolic form, and the number of the connection it goes over."""
+
+    connection: int
+    api: str
+    version: int
+    body: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A request, and the answers that came after it and before the next."""
+
+    ask: Ask
+    answers: Answers
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a dialogue needs before it begins: names of topics, groups and transactional ids."""
+
+    subject: str
+    seed: int
+    topics: list[str] = field(default_factory=list)
+    groups: list[str] = field(default_factory=list)
+    transactional_ids: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Dialogue:
+    """A recorded dialogue."""
+
+    head: Head
+    steps: list[Step]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first step of a dialogue at which a broker did not answer as expected."""
+
+    head: Head
+    index: int
+    steps: list[Step]
+    got: Answers
+
+    def __str__(self) -> str:
+        return describe(self)
+
+
+class Connection:
+    """A connection with at most one request under way."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._socket = socket.create_connection(address, TIMEOUT)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._received = bytearray()
+        self.awaited: tuple[str, int] | None = None
+        """API and version of the request that is not answered yet."""
+
+    def close(self) -> None:
+        """Close it."""
+        self._socket.close()
+
+    def send(self, message: Message, api: str, version: int, correlation_id: int) -> None:
+        """Send a request."""
+        self.awaited = (api, version)
+        self._socket.sendall(encode_request(correlation_id, CLIENT_ID, message, version))
+
+    def answer(self, within: float) -> Message | None:
+        """The answer, or None if it does not come within these seconds. Raises ConnectionError, ProtocolError."""
+        deadline = time.monotonic() + within
+        while self.awaited is not None:
+            if len(self._received) >= SIZE.size:
+                end = SIZE.size + SIZE.unpack_from(self._received)[0]
+                if len(self._received) >= end:
+                    return self._decode(end)
+            ready, _, _ = select.select([self._socket], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                return None
+            part = self._socket.recv(1 << 16)
+            if not part:
+                raise ConnectionResetError("closed by the broker")
+            self._received += part
+        return None
+
+    def _decode(self, end: int) -> Message:
+        frame = bytes(self._received[SIZE.size : end])
+        del self._received[:end]
+        api, version = self.awaited or ("", 0)
+        self.awaited = None
+        return decode_response(frame, KEYS[api], version)[1]
+
+
+class Player:
+    """One broker's side of a dialogue: its connections, and the symbols of what it handed out."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._address = address
+        self._admin = WireClient(*address)
+        self._symbols = Symbols("")
+        self._connections: dict[int, Connection] = {}
+        self._transactional_ids: list[str] = []
+        self._count = 0
+        self._clock = time.time_ns() // 1_000_000
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._admin.close()
+        for connection in self._connections.values():
+            connection.close()
+
+    def prepare(self, head: Head) -> None:
+        """Make the topics, and have the coordinators found and loaded."""
+        self._symbols.prefix = prefix_for(head.groups)
+        names = [self._symbols.prefix + name for name in head.topics]
+        topics = [
+            CreatableTopic(name=name, num_partitions=PARTITIONS, replication_factor=1, assignments=[], configs=[])
+            for name in names
+        ]
+        created = self._admin.request(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 7).topics
+        for topic in created:
+            if topic.error_code:
+                raise ProtocolError(f"the topic {topic.name} cannot be made: {topic.error_message}")
+            self._symbols.topic(topic.name.removeprefix(self._symbols.prefix), topic.topic_id)
+        until(lambda: all(self._led(name) for name in names))
+        self._transactional_ids = [self._symbols.prefix + name for name in head.transactional_ids]
+        groups = [self._symbols.prefix + name for name in head.groups]
+        coordinators_loaded(self._admin, groups, self._transactional_ids)
+        if self._transactional_ids:
+            until(self._gives_producer_ids)
+
+    def _gives_producer_ids(self) -> bool:
+        """Whether it has a block of producer ids, which the first to ask for one makes it fetch."""
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+        return self._admin.request(request, 0).error_code not in COORDINATOR_CODES
+
+    def _led(self, topic: str) -> bool:
+        partitions = [ListOffsetsPartition(partition_index=i, timestamp=-1) for i in range(PARTITIONS)]
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=partitions)])
+        return not any(partition.error_code for partition in self._admin.request(request, 5).topics[0].partitions)
+
+    def busy(self) -> set[int]:
+        """The connections with a request that is not answered."""
+        return {number for number, connection in self._connections.items() if connection.awaited}
+
+    def send(self, ask: Ask) -> None:
+        """Send a request. KeyError for a symbol that this broker's answers gave no meaning."""
+        self._clock = max(self._clock + _TIMESTAMP_STEP, time.time_ns() // 1_000_000)
+        message = from_json(request_class(KEYS[ask.api]), ask.body, self._symbols, self._clock)
+        connection = self._connections.get(ask.connection)
+        if connection is None:
+            connection = self._connections[ask.connection] = Connection(self._address)
+        self._count += 1
+        connection.send(message, ask.api, ask.version, self._count)
+
+    def answers(
+        self, expected: Collection[int], within: float, *, fence: Ask | None = None, grace: float = 0.0
+    ) -> Answers:
+        """Wait these seconds for the expected answers; they, and what else came up to `grace` seconds after the fence."""
+        deadline = time.monotonic() + within
+        got = {number: self._receive(number, deadline) for number in expected}
+        self._pass(fence)
+        deadline = time.monotonic() + grace
+        got |= {number: self._receive(number, deadline) for number in self.busy() - set(expected)}
+        for _, message in sorted(((n, each[1]) for n, each in got.items() if each and each[1]), key=itemgetter(0)):
+            self._symbols.learn(message)
+        return {number: self._shown(*each) for number, each in sorted(got.items()) if each is not None}
+
+    def _receive(self, number: int, deadline: float) -> tuple[str, Message | None] | None:
+        """The API and the answer, no answer for a closed connection; None if nothing came."""
+        connection = self._connections[number]
+        if connection.awaited is None:
+            return None
+        api, _ = connection.awaited
+        try:
+            message = connection.answer(max(0.0, deadline - time.monotonic()))
+        except (OSError, ProtocolError):
+            connection.close()
+            del self._connections[number]
+            return api, None
+        return None if message is None else (api, message)
+
+    def _shown(self, api: str, message: Message | None) -> Json:
+        return CLOSED if message is None else self._own(api, to_json(message, self._symbols))
+
+    def _own(self, api: str, answer: Json) -> Json:
+        """The answer without what other dialogues left on the broker."""
+        listed = _LISTED.get(api, "")
+        if listed in answer:
+            answer[listed] = [
+                each
+                for each in answer[listed]
+                if str(each.get("transactional_id", each.get("group_id"))).startswith("@")
+            ]
+        return answer
+
+    def _pass(self, fence: Ask | None) -> None:
+        """Wait for the answer to a request on another connection: the broker is then done with those before it."""
+        if fence is None:
+            greeting = ApiVersionsRequest(client_software_name="wirebroker", client_software_version="1")
+            self._admin.request(greeting, 3)
+        else:
+            self._admin.request(from_json(request_class(KEYS[fence.api]), fence.body, self._symbols, 0), fence.version)
+
+    def settle(self, ask: Ask) -> bool:
+        """After a request that may end a transaction wait until its markers are written; False if they never are."""
+        if ask.api not in _ENDING or not self._transactional_ids:
+            return True
+        return transactions_complete(self._admin, self._transactional_ids)
+
+
+def prefix_for(groups: list[str]) -> str:
+    """A new prefix with which the first of these groups is in partition 1 of __consumer_offsets, the next in 2 …
+
+    The empty group is in partition 0 for ever, and a transaction that has added one group may commit offsets for every
+    other in the same partition. Raises ValueError where no prefix does it: names of successive letters are sure to work.
+    """
+    wanted = [number % OFFSETS_PARTITIONS for number in range(1, len(groups) + 1)]
+    for _ in range(1000):
+        prefix = f"d{secrets.token_hex(5)}-"
+        if [abs_hash(prefix + group) % OFFSETS_PARTITIONS for group in groups] == wanted:
+            return prefix
+    raise ValueError(f"the groups {', '.join(groups)} have hashes that keep them from partitions of their own")
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What came of a replay: the first difference, and how many steps agreed before it or before the end."""
+
+    difference: Difference | None
+    agreed: int
+
+
+def replay(dialogue: Dialogue, address: tuple[str, int], *, within: float = 5.0) -> Replayed:
+    """Replay a dialogue up to its first difference; `within` is for how many seconds an expected answer is waited for.
+
+    Where Kafka chose a group's leader by the hash of random ids and this broker chose another, the replay ends, too.
+    """
+    with closing(Player(address)) as player:
+        player.prepare(dialogue.head)
+        for index, step in enumerate(dialogue.steps):
+            player.send(step.ask)
+            got = player.answers(step.answers, within)
+            if got != step.answers:
+                by_chance = chosen_by_hash(step.answers, got)
+                told = None if by_chance else Difference(dialogue.head, index, dialogue.steps[: index + 1], got)
+                return Replayed(told, index)
+            player.settle(step.ask)
+    return Replayed(None, len(dialogue.steps))
+
+
+def chosen_by_hash(expected: Answers, got: Answers) -> bool:
+    """Whether the answers differ in which of its members leads a group, which in Kafka hangs on their random ids."""
+    if expected.keys() != got.keys():
+        return False
+    differing = [(expected[number], got[number]) for number in expected if expected[number] != got[number]]
+    return any(
+        one.get("leader", "").startswith("$")
+        and other.get("leader", "").startswith("$")
+        and one["leader"] != other["leader"]
+        and one.get("generation_id") == other.get("generation_id")
+        for one, other in differing
+    )
+
+
+def describe(difference: Difference, before: int = 6) -> str:
+    """The difference, with the steps that led to it, for a person."""
+    head = difference.head
+    lines = [f"{head.subject}, seed {head.seed}, step {difference.index}"]
+    for index, step in list(enumerate(difference.steps))[-before - 1 :]:
+        ask = step.ask
+        lines.append(f"  {index:3} [{ask.connection}] {ask.api} v{ask.version} {_text(ask.body)}")
+        if index != difference.index:
+            lines += [f"         [{number}] {_text(answer)}" for number, answer in step.answers.items()]
+    expected = difference.steps[-1].answers
+    for number in sorted(expected.keys() | difference.got.keys()):
+        if expected.get(number) != difference.got.get(number):
+            lines.append(f"      expected [{number}] {_text(expected.get(number, 'no answer'))}")
+            lines.append(f"      got      [{number}] {_text(difference.got.get(number, 'no answer'))}")
+    return "\n".join(lines)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def load(path: Path) -> Iterator[Dialogue]:
+    """The dialogues in a file of JSON lines, compressed or not."""
+    raw = path.read_bytes()
+    text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
+    for line in text.splitlines():
+        told = json.loads(line)
+        steps = [
+            Step(Ask(*ask), {int(number): answer for number, answer in answers.items()})
+            for *ask, answers in told.pop("steps")
+        ]
+        yield Dialogue(Head(**told), steps)
+
+
+def save(path: Path, dialogues: list[Dialogue]) -> None:
+    """Write dialogues, compressed if the file is to end with .gz."""
+    lines = []
+    for dialogue in dialogues:
+        head = dialogue.head
+        told: Json = {
+            name: getattr(head, name) for name in ("subject", "seed", "topics", "groups", "transactional_ids")
+        }
+        told["steps"] = [
+            [step.ask.connection, step.ask.api, step.ask.version, step.ask.body, step.answers]
+            for step in dialogue.steps
+        ]
+        lines.append(json.dumps(told, ensure_ascii=False, separators=(",", ":")) + "\n")
+    raw = "".join(lines).encode()
+    path.write_bytes(gzip.compress(raw, 9, mtime=0) if path.suffix == ".gz" else raw)

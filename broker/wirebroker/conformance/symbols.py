@@ -1,0 +1,193 @@
+"""Messages as JSON in which what differs from broker to broker stands as a symbol.
+
+`@t` is a name: the topic, group or transactional id `t` of this dialogue, and where a topic id is expected the id of the
+topic. `$p1` is the first producer id that was handed out and `$m2` the second member id. A field that holds its default
+is left out. Times are compared for being set and texts of errors for being there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafkawire.batches import (
+    CONTROL,
+    TRANSACTIONAL,
+    BatchHeader,
+    Record,
+    build_batch,
+    iter_batches,
+    iter_records,
+    read_header,
+    read_marker,
+)
+from kafkawire.declare import Field, Message, Struct
+from kafkawire.errors import error_name
+
+Json = dict[str, Any]
+NAME, ID = "@", "$"
+UNORDERED = frozenset(
+    {
+        "members", "groups", "topics", "partitions", "results", "topic_results", "results_by_partition",
+        "results_by_transaction", "results_by_topic_v3_and_below", "active_producers", "transaction_states", "markers",
+        "responses", "partition_responses",
+    }
+)  # fmt: skip
+"""Arrays whose order is that of a hash table in Kafka."""
+_NOT_COMPARED = frozenset({"throttle_time_ms", "client_host", "node_endpoints"})
+_TIMES = frozenset({"transaction_start_time_ms", "last_timestamp", "log_append_time_ms", "timestamp"})
+_PRESENCE_ONLY = frozenset({"error_message", "batch_index_error_message"})
+_RANDOM = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_MEMBER_ID_REQUIRED = 79
+_NOBODY = -1
+
+
+@dataclass(slots=True)
+class Symbols:
+    """What one broker calls the things of a dialogue. `prefix` begins all its names, so that dialogues do not meet."""
+
+    prefix: str
+    _ids: dict[str, Any] = field(default_factory=dict)
+    _symbols: dict[Any, str] = field(default_factory=dict)
+    _topic_ids: dict[str, bytes] = field(default_factory=dict)
+    _counts: dict[str, int] = field(default_factory=dict)
+
+    def topic(self, name: str, topic_id: bytes) -> None:
+        """Take note of a topic's id; `name` is without the prefix."""
+        self._topic_ids[name] = topic_id
+        self._symbols[topic_id] = NAME + name
+
+    def real(self, text: str) -> Any:
+        """What this broker calls it; KeyError for an id that it did not hand out."""
+        if text.startswith(NAME):
+            return self.prefix + text[1:]
+        return self._ids[text] if text.startswith(ID) else text
+
+    def topic_id(self, text: str) -> bytes:
+        """The id of a topic; of one that is not there an id that no topic has."""
+        return self._topic_ids.get(text[1:], bytes(15) + b"\5")
+
+    def learn(self, answer: Message) -> None:
+        """Give symbols to the ids that this answer hands out."""
+        error = getattr(answer, "error_code", 0)
+        if error == 0 and getattr(answer, "producer_id", _NOBODY) != _NOBODY:
+            self._number("p", answer.producer_id)  # type: ignore[attr-defined]
+        if error in (0, _MEMBER_ID_REQUIRED) and isinstance(member := getattr(answer, "member_id", None), str):
+            self._number("m", member)
+
+    def _number(self, kind: str, real: Any) -> None:
+        if real != "" and real not in self._symbols:
+            self._counts[kind] = self._counts.get(kind, 0) + 1
+            symbol = f"{ID}{kind}{self._counts[kind]}"
+            self._symbols[real], self._ids[symbol] = symbol, real
+
+    def symbol(self, real: Any) -> Any:
+        """The symbol of an id, or of a text that is an id or a name; else what it was, without random parts."""
+        if real in self._symbols:
+            return self._symbols[real]
+        if isinstance(real, str):
+            own = real.startswith(self.prefix)
+            return NAME + real.removeprefix(self.prefix) if own else _RANDOM.sub("(random)", real)
+        return real
+
+
+def to_json(value: Struct, symbols: Symbols) -> Json:
+    """An answer's fields in their comparable form."""
+    shown = {}
+    for declared in value.__wire__:
+        item = getattr(value, declared.name)
+        if declared.name not in _NOT_COMPARED and item != _default(declared, value):
+            shown[declared.name] = _shown(item, declared, value, symbols)
+    return shown
+
+
+def _default(declared: Field, owner: Struct) -> Any:
+    if declared.name == "producer_id" and not getattr(owner, "error_code", 0):
+        return _NOBODY  # 0 is an id as any other
+    return declared.default() if callable(declared.default) else declared.default
+
+
+def _shown(item: Any, declared: Field, owner: Struct, symbols: Symbols) -> Any:
+    name = declared.name
+    if name in _PRESENCE_ONLY:
+        return item is not None
+    if name.endswith("error_code"):
+        return f"{item} {error_name(item)}"
+    if name in _TIMES and item >= 0:
+        return "a time"
+    if name == "coordinator_epoch" and item >= 0:
+        return "0 or more"
+    if name == "producer_id":
+        return item if getattr(owner, "error_code", 0) else symbols.symbol(item)
+    if declared.spec == "records":
+        return None if item is None else _records(item, symbols)
+    if isinstance(item, list):
+        items = [_element(each, symbols) for each in item]
+        return sorted(items, key=repr) if name in UNORDERED else items
+    return _element(item, symbols)
+
+
+def _element(item: Any, symbols: Symbols) -> Any:
+    if isinstance(item, Struct):
+        return to_json(item, symbols)
+    if isinstance(item, bytes | bytearray | memoryview):
+        known = symbols.symbol(bytes(item))
+        return known if isinstance(known, str) else known.decode("latin-1")
+    return symbols.symbol(item) if isinstance(item, str) else item
+
+
+def _records(data: Any, symbols: Symbols) -> list[str]:
+    """One line for each batch: `4: $p1 epoch 0 seq 2 txn a0 a1`."""
+    return [_batch_line(read_header(batch), batch, symbols) for batch in iter_batches(data)]
+
+
+def _batch_line(header: BatchHeader, batch: memoryview, symbols: Symbols) -> str:
+    producer = symbols.symbol(header.producer_id)
+    line = f"{header.base_offset}: {producer} epoch {header.producer_epoch} seq {header.base_sequence}"
+    line += " txn" if header.attributes & TRANSACTIONAL else ""
+    for record in iter_records(batch):
+        if header.attributes & CONTROL:
+            marker = read_marker(record)
+            line += " control" if marker is None else " COMMIT" if marker.commit else " ABORT"
+        else:
+            line += " " + (record.value or b"").decode("latin-1")
+    return line
+
+
+def from_json(cls: Callable[..., Any], body: Json, symbols: Symbols, now: int) -> Any:
+    """A request from its symbolic form. `now` in ms dates the batches in it. KeyError for a symbol without meaning."""
+    wired: tuple[Field, ...] = cls.__wire__  # type: ignore[attr-defined]
+    fields = {declared.name: declared for declared in wired}
+    return cls(**{name: _meant(item, fields[name].spec, symbols, now) for name, item in body.items()})
+
+
+def _meant(item: Any, spec: Any, symbols: Symbols, now: int) -> Any:
+    if item is None:
+        return None
+    if isinstance(spec, list):
+        return [_meant(each, spec[0], symbols, now) for each in item]
+    if isinstance(spec, type):
+        return from_json(spec, item, symbols, now)
+    if spec == "records":
+        return b"".join(_batch(each, symbols, now) for each in item)
+    if spec == "uuid":
+        return symbols.topic_id(item)
+    if spec == "bytes":
+        return item.encode("latin-1")
+    return symbols.real(item) if isinstance(item, str) else item
+
+
+def _batch(told: Json, symbols: Symbols, now: int) -> bytes:
+    """A batch of `n` records (1) whose values are the tag and a number."""
+    producer = told.get("pid", _NOBODY)
+    return build_batch(
+        [Record(i, 0, None, f"{told['tag']}{i}".encode()) for i in range(told.get("n", 1))],
+        base_timestamp=now,
+        producer_id=symbols.real(producer) if isinstance(producer, str) else producer,
+        producer_epoch=told.get("epoch", -1),
+        base_sequence=told.get("seq", -1),
+        transactional=bool(told.get("txn")),
+        control=bool(told.get("control")),
+    )

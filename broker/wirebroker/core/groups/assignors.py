@@ -1,0 +1,134 @@
+"""The coordinator's own assignors, "uniform" and "range": who gets which partition.
+
+For the same history they come to the same assignment as UniformAssignor and RangeAssignor of Kafka 4.3.1, down to the
+order of Java's hash tables where those leave a choice to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from wirebroker.core.groups.java_order import (
+    buckets_for,
+    buckets_of_copy,
+    hash_order,
+    set_of_numbers,
+    uuid_hash,
+)
+from wirebroker.core.groups.uniform_mixed import MixedAssignment
+
+Partitions = Mapping[bytes, tuple[int, ...]]
+"""Topic id to partitions, in the order of Java's HashSet."""
+NOTHING: Partitions = {}
+
+
+class Subscriber(NamedTuple):
+    """A member as an assignor sees it: the ids of the topics it wants, and what it was given last."""
+
+    instance_id: str | None
+    topics: Sequence[bytes]
+    given: Partitions
+
+
+class Group(NamedTuple):
+    """What an assignor is told: members in the order of Kafka's hash table, and how many partitions each topic has.
+
+    `same` says that all members subscribe to the same topics. `taken` are the partitions that somebody was given last.
+    """
+
+    members: Mapping[str, Subscriber]
+    sizes: Mapping[bytes, int]
+    same: bool
+    taken: Callable[[bytes, int], bool]
+
+
+def as_assignment(given: Mapping[bytes, Iterable[int]]) -> Partitions:
+    """An assignment as it is read back from Kafka's log: without empty topics, in the order of the hash tables."""
+    topics = hash_order([topic for topic in given if given[topic]], uuid_hash, buckets_for(len(given)))
+    return {topic: set_of_numbers(given[topic]) for topic in topics}
+
+
+def uniform(group: Group) -> dict[str, Partitions]:
+    """As many partitions for everybody, give or take one, moving as few as possible."""
+    if not group.members:
+        return {}
+    if group.same:
+        return _uniform_same(group)
+    topics = {member_id: member.topics for member_id, member in group.members.items()}
+    given = {member_id: member.given for member_id, member in group.members.items()}
+    made = MixedAssignment(topics, given, group.sizes).build()
+    return {member_id: as_assignment(partitions) for member_id, partitions in made.items()}
+
+
+def _uniform_same(group: Group) -> dict[str, Partitions]:
+    first = next(iter(group.members.values()))
+    topics = hash_order(first.topics, uuid_hash, buckets_of_copy(len(first.topics)))
+    if not topics:
+        return {}
+    free = [(topic, i) for topic in topics for i in range(group.sizes[topic]) if not group.taken(topic, i)]
+    least, extra = divmod(sum(group.sizes[topic] for topic in topics), len(group.members))
+    wanted = frozenset(topics)
+    made: dict[str, dict[bytes, list[int]]] = {}
+    unfilled: list[tuple[str, int]] = []
+    for i, (member_id, member) in enumerate(group.members.items()):
+        may_have_extra = extra > 0
+        kept, dropped, quota = _keep(member.given, wanted, least + may_have_extra)
+        made[member_id] = kept
+        free += dropped
+        if quota > 0 and may_have_extra and len(group.members) - i > extra:
+            quota -= 1  # somebody else may take the extra partition, as long as there are enough of them
+            may_have_extra = False
+        if quota > 0:
+            unfilled.append((member_id, quota))
+        extra -= may_have_extra
+    left = iter(free)
+    for member_id, quota in unfilled:
+        for topic, index in islice(left, quota):
+            made[member_id].setdefault(topic, []).append(index)
+    return {member_id: as_assignment(partitions) for member_id, partitions in made.items()}
+
+
+def _keep(
+    given: Partitions, wanted: frozenset[bytes], quota: int
+) -> tuple[dict[bytes, list[int]], list[tuple[bytes, int]], int]:
+    """What of this a member may keep, what it loses to others, and how much it may still be given."""
+    kept: dict[bytes, list[int]] = {}
+    dropped = []
+    for topic, partitions in given.items():
+        if topic not in wanted:
+            continue
+        stay = partitions[:quota]
+        quota -= len(stay)
+        dropped += [(topic, i) for i in partitions[len(stay) :]]
+        if stay:
+            kept[topic] = list(stay)
+    return kept, dropped, quota
+
+
+def by_range(group: Group) -> dict[str, Partitions]:
+    """Of each topic a run of neighbouring partitions for every subscriber, static members first."""
+
+    def place(member_id: str) -> tuple[bool, str]:
+        instance_id = group.members[member_id].instance_id
+        return instance_id is None, member_id if instance_id is None else instance_id
+
+    in_turn = sorted(group.members, key=place)
+    subscribers: dict[bytes, list[str]] = {}
+    for member_id in in_turn:
+        for topic in group.members[member_id].topics:
+            subscribers.setdefault(topic, []).append(member_id)
+    made: dict[str, dict[bytes, range]] = {member_id: {} for member_id in in_turn}
+    for topic, members in subscribers.items():
+        quota, extra = divmod(group.sizes[topic], len(members))
+        start = 0
+        for i, member_id in enumerate(members):
+            end = start + quota + (i < extra)
+            made[member_id][topic] = range(start, end)
+            start = end
+    return {member_id: as_assignment(partitions) for member_id, partitions in made.items()}
+
+
+ASSIGNORS: dict[str, Callable[[Group], dict[str, Partitions]]] = {"uniform": uniform, "range": by_range}
+"""By the names that clients and group.consumer.assignors use."""

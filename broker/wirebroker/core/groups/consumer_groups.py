@@ -1,0 +1,504 @@
+"""What the requests of KIP-848 come to: ConsumerGroupHeartbeat, and members that are given up.
+
+The rules are those of GroupMetadataManager in Kafka 4.3.1. A heartbeat is worked out against the group as it stands and
+written down only at the end, so that a request that is refused leaves no trace.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from kafkawire.errors import ErrorCode
+from wirebroker.core.cluster import Cluster
+from wirebroker.core.config_resources import group_number
+from wirebroker.core.groups.assignors import ASSIGNORS, NOTHING, Partitions, Subscriber
+from wirebroker.core.groups.assignors import Group as AssignorGroup
+from wirebroker.core.groups.consumer import ConsumerGroup, Resolved, Subscriptions, TopicFacts
+from wirebroker.core.groups.java_order import buckets_for, hash_order, set_of_names
+from wirebroker.core.groups.members import (
+    LEAVES,
+    LEAVES_FOR_A_WHILE,
+    Claimed,
+    ConsumerMember,
+    MemberState,
+    Owned,
+    Target,
+    reconcile,
+)
+from wirebroker.core.groups.topic_regex import RegexFault, compile_topic_regex
+from wirebroker.core.names import java_hash
+
+REGEX_REFRESH_MIN_MS = 10_000
+"""Regular expressions are matched with the topics again no sooner than this."""
+SESSION, REBALANCE, JOIN, SYNC = "session", "rebalance", "join", "sync"
+MAX_SIZE = "The consumer group has reached its maximum capacity of {} members."
+ABANDON = "The member must abandon all its partitions and rejoin."
+
+
+class Refused(NamedTuple):
+    """Why a request comes to nothing, with Kafka's sentence for the client."""
+
+    code: ErrorCode
+    message: str | None = None
+
+
+class HeartbeatAsked(NamedTuple):
+    """A ConsumerGroupHeartbeat. What is None (−1 for the timeout, in ms) is as the member said before."""
+
+    group_id: str
+    member_id: str
+    epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    rebalance_timeout: int
+    topics: Sequence[str] | None
+    regex: str | None
+    assignor: str | None
+    claimed: Claimed | None
+    client_id: str
+    client_host: str
+
+
+class Beat(NamedTuple):
+    """The answer to a heartbeat. `assigned` is None if the member already knows. The interval is in ms."""
+
+    member_id: str
+    epoch: int
+    interval: int = 0
+    assigned: Owned | None = None
+
+
+@dataclass(slots=True)
+class Change:
+    """A member that joins or changes, with what follows for its group, before it is written down."""
+
+    group: ConsumerGroup
+    old: ConsumerMember
+    """The member as it was; if it takes the place of a static one, that one under the new id."""
+    new: ConsumerMember
+    replaces: str | None
+    """The id of the static member whose place is taken."""
+    epoch: int
+    facts: TopicFacts
+    same: bool
+    forgotten_regex: str | None = None
+    targets: dict[str, Partitions] | None = None
+    """Everybody's target, if it was worked out anew."""
+
+
+class ConsumerGroups:
+    """The consumer groups among all groups of the cluster.
+
+    `find` gives the group of a heartbeat or says why there is none, `adopt` makes it known under its id, and `downgrade`
+    turns it into a classic group if only classic members are left without these.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        find: Callable[[str, bool, int], ConsumerGroup | Refused],
+        adopt: Callable[[ConsumerGroup, int], None],
+        downgrade: Callable[[ConsumerGroup, Sequence[ConsumerMember], int], bool],
+    ) -> None:
+        self._cluster = cluster
+        self._find = find
+        self._adopt = adopt
+        self._downgrade = downgrade
+
+    # Settings
+
+    def setting(self, group_id: str, name: str) -> int:
+        """A group's own setting, else the broker's: in ms."""
+        configs = self._cluster.configs
+        return group_number(configs.groups.get(group_id, {}), name, configs)
+
+    @property
+    def enabled(self) -> bool:
+        """Whether group.coordinator.rebalance.protocols has consumer groups."""
+        protocols = self._cluster.configs.value("group.coordinator.rebalance.protocols")
+        return isinstance(protocols, list) and "consumer" in protocols
+
+    def _known_assignors(self) -> list[str]:
+        names = self._cluster.configs.value("group.consumer.assignors")
+        return [str(name) for name in names] if isinstance(names, list) else []
+
+    def default_assignor(self) -> str:
+        """The assignor of a group whose members ask for none."""
+        return self._known_assignors()[0]
+
+    # Heartbeats
+
+    def request_fault(self, asked: HeartbeatAsked, version: int) -> Refused | None:
+        """What is wrong with a request whatever the group."""
+        invalid = ErrorCode.INVALID_REQUEST
+        if not asked.member_id and (version >= 1 or asked.epoch > 0 or asked.epoch == LEAVES):
+            return Refused(invalid, "MemberId can't be empty.")
+        named = {"GroupId": asked.group_id, "InstanceId": asked.instance_id, "RackId": asked.rack_id}
+        for name, value in named.items():
+            if value is not None and not value.strip():
+                return Refused(invalid, f"{name} can't be empty.")
+        if asked.epoch == 0:
+            if asked.rebalance_timeout == -1:
+                return Refused(invalid, "RebalanceTimeoutMs must be provided in first request.")
+            if asked.claimed is None or asked.claimed:
+                return Refused(invalid, "TopicPartitions must be empty when (re-)joining.")
+            if asked.topics is None and asked.regex is None:
+                either = "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+                return Refused(invalid, either)
+        elif asked.epoch == LEAVES_FOR_A_WHILE:
+            if asked.instance_id is None:
+                return Refused(invalid, "InstanceId can't be null.")
+        elif asked.epoch < LEAVES_FOR_A_WHILE:
+            return Refused(invalid, "MemberEpoch is invalid.")
+        known = self._known_assignors()
+        if asked.assignor is not None and asked.assignor not in known:
+            offered = f"Supported assignors: {', '.join(set_of_names(known))}."
+            return Refused(ErrorCode.UNSUPPORTED_ASSIGNOR, f"ServerAssignor {asked.assignor} is not supported. {offered}")
+        return None
+
+    def heartbeat(self, asked: HeartbeatAsked, now: int) -> Beat | Refused:
+        """A member joins, stays or leaves."""
+        if asked.epoch in (LEAVES, LEAVES_FOR_A_WHILE):
+            return self._leave(asked, now)
+        group = self._find(asked.group_id, asked.epoch == 0, now)
+        if isinstance(group, Refused):
+            return group
+        if fault := self.is_full(group, asked.member_id):
+            return fault
+        member_id = asked.member_id or self.new_member_id()
+        found = self._member(group, member_id, asked)
+        if isinstance(found, Refused):
+            return found
+        old, replaces = found
+        change = self.change(group, old, _updated(old, asked), replaces, now)
+        if isinstance(change, Refused):
+            return change
+        changed = old.topics != change.new.topics or old.regex != change.new.regex
+        target_epoch, target = self.work_out_target(change, now)
+        self.reconcile(change, target_epoch, target, changed, asked.claimed, now)
+        due = self.regexes_due(change, now)
+        self.write_down(change, now)
+        self.await_heartbeat(group, member_id, self.setting(asked.group_id, "consumer.session.timeout.ms"), now)
+        self.match_regexes(group, due, now)
+        full = asked.rebalance_timeout != -1 and asked.claimed is not None
+        full = full and (asked.topics is not None or asked.regex is not None)
+        told = asked.epoch == 0 or full or old.assigned != change.new.assigned
+        interval = self.setting(asked.group_id, "consumer.heartbeat.interval.ms")
+        return Beat(member_id, change.new.epoch, interval, change.new.assigned if told else None)
+
+    def new_member_id(self) -> str:
+        """An id for a member that brings none: Kafka's Uuid in base64, made again if it began with a dash."""
+        made = "-"
+        while made.startswith("-"):
+            made = self._base64_id()
+        return made
+
+    def _base64_id(self) -> str:
+        return base64.urlsafe_b64encode(self._cluster.random_bytes(16)).decode().rstrip("=")
+
+    def is_full(self, group: ConsumerGroup, member_id: str) -> Refused | None:
+        """Whether there is no room for somebody new."""
+        largest = self._cluster.configs.integer("group.consumer.max.size")
+        if len(group.members) >= largest and member_id not in group.members:
+            return Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, MAX_SIZE.format(largest))
+        return None
+
+    def _member(
+        self, group: ConsumerGroup, member_id: str, asked: HeartbeatAsked
+    ) -> tuple[ConsumerMember, str | None] | Refused:
+        """The member that sent a heartbeat, and the id of the static member whose place it takes, if it does."""
+        joins = asked.epoch == 0
+        if asked.instance_id is None:
+            member = group.members.get(member_id)
+            if member is None:
+                return (ConsumerMember(member_id), None) if joins else unknown_member(group, member_id)
+            return epoch_fault(member, asked) or (member, None)
+        static = group.static_member(asked.instance_id)
+        if joins:
+            if static is None:
+                return group.members.get(member_id) or ConsumerMember(member_id), None
+            if static.classic is None and static.epoch != LEAVES_FOR_A_WHILE:
+                return Refused(
+                    ErrorCode.UNRELEASED_INSTANCE_ID,
+                    f"Static member {member_id} with instance id {asked.instance_id} cannot join the group because the "
+                    f"instance id is owned by {static.member_id} member.",
+                )
+            return replace(static, member_id=member_id, epoch=0, previous_epoch=0), static.member_id
+        if fault := instance_fault(static, member_id, asked.instance_id):
+            return fault
+        assert static is not None
+        return epoch_fault(static, asked) or (static, None)
+
+    # Working it out
+
+    def change(
+        self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember, replaces: str | None, now: int
+    ) -> Change | Refused:
+        """What it means for the group that `old` becomes `new`, a new regular expression being none of none it can read."""
+        bumps = old.topics != new.topics
+        forgotten = None
+        if old.regex != new.regex:
+            if old.regex and group.subscriptions.regexes[old.regex] == 1:
+                forgotten = old.regex
+            if new.regex and not group.subscriptions.regexes[new.regex]:
+                try:
+                    compile_topic_regex(new.regex)
+                except RegexFault as fault:
+                    said = f"SubscribedTopicRegex `{new.regex}` is not a valid regular expression: {fault}."
+                    return Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, said)
+            # An expression that is not resolved yet makes the epoch rise once it is.
+            bumps = bumps or not new.regex or new.regex in group.resolved
+        version = self._cluster.version
+        if not bumps and group.facts_version == version:
+            return Change(group, old, new, replaces, group.epoch, group.facts, group.same, forgotten)
+        would_be = group.subscriptions_with(old, new)
+        size = len(group.members)
+        if new.member_id not in group.members and group.static_member(new.instance_id) is None:
+            size += 1
+        facts = self.facts(would_be)
+        group.facts_version = version
+        epoch = group.epoch + (bumps or facts != group.facts)
+        return Change(group, old, new, replaces, epoch, facts, would_be.same(size), forgotten)
+
+    def facts(self, subscriptions: Subscriptions) -> TopicFacts:
+        """What is known of the topics that are subscribed to."""
+        topics = self._cluster.topics
+        return {
+            name: (topics[name].topic_id, len(topics[name].partitions))
+            for name in subscriptions.topics()
+            if name in topics
+        }
+
+    def work_out_target(self, change: Change, now: int) -> tuple[int, Partitions]:
+        """The target epoch and the member's target, worked out anew if the group's epoch has risen.
+
+        That is done no more often than group.consumer.assignment.interval.ms.
+        """
+        group, new = change.group, change.new
+        interval = self.setting(group.group_id, "consumer.assignment.interval.ms")
+        too_soon = group.assigned_at and interval and now < group.assigned_at + interval
+        if group.assignment_epoch >= change.epoch or too_soon:
+            return group.assignment_epoch, group.target_of(new.member_id, new.instance_id)
+        assignor = group.assignor_with(change.old, new) or self.default_assignor()
+        change.targets = ASSIGNORS[assignor](self._for_assignor(change))
+        return change.epoch, change.targets.get(new.member_id, NOTHING)
+
+    def _for_assignor(self, change: Change) -> AssignorGroup:
+        group, new = change.group, change.new
+        ids = group.in_order()
+        if new.member_id not in group.members:
+            ids.append(new.member_id)
+        ids = hash_order(ids, java_hash, buckets_for(len(ids)))
+        cached: dict[frozenset[str], list[bytes]] = {}
+        members: dict[str, Subscriber] = {}
+        for member_id in ids:
+            if member_id == change.replaces and member_id != new.member_id:
+                continue
+            member = new if member_id == new.member_id else group.members[member_id]
+            wanted = group.topics_of(member)
+            if wanted not in cached:
+                cached[wanted] = self._ids_of(wanted)
+            given = group.targets.get(member_id, NOTHING)
+            if member_id == new.member_id and new.instance_id is not None:
+                given = group.targets.get(group.static_members.get(new.instance_id, member_id), NOTHING)
+            members[member_id] = Subscriber(member.instance_id, cached[wanted], given)
+        taken = {(topic, i) for given in group.targets.values() for topic, indexes in given.items() for i in indexes}
+        return AssignorGroup(members, self._sizes(cached), change.same, lambda topic, i: (topic, i) in taken)
+
+    def _ids_of(self, names: Iterable[str]) -> list[bytes]:
+        """The ids of those topics that exist, in the order of a set of names."""
+        topics = self._cluster.topics
+        return [topics[name].topic_id for name in set_of_names(sorted(names)) if name in topics]
+
+    def _sizes(self, wanted: Mapping[frozenset[str], list[bytes]]) -> dict[bytes, int]:
+        known = self._cluster.topics_by_id
+        return {topic_id: len(known[topic_id].partitions) for ids in wanted.values() for topic_id in ids}
+
+    def reconcile(
+        self, change: Change, epoch: int, target: Partitions, changed: bool, claimed: Claimed | None, now: int
+    ) -> None:
+        """Take the member one step further, and see that it does not take too long to give up partitions."""
+        group, member = change.group, change.new
+        if not changed and member.reconciled_to(epoch):
+            return
+        names = group.topics_of(member)
+        wanted = Target(epoch, target, frozenset(self._ids_of(names)), not names)
+        change.new = reconcile(member, wanted, changed, group.owner_epoch, claimed)
+        if change.new == member or member.classic is not None:
+            return
+        if change.new.state is MemberState.UNREVOKED_PARTITIONS:
+            self._await_revocation(group, change.new, now)
+        else:
+            group.cancel_timer(REBALANCE, member.member_id)
+
+    def _await_revocation(self, group: ConsumerGroup, member: ConsumerMember, now: int) -> None:
+        """Give the member up unless it has given up partitions, and left its epoch, within its rebalance timeout."""
+
+        def expire(when: int) -> None:
+            known = group.members.get(member.member_id)
+            if known is not None and known.epoch == member.epoch:
+                self.fence(group, [known], when)
+
+        group.set_timer(REBALANCE, member.member_id, now + member.rebalance_timeout, expire)
+
+    def write_down(self, change: Change, now: int) -> None:
+        """Let it be so."""
+        group, new = change.group, change.new
+        self._adopt(group, now)
+        if change.replaces is not None:
+            given = group.targets.get(change.replaces, NOTHING)
+            group.remove(change.replaces)
+            group.targets[new.member_id] = given
+        if change.forgotten_regex is not None:
+            group.resolve(change.forgotten_regex, None)
+        if group.members.get(new.member_id) != new:
+            group.update(new)
+        group.epoch, group.facts = change.epoch, change.facts
+        if change.targets is not None:
+            group.take_targets(change.targets)
+            group.assignment_epoch, group.assigned_at = change.epoch, now
+
+    # Regular expressions
+
+    def regexes_due(self, change: Change, now: int) -> bool:
+        """Whether the group's regular expressions are to be matched with the topics once the change is written down."""
+        group = change.group
+        regexes = group.subscriptions_with(change.old, change.new).regexes
+        if not regexes:
+            return False
+        last = next(iter(group.resolved.values()), None)
+        if last is None:
+            return True
+        longest = self._cluster.configs.integer("group.consumer.regex.refresh.interval.ms")
+        new = change.new.regex
+        return now > last.time + REGEX_REFRESH_MIN_MS and (
+            (bool(new) and change.old.regex != new and not group.subscriptions.regexes[new])
+            or len(regexes) != len(group.resolved)
+            or last.created < self._cluster.topics_created
+            or now > last.time + longest
+        )
+
+    def match_regexes(self, group: ConsumerGroup, due: bool, now: int) -> None:
+        """Match the group's regular expressions with the topics, if that is due.
+
+        Kafka does so in the background, right after the heartbeat: whoever brought an expression learns with a later
+        heartbeat what came of it.
+        """
+        if not due:
+            return
+        bumps = False
+        for regex in list(group.subscriptions.regexes):
+            pattern = compile_topic_regex(regex)
+            matched = frozenset(name for name in self._cluster.topics if pattern.fullmatch(name))
+            before = group.resolved.get(regex)
+            bumps = bumps or (before.topics if before is not None else frozenset()) != matched
+            group.resolve(regex, Resolved(matched, self._cluster.topics_created, now))
+        facts = self.facts(group.subscriptions)
+        if bumps or facts != group.facts:
+            group.epoch += 1
+            group.facts, group.facts_version = facts, self._cluster.version
+
+    # Leaving
+
+    def _leave(self, asked: HeartbeatAsked, now: int) -> Beat | Refused:
+        group = self._find(asked.group_id, False, now)
+        if isinstance(group, Refused):
+            return group
+        if asked.instance_id is None:
+            member = group.members.get(asked.member_id)
+            if member is None:
+                return unknown_member(group, asked.member_id)
+        else:
+            member = group.static_member(asked.instance_id)
+            if fault := instance_fault(member, asked.member_id, asked.instance_id):
+                return fault
+            assert member is not None
+            if asked.epoch == LEAVES_FOR_A_WHILE:
+                assigned = {topic: dict.fromkeys(owned, 0) for topic, owned in member.assigned.items()}
+                group.update(replace(member, epoch=LEAVES_FOR_A_WHILE, assigned=assigned, revoking={}))
+                return Beat(member.member_id, LEAVES_FOR_A_WHILE)
+        self.fence(group, [member], now)
+        return Beat(asked.member_id, asked.epoch)
+
+    def await_heartbeat(self, group: ConsumerGroup, member_id: str, timeout: int, now: int) -> None:
+        """Give the member up unless it is heard of within the timeout (ms)."""
+        group.set_timer(SESSION, member_id, now + timeout, lambda when: self.fence_by_id(group, member_id, when))
+
+    def fence_by_id(self, group: ConsumerGroup, member_id: str, now: int) -> None:
+        """Give a member up, if it still is one."""
+        if (member := group.members.get(member_id)) is not None:
+            self.fence(group, [member], now)
+
+    def fence(self, group: ConsumerGroup, leaving: Sequence[ConsumerMember], now: int) -> None:
+        """These members are gone; the group's epoch rises, and the next heartbeat brings a new target."""
+        if not leaving or self._downgrade(group, leaving, now):
+            return
+        before = set(group.subscriptions.regexes)
+        for member in leaving:
+            group.remove(member.member_id)
+            for kind in (SESSION, REBALANCE, JOIN, SYNC):
+                group.cancel_timer(kind, member.member_id)
+        for regex in before - set(group.subscriptions.regexes):
+            group.resolve(regex, None)
+        group.facts = self.facts(group.subscriptions)
+        group.epoch += 1
+
+    # Restarting
+
+    def restart(self, group: ConsumerGroup, now: int) -> None:
+        """Go on from what is written down, which is all of the group but its timers."""
+        group.cancel_timers()
+        group.facts_version = None
+        timeout = self.setting(group.group_id, "consumer.session.timeout.ms")
+        for member in list(group.members.values()):
+            self.await_heartbeat(group, member.member_id, timeout, now)
+            if member.state is MemberState.UNREVOKED_PARTITIONS:
+                self._await_revocation(group, member, now)
+
+
+def _updated(member: ConsumerMember, asked: HeartbeatAsked) -> ConsumerMember:
+    """The member with what it says of itself in this request."""
+    return replace(
+        member,
+        instance_id=member.instance_id if asked.instance_id is None else asked.instance_id,
+        rack_id=member.rack_id if asked.rack_id is None else asked.rack_id,
+        rebalance_timeout=member.rebalance_timeout if asked.rebalance_timeout == -1 else asked.rebalance_timeout,
+        assignor=member.assignor if asked.assignor is None else asked.assignor,
+        topics=member.topics if asked.topics is None else frozenset(asked.topics),
+        regex=member.regex if asked.regex is None else asked.regex,
+        client_id=asked.client_id,
+        client_host=asked.client_host,
+        classic=None,
+    )
+
+
+def unknown_member(group: ConsumerGroup, member_id: str) -> Refused:
+    """The group has no member of this id."""
+    return Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
+
+
+def instance_fault(member: ConsumerMember | None, member_id: str, instance_id: str) -> Refused | None:
+    """Whether `member`, which is known by this instance, is not the one that asks."""
+    if member is None:
+        return Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    if member.member_id != member_id:
+        who = f"Static member {member_id} with instance id {instance_id}"
+        return Refused(ErrorCode.FENCED_INSTANCE_ID, f"{who} was fenced by member {member.member_id}.")
+    return None
+
+
+def epoch_fault(member: ConsumerMember, asked: HeartbeatAsked) -> Refused | None:
+    """Whether the member's epoch is not the one it was told last; that answer may have been lost."""
+    if asked.epoch in (0, member.epoch):
+        return None
+    if asked.epoch == member.previous_epoch and asked.epoch < member.epoch and member.owns_all(asked.claimed):
+        return None
+    size = "greater" if asked.epoch > member.epoch else "smaller"
+    return Refused(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The consumer group member has a {size} member epoch ({asked.epoch}) than the one known by the group "
+        f"coordinator ({member.epoch}). {ABANDON}",
+    )

@@ -1,0 +1,43 @@
+"""What consumers of the classic protocol say to each other through the coordinator: subscriptions and assignments.
+
+The coordinator reads it where it has to know what a group subscribes to, and where a group changes its protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from kafkawire.codec import decode, encode
+from kafkawire.declare import Message
+from kafkawire.errors import ProtocolError
+from kafkawire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment, TopicPartition
+from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+
+NEWEST = 3
+"""What comes in a later version is read as if it were this one, as Kafka does."""
+
+
+def version_of(raw: bytes) -> int:
+    """The version at the head of such a message; ProtocolError if there is none."""
+    version = int.from_bytes(raw[:2], "big", signed=True)
+    if len(raw) < 2 or version < 0:
+        raise ProtocolError("it has no version that could be read")
+    return min(version, NEWEST)
+
+
+def read_subscription(raw: bytes) -> ConsumerProtocolSubscription:
+    """A consumer's subscription; ProtocolError if it cannot be read."""
+    return decode(ConsumerProtocolSubscription, raw, version_of(raw), 2)[0]
+
+
+def read_assignment(raw: bytes) -> ConsumerProtocolAssignment:
+    """A consumer's assignment; ProtocolError if it cannot be read."""
+    return decode(ConsumerProtocolAssignment, raw, version_of(raw), 2)[0]
+
+
+def write_assignment(partitions: Mapping[str, Iterable[int]], version: int) -> bytes:
+    """An assignment in this version, for a member that speaks the classic protocol."""
+    message: Message = ConsumerProtocolAssignment(
+        assigned_partitions=[TopicPartition(topic=topic, partitions=list(given)) for topic, given in partitions.items()]
+    )
+    return version.to_bytes(2, "big") + encode(message, version)

@@ -1,0 +1,93 @@
+"""In which order Java's hash tables show their keys.
+
+Kafka's assignors walk over hash tables, so that who is given which partition depends on that order. To come to the same
+assignment the order is computed here: of java.util.HashMap, whose tables only grow, and of Kafka's own TimelineHashMap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from wirebroker.core.names import java_hash
+
+K = TypeVar("K")
+SMALLEST = 16
+"""How many buckets a HashMap has before it grows."""
+FIBONACCI = -7046029254386353131
+LONG = 0xFFFFFFFFFFFFFFFF
+
+
+def uuid_hash(raw: bytes) -> int:
+    """Kafka's `Uuid.hashCode` of 16 raw bytes, as an unsigned number of 32 bits."""
+    folded = int.from_bytes(raw[:8], "big") ^ int.from_bytes(raw[8:], "big")
+    return (folded >> 32 ^ folded) & 0xFFFFFFFF
+
+
+def uuid_order(raw: bytes) -> tuple[int, int]:
+    """A key that sorts as Kafka's `Uuid.compareTo` does, which takes both halves for signed numbers."""
+    return int.from_bytes(raw[:8], "big", signed=True), int.from_bytes(raw[8:], "big", signed=True)
+
+
+def buckets_for(count: int) -> int:
+    """How many buckets a HashMap has after `count` keys were put into it one by one."""
+    buckets = SMALLEST
+    while count * 4 > buckets * 3:
+        buckets *= 2
+    return buckets
+
+
+def buckets_of_copy(count: int) -> int:
+    """How many buckets a HashSet has that was made from a collection of `count` elements."""
+    wanted = max(int(count / 0.75) + 1, SMALLEST)
+    return 1 << (wanted - 1).bit_length()
+
+
+def hash_order(keys: Iterable[K], hashed: Callable[[K], int], buckets: int) -> list[K]:
+    """The keys as a HashMap of so many buckets shows them; `keys` are in the order in which they were put."""
+    mask = buckets - 1
+
+    def bucket(key: K) -> int:
+        code = hashed(key)
+        return (code ^ code >> 16) & mask
+
+    return sorted(keys, key=bucket)
+
+
+def set_of_names(names: Iterable[str]) -> list[str]:
+    """These strings, each once, in the order of a HashSet made from them."""
+    once = list(dict.fromkeys(names))
+    return hash_order(once, java_hash, buckets_of_copy(len(once)))
+
+
+def set_of_numbers(numbers: Iterable[int]) -> tuple[int, ...]:
+    """These small numbers in the order of a HashSet made from them."""
+    given = list(numbers)
+    return tuple(hash_order(given, int, buckets_of_copy(len(given))))
+
+
+class TimelineOrder:
+    """The order of a TimelineHashMap's keys. Tell it of every put, since the table grows with them and never shrinks."""
+
+    __slots__ = ("_buckets",)
+
+    def __init__(self) -> None:
+        self._buckets = 2
+
+    def put(self, size: int) -> None:
+        """A key is put, new or not, while the table has `size` of them."""
+        if (size + 1) * 3 > self._buckets * 4:
+            self._buckets *= 2
+
+    def of(self, keys: Iterable[str]) -> list[str]:
+        """The keys as the table shows them; `keys` are in the order in which they were first put."""
+        shift = 65 - self._buckets.bit_length()
+
+        def slot(key: str) -> int:
+            code = java_hash(key)
+            signed = code - 0x100000000 if code & 0x80000000 else code
+            return (signed * FIBONACCI & LONG) >> shift
+
+        backwards = list(keys)
+        backwards.reverse()  # what shares a slot is shown from the last to the first
+        return sorted(backwards, key=slot)

@@ -1,0 +1,82 @@
+"""What is written down of groups: the records of __consumer_offsets, in Kafka's format (GroupCoordinatorRecordHelpers)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kafkawire.batches import Record, build_batch
+from kafkawire.coordinator_log import key_bytes, value_bytes
+from kafkawire.coordinator_records.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+from kafkawire.coordinator_records.offset_commit import OffsetCommitKey, OffsetCommitValue
+from wirebroker.core.cluster import Cluster
+from wirebroker.core.groups.classic import Group
+from wirebroker.core.groups.offsets import Committed, TopicPartition
+
+GROUP_VERSION, OFFSET_VERSION, EXPIRING_OFFSET_VERSION = 3, 4, 1
+NO_TOPIC_ID = bytes(16)
+
+KeyValue = tuple[bytes, bytes | None]
+
+
+def records_batch(records: Sequence[KeyValue], now: int, producer: tuple[int, int] | None) -> bytes:
+    """One batch of these records; `producer` is the id and epoch whose transaction they belong to."""
+    producer_id, producer_epoch = producer or (-1, -1)
+    return build_batch(
+        [Record(i, 0, key, value) for i, (key, value) in enumerate(records)], base_timestamp=now,
+        producer_id=producer_id, producer_epoch=producer_epoch, transactional=producer is not None,
+    )  # fmt: skip
+
+
+def offset_record(group_id: str, where: TopicPartition, committed: Committed, cluster: Cluster) -> KeyValue:
+    """A committed offset. One with a time of its own to expire is written in the version that has it."""
+    topic = cluster.topics.get(where[0])
+    value = OffsetCommitValue(
+        offset=committed.offset,
+        leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        commit_timestamp=committed.time,
+        expire_timestamp=-1 if committed.expires is None else committed.expires,
+        topic_id=topic.topic_id if topic else NO_TOPIC_ID,
+    )
+    version = OFFSET_VERSION if committed.expires is None else EXPIRING_OFFSET_VERSION
+    return _offset_key(group_id, where), value_bytes(value, version)
+
+
+def offset_tombstone(group_id: str, where: TopicPartition) -> KeyValue:
+    """The end of a committed offset."""
+    return _offset_key(group_id, where), None
+
+
+def _offset_key(group_id: str, where: TopicPartition) -> bytes:
+    topic, partition = where
+    return key_bytes(OffsetCommitKey(group=group_id, topic=topic, partition=partition))
+
+
+def group_record(group: Group) -> KeyValue:
+    """A classic group as it became stable or empty."""
+    value = GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation,
+        protocol=group.protocol,
+        leader=group.leader,
+        current_state_timestamp=group.state_since,
+        members=[
+            MemberMetadata(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout,
+                session_timeout=member.session_timeout,
+                subscription=member.metadata(group.protocol),
+                assignment=member.assignment,
+            )
+            for member in group.members.values()
+        ],
+    )
+    return key_bytes(GroupMetadataKey(group=group.group_id)), value_bytes(value, GROUP_VERSION)
+
+
+def group_tombstone(group_id: str) -> KeyValue:
+    """The end of a group."""
+    return key_bytes(GroupMetadataKey(group=group_id)), None

@@ -1,0 +1,168 @@
+"""A member of a consumer group, and how it gets from the partitions it has to those it should have (KIP-848).
+
+`reconcile` is Kafka's CurrentAssignmentBuilder. A member first gives up what is no longer its own, then moves to the
+epoch of the target assignment, and is given the rest as soon as nobody else holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import NamedTuple
+
+LEAVES = -1
+"""The epoch with which a member says that it leaves."""
+LEAVES_FOR_A_WHILE = -2
+"""The epoch of a static member that left and will come back."""
+NOT_OWNED = -1
+
+Owned = Mapping[bytes, Mapping[int, int]]
+"""Topic id to partition to the member epoch at which it was assigned."""
+Claimed = Sequence[tuple[bytes, Sequence[int]]]
+"""What a member says it owns: topic ids and partitions."""
+
+
+class MemberState(Enum):
+    """How far a member's reconciliation is."""
+
+    STABLE = "stable"
+    """It has what it should have, as of its epoch."""
+    UNREVOKED_PARTITIONS = "unrevoked partitions"
+    """It was asked to give up partitions and has not said that it did."""
+    UNRELEASED_PARTITIONS = "unreleased partitions"
+    """It waits for partitions that others still hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicSide:
+    """What a member of a consumer group said of itself in the classic protocol. The timeout is in ms."""
+
+    session_timeout: int
+    protocols: Sequence[tuple[str, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMember:
+    """A member of a consumer group. It never changes; the group replaces it. Timeouts are in ms."""
+
+    member_id: str
+    epoch: int = 0
+    previous_epoch: int = -1
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout: int = -1
+    client_id: str = ""
+    client_host: str = ""
+    topics: frozenset[str] = frozenset()
+    regex: str = ""
+    """A regular expression of topic names; empty if there is none."""
+    assignor: str | None = None
+    state: MemberState = MemberState.STABLE
+    assigned: Owned = field(default_factory=dict)
+    revoking: Owned = field(default_factory=dict)
+    """What it was asked to give up."""
+    classic: ClassicSide | None = None
+    """Set while it speaks the classic protocol."""
+
+    def reconciled_to(self, epoch: int) -> bool:
+        """Whether nothing is left to do for the target assignment of this epoch."""
+        return self.state is MemberState.STABLE and self.epoch == epoch
+
+    def assignment_epoch(self, topic_id: bytes, index: int) -> int | None:
+        """At which epoch it was given the partition that it still holds; None if it does not."""
+        for owned in (self.assigned, self.revoking):
+            if index in owned.get(topic_id, {}):
+                return owned[topic_id][index]
+        return None
+
+    def owns_all(self, claimed: Claimed | None) -> bool:
+        """Whether everything that it says it owns is assigned to it."""
+        if claimed is None:
+            return False
+        return all(index in self.assigned.get(topic, {}) for topic, indexes in claimed for index in indexes) and all(
+            topic in self.assigned for topic, _ in claimed
+        )
+
+
+class Target(NamedTuple):
+    """What a member should have, as of an epoch; and the ids of the topics it subscribes to."""
+
+    epoch: int
+    partitions: Mapping[bytes, Collection[int]]
+    subscribed: Container[bytes]
+    subscribes_to_nothing: bool
+
+
+def reconcile(
+    member: ConsumerMember, target: Target, changed: bool, owner_epoch: Callable[[bytes, int], int],
+    claimed: Claimed | None,
+) -> ConsumerMember:  # fmt: skip
+    """The member one step nearer to its target.
+
+    `changed` says that it subscribed to something else just now, `owner_epoch` at which epoch somebody holds a
+    partition (NOT_OWNED for none), `claimed` what the member says it owns, if it says so.
+    """
+    if not changed and member.reconciled_to(target.epoch):
+        return member
+    if member.state is MemberState.STABLE:
+        if member.epoch != target.epoch:
+            return _next(member, target, owner_epoch, claimed)
+        return _only_subscribed(member, target, claimed) if changed else member
+    if member.state is MemberState.UNREVOKED_PARTITIONS and _claims(claimed, member.revoking):
+        return _only_subscribed(member, target, claimed) if changed else member
+    return _next(member, target, owner_epoch, claimed)
+
+
+def _claims(claimed: Claimed | None, revoking: Owned) -> bool:
+    """Whether the member still owns some of these, as far as it says."""
+    if claimed is None:
+        return True
+    return any(index in revoking.get(topic, {}) for topic, indexes in claimed for index in indexes)
+
+
+def _moved(member: ConsumerMember, epoch: int, state: MemberState, assigned: Owned, revoking: Owned) -> ConsumerMember:
+    return replace(
+        member, epoch=epoch, previous_epoch=member.epoch, state=state, assigned=assigned, revoking=revoking
+    )  # fmt: skip
+
+
+def _only_subscribed(member: ConsumerMember, target: Target, claimed: Claimed | None) -> ConsumerMember:
+    """The member without the topics it no longer subscribes to, at the epoch it has."""
+    dropped = {topic: owned for topic, owned in member.assigned.items() if topic not in target.subscribed}
+    if not dropped and not (target.subscribes_to_nothing and not member.revoking):
+        return member
+    kept = {topic: owned for topic, owned in member.assigned.items() if topic not in dropped}
+    revoking = {topic: dict(owned) for topic, owned in member.revoking.items()}
+    for topic, owned in dropped.items():
+        revoking.setdefault(topic, {}).update(owned)
+    if revoking and _claims(claimed, revoking):
+        return _moved(member, member.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
+    return _moved(member, member.epoch, member.state, kept, member.revoking)
+
+
+def _next(
+    member: ConsumerMember, target: Target, owner_epoch: Callable[[bytes, int], int], claimed: Claimed | None
+) -> ConsumerMember:
+    kept: dict[bytes, dict[int, int]] = {}
+    revoking: dict[bytes, dict[int, int]] = {}
+    for topic, owned in member.assigned.items():
+        wanted = frozenset(target.partitions.get(topic, ()) if topic in target.subscribed else ())
+        for index, epoch in owned.items():
+            (kept if index in wanted else revoking).setdefault(topic, {})[index] = epoch
+    if revoking and _claims(claimed, revoking):
+        return _moved(member, member.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
+    waits = False
+    for topic, indexes in target.partitions.items():
+        if topic not in target.subscribed:
+            continue
+        for index in indexes:
+            if index in member.assigned.get(topic, {}):
+                continue
+            # What it was asked to give up itself is free: nobody else can have it.
+            if owner_epoch(topic, index) != NOT_OWNED and index not in member.revoking.get(topic, {}):
+                waits = True
+            else:
+                kept.setdefault(topic, {})[index] = target.epoch
+    state = MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE
+    return _moved(member, target.epoch, state, kept, {})

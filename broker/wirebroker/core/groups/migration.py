@@ -1,0 +1,345 @@
+"""From one group protocol to the other, while members are there (group.consumer.migration.policy, KIP-848).
+
+A classic group of consumers becomes a consumer group when the first member comes that speaks the new protocol; the
+others go on with JoinGroup and SyncGroup (`ClassicMembers`). When the last of the new ones leaves it goes the other way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from kafkawire.errors import ErrorCode, ProtocolError
+from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from wirebroker.core.cluster import Cluster
+from wirebroker.core.groups.assignors import as_assignment
+from wirebroker.core.groups.classic import CONSUMER, Group, Joined, Joiner, Member, Synced, Syncer
+from wirebroker.core.groups.consumer import ConsumerGroup
+from wirebroker.core.groups.consumer_groups import (
+    JOIN,
+    SYNC,
+    Change,
+    ConsumerGroups,
+    Refused,
+    instance_fault,
+    unknown_member,
+)
+from wirebroker.core.groups.embedded import read_assignment, read_subscription, version_of, write_assignment
+from wirebroker.core.groups.members import Claimed, ClassicSide, ConsumerMember, MemberState, Owned
+
+CANNOT_UPGRADE = "Cannot upgrade classic group {} to consumer group because {}."
+MALFORMED = "the embedded consumer protocol is malformed"
+CUSTOM = (
+    "an unsupported custom assignor is in use. "
+    "Please refer to the documentation or switch to a default assignor before re-attempting the upgrade"
+)
+
+
+def policy(cluster: Cluster) -> str:
+    """group.consumer.migration.policy in capitals."""
+    return str(cluster.configs.value("group.consumer.migration.policy")).upper()
+
+
+def upgrade_fault(group: Group, cluster: Cluster) -> Refused | None:
+    """Why a classic group with members must stay one."""
+    reason = None
+    if policy(cluster) not in ("UPGRADE", "BIDIRECTIONAL"):
+        reason = "online upgrade is disabled"
+    elif group.protocol_type != CONSUMER:
+        reason = "the group does not use the consumer embedded protocol"
+    elif len(group.members) > cluster.configs.integer("group.consumer.max.size"):
+        reason = "the group size exceeds the consumer group maximum size"
+    return None if reason is None else _cannot_upgrade(group, reason)
+
+
+def _cannot_upgrade(group: Group, reason: str) -> Refused:
+    return Refused(ErrorCode.GROUP_ID_NOT_FOUND, CANNOT_UPGRADE.format(group.group_id, reason))
+
+
+def upgraded(group: Group, cluster: Cluster, groups: ConsumerGroups, now: int) -> ConsumerGroup | Refused:
+    """A consumer group with the members of a classic one, which are asked to join again; the classic one is left."""
+    group.ask_to_rejoin()
+    speak = [{name for name, _ in member.protocols} for member in group.members.values()]
+    if group.protocol is None or any(group.protocol not in names for names in speak):
+        # Kafka fails if there never was a generation, or if a member that joined meanwhile does not speak its protocol.
+        return Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
+    made = ConsumerGroup(group.group_id, cluster.timers)
+    made.epoch = made.assignment_epoch = group.generation
+    for member in group.members.values():
+        try:
+            subscription = read_subscription(member.metadata(group.protocol))
+            given = read_assignment(member.assignment) if member.assignment else None
+        except ProtocolError:
+            return _cannot_upgrade(group, MALFORMED)
+        if given is not None and given.user_data:
+            return _cannot_upgrade(group, CUSTOM)
+        partitions = {each.topic: each.partitions for each in given.assigned_partitions} if given else {}
+        known = {cluster.topics[name].topic_id: held for name, held in partitions.items() if name in cluster.topics}
+        made.targets[member.member_id] = as_assignment(known)
+        owned: Owned = {topic: dict.fromkeys(held, group.generation) for topic, held in known.items()}
+        made.update(_consumer_member(member, subscription, owned, group.generation))
+        groups.await_heartbeat(made, member.member_id, member.session_timeout, now)
+    made.facts = groups.facts(made.subscriptions)
+    return made
+
+
+def _consumer_member(
+    member: Member, subscription: ConsumerProtocolSubscription, owned: Owned, epoch: int
+) -> ConsumerMember:
+    return ConsumerMember(
+        member.member_id, epoch, epoch, member.instance_id, subscription.rack_id or None, member.rebalance_timeout,
+        member.client_id, member.client_host, frozenset(subscription.topics), assigned=owned,
+        classic=ClassicSide(member.session_timeout, tuple(member.protocols)),
+    )  # fmt: skip
+
+
+def downgraded(
+    group: ConsumerGroup, leaving: Sequence[ConsumerMember], joining: ConsumerMember | None, made: Group, cluster: Cluster,
+    now: int,
+) -> None:  # fmt: skip
+    """Fill a new classic group with the members of a consumer group that speak the classic protocol.
+
+    `joining` takes the place of the static member with its instance.
+    """
+    gone = {member.member_id for member in leaving}
+    stay = [group.members[member_id] for member_id in group.in_order() if member_id not in gone]
+    if joining is not None:
+        stay = [member for member in stay if member.instance_id != joining.instance_id] + [joining]
+    members = []
+    for member in stay:
+        assert member.classic is not None
+        members.append(
+            Member(
+                member.member_id, member.instance_id, member.client_id, member.client_host, member.rebalance_timeout,
+                member.classic.session_timeout, member.classic.protocols, is_new=False,
+            )
+        )  # fmt: skip
+
+    def assignment(member: Member, protocol: str) -> bytes:
+        known = cluster.topics_by_id
+        target = group.target_of(member.member_id, member.instance_id)
+        named = {known[topic].name: held for topic, held in target.items() if topic in known}
+        return write_assignment(named, version_of(member.metadata(protocol)))
+
+    made.take_over(group.epoch, members, assignment, now)
+
+
+class ClassicJoin(NamedTuple):
+    """A JoinGroup to a consumer group. Timeouts are in ms."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    protocol_type: str
+    protocols: Sequence[tuple[str, bytes]]
+    rebalance_timeout: int
+    session_timeout: int
+    needs_known_id: bool
+
+
+class ClassicMembers:
+    """The members of consumer groups that speak the classic protocol.
+
+    `convert` makes the group a classic one in which a member has joined in the place of a static one.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        groups: ConsumerGroups,
+        convert: Callable[[ConsumerGroup, ConsumerMember, bool, int], None],
+    ) -> None:
+        self._cluster = cluster
+        self._groups = groups
+        self._convert = convert
+
+    # Joining
+
+    def join(self, group: ConsumerGroup, asked: ClassicJoin, joiner: Joiner, now: int) -> None:
+        """A member joins, or joins again to learn what it is given; it is answered at once."""
+        joiner(self._join(group, asked, now))
+
+    def _join(self, group: ConsumerGroup, asked: ClassicJoin, now: int) -> Joined:
+        if policy(self._cluster) == "DISABLED":
+            return Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        member_id = asked.member_id or self._groups.new_member_id()
+        if fault := self._groups.is_full(group, member_id):
+            return Joined(fault.code)
+        votes, everybody = group.classic_protocols, group.classic_members
+        if asked.protocol_type != CONSUMER or not any(votes[name] == everybody for name, _ in asked.protocols):
+            return Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if asked.needs_known_id and not asked.member_id and asked.instance_id is None:
+            return Joined(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+        found = self._member(group, member_id, asked)
+        if isinstance(found, Refused):
+            return Joined(found.code)
+        old, replaces = found
+        try:
+            subscription = read_subscription(asked.protocols[0][1])
+        except ProtocolError:
+            return Joined(ErrorCode.UNKNOWN_SERVER_ERROR)
+        new = replace(
+            old,
+            instance_id=asked.instance_id or old.instance_id,
+            rack_id=subscription.rack_id or old.rack_id,
+            rebalance_timeout=old.rebalance_timeout if asked.rebalance_timeout == -1 else asked.rebalance_timeout,
+            topics=frozenset(subscription.topics), regex="", client_id=asked.client_id, client_host=asked.client_host,
+            classic=ClassicSide(asked.session_timeout, tuple(asked.protocols)),
+        )  # fmt: skip
+        return self._let_in(group, old, new, replaces, subscription, now)
+
+    def _let_in(
+        self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember, replaces: str | None,
+        subscription: ConsumerProtocolSubscription, now: int,
+    ) -> Joined:  # fmt: skip
+        static = group.static_member(new.instance_id)
+        downgrades = static is not None and self._leaves_classic_only(group, static)
+        change = self._groups.change(group, old, new, replaces, now)
+        if isinstance(change, Refused):
+            return Joined(change.code)
+        changed = old.topics != new.topics or old.regex != new.regex
+        claimed = self._claimed(subscription)
+        if downgrades:
+            stale = group.assignment_epoch < change.epoch
+            if not stale:
+                target = group.target_of(new.member_id, new.instance_id)
+                self._groups.reconcile(change, group.assignment_epoch, target, changed, claimed, now)
+            self._convert(group, change.new, stale, now)
+            return _joined(change)
+        epoch, target = self._groups.work_out_target(change, now)
+        self._groups.reconcile(change, epoch, target, changed, claimed, now)
+        due = self._groups.regexes_due(change, now)
+        self._groups.write_down(change, now)
+        self._groups.match_regexes(group, due, now)
+        assert new.classic is not None
+        group.cancel_timer(JOIN, new.member_id)
+        self._groups.await_heartbeat(group, new.member_id, new.classic.session_timeout, now)
+        when = now + new.rebalance_timeout
+        group.set_timer(SYNC, new.member_id, when, lambda due: self._groups.fence_by_id(group, new.member_id, due))
+        return _joined(change)
+
+    def _member(
+        self, group: ConsumerGroup, member_id: str, asked: ClassicJoin
+    ) -> tuple[ConsumerMember, str | None] | Refused:
+        """The member that joins, and the id of the static one whose place it takes, if it does."""
+        if asked.instance_id is None:
+            return group.members.get(member_id) or ConsumerMember(member_id), None
+        static = group.static_member(asked.instance_id)
+        if asked.member_id:
+            fault = instance_fault(static, member_id, asked.instance_id)
+            if fault is not None or static is None:
+                return fault or unknown_member(group, member_id)
+            return static, None
+        if static is None:
+            return ConsumerMember(member_id), None
+        return replace(static, member_id=member_id, epoch=0, previous_epoch=0), static.member_id
+
+    def _leaves_classic_only(self, group: ConsumerGroup, static: ConsumerMember) -> bool:
+        """Whether all others speak the classic protocol, and the group may become a classic one."""
+        others = len(group.members) - 1
+        if static.classic is not None or group.classic_members != others:
+            return False
+        fits = len(group.members) <= self._cluster.configs.integer("group.max.size")
+        return fits and policy(self._cluster) in ("DOWNGRADE", "BIDIRECTIONAL")
+
+    def _claimed(self, subscription: ConsumerProtocolSubscription) -> Claimed:
+        topics = self._cluster.topics
+        owned = subscription.owned_partitions
+        return [(topics[each.topic].topic_id, each.partitions) for each in owned if each.topic in topics]
+
+    # Staying
+
+    def sync(
+        self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, protocol_type: str | None,
+        protocol: str | None, syncer: Syncer, now: int,
+    ) -> None:  # fmt: skip
+        """A member asks for its assignment, and is answered at once."""
+        member = self._classic_member(group, member_id, instance_id, generation)
+        if isinstance(member, Refused):
+            syncer(Synced(member.code))
+            return
+        assert member.classic is not None
+        first, metadata = member.classic.protocols[0]
+        if protocol_type not in (None, CONSUMER) or protocol not in (None, first):
+            syncer(Synced(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+            return
+        if group.assignment_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+            self._await_join(group, member, now)
+            syncer(Synced(ErrorCode.REBALANCE_IN_PROGRESS))
+            return
+        group.cancel_timer(SYNC, member_id)
+        self._groups.await_heartbeat(group, member_id, member.classic.session_timeout, now)
+        known = self._cluster.topics_by_id
+        held = {known[topic].name: owned for topic, owned in member.assigned.items() if topic in known}
+        syncer(Synced(0, write_assignment(held, version_of(metadata)), protocol_type, protocol))
+
+    def heartbeat(
+        self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, now: int
+    ) -> ErrorCode:
+        """A member says that it is there; REBALANCE_IN_PROGRESS if it has something to gain or to give up by joining."""
+        member = self._classic_member(group, member_id, instance_id, generation)
+        if isinstance(member, Refused):
+            return member.code
+        assert member.classic is not None
+        self._groups.await_heartbeat(group, member_id, member.classic.session_timeout, now)
+        waits = member.state is MemberState.UNRELEASED_PARTITIONS
+        if (
+            member.epoch < group.assignment_epoch
+            or member.state is MemberState.UNREVOKED_PARTITIONS
+            or (waits and not group.waits_for_others(member))
+        ):
+            self._await_join(group, member, now)
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def _await_join(self, group: ConsumerGroup, member: ConsumerMember, now: int) -> None:
+        member_id = member.member_id
+        when = now + member.rebalance_timeout
+        group.set_timer_if_absent(JOIN, member_id, when, lambda due: self._groups.fence_by_id(group, member_id, due))
+
+    @staticmethod
+    def _classic_member(
+        group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
+    ) -> ConsumerMember | Refused:
+        """The member that speaks the classic protocol under this id, if its generation is right."""
+        if instance_id is None:
+            member = group.members.get(member_id)
+        else:
+            member = group.static_member(instance_id)
+            if fault := instance_fault(member, member_id, instance_id):
+                return fault
+        if member is None or member.classic is None:
+            return unknown_member(group, member_id)
+        if member.epoch != generation:
+            return Refused(ErrorCode.ILLEGAL_GENERATION)
+        return member
+
+    # Leaving
+
+    def leave(self, group: ConsumerGroup, leaving: Sequence[tuple[str, str | None]], now: int) -> list[ErrorCode]:
+        """Members (id, instance id) leave, whichever protocol they speak; each has its own answer."""
+        codes = []
+        gone: dict[str, ConsumerMember] = {}
+        for member_id, instance_id in leaving:
+            fault: Refused | None = None
+            if instance_id is None:
+                member = group.members.get(member_id)
+            else:
+                member = group.static_member(instance_id)
+                if member is not None and member_id:
+                    fault = instance_fault(member, member_id, instance_id)
+            if member is None:
+                fault = unknown_member(group, member_id)
+            elif fault is None:
+                gone[member.member_id] = member
+            codes.append(ErrorCode.NONE if fault is None else fault.code)
+        self._groups.fence(group, list(gone.values()), now)
+        return codes
+
+
+def _joined(change: Change) -> Joined:
+    member = change.new
+    assert member.classic is not None
+    return Joined(0, member.member_id, member.epoch, CONSUMER, member.classic.protocols[0][0])

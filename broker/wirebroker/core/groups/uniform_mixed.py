@@ -1,0 +1,166 @@
+"""The uniform assignor where members subscribe to different topics (Kafka's UniformHeterogeneousAssignmentBuilder).
+
+Every member keeps what it has of the topics it still wants; what is free goes to the subscriber with the fewest
+partitions; then partitions move, topic by topic, from those with most to those with least until nothing improves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from wirebroker.core.groups.java_order import uuid_order
+
+ROUNDS = 16
+"""After so many rounds over all topics it is good enough."""
+FREE = -1
+
+
+class _Balancer:
+    """The subscribers of one topic by how many partitions each has, seen from both ends."""
+
+    def __init__(self, sizes: list[int], subscribers: Iterable[int]) -> None:
+        self._sizes = sizes
+        self._order = sorted(subscribers, key=lambda member: (sizes[member], member))
+        self.imbalance = sizes[self._order[-1]] - sizes[self._order[0]]
+        self._least_end = 0
+        self._least_size = sizes[self._order[0]] - 1
+        self._next_least = 0
+        self._most_start = self._most_end = len(self._order)
+        self._most_size = sizes[self._order[-1]] + 1
+        self._next_most = len(self._order) - 1
+
+    @property
+    def balanced(self) -> bool:
+        """Whether both ends have met, give or take one partition."""
+        return self._most_size - self._least_size <= 1
+
+    def least(self) -> int:
+        """The next member to be given a partition: all that have the fewest, one after the other."""
+        if self._next_least >= self._least_end:
+            self._least_size += 1
+            while (
+                self._least_end < len(self._order)
+                and self._sizes[self._order[self._least_end]] == self._least_size
+            ):
+                self._least_end += 1
+            self._next_least = 0
+        self._next_least += 1
+        return self._order[self._next_least - 1]
+
+    def most(self) -> int | None:
+        """The next member to give up a partition; None if none can."""
+        if self._next_most < self._most_start:
+            if self._most_end <= self._most_start and self._most_start > 0:
+                self._most_size = self._sizes[self._order[self._most_start - 1]]
+            else:
+                self._most_size -= 1
+            while self._most_start > 0 and self._sizes[self._order[self._most_start - 1]] == self._most_size:
+                self._most_start -= 1
+            self._next_most = self._most_end - 1
+        if self._next_most < 0:
+            return None
+        self._next_most -= 1
+        return self._order[self._next_most + 1]
+
+    def exclude(self) -> None:
+        """The member that `most` named last has nothing to give up."""
+        order, at, last = self._order, self._next_most + 1, self._most_end - 1
+        order[at], order[last] = order[last], order[at]
+        self._most_end -= 1
+
+
+class MixedAssignment:
+    """One assignment in the making. Members are numbered in the order in which they are given."""
+
+    def __init__(
+        self,
+        topics: Mapping[str, Sequence[bytes]],
+        given: Mapping[str, Mapping[bytes, Sequence[int]]],
+        sizes: Mapping[bytes, int],
+    ) -> None:
+        self._members = list(topics)
+        self._sizes = sizes
+        self._given = given
+        self._subscribers: dict[bytes, list[int]] = {}
+        for number, member_id in enumerate(self._members):
+            for topic in topics[member_id]:
+                self._subscribers.setdefault(topic, []).append(number)
+        self._owners = {topic: [FREE] * sizes[topic] for topic in self._subscribers}
+        self._counts = [0] * len(self._members)
+        self._made: list[dict[bytes, list[int]]] = [{} for _ in self._members]
+        self._wanted = [frozenset(topics[member_id]) for member_id in self._members]
+
+    def build(self) -> dict[str, dict[bytes, list[int]]]:
+        """Member to topic id to partitions; empty if nobody wants anything."""
+        if not self._subscribers:
+            return {}
+        self._keep()
+        for topic in self._in_order(topic for topic, owners in self._owners.items() if FREE in owners):
+            balancer = _Balancer(self._counts, self._subscribers[topic])
+            for index, owner in enumerate(self._owners[topic]):
+                if owner == FREE:
+                    self._move(topic, index, balancer.least())
+        self._balance()
+        return dict(zip(self._members, self._made, strict=True))
+
+    def _in_order(self, topics: Iterable[bytes]) -> list[bytes]:
+        """Topics with most partitions for each subscriber first."""
+
+        def place(topic: bytes) -> tuple[float, int, tuple[int, int]]:
+            subscribers = len(self._subscribers[topic])
+            return -(self._sizes[topic] / subscribers), subscribers, uuid_order(topic)
+
+        return sorted(topics, key=place)
+
+    def _keep(self) -> None:
+        for number, member_id in enumerate(self._members):
+            for topic, partitions in self._given[member_id].items():
+                if topic in self._wanted[number]:
+                    self._made[number][topic] = list(partitions)
+                    self._counts[number] += len(partitions)
+                    for index in partitions:
+                        self._owners[topic][index] = number
+
+    def _move(self, topic: bytes, index: int, to: int) -> None:
+        owner = self._owners[topic][index]
+        if owner != FREE:
+            self._made[owner][topic].remove(index)
+            self._counts[owner] -= 1
+        self._made[to].setdefault(topic, []).append(index)
+        self._owners[topic][index] = to
+        self._counts[to] += 1
+
+    def _balance(self) -> None:
+        topics = self._in_order(topic for topic, members in self._subscribers.items() if len(members) >= 2)
+        last_changed: bytes | None = None
+        for _ in range(ROUNDS):
+            for topic in topics:
+                if topic == last_changed:
+                    return  # once round without a change
+                if self._balance_topic(topic) or last_changed is None:
+                    last_changed = topic
+
+    def _balance_topic(self, topic: bytes) -> int:
+        """Move partitions of one topic to where there are fewer; how many were moved."""
+        balancer = _Balancer(self._counts, self._subscribers[topic])
+        if balancer.imbalance <= 1:
+            return 0
+        owners = self._owners[topic]
+        to_give: dict[int, list[int]] = {}
+        for index, owner in enumerate(owners):
+            to_give.setdefault(owner, []).append(index)
+        moved = 0
+        while not balancer.balanced:
+            giver = balancer.most()
+            while giver is not None and not to_give.get(giver):
+                balancer.exclude()
+                giver = balancer.most()
+            if giver is None:
+                break
+            index = to_give[giver].pop()
+            taker = balancer.least()
+            if balancer.balanced:
+                break
+            self._move(topic, index, taker)
+            moved += 1
+        return moved

@@ -1,0 +1,66 @@
+"""The transactions of one partition: which are open, which were aborted, and whose first batch is awaited."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import NamedTuple
+
+from wirebroker.core.producers import Verification
+
+
+class AbortedTransaction(NamedTuple):
+    """What a read_committed consumer must skip: a producer's records from `first_offset` up to its abort marker."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """Of the marker."""
+    last_stable_offset: int
+    """As it was once the transaction had ended."""
+
+
+class OpenTransactions:
+    """Kafka's ongoingTxns, TransactionIndex and verificationStates of one partition."""
+
+    __slots__ = ("_aborted", "_first_offsets", "verifications")
+
+    def __init__(self) -> None:
+        self._first_offsets: dict[int, int] = {}
+        """By producer id, in the order in which they began, which is that of their offsets."""
+        self._aborted: list[AbortedTransaction] = []
+        self.verifications: dict[int, Verification] = {}
+
+    def first_offset(self) -> int | None:
+        """Where the earliest open transaction begins; None if none is open."""
+        return next(iter(self._first_offsets.values()), None)
+
+    def begin(self, producer_id: int, first_offset: int) -> None:
+        """The first batch of a transaction was stored."""
+        self._first_offsets[producer_id] = first_offset
+
+    def end(self, producer_id: int, marker_offset: int, *, aborted: bool) -> None:
+        """The marker was stored. A transaction without a batch here leaves no trace."""
+        first = self._first_offsets.pop(producer_id, None)
+        if first is not None and aborted:
+            following = self.first_offset()
+            stable = marker_offset + 1 if following is None else following
+            self._aborted.append(AbortedTransaction(producer_id, first, marker_offset, stable))
+
+    def aborted_between(self, start: int, stop: int) -> list[AbortedTransaction]:
+        """What was aborted and touches the offsets from `start` up to `stop` (TransactionIndex.collectAbortedTxns)."""
+        found = []
+        for aborted in self._aborted[bisect_left(self._aborted, start, key=lambda a: a.last_offset) :]:
+            if aborted.first_offset < stop:
+                found.append(aborted)
+            if aborted.last_stable_offset >= stop:
+                break
+        return found
+
+    def forget_below(self, offset: int) -> None:
+        """The log begins at `offset` now."""
+        del self._aborted[: bisect_left(self._aborted, offset, key=lambda a: a.last_offset)]
+
+    def restart(self, open_ones: dict[int, int]) -> None:
+        """Go on with the transactions that are open by the producers' states; who was awaited is forgotten."""
+        self._first_offsets = dict(sorted(open_ones.items(), key=lambda one: one[1]))
+        self.verifications.clear()

@@ -1,0 +1,315 @@
+"""The transaction coordinator: producers get their ids and epochs from it, and it decides how transactions end.
+
+The rules are those of TransactionCoordinator in Kafka 4.3.1. All brokers of the process share it; a request at a broker
+that does not coordinate the transactional id is NOT_COORDINATOR. Markers are written as soon as the end is decided, so
+that nobody has to wait between the answer to EndTxn and the next transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+from kafkawire.errors import ErrorCode
+from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC, Cluster
+from wirebroker.core.partition import EndMarker
+from wirebroker.core.transactions.log import transaction_batch
+from wirebroker.core.transactions.states import State
+from wirebroker.core.transactions.transaction import (
+    BUMPS_EPOCH,
+    NO_EPOCH,
+    NO_ID,
+    TopicPartition,
+    Transaction,
+    is_exhausted,
+)
+
+CompleteOffsets = Callable[[int, int, bool], None]
+"""Told of a marker in a partition of __consumer_offsets: the partition, the producer id, and whether it commits."""
+FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+RETRY_MS = 20
+"""How long after a marker could not be written it is tried again."""
+SERVER_VERSION = 2
+"""The transaction version of what the coordinator does of its own accord."""
+
+
+class Producer(NamedTuple):
+    """A producer's id and epoch, and the error if it has none."""
+
+    code: ErrorCode
+    producer_id: int = NO_ID
+    producer_epoch: int = NO_EPOCH
+
+
+class InitAsked(NamedTuple):
+    """An InitProducerId with a transactional id; `current` is the id and epoch that the client has, if any."""
+
+    transactional_id: str
+    timeout_ms: int
+    current: tuple[int, int] | None
+    node_id: int
+
+
+class EndAsked(NamedTuple):
+    """An EndTxn, or an end that the coordinator itself decided (`fences`: the epoch is already raised)."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+    transaction_version: int
+    fences: bool = False
+
+
+class TransactionCoordinator:
+    """All transactional ids of the cluster."""
+
+    def __init__(self, cluster: Cluster, complete_offsets: CompleteOffsets, now: int) -> None:
+        self._cluster = cluster
+        self._complete_offsets = complete_offsets
+        self.transactions: dict[str, Transaction] = {}
+        self._set_timers(now)
+
+    def restart(self, now: int) -> None:
+        """Go on from what is written down, which is everything; markers that are missing are written."""
+        self._set_timers(now)
+        for transaction in self.transactions.values():
+            if transaction.state.ending:
+                self._finish(transaction, now)
+
+    def _set_timers(self, now: int) -> None:
+        configs, timers = self._cluster.configs, self._cluster.timers
+        aborts = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+        timers.every(lambda: configs.integer(aborts), now, self._abort_timed_out)
+        expires = "transaction.remove.expired.transaction.cleanup.interval.ms"
+        timers.every(lambda: configs.integer(expires), now, self._expire)
+
+    def here(self, transactional_id: str, node_id: int) -> ErrorCode:
+        """Whether this broker coordinates the transactional id."""
+        return self._cluster.coordinator_fault("transaction", transactional_id, node_id)
+
+    # Producers
+
+    def init_producer_id(self, asked: InitAsked, now: int) -> Producer:
+        """A producer begins, or begins anew: it gets the next epoch, and whoever had the last one is fenced."""
+        if not asked.transactional_id:
+            return Producer(ErrorCode.INVALID_REQUEST)
+        if not 0 < asked.timeout_ms <= self._cluster.configs.integer("transaction.max.timeout.ms"):
+            return Producer(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        if fault := self.here(asked.transactional_id, asked.node_id):
+            return Producer(fault)
+        known = self.transactions.get(asked.transactional_id)
+        if known is None:
+            producer_id = self._cluster.producer_ids.allocate(asked.node_id)
+            known = Transaction(asked.transactional_id, producer_id, asked.timeout_ms, now)
+            self.transactions[asked.transactional_id] = known
+        return self._reinit(known, asked, now)
+
+    def _reinit(self, known: Transaction, asked: InitAsked, now: int) -> Producer:
+        if asked.current is not None and not _may_be(known, *asked.current):
+            return Producer(ErrorCode.PRODUCER_FENCED)
+        if known.state.ending:
+            return Producer(ErrorCode.CONCURRENT_TRANSACTIONS)
+        if known.state is State.ONGOING:
+            self._fence(known, now)
+            return Producer(ErrorCode.CONCURRENT_TRANSACTIONS)
+        if known.exhausted and (asked.current is None or asked.current[1] == known.producer_epoch):
+            last = NO_EPOCH if asked.current is None else known.producer_epoch
+            known.begin_anew(asked.timeout_ms, now, self._cluster.producer_ids.allocate(asked.node_id))
+            known.producer_epoch, known.last_producer_epoch = 0, last
+        elif fault := self._bump(known, asked, now):
+            return Producer(fault)
+        self._write(known, now)
+        return Producer(ErrorCode.NONE, known.producer_id, known.producer_epoch)
+
+    @staticmethod
+    def _bump(known: Transaction, asked: InitAsked, now: int) -> ErrorCode:
+        epoch = known.producer_epoch
+        if asked.current is None:
+            epochs = (epoch + 1, NO_EPOCH)
+        elif epoch == NO_EPOCH or asked.current[1] == epoch:
+            epochs = (epoch + 1, epoch)
+        elif asked.current[1] == known.last_producer_epoch:  # it asks again, because it has not heard the answer
+            epochs = (epoch, known.last_producer_epoch)
+        else:
+            return ErrorCode.PRODUCER_FENCED
+        known.begin_anew(asked.timeout_ms, now)
+        known.producer_epoch, known.last_producer_epoch = epochs
+        return ErrorCode.NONE
+
+    def _fence(self, transaction: Transaction, now: int) -> None:
+        """Abort an open transaction on nobody's request but the coordinator's own."""
+        self.end(
+            EndAsked(
+                transaction.transactional_id, transaction.producer_id, transaction.producer_epoch + 1, False,
+                SERVER_VERSION, fences=True,
+            ),
+            now,
+        )  # fmt: skip
+
+    # Partitions
+
+    def add_partitions(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Collection[TopicPartition],
+        client_version: int, now: int,
+    ) -> ErrorCode:  # fmt: skip
+        """Let the partitions be part of the producer's transaction, which begins with the first."""
+        transaction, fault = self._of_producer(transactional_id, producer_id, producer_epoch)
+        if transaction is None or fault:
+            return fault
+        if transaction.state is State.ONGOING and transaction.partitions.issuperset(partitions):
+            return ErrorCode.NONE
+        transaction.add(set(partitions), client_version, now)
+        self._write(transaction, now)
+        return ErrorCode.NONE
+
+    def verify_partitions(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Whether each partition is part of the producer's transaction: TRANSACTION_ABORTABLE if not."""
+        transaction, fault = self._of_producer(transactional_id, producer_id, producer_epoch)
+        if transaction is None or fault:
+            return dict.fromkeys(partitions, fault)
+        return {
+            each: ErrorCode.NONE if each in transaction.partitions else ErrorCode.TRANSACTION_ABORTABLE
+            for each in partitions
+        }
+
+    def _of_producer(
+        self, transactional_id: str, producer_id: int, producer_epoch: int
+    ) -> tuple[Transaction | None, ErrorCode]:
+        if not transactional_id:
+            return None, ErrorCode.INVALID_REQUEST
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None or transaction.producer_id != producer_id:
+            return None, ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        if transaction.producer_epoch != producer_epoch:
+            return None, ErrorCode.PRODUCER_FENCED
+        return transaction, ErrorCode.CONCURRENT_TRANSACTIONS if transaction.state.ending else ErrorCode.NONE
+
+    # Ends
+
+    def end(self, asked: EndAsked, now: int) -> Producer:
+        """Commit or abort; what the producer goes on with, which only transaction version 2 tells it."""
+        if not asked.transactional_id:
+            return Producer(ErrorCode.INVALID_REQUEST)
+        transaction = self.transactions.get(asked.transactional_id)
+        if transaction is None:
+            return Producer(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        judged = _judge_end(transaction, asked)
+        if judged is not None:
+            if judged is ErrorCode.NONE and asked.transaction_version >= BUMPS_EPOCH:
+                return Producer(judged, transaction.producer_id, transaction.producer_epoch)
+            return Producer(judged)
+        bumps = asked.transaction_version >= BUMPS_EPOCH
+        following = NO_ID
+        if bumps and transaction.exhausted:
+            following = self._cluster.producer_ids.allocate(self._node_of(asked.transactional_id))
+        version = asked.transaction_version if bumps else 0
+        transaction.prepare(asked.commit, version, following, now)
+        self._write(transaction, now)
+        self._finish(transaction, now)
+        if not bumps:
+            return Producer(ErrorCode.NONE)
+        if transaction.state.ending and following != NO_ID:
+            return Producer(ErrorCode.NONE, following, 0)
+        return Producer(ErrorCode.NONE, transaction.producer_id, transaction.producer_epoch)
+
+    def _finish(self, transaction: Transaction, now: int) -> None:
+        """Write the markers, now or until it succeeds; a fenced one leaves the transaction where it is, as in Kafka."""
+        if not transaction.state.ending:
+            return
+        index = self._cluster.coordinator_partition("transaction", transaction.transactional_id)
+        log = self._cluster.partition(TRANSACTION_TOPIC, index or 0)
+        marker = EndMarker(
+            transaction.producer_id, transaction.producer_epoch, transaction.state is State.PREPARE_COMMIT,
+            log.leader_epoch if log else 0, transaction.client_version,
+        )  # fmt: skip
+        missing = {}
+        for topic, partition in sorted(transaction.partitions):
+            if code := self.write_marker(topic, partition, marker, now):
+                missing[topic, partition] = code
+        if not missing:
+            transaction.complete(now)
+            self._write(transaction, now)
+        elif not any(code in FENCED for code in missing.values()):
+            transaction.partitions = set(missing)
+            self._cluster.timers.at(now + RETRY_MS, lambda later: self._finish(transaction, later))
+
+    def write_marker(self, topic: str, index: int, marker: EndMarker, now: int) -> ErrorCode:
+        """End a producer's transaction on one partition; a partition that is gone needs no marker."""
+        partition = self._cluster.partition(topic, index)
+        if partition is None:
+            return ErrorCode.NONE
+        code = partition.append_marker(marker, now)
+        if not code and topic == GROUP_TOPIC:
+            self._complete_offsets(index, marker.producer_id, marker.commit)
+        return code
+
+    # Time
+
+    def _abort_timed_out(self, now: int) -> None:
+        for transaction in list(self.transactions.values()):
+            if transaction.state is State.ONGOING and transaction.started + transaction.timeout_ms < now:
+                self._fence(transaction, now)
+
+    def _expire(self, now: int) -> None:
+        keep = self._cluster.configs.integer("transactional.id.expiration.ms")
+        for transactional_id, transaction in list(self.transactions.items()):
+            if transaction.state.may_expire and transaction.updated <= now - keep:
+                transaction.enter(State.DEAD, now)
+                self._write(transaction, now)
+                del self.transactions[transactional_id]
+
+    def _write(self, transaction: Transaction, now: int) -> None:
+        index = self._cluster.coordinator_partition("transaction", transaction.transactional_id)
+        log = self._cluster.partition(TRANSACTION_TOPIC, index) if index is not None else None
+        if log is not None:
+            log.append_own(transaction_batch(transaction, now), now)
+
+    def _node_of(self, transactional_id: str) -> int:
+        return self._cluster.coordinator("transaction", transactional_id) or self._cluster.controller_id
+
+
+def _may_be(known: Transaction, producer_id: int, producer_epoch: int) -> bool:
+    """Whether a client that says it has this id can be the producer, perhaps under the id before this one."""
+    if known.producer_epoch == NO_EPOCH or producer_id == known.producer_id:
+        return True
+    return producer_id == known.previous_producer_id and is_exhausted(producer_epoch)
+
+
+def _judge_end(transaction: Transaction, asked: EndAsked) -> ErrorCode | None:
+    """The answer to an EndTxn that changes nothing; None for one that ends the transaction.
+
+    In version 2 the epoch rises with every end, so that a repetition is known by the epoch before; what never began may
+    be aborted, which raises the epoch. Before, a repetition is known by the state alone.
+    """
+    bumps = asked.transaction_version >= BUMPS_EPOCH
+    state, epoch = transaction.state, transaction.producer_epoch
+    overflowed = (
+        bumps and not asked.fences and asked.producer_id == transaction.previous_producer_id
+        and asked.producer_epoch == 32766 and epoch == 0
+    )  # fmt: skip
+    again = (bumps and not asked.fences and asked.producer_epoch + 1 == epoch) or overflowed
+    if asked.producer_id != transaction.producer_id and not overflowed:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if not _epoch_fits(transaction, asked, again):
+        return ErrorCode.PRODUCER_FENCED
+    if state is State.ONGOING:
+        return None
+    if state.ending:
+        same = asked.commit == (state is State.PREPARE_COMMIT)
+        return ErrorCode.CONCURRENT_TRANSACTIONS if same else ErrorCode.INVALID_TXN_STATE
+    ended_so = (State.COMPLETE_COMMIT if asked.commit else State.COMPLETE_ABORT) is state
+    if not bumps or again:
+        return ErrorCode.NONE if ended_so else ErrorCode.INVALID_TXN_STATE
+    return ErrorCode.INVALID_TXN_STATE if asked.commit else None
+
+
+def _epoch_fits(transaction: Transaction, asked: EndAsked, again: bool) -> bool:
+    epoch = transaction.producer_epoch
+    if asked.fences:
+        return asked.producer_epoch >= epoch
+    if asked.transaction_version < BUMPS_EPOCH or transaction.state in (State.ONGOING, State.EMPTY):
+        return asked.producer_epoch == epoch
+    return again or (asked.producer_epoch == epoch and not transaction.state.ending)

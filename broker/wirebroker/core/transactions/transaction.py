@@ -1,0 +1,95 @@
+"""One transactional id: its producer, and where its transaction stands (Kafka's TransactionMetadata)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from wirebroker.core.transactions.states import PREVIOUS, State
+
+NO_ID = NO_EPOCH = -1
+LAST_EPOCH = 32767
+BUMPS_EPOCH = 2
+"""The transaction version from which on every end of a transaction raises the producer's epoch (KIP-890)."""
+
+TopicPartition = tuple[str, int]
+
+
+def is_exhausted(producer_epoch: int) -> bool:
+    """Whether a producer id has no epochs left; the very last one is kept for fencing it."""
+    return producer_epoch >= LAST_EPOCH - 1
+
+
+@dataclass(slots=True, eq=False)
+class Transaction:
+    """A transactional id. Times are in ms since the epoch, −1 for none; so are ids and epochs that are not there."""
+
+    transactional_id: str
+    producer_id: int
+    timeout_ms: int
+    updated: int
+    state: State = State.EMPTY
+    producer_epoch: int = NO_EPOCH
+    last_producer_epoch: int = NO_EPOCH
+    """The epoch before this one, of a client that may not have heard of the new one."""
+    previous_producer_id: int = NO_ID
+    next_producer_id: int = NO_ID
+    """The id that the producer will have once the markers are written, if its epochs are used up."""
+    partitions: set[TopicPartition] = field(default_factory=set)
+    started: int = -1
+    client_version: int = 0
+    """The transaction version that the client speaks, as its requests show."""
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the producer needs a new id for its next epoch."""
+        return is_exhausted(self.producer_epoch)
+
+    def enter(self, state: State, now: int, producer_id: int | None = None) -> None:
+        """Go to this state; ValueError if the table does not allow it from here."""
+        if self.state not in PREVIOUS[state]:
+            raise ValueError(f"{self.transactional_id} cannot go from {self.state.value} to {state.value}")
+        self.state = state
+        self.updated = now
+        self.previous_producer_id = self.producer_id
+        if producer_id is not None:
+            self.producer_id = producer_id
+
+    def begin_anew(self, timeout_ms: int, now: int, producer_id: int | None = None) -> None:
+        """A producer was initialized: nothing is open."""
+        self.enter(State.EMPTY, now, producer_id)
+        self.timeout_ms = timeout_ms
+        self.partitions = set()
+        self.started = -1
+
+    def add(self, partitions: set[TopicPartition], client_version: int, now: int) -> None:
+        """Partitions join the transaction, which begins if none is open."""
+        if self.state is not State.ONGOING:
+            self.started = now
+        self.enter(State.ONGOING, now)
+        self.partitions |= partitions
+        self.client_version = client_version
+
+    def prepare(self, commit: bool, client_version: int, next_producer_id: int, now: int) -> None:
+        """It is decided how the transaction ends. From version 2 on the producer's epoch rises with it."""
+        began = self.state is State.ONGOING
+        self.enter(State.PREPARE_COMMIT if commit else State.PREPARE_ABORT, now)
+        if client_version >= BUMPS_EPOCH:
+            self.last_producer_epoch = self.producer_epoch
+            self.producer_epoch = min(self.producer_epoch + 1, LAST_EPOCH)
+        if not began:
+            self.started = now
+        self.next_producer_id = next_producer_id
+        self.client_version = client_version
+
+    def complete(self, now: int) -> None:
+        """All markers are written."""
+        rotates = self.client_version >= BUMPS_EPOCH and self.next_producer_id != NO_ID
+        committed = self.state is State.PREPARE_COMMIT
+        self.enter(
+            State.COMPLETE_COMMIT if committed else State.COMPLETE_ABORT, now,
+            self.next_producer_id if rotates else None,
+        )  # fmt: skip
+        if rotates:
+            self.producer_epoch = 0
+        self.next_producer_id = NO_ID
+        self.partitions = set()

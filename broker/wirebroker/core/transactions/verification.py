@@ -1,0 +1,86 @@
+"""Before a transactional batch is stored: does the coordinator know of a transaction with this partition (KIP-890)?
+
+Old clients add partitions by themselves, and the partition's leader verifies it; clients of transaction version 2 leave
+it to the leader. The rules are those of AddPartitionsToTxnManager and ReplicaManager in Kafka 4.3.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from kafkawire.errors import ErrorCode
+from wirebroker.core.cluster import Cluster
+from wirebroker.core.partition import Partition
+from wirebroker.core.transactions.coordinator import TransactionCoordinator
+from wirebroker.core.transactions.transaction import BUMPS_EPOCH, TopicPartition
+
+
+class Speaks(Enum):
+    """What a client understands, by the version of its request."""
+
+    OLD_ERRORS = "it adds partitions itself, and does not know TRANSACTION_ABORTABLE"
+    NEW_ERRORS = "it adds partitions itself"
+    IMPLICIT_ADDS = "transaction version 2: the partitions' leader adds them"
+
+
+class TransactionalProducer(NamedTuple):
+    """Who writes, and in whose name."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    speaks: Speaks
+
+
+class Verified(NamedTuple):
+    """What came of it: the partitions that may be written to for the first time, and the errors of others.
+
+    A partition that is in neither has the transaction open already.
+    """
+
+    first_writes: frozenset[TopicPartition]
+    errors: dict[TopicPartition, ErrorCode]
+
+
+def verify(
+    producer: TransactionalProducer, batches: Sequence[tuple[Partition, int]], coordinator: TransactionCoordinator,
+    cluster: Cluster, now: int,
+) -> Verified:  # fmt: skip
+    """Ask the coordinator about the partitions of these batches (each with its base sequence) where it is needed."""
+    adds = producer.speaks is Speaks.IMPLICIT_ADDS
+    if not adds and not cluster.configs.value("transaction.partition.verification.enable"):
+        return Verified(frozenset((part.topic, part.index) for part, _ in batches), {})
+    errors: dict[TopicPartition, ErrorCode] = {}
+    asked: list[TopicPartition] = []
+    for partition, sequence in batches:
+        where = (partition.topic, partition.index)
+        started = partition.start_verification(producer.producer_id, sequence, producer.producer_epoch, adds, now)
+        if isinstance(started, ErrorCode):
+            errors[where] = started
+        elif started is not None:
+            asked.append(where)
+    answers = _ask(producer, asked, coordinator, cluster, now) if asked else {}
+    errors |= {where: _told(code, producer.speaks) for where, code in answers.items() if code}
+    return Verified(frozenset(where for where, code in answers.items() if not code), errors)
+
+
+def _ask(
+    producer: TransactionalProducer, asked: Sequence[TopicPartition], coordinator: TransactionCoordinator,
+    cluster: Cluster, now: int,
+) -> dict[TopicPartition, ErrorCode]:  # fmt: skip
+    who = (producer.transactional_id, producer.producer_id, producer.producer_epoch)
+    if cluster.coordinator("transaction", producer.transactional_id) is None:
+        return dict.fromkeys(asked, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    if producer.speaks is Speaks.IMPLICIT_ADDS:
+        return dict.fromkeys(asked, coordinator.add_partitions(*who, asked, BUMPS_EPOCH, now))
+    return coordinator.verify_partitions(*who, asked)
+
+
+def _told(code: ErrorCode, speaks: Speaks) -> ErrorCode:
+    if code is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code is ErrorCode.TRANSACTION_ABORTABLE and speaks is Speaks.OLD_ERRORS:
+        return ErrorCode.INVALID_TXN_STATE
+    return code

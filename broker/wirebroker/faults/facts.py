@@ -1,0 +1,161 @@
+"""What a request is about: the facts that rules match on, read out of any request in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kafkawire.batches import HEADER_SIZE, read_header
+from kafkawire.declare import Message
+from kafkawire.messages.produce import ProduceRequest
+from kafkawire.registry import api_name
+from wirebroker.exchange import Exchange
+
+TopicPartition = tuple[str, int]
+Where = frozenset[tuple[str, int | None]]
+"""Partitions; None instead of an index stands for the topic, in requests that name no partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch in a Produce. −1 where it has no producer, or cannot be read."""
+
+    topic: str
+    partition: int
+    producer_id: int = -1
+    producer_epoch: int = -1
+    first_sequence: int = -1
+    last_sequence: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """One request. `batches` is empty except for Produce; `partitions` are those that it names."""
+
+    api: str
+    version: int
+    client_id: str | None
+    node: int
+    connection: int
+    topics: frozenset[str]
+    partitions: frozenset[TopicPartition]
+    groups: frozenset[str]
+    transactional_ids: frozenset[str]
+    producer: tuple[int, int] | None
+    batches: tuple[Batch, ...]
+
+
+def facts_of(request: Message, exchange: Exchange) -> Facts:
+    """The facts of this request."""
+    touched = list(_touched(request, exchange))
+    return Facts(
+        api=api_name(exchange.api_key),
+        version=exchange.version,
+        client_id=exchange.client_id,
+        node=exchange.node_id,
+        connection=exchange.connection.number,
+        topics=frozenset(topic for topic, _ in touched),
+        partitions=frozenset((topic, index) for topic, index in touched if index is not None),
+        groups=frozenset(_groups(request)),
+        transactional_ids=frozenset(_transactional_ids(request)),
+        producer=_producer(request),
+        batches=tuple(_batches(request, exchange)) if isinstance(request, ProduceRequest) else (),
+    )
+
+
+def topic_name(struct: Any, exchange: Exchange) -> str | None:
+    """The topic that a part of a request or response names, by its name or its id."""
+    for attribute in ("name", "topic", "topic_name"):
+        name = getattr(struct, attribute, None)
+        if isinstance(name, str) and name:
+            return name
+    known = exchange.cluster.topics_by_id.get(getattr(struct, "topic_id", b"") or b"")
+    return known.name if known else None
+
+
+def partition_index(part: Any) -> int | None:
+    """The partition that a part of a request or response is for."""
+    if isinstance(part, int):
+        return part
+    for attribute in ("partition_index", "partition", "index"):
+        index = getattr(part, attribute, None)
+        if isinstance(index, int):
+            return index
+    return None
+
+
+def _touched(struct: Any, exchange: Exchange) -> Iterator[tuple[str, int | None]]:
+    """Every topic that is named at any depth, with each partition that is named in it."""
+    for attribute in _fields(struct):
+        parts = getattr(struct, attribute)
+        if not isinstance(parts, list):
+            continue
+        for part in parts:
+            if isinstance(part, str) and attribute in ("topic_names", "topics"):
+                yield part, None
+            elif hasattr(part, "__slots__"):
+                yield from _within(part, exchange)
+
+
+def _within(part: Any, exchange: Exchange) -> Iterator[tuple[str, int | None]]:
+    topic = topic_name(part, exchange)
+    if topic is None:
+        yield from _touched(part, exchange)
+        return
+    yield topic, None
+    for attribute in _fields(part):
+        for inner in getattr(part, attribute) if attribute.startswith("partition") else ():
+            index = partition_index(inner)
+            if index is not None:
+                yield topic, index
+
+
+def _fields(struct: Any) -> tuple[str, ...]:
+    return tuple(getattr(type(struct), "__slots__", ()))
+
+
+def _groups(request: Any) -> Iterator[str]:
+    if isinstance(getattr(request, "group_id", None), str):
+        yield request.group_id
+    for each in (*getattr(request, "groups", ()), *getattr(request, "groups_names", ())):
+        yield each if isinstance(each, str) else getattr(each, "group_id", "")
+    if getattr(request, "key_type", None) == 0:
+        yield from _keys(request)
+
+
+def _transactional_ids(request: Any) -> Iterator[str]:
+    for attribute in ("transactional_id", "v3_and_below_transactional_id"):
+        if getattr(request, attribute, None):
+            yield getattr(request, attribute)
+    for each in getattr(request, "transactions", ()):
+        yield each.transactional_id
+    yield from getattr(request, "transactional_ids", ())
+    if getattr(request, "key_type", None) == 1:
+        yield from _keys(request)
+
+
+def _keys(request: Any) -> Iterator[str]:
+    yield from (request.coordinator_keys or [request.key])
+
+
+def _producer(request: Any) -> tuple[int, int] | None:
+    for prefix in ("", "v3_and_below_"):
+        producer_id = getattr(request, f"{prefix}producer_id", None)
+        if isinstance(producer_id, int) and producer_id >= 0 and hasattr(request, f"{prefix}producer_epoch"):
+            return producer_id, getattr(request, f"{prefix}producer_epoch")
+    return None
+
+
+def _batches(request: ProduceRequest, exchange: Exchange) -> Iterator[Batch]:
+    for data in request.topic_data:
+        topic = topic_name(data, exchange) or ""
+        for asked in data.partition_data:
+            if asked.records is None or len(asked.records) < HEADER_SIZE:
+                yield Batch(topic, asked.index)
+                continue
+            header = read_header(asked.records)
+            yield Batch(
+                topic, asked.index, header.producer_id, header.producer_epoch, header.base_sequence,
+                header.last_sequence,
+            )  # fmt: skip

@@ -1,0 +1,186 @@
+"""Fault files: the same rules in TOML, with errors that point at the line.
+
+    seed = 7
+
+    [[fault]]
+    kind = "lose_ack"
+    api = "Produce"
+    topic = "orders"
+    nth = 4
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from wirebroker import faults
+from wirebroker.faults.rules import Count, Match, Rule
+
+MAKERS: dict[str, tuple[Callable[..., Rule], tuple[str, ...]]] = {
+    "lose_request": (faults.lose_request, ("then",)),
+    "lose_ack": (faults.lose_ack, ("then",)),
+    "error": (faults.error, ("code", "after")),
+    "delay": (faults.delay, ("ms", "after")),
+    "disconnect": (faults.disconnect, ("after",)),
+    "throttle": (faults.throttle, ("ms",)),
+    "reorder": (faults.reorder, ("others",)),
+}
+"""Kind to what makes it, and the words that it has beside those of every rule."""
+REQUIRED = {"error": "code", "delay": "ms", "throttle": "ms"}
+_NUMBER = {"type": "integer"}
+_NUMBERS = {"oneOf": [_NUMBER, {"type": "array", "items": _NUMBER, "minItems": 1}]}
+_WORDS: dict[str, dict[str, Any]] = {
+    "api": {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]},
+    "version": _NUMBERS, "topic": {"type": "string"}, "partition": _NUMBER, "client_id": {"type": "string"},
+    "node": _NUMBER, "producer_id": _NUMBER, "producer_epoch": _NUMBER, "sequence": _NUMBERS,
+    "transactional_id": {"type": "string"}, "group": {"type": "string"}, "nth": _NUMBERS,
+    "every": _NUMBER | {"minimum": 1}, "probability": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+    "times": _NUMBER | {"minimum": 1}, "name": {"type": "string"}, "then": {"enum": ["disconnect", "silence"]},
+    "code": {"type": ["integer", "string"]}, "after": {"type": "boolean"}, "ms": _NUMBER | {"minimum": 1},
+    "others": _NUMBER | {"minimum": 1},
+}  # fmt: skip
+_COMMON = (*Match.__slots__, *Count.__slots__, "name")
+
+
+class FaultFileError(ValueError):
+    """A fault file that cannot be used; the message names the file, the line and what to do."""
+
+
+class FaultFile(NamedTuple):
+    """What a fault file says; `seed` is None if it says none."""
+
+    rules: list[Rule]
+    seed: int | None
+
+
+def load(path: Path) -> FaultFile:
+    """Read a fault file. Raises FaultFileError, OSError."""
+    text = path.read_text(encoding="utf-8")
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as damage:
+        raise FaultFileError(f"{path}: this is no TOML: {damage}") from None
+    return parse(document, str(path), text)
+
+
+def parse(document: dict[str, Any], where: str, text: str = "") -> FaultFile:
+    """The rules of a document; `text` is what it was read from, for the lines in errors. Raises FaultFileError."""
+    lines = _Lines(where, text)
+    for key in document:
+        if key not in ("seed", "fault"):
+            raise FaultFileError(f"{lines.of(None, key)}: there is no {key!r} here{_nearest(key, ('seed', 'fault'))}")
+    seed = document.get("seed")
+    if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
+        raise FaultFileError(f"{lines.of(None, 'seed')}: the seed is a whole number, not {seed!r}")
+    tables = document.get("fault", [])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise FaultFileError(f"{lines.of(None, 'fault')}: rules are written as [[fault]]")
+    return FaultFile([_rule(table, lines, number) for number, table in enumerate(tables)], seed)
+
+
+def _rule(table: dict[str, Any], lines: _Lines, number: int) -> Rule:
+    kind = table.get("kind")
+    if kind not in MAKERS:
+        what = "this fault has no kind" if kind is None else f"there is no kind {kind!r}"
+        raise FaultFileError(f"{lines.of(number, 'kind')}: {what}{_nearest(str(kind), MAKERS)}")
+    maker, own = MAKERS[kind]
+    words = {word: value for word, value in table.items() if word != "kind"}
+    for word, value in words.items():
+        if word not in _COMMON and word not in own:
+            raise FaultFileError(f"{lines.of(number, word)}: {kind} knows no {word!r}{_nearest(word, (*_COMMON, *own))}")
+        if not _is_of(value, _WORDS[word]):
+            raise FaultFileError(f"{lines.of(number, word)}: {word} cannot be {value!r}")
+    if (needed := REQUIRED.get(kind)) is not None and needed not in words:
+        raise FaultFileError(f"{lines.of(number, 'kind')}: {kind} needs {needed!r}")
+    try:
+        return maker(**words)
+    except ValueError as wrong:
+        guilty = next((word for word in words if str(words[word]) in str(wrong) or word in str(wrong)), "kind")
+        raise FaultFileError(f"{lines.of(number, guilty)}: {wrong}") from None
+
+
+def _is_of(value: Any, wanted: dict[str, Any]) -> bool:
+    """Whether a value is of the type that the schema says."""
+    if "oneOf" in wanted:
+        return any(_is_of(value, each) for each in wanted["oneOf"])
+    if "enum" in wanted:
+        return value in wanted["enum"]
+    kinds = wanted["type"] if isinstance(wanted["type"], list) else [wanted["type"]]
+    if isinstance(value, list):
+        return "array" in kinds and bool(value) and all(_is_of(each, wanted["items"]) for each in value)
+    if isinstance(value, bool):
+        return "boolean" in kinds
+    names = {int: ("integer", "number"), float: ("number",), str: ("string",)}
+    return any(name in kinds for name in names.get(type(value), ()))
+
+
+class _Lines:
+    """Where in the text the fault with this number has a word."""
+
+    def __init__(self, where: str, text: str) -> None:
+        self._where = where
+        self._starts: list[int] = []
+        self._lines = text.splitlines()
+        for index, line in enumerate(self._lines):
+            if re.match(r"\s*\[\[\s*fault\s*\]\]", line):
+                self._starts.append(index)
+
+    def of(self, number: int | None, word: str) -> str:
+        """`file:line`, or the file alone if it cannot be told."""
+        if not self._lines:
+            return self._where if number is None else f"{self._where}, fault {number + 1}"
+        first, last = 0, len(self._lines)
+        if number is not None and number < len(self._starts):
+            first = self._starts[number]
+            last = self._starts[number + 1] if number + 1 < len(self._starts) else last
+        for index in range(first, last):
+            if re.match(rf"\s*\"?{re.escape(word)}\"?\s*=", self._lines[index]):
+                return f"{self._where}:{index + 1}"
+        return f"{self._where}:{first + 1}"
+
+
+def dump(rules: Iterable[Rule], seed: int) -> str:
+    """The rules as a fault file. A rule with a callable cannot be written, and is named in a comment."""
+    parts = [f"seed = {seed}\n"]
+    for rule in rules:
+        if rule.kind == "answer":
+            parts.append(f"# not written, because it is a function: {rule}\n")
+            continue
+        words = "".join(f"{word} = {json.dumps(value, ensure_ascii=False)}\n" for word, value in rule.described().items())
+        parts.append(f"[[fault]]\n{words}")
+    return "\n".join(parts)
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of a fault file."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "wirebroker fault file",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "seed": {"type": "integer", "description": "what probabilities are drawn from"},
+            "fault": {"type": "array", "items": {"oneOf": [_schema_of(kind) for kind in MAKERS]}},
+        },
+    }
+
+
+def _schema_of(kind: str) -> dict[str, Any]:
+    words = {word: _WORDS[word] for word in (*_COMMON, *MAKERS[kind][1])}
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["kind", *([REQUIRED[kind]] if kind in REQUIRED else [])],
+        "properties": {"kind": {"const": kind}, **words},
+    }
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    close = get_close_matches(word, list(known), 1, 0.5)
+    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(sorted(known))}"

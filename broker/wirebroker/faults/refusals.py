@@ -1,0 +1,148 @@
+"""Error answers: a response that says an error for everything the request asked, or for some of its partitions.
+
+Requests that only ask are handled and their answer is overwritten. Those that change something are answered without
+being handled; what such an answer looks like follows from the request: the same topics, partitions and names, with the
+error beside each.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkawire.declare import Message, Struct
+from kafkawire.messages.produce import ProduceRequest, ProduceResponse
+from kafkawire.registry import api_name, response_class
+from wirebroker.exchange import Exchange
+from wirebroker.faults.facts import Where, partition_index, topic_name
+
+READING = frozenset(
+    {
+        "Fetch", "ListOffsets", "Metadata", "OffsetFetch", "FindCoordinator", "DescribeGroups", "ListGroups", "ApiVersions",
+        "OffsetForLeaderEpoch", "DescribeConfigs", "DescribeLogDirs", "DescribeCluster", "DescribeProducers",
+        "DescribeTransactions", "ListTransactions", "DescribeTopicPartitions", "ConsumerGroupDescribe",
+    }
+)  # fmt: skip
+"""APIs that change nothing, so that handling them before their answer is overwritten does no harm."""
+TOPIC_ERRORS = frozenset({"Metadata", "DescribeTopicPartitions", "CreateTopics", "DeleteTopics", "CreatePartitions"})
+"""APIs whose answers have their errors beside the topics."""
+CODES = ("error_code", "partition_error_code")
+REPEATED = frozenset(
+    {
+        "name", "topic", "topic_id", "group_id", "member_id", "group_instance_id", "resource_type", "resource_name",
+        "transactional_id",
+    }
+)  # fmt: skip
+"""What an answer repeats of the request."""
+BLANK = frozenset(
+    {"base_offset", "high_watermark", "last_stable_offset", "offset", "timestamp", "log_start_offset", "producer_id",
+     "producer_epoch", "generation_id", "committed_offset"}
+)  # fmt: skip
+"""Numbers that are −1 beside an error."""
+PARTS = {
+    "responses": ("topic_data", "resources", "topic_names", "topics"), "partition_responses": ("partition_data",),
+    "topics": ("topics",), "partitions": ("partitions", "partition_indexes"), "results": ("topics", "groups_names"),
+    "results_by_topic_v3_and_below": ("v3_and_below_topics",), "results_by_partition": ("partitions",),
+    "results_by_transaction": ("transactions",), "topic_results": ("topics",), "members": ("members",),
+    "markers": ("markers",),
+}  # fmt: skip
+"""A list in an answer, and the lists of the request that it answers."""
+
+
+def overwrite(response: Any, code: int, only: Where | None, exchange: Exchange, topic: str = "") -> None:
+    """Put the error into the response wherever it has one, or for these partitions or topics alone."""
+    named = topic_name(response, exchange)
+    topic = named or topic
+    index = partition_index(response)
+    by_topic = named is not None and index is None and api_name(exchange.api_key) in TOPIC_ERRORS
+    here = only is None or (topic, index) in only or (by_topic and any(wanted == topic for wanted, _ in only))
+    if here and (by_topic or not _has_parts(response)):
+        for attribute in CODES:
+            if hasattr(response, attribute):
+                setattr(response, attribute, code)
+                _blank(response)
+    if by_topic:
+        return
+    for attribute in type(response).__slots__:
+        value = getattr(response, attribute)
+        if isinstance(value, list) and value and hasattr(type(value[0]), "__slots__"):
+            for part in value:
+                overwrite(part, code, only, exchange, topic)
+
+
+def _has_parts(response: Any) -> bool:
+    """Whether the error belongs to the parts of this, and not to itself."""
+    return any(
+        isinstance(getattr(response, attribute), list)
+        and any(hasattr(part, code) for part in getattr(response, attribute) for code in CODES)
+        for attribute in type(response).__slots__
+    )
+
+
+def _blank(part: Any) -> None:
+    """What an answer with an error has instead of a result."""
+    for attribute in BLANK & set(type(part).__slots__):
+        setattr(part, attribute, -1)
+    if hasattr(part, "records"):
+        part.records = b""
+
+
+def refuse(request: Message, code: int, exchange: Exchange) -> Message:
+    """The response that has this error everywhere, made of the request alone."""
+    made: Message = _like(response_class(exchange.api_key), request, code)
+    return made
+
+
+def _like(cls: type[Struct], asked: Any, code: int) -> Any:
+    """A part of the answer, made like the part of the request that it answers."""
+    values: dict[str, Any] = {}
+    answered_by_parts = False
+    index = partition_index(asked)
+    for field in cls.__wire__:
+        part_class = field.spec[0] if isinstance(field.spec, list) else None
+        if isinstance(part_class, type) and field.name in PARTS:
+            sources = (getattr(asked, each, None) for each in PARTS[field.name])
+            parts: list[Any] = next((found for found in sources if found), [])
+            values[field.name] = [_like(part_class, part, code) for part in parts]
+            answered_by_parts = answered_by_parts or bool(parts)
+        elif isinstance(asked, str):
+            if field.name in ("name", "group_id", "topic"):
+                values[field.name] = asked
+        elif field.name in REPEATED and hasattr(asked, field.name):
+            values[field.name] = getattr(asked, field.name)
+        elif field.name in ("partition_index", "index", "partition") and index is not None:
+            values[field.name] = index
+        elif field.name in CODES:
+            values[field.name] = code
+    if answered_by_parts and "error_code" in values:
+        values["error_code"] = 0
+    made = cls(**values)
+    _blank(made)
+    return made
+
+
+def without(request: ProduceRequest, only: Where, exchange: Exchange) -> ProduceRequest:
+    """The Produce without these partitions."""
+    kept = []
+    for data in request.topic_data:
+        topic = topic_name(data, exchange) or ""
+        rest = [asked for asked in data.partition_data if (topic, asked.index) not in only]
+        if rest:
+            kept.append(type(data)(name=data.name, topic_id=data.topic_id, partition_data=rest))
+    return ProduceRequest(
+        transactional_id=request.transactional_id, acks=request.acks, timeout_ms=request.timeout_ms, topic_data=kept
+    )
+
+
+def join(handled: ProduceResponse, refused: ProduceResponse) -> ProduceResponse:
+    """One answer of two halves of a Produce."""
+    handled.responses += refused.responses
+    return handled
+
+
+def own_records(request: Message) -> None:
+    """Give a request that is kept its own copy of the records, which lie in a buffer that others will receive into."""
+    if isinstance(request, ProduceRequest):
+        for data in request.topic_data:
+            for asked in data.partition_data:
+                if asked.records is not None:
+                    asked.records = memoryview(bytes(asked.records))

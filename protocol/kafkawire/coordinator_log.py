@@ -1,0 +1,53 @@
+"""Records of __consumer_offsets and __transaction_state in Kafka's own format: a kind or version (int16), then a message."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from importlib import import_module
+from typing import NamedTuple
+
+from kafkawire.codec import decode, encode
+from kafkawire.declare import Message
+from kafkawire.errors import ProtocolError
+from kafkawire.primitives import Buffer
+
+_PREFIX = struct.Struct(">h")
+
+
+class CoordinatorRecord(NamedTuple):
+    """A record as messages; `value` is None where the record deletes what its key names."""
+
+    key: Message
+    value: Message | None
+
+
+def key_bytes(key: Message) -> bytes:
+    """The bytes of a record's key."""
+    return _PREFIX.pack(key.__schema__.key) + encode(key, 0)
+
+
+def value_bytes(value: Message, version: int) -> bytes:
+    """The bytes of a record's value in this version of its class."""
+    return _PREFIX.pack(version) + encode(value, version)
+
+
+def read_record(kinds: Mapping[int, tuple[str, str]], key: Buffer, value: Buffer | None) -> CoordinatorRecord | None:
+    """A record of one of these kinds (`GROUP_RECORDS` or `TRANSACTION_RECORDS`); None if it is of another.
+
+    Raises ProtocolError for bytes that cannot be such a record.
+    """
+    try:
+        (kind,) = _PREFIX.unpack_from(key)
+        if kind not in kinds:
+            return None
+        module_name, name = kinds[kind]
+        module = import_module(f"kafkawire.coordinator_records.{module_name}")
+        read_key, _ = decode(getattr(module, f"{name}Key"), key, 0, _PREFIX.size)
+        if value is None:
+            return CoordinatorRecord(read_key, None)
+        (version,) = _PREFIX.unpack_from(value)
+        read_value, _ = decode(getattr(module, f"{name}Value"), value, version, _PREFIX.size)
+    except struct.error as damage:
+        raise ProtocolError(f"a coordinator's record is too short: {damage}") from damage
+    return CoordinatorRecord(read_key, read_value)

@@ -1,0 +1,29 @@
+"""Generated from the definitions of Kafka 4.3.1 by scripts/generate-messages; do not edit."""
+
+from kafkawire.declare import Message, Struct, message, struct, wire
+
+
+@message(key=8, versions=(0, 0))
+class ConsumerGroupCurrentMemberAssignmentKey(Message):
+    """Kafka's ConsumerGroupCurrentMemberAssignmentKey, versions 0 to 0."""
+
+    group_id: str = wire("string", until=0, default="")
+    member_id: str = wire("string", until=0, default="")
+
+
+@struct
+class TopicPartitions(Struct):
+    topic_id: bytes = wire("uuid")
+    partitions: list[int] = wire(["int32"])
+    assignment_epochs: list[int] | None = wire(["int32"], nullable=0, tag=0, default=[])
+
+
+@message(key=8, versions=(0, 0), flexible=0)
+class ConsumerGroupCurrentMemberAssignmentValue(Message):
+    """Kafka's ConsumerGroupCurrentMemberAssignmentValue, versions 0 to 0."""
+
+    member_epoch: int = wire("int32")
+    previous_member_epoch: int = wire("int32")
+    state: int = wire("int8")
+    assigned_partitions: list[TopicPartitions] = wire([TopicPartitions])
+    partitions_pending_revocation: list[TopicPartitions] = wire([TopicPartitions])

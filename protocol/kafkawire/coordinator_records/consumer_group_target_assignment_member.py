@@ -1,0 +1,24 @@
+"""Generated from the definitions of Kafka 4.3.1 by scripts/generate-messages; do not edit."""
+
+from kafkawire.declare import Message, Struct, message, struct, wire
+
+
+@message(key=7, versions=(0, 0))
+class ConsumerGroupTargetAssignmentMemberKey(Message):
+    """Kafka's ConsumerGroupTargetAssignmentMemberKey, versions 0 to 0."""
+
+    group_id: str = wire("string", until=0, default="")
+    member_id: str = wire("string", until=0, default="")
+
+
+@struct
+class TopicPartition(Struct):
+    topic_id: bytes = wire("uuid")
+    partitions: list[int] = wire(["int32"])
+
+
+@message(key=7, versions=(0, 0), flexible=0)
+class ConsumerGroupTargetAssignmentMemberValue(Message):
+    """Kafka's ConsumerGroupTargetAssignmentMemberValue, versions 0 to 0."""
+
+    topic_partitions: list[TopicPartition] = wire([TopicPartition])

@@ -1,0 +1,96 @@
+"""Playing a dialogue on several brokers at once: each step on all of them, and all their answers compared."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from typing import Protocol
+
+from wirebroker.conformance.dialogues import (
+    Answers,
+    Ask,
+    Dialogue,
+    Difference,
+    Head,
+    Player,
+    Step,
+    chosen_by_hash,
+)
+
+Address = tuple[str, int]
+ANSWERED_WITHIN = 10.0
+"""Seconds for what is always answered."""
+GRACE = 0.04
+"""Seconds after the fence in which others may still be answered: Kafka's timers and its several network threads."""
+LATER = 1.5
+"""Seconds until answers that only one broker gave count as a difference."""
+CONNECTIONS = 5
+
+
+class Subject(Protocol):
+    """Makes up one dialogue, step by step."""
+
+    head: Head
+    blocking: frozenset[str]
+    """APIs that may wait for what others ask."""
+
+    def ask(self, free: list[int]) -> Ask:
+        """The next request, on one of these connections."""
+
+    def learn(self, ask: Ask, answers: Answers) -> None:
+        """Take note of what the first broker answered."""
+
+    def fence(self, ask: Ask) -> Ask | None:
+        """A request that Kafka answers only after all that this one brings about."""
+
+
+@dataclass(slots=True)
+class Played:
+    """What came of one dialogue. `cut` says that it ended before its time, because of what Kafka leaves to chance."""
+
+    dialogue: Dialogue
+    difference: Difference | None
+    cut: bool
+
+
+def play(subject: Subject, addresses: list[Address], steps: int) -> Played:
+    """Play a dialogue on all these brokers, of which the first is the one that is right."""
+    done: list[Step] = []
+    with ExitStack() as stack:
+        players = [stack.enter_context(closing(Player(address))) for address in addresses]
+        for player in players:
+            player.prepare(subject.head)
+        for index in range(steps):
+            free = [number for number in range(CONNECTIONS) if all(number not in p.busy() for p in players)]
+            if not free:
+                break
+            ask = subject.ask(free)
+            answers = _answers(subject, ask, players)
+            done.append(Step(ask, answers[0]))
+            for got in answers[1:]:
+                if got != answers[0]:
+                    dialogue = Dialogue(subject.head, done[:-1])
+                    if chosen_by_hash(answers[0], got):
+                        return Played(dialogue, None, True)
+                    return Played(dialogue, Difference(subject.head, index, done, got), True)
+            subject.learn(ask, answers[0])
+            settled = [player.settle(ask) for player in players]
+            if not all(settled):
+                return Played(Dialogue(subject.head, done), None, True)
+    return Played(Dialogue(subject.head, done), None, False)
+
+
+def _answers(subject: Subject, ask: Ask, players: list[Player]) -> list[Answers]:
+    """Everything that every broker answered after this request."""
+    for player in players:
+        player.send(ask)
+    expected = set() if ask.api in subject.blocking else {ask.connection}
+    answers = [
+        player.answers(expected, ANSWERED_WITHIN, fence=subject.fence(ask), grace=GRACE if subject.blocking else 0.0)
+        for player in players
+    ]
+    deadline = time.monotonic() + LATER
+    while any(got.keys() != answers[0].keys() for got in answers) and time.monotonic() < deadline:
+        answers = [got | player.answers((), 0.0, grace=GRACE) for got, player in zip(answers, players, strict=True)]
+    return answers

@@ -1,0 +1,11 @@
+"""What dialogues can be about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dialogues.groups import Groups
+from dialogues.playing import Subject
+from dialogues.transactions import Transactions
+
+SUBJECTS: dict[str, Callable[[int], Subject]] = {"groups": Groups, "transactions": Transactions}

@@ -1,0 +1,340 @@
+"""Model clients: they do what a good client does, and nothing that a good client would not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafkawire.batches import SEQUENCES, Record, build_batch, iter_batches, iter_records, read_header
+from kafkawire.messages.end_txn import EndTxnRequest
+from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkawire.messages.find_coordinator import FindCoordinatorRequest
+from kafkawire.messages.init_producer_id import InitProducerIdRequest
+from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from simulation.world import TOPIC, Link, Violation, World
+
+OUT_OF_ORDER, INVALID_EPOCH, INVALID_STATE, CONCURRENT, FENCED, ABORTABLE, STORAGE = 45, 47, 48, 51, 90, 120, 56
+GONE = (INVALID_EPOCH, INVALID_STATE, FENCED, ABORTABLE, 49)
+"""A transactional producer that is told one of these has lost its transaction, and begins anew."""
+
+
+class Actor:
+    """Somebody with a connection, which is made anew when it breaks."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world, self.name = world, name
+        self.link: Link | None = None
+        world.soon(self.connect)
+
+    def connect(self) -> None:
+        """Make a connection and go on."""
+        if self.link is None or not self.link.open:
+            self.link = Link(self.world, self.broken)
+            self.connected()
+
+    def broken(self) -> None:
+        """The connection is gone: make another one after a while."""
+        self.world.soon(self.connect, 30)
+
+    def connected(self) -> None:
+        """There is a connection."""
+        raise NotImplementedError
+
+    def say(self, text: str) -> None:
+        self.world.say(f"{self.name}: {text}")
+
+
+def produce(partition: int, data: bytes, txid: str | None = None) -> ProduceRequest:
+    """A Produce of one batch."""
+    part = PartitionProduceData(index=partition, records=data)
+    return ProduceRequest(
+        transactional_id=txid, acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name=TOPIC, partition_data=[part])]
+    )
+
+
+@dataclass(slots=True, eq=False)
+class Sent:
+    """A batch of an idempotent producer."""
+
+    sequence: int
+    values: list[str]
+    data: bytes
+    offset: int = -1
+    last: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.last = (self.sequence + len(self.values) - 1) % SEQUENCES
+
+
+class IdempotentProducer(Actor):
+    """Keeps up to `in_flight` batches under way, and sends again, in order, all that was not acknowledged."""
+
+    def __init__(self, world: World, name: str, batches: int, in_flight: int, first_sequence: int = 0) -> None:
+        super().__init__(world, name)
+        self.partition = world.random.randrange(2)
+        self.left, self.limit = batches, in_flight
+        self.producer_id = -1
+        self.batches: list[Sent] = []
+        self._next_sequence = first_sequence
+        self._unacknowledged = self._to_send = self._under_way = 0
+        self._rewinds = False
+
+    @property
+    def done(self) -> bool:
+        return self.left == 0 and self._unacknowledged == len(self.batches)
+
+    @property
+    def begun(self) -> bool:
+        """Whether the broker knows the producer: something of it was acknowledged."""
+        return self._unacknowledged > 0
+
+    def connected(self) -> None:
+        self._under_way, self._rewinds = 0, False
+        self._to_send = self._unacknowledged
+        if self.producer_id >= 0:
+            self._go_on()
+        else:
+            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+            assert self.link is not None
+            self.link.send(request, 4, self._initialized)
+
+    def _initialized(self, answer: Any) -> None:
+        self.producer_id = answer.producer_id
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Fill the pipe."""
+        while self._under_way < self.limit and not self._rewinds and self.link is not None and self.link.open:
+            if self._to_send == len(self.batches):
+                if self.left == 0:
+                    return
+                self._make()
+            batch = self.batches[self._to_send]
+            self._to_send += 1
+            self._under_way += 1
+            self.link.send(produce(self.partition, batch.data), 9, lambda answer, sent=batch: self._answered(sent, answer))
+
+    def _make(self) -> None:
+        self.left -= 1
+        count = self.world.random.randint(1, 3)
+        number = len(self.batches)
+        values = [f"{self.name}.{number}.{index}" for index in range(count)]
+        data = build_batch(
+            [Record(i, 0, None, value.encode()) for i, value in enumerate(values)], base_timestamp=self.world.now,
+            producer_id=self.producer_id, producer_epoch=0, base_sequence=self._next_sequence,
+        )  # fmt: skip
+        self.batches.append(Sent(self._next_sequence, values, data))
+        self._next_sequence = (self._next_sequence + count) % SEQUENCES
+
+    def _answered(self, sent: Sent, response: Any) -> None:
+        answer = response.responses[0].partition_responses[0]
+        self._under_way -= 1
+        first = self._unacknowledged < len(self.batches) and self.batches[self._unacknowledged] is sent
+        if answer.error_code == 0:
+            if sent.offset not in (-1, answer.base_offset):
+                raise Violation(f"{self.name}: sequence {sent.sequence} has offset {sent.offset} and {answer.base_offset}")
+            sent.offset = answer.base_offset
+            while self._unacknowledged < len(self.batches) and self.batches[self._unacknowledged].offset >= 0:
+                self._unacknowledged += 1
+        elif answer.error_code == STORAGE or (answer.error_code == OUT_OF_ORDER and not first):
+            self._rewinds = True
+        else:
+            raise Violation(f"{self.name}: sequence {sent.sequence} is the next, and was answered {answer.error_code}")
+        if self._rewinds and self._under_way == 0:
+            self._rewinds, self._to_send = False, self._unacknowledged
+        self._go_on()
+
+
+@dataclass(slots=True, eq=False)
+class Outcome:
+    """What became of a transaction as far as its producer knows: committed, aborted, or unknown."""
+
+    values: dict[int, list[str]]
+    said: str = "unknown"
+
+
+class TransactionalProducer(Actor):
+    """One transaction after the other; begins anew when it is fenced. Several may share a transactional id."""
+
+    def __init__(self, world: World, name: str, txid: str, transactions: int) -> None:
+        super().__init__(world, name)
+        self.txid, self.left = txid, transactions
+        self.producer_id = self.epoch = -1
+        self.outcomes: list[Outcome] = []
+        self._work: list[tuple[int, list[str], bytes]] = []
+        self._commits = True
+        self._open = self._waits = False
+
+    @property
+    def done(self) -> bool:
+        return self.left == 0 and not self._open
+
+    def connected(self) -> None:
+        self._waits = False
+        if self.producer_id < 0:
+            self._find()
+        elif self._open:
+            self._step()
+        else:
+            self._begin()
+
+    def _find(self) -> None:
+        self._send(FindCoordinatorRequest(key_type=1, coordinator_keys=[self.txid]), 4, lambda _: self._init())
+
+    def _init(self) -> None:
+        self._send(InitProducerIdRequest(transactional_id=self.txid, transaction_timeout_ms=60_000), 5, self._initialized)
+
+    def _initialized(self, answer: Any) -> None:
+        if answer.error_code == CONCURRENT:
+            self.world.soon(self._anew, 20)
+        elif answer.error_code:
+            raise Violation(f"{self.name}: InitProducerId was answered {answer.error_code}")
+        else:
+            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+            self._begin()
+
+    def _begin(self) -> None:
+        if self.left == 0:
+            return
+        self.left -= 1
+        chance = self.world.random
+        partitions = chance.sample([0, 1], chance.randint(1, 2))
+        number = len(self.outcomes)
+        values = {
+            each: [f"{self.name}.{number}.{each}.{i}" for i in range(chance.randint(1, 2))] for each in partitions
+        }
+        self.outcomes.append(Outcome(values))
+        self._commits = chance.random() < 0.7
+        self._work = [
+            (
+                each, texts,
+                build_batch(
+                    [Record(i, 0, None, text.encode()) for i, text in enumerate(texts)], base_timestamp=self.world.now,
+                    producer_id=self.producer_id, producer_epoch=self.epoch, base_sequence=0, transactional=True,
+                ),
+            )
+            for each, texts in values.items()
+        ]  # fmt: skip
+        self._open = True
+        self._step()
+
+    def _step(self) -> None:
+        """The next request of the transaction, or the same one again if its answer was lost."""
+        if self._work:
+            partition, _, data = self._work[0]
+            self._send(produce(partition, data, self.txid), 12, self._produced)
+        else:
+            request = EndTxnRequest(
+                transactional_id=self.txid, producer_id=self.producer_id, producer_epoch=self.epoch,
+                committed=self._commits,
+            )  # fmt: skip
+            self._send(request, 5, self._ended)
+
+    def _produced(self, response: Any) -> None:
+        code = response.responses[0].partition_responses[0].error_code
+        if code in GONE:
+            self._lost("aborted")
+        elif code in (STORAGE, CONCURRENT):
+            self.world.soon(self._retry, 20)
+        elif code:
+            raise Violation(f"{self.name}: a transactional batch was answered {code}")
+        else:
+            self._work.pop(0)
+            self._step()
+
+    def _retry(self) -> None:
+        if self.link is not None and self.link.open and self._open and not self._waits:
+            self._step()
+
+    def _ended(self, answer: Any) -> None:
+        if answer.error_code == CONCURRENT:
+            self.world.soon(self._retry, 20)
+        elif answer.error_code in GONE:
+            self._lost("aborted" if answer.error_code == INVALID_STATE else "unknown")
+        elif answer.error_code:
+            raise Violation(f"{self.name}: EndTxn was answered {answer.error_code}")
+        else:
+            self.outcomes[-1].said = "committed" if self._commits else "aborted"
+            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+            self._open = False
+            self.world.soon(self._next)
+
+    def _next(self) -> None:
+        if self.link is not None and self.link.open and not self._open and not self._waits:
+            self._begin()
+
+    def _lost(self, said: str) -> None:
+        """Somebody else has the transactional id now, or the coordinator gave up on us."""
+        self.outcomes[-1].said = said
+        self._open = False
+        self._work = []
+        self.producer_id = self.epoch = -1
+        self.say("fenced")
+        if self.left:
+            self.world.soon(self._anew, 60)
+
+    def _anew(self) -> None:
+        if self.link is not None and self.link.open and self.producer_id < 0 and not self._waits:
+            self._find()
+
+    def _send(self, request: Any, version: int, on_reply: Any) -> None:
+        """One request at a time."""
+        if self.link is not None and self.link.open:
+            self._waits = True
+            self.link.send(request, version, lambda answer: self._answered(answer, on_reply))
+
+    def _answered(self, answer: Any, on_reply: Any) -> None:
+        self._waits = False
+        on_reply(answer)
+
+
+class Consumer(Actor):
+    """Reads one partition with read_committed, from the beginning on, and keeps what an application would get."""
+
+    def __init__(self, world: World, name: str, partition: int) -> None:
+        super().__init__(world, name)
+        self.partition = partition
+        self.offset = 0
+        self.values: list[str] = []
+        self._aborting: set[int] = set()
+        self._waits = False
+
+    def connected(self) -> None:
+        self._fetch()
+
+    def _fetch(self) -> None:
+        asked = FetchPartition(partition=self.partition, fetch_offset=self.offset, partition_max_bytes=1 << 20)
+        request = FetchRequest(
+            max_wait_ms=50, min_bytes=1, max_bytes=1 << 20, isolation_level=1,
+            topics=[FetchTopic(topic=TOPIC, partitions=[asked])],
+        )  # fmt: skip
+        if self.link is not None and self.link.open:
+            self._waits = True
+            self.link.send(request, 11, self._fetched)
+
+    def _fetched(self, response: Any) -> None:
+        self._waits = False
+        answer = response.responses[0].partitions[0]
+        if answer.error_code:
+            raise Violation(f"{self.name}: Fetch from {self.offset} was answered {answer.error_code}")
+        waiting = sorted(answer.aborted_transactions or [], key=lambda aborted: aborted.first_offset)
+        for raw in iter_batches(answer.records or b""):
+            header = read_header(raw)
+            if header.last_offset < self.offset:
+                continue
+            if header.base_offset > self.offset:
+                raise Violation(f"{self.name}: a hole in the log, from {self.offset} to {header.base_offset}")
+            if header.last_offset >= answer.last_stable_offset:
+                raise Violation(f"{self.name}: {header.last_offset} was shown, and {answer.last_stable_offset} is stable")
+            while waiting and waiting[0].first_offset <= header.last_offset:
+                self._aborting.add(waiting.pop(0).producer_id)
+            if header.is_control:
+                self._aborting.discard(header.producer_id)
+            elif not (header.is_transactional and header.producer_id in self._aborting):
+                self.values += [(record.value or b"").decode() for record in iter_records(raw)]
+            self.offset = header.last_offset + 1
+        self.world.soon(self._again, 20)
+
+    def _again(self) -> None:
+        if not self._waits:
+            self._fetch()

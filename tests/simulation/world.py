@@ -1,0 +1,187 @@
+"""A world without sockets and without time: an engine, clients, and a network whose misfortunes come from a seed.
+
+Everything that happens is an event on a heap, and virtual time jumps from one to the next, so that a schedule of two
+hundred requests takes as long as handling them. A link carries frames in order, with random delays; when it is cut, some
+of the requests that are on their way still arrive, and none of the answers.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections import deque
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from kafkawire.declare import Message
+from kafkawire.frames import decode_response, encode_request
+from wirebroker.core.profile import Rules
+from wirebroker.engine import Engine
+from wirebroker.exchange import Close, Connection, Reply
+
+START = 1_800_000_000_000
+PARTITIONS = 2
+TOPIC = "orders"
+
+
+class Violation(AssertionError):
+    """Something that must never be."""
+
+
+OnReply = Callable[[Any], None]
+OnCut = Callable[[], None]
+
+
+class Link:
+    """A client's connection. Requests and answers keep their order; `on_cut` is called when it breaks."""
+
+    def __init__(self, world: World, on_cut: OnCut) -> None:
+        self.world = world
+        self.connection: Connection = world.engine.connect(1)
+        self.open = True
+        self._on_cut = on_cut
+        self._correlation = 0
+        self._awaited: deque[tuple[int, int, int, OnReply]] = deque()
+        self._arrived: deque[bytes] = deque()
+        self._under_way = 0
+        self._last_arrival = self._last_answer = world.now
+        world.links[self.connection] = self
+
+    def send(self, request: Message, version: int, on_reply: OnReply) -> None:
+        """Send; the answer comes later, or never."""
+        self._correlation += 1
+        frame = encode_request(self._correlation, "simulated", request, version)[4:]
+        self._awaited.append((self._correlation, request.__schema__.key, version, on_reply))
+        self._last_arrival = max(self._last_arrival, self.world.now + self.world.delay())
+        self._under_way += 1
+        self.world.at(self._last_arrival, lambda: self._arrive(frame))
+
+    def _arrive(self, frame: bytes) -> None:
+        if self._under_way <= 0:
+            return  # it was lost with the connection
+        self._under_way -= 1
+        if not self.connection.closed:
+            self._arrived.append(frame)
+            self.deliver()
+
+    def deliver(self) -> None:
+        """Give the engine what has arrived, one request at a time."""
+        while self._arrived and self.connection.parked is None and not self.connection.closed:
+            frame = self._arrived.popleft()
+            self.world.engine.receive(self.connection, memoryview(frame), self.world.now)
+            self.world.perform()
+
+    def answer(self, raw: bytes) -> None:
+        """The engine has answered."""
+        self._last_answer = max(self._last_answer, self.world.now + self.world.delay())
+        self.world.at(self._last_answer, lambda: self._answered(raw))
+
+    def _answered(self, raw: bytes) -> None:
+        if not self.open:
+            return
+        correlation, key, version, on_reply = self._awaited.popleft()
+        found, message = decode_response(raw[4:], key, version)
+        if found != correlation:
+            raise Violation(f"answer {found} came where {correlation} was awaited")
+        on_reply(message)
+
+    def cut(self) -> None:
+        """The connection breaks: some of what is under way still arrives, and no answer does."""
+        if not self.open:
+            return
+        self.open = False
+        lost = self.world.random.randint(0, self._under_way)
+        self._under_way -= lost
+        self.world.at(self._last_arrival, self._end)
+        self.world.at(self.world.now + self.world.delay(), self._on_cut)
+
+    def closed_by_broker(self) -> None:
+        """The broker has closed it."""
+        if self.open:
+            self.open = False
+            self._under_way = 0
+            self.world.at(self.world.now + self.world.delay(), self._on_cut)
+
+    def _end(self) -> None:
+        self.world.engine.disconnected(self.connection)
+        self.world.links.pop(self.connection, None)
+
+
+class World:
+    """Engine, network and time. What is left to chance is drawn from the seed."""
+
+    def __init__(self, seed: int, *, rules: Rules | None = None, slowest: int = 40) -> None:
+        self.seed = seed
+        self.random = random.Random(seed)
+        self.now = START
+        self.links: dict[Connection, Link] = {}
+        self.log: list[str] = []
+        self._slowest = slowest
+        self._heap: list[tuple[int, int, Callable[[], None]]] = []
+        self._order = count()
+        self.engine = Engine(
+            self.now, random.Random(seed).randbytes, settings={"auto.create.topics.enable": "false"}, rules=rules,
+            cold_start=False,
+        )  # fmt: skip
+        self.engine.cluster.create_topic(TOPIC, self.now, partitions=PARTITIONS)
+        self.steps = 0
+
+    def delay(self) -> int:
+        """How long something takes, in ms; mostly little, sometimes much."""
+        return self.random.randint(0, self._slowest if self.random.random() < 0.1 else 3)
+
+    def at(self, when: int, action: Callable[[], None]) -> None:
+        """Let something happen at this time."""
+        heapq.heappush(self._heap, (when, next(self._order), action))
+
+    def soon(self, action: Callable[[], None], within: int = 10) -> None:
+        """Let something happen in a while."""
+        self.at(self.now + self.random.randint(0, within), action)
+
+    def say(self, text: str) -> None:
+        """Note what happens, for whoever has to read a schedule that failed."""
+        self.log.append(f"{self.now - START:>7} {text}")
+
+    def perform(self) -> None:
+        """Carry out what the engine wants done."""
+        for effect in self.engine.take_effects():
+            link = self.links.get(effect.connection)
+            if link is None:
+                continue
+            if isinstance(effect, Reply):
+                link.answer(b"".join(effect.parts))
+            elif isinstance(effect, Close):
+                link.closed_by_broker()
+
+    def run(self, until: Callable[[], bool], most: int) -> bool:
+        """Let `most` events happen at most, until the condition holds; whether it did."""
+        for _ in range(most):
+            if until():
+                return True
+            deadline = self.engine.deadline()
+            if not self._heap or (deadline is not None and deadline <= self._heap[0][0] and deadline > self.now):
+                if deadline is None:
+                    return until()
+                self.now = max(self.now, deadline)
+                self._tick()
+                continue
+            when, _, action = heapq.heappop(self._heap)
+            self.now = max(self.now, when)
+            self.steps += 1
+            action()
+            self._tick()
+        return until()
+
+    def _tick(self) -> None:
+        self.engine.tick(self.now)
+        self.perform()
+        for link in list(self.links.values()):
+            link.deliver()
+
+    def restart(self, mode: str) -> None:
+        """Restart the broker; all connections break."""
+        self.say(f"restart ({mode})")
+        self.engine.restart(mode, self.now)
+        self.perform()
+        self.links.clear()

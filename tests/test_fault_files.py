@@ -1,0 +1,167 @@
+"""Fault files: the vocabulary in TOML, errors that point at the line, the schema, and the command line."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from wirebroker import faults
+from wirebroker.conformance.client import ConnectionClosed, WireClient
+from wirebroker.faults.files import MAKERS, FaultFileError, dump, load, parse, schema
+from wirebroker.mock import MockKafka
+from wirekit import RawProducer, produce_request
+
+pytest_plugins = ["pytester"]
+SCHEMA = Path(__file__).resolve().parent.parent / "docs" / "faults.schema.json"
+GOOD = """
+seed = 7
+
+[[fault]]
+kind = "lose_ack"
+api = "Produce"
+topic = "orders"
+nth = [2, 5]
+
+[[fault]]
+kind = "error"
+code = "NOT_LEADER_OR_FOLLOWER"
+topic = "orders"
+partition = 1
+times = 3
+"""
+
+
+def test_a_file_says_the_same_as_python(tmp_path: Path) -> None:
+    path = tmp_path / "faults.toml"
+    path.write_text(GOOD)
+    loaded = load(path)
+    said = [
+        faults.lose_ack(api="Produce", topic="orders", nth=[2, 5]),
+        faults.error("NOT_LEADER_OR_FOLLOWER", topic="orders", partition=1, times=3),
+    ]
+    assert [rule.described() for rule in loaded.rules] == [rule.described() for rule in said]
+    assert loaded.seed == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[[fault]]\nkind = "lose_ack"\ntopik = "a"', r":3: lose_ack knows no 'topik'; did you mean 'topic'"),
+        ('[[fault]]\nkind = "lose_akc"', r":2: there is no kind 'lose_akc'; did you mean 'lose_ack'"),
+        ('[[fault]]\ntopic = "a"', r":1: this fault has no kind"),
+        ('[[fault]]\nkind = "delay"', r":2: delay needs 'ms'"),
+        ('[[fault]]\nkind = "delay"\nms = "long"', r":3: ms cannot be 'long'"),
+        ('[[fault]]\nkind = "error"\ncode = "NO_SUCH"', r":3: there is no error 'NO_SUCH'"),
+        ('[[fault]]\nkind = "lose_ack"\n\n[[fault]]\nkind = "lose_ack"\napi = "Prodce"', r":6: there is no API 'Prodce'"),
+        ('[[fault]]\nkind = "lose_ack"\nnth = 1\nevery = 2', r"nth and every are two ways of counting"),
+        ('seeds = 3', r":1: there is no 'seeds' here; did you mean 'seed'"),
+        ('seed = "x"', r":1: the seed is a whole number"),
+        ('[fault]\nkind = "lose_ack"', r"rules are written as \[\[fault\]\]"),
+        ("[[fault", r"this is no TOML"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "faults.toml"
+    path.write_text(text)
+    with pytest.raises(FaultFileError, match=message):
+        load(path)
+
+
+def test_rules_are_written_as_they_are_read() -> None:
+    made = [
+        faults.lose_request(api=["Produce", "Fetch"], version=(3, 9), then="silence", name="first"),
+        faults.error(45, sequence=(5, 9), probability=0.25, after=True),
+        faults.delay(20, every=3, times=2),
+        faults.reorder(2, node=1),
+        faults.throttle(5, group="team"),
+        faults.disconnect(client_id="a\"b", transactional_id="till"),
+    ]
+    again = parse(tomllib.loads(dump(made, 42)), "again")
+    assert [rule.described() for rule in again.rules] == [rule.described() for rule in made]
+    assert again.seed == 42
+
+
+def test_the_schema_that_is_checked_in_is_the_codes() -> None:
+    assert json.loads(SCHEMA.read_text(encoding="utf-8")) == schema()
+    assert {each["properties"]["kind"]["const"] for each in schema()["properties"]["fault"]["items"]["oneOf"]} == set(MAKERS)
+
+
+def test_the_schema_takes_what_the_loader_takes() -> None:
+    jsonschema.validate(tomllib.loads(GOOD), schema())
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(tomllib.loads('[[fault]]\nkind = "lose_ack"\ntopik = "a"'), schema())
+
+
+@pytest.mark.mock_kafka(topics=["orders"])
+def test_a_broker_loads_a_file_and_writes_one(mock_kafka: MockKafka, tmp_path: Path) -> None:
+    path = tmp_path / "faults.toml"
+    path.write_text(GOOD)
+    lost, _ = mock_kafka.faults.load(path)
+    producer = RawProducer(mock_kafka)
+    producer.send(0)
+    with pytest.raises(ConnectionClosed):
+        producer.send(1)
+    lost.assert_fired(1)
+    assert len(parse(tomllib.loads(mock_kafka.faults.as_toml()), "again").rules) == 2
+
+
+def serve(*arguments: str) -> tuple[subprocess.Popen[str], WireClient]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "wirebroker.cli", "serve", "--port", "0", "--topic", "orders", *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    port = process.stdout.readline().split()[2].rpartition(":")[2]
+    assert process.stdout.readline() == "ready\n"
+    return process, WireClient("127.0.0.1", int(port))
+
+
+@pytest.mark.parametrize("fires", [True, False])
+def test_require_fired(tmp_path: Path, fires: bool) -> None:
+    path = tmp_path / "faults.toml"
+    path.write_text('[[fault]]\nkind = "error"\ncode = 7\napi = "Produce"\n')
+    process, wire = serve("--faults", str(path), "--require-fired")
+    if fires:
+        answer: Any = wire.request(produce_request("orders", b"\0" * 61), 9)
+        assert answer.responses[0].partition_responses[0].error_code == 7
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == (0 if fires else 1)
+    assert ("never fired" in errors) is not fires
+
+
+def test_a_bad_file_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
+    path = tmp_path / "faults.toml"
+    path.write_text('[[fault]]\nkind = "lose_akc"\n')
+    run = subprocess.run(
+        [sys.executable, "-m", "wirebroker.cli", "serve", "--port", "0", "--faults", str(path)],
+        capture_output=True, text=True, timeout=20, check=False,
+    )  # fmt: skip
+    assert run.returncode == 2
+    assert run.stderr == (
+        f"wirebroker serve: --faults: {path}:2: there is no kind 'lose_akc'; did you mean 'lose_ack'?\n"
+    )
+
+
+def test_a_failed_test_prints_the_faults_as_a_file(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        from wirebroker import faults
+
+        def test_it(mock_kafka):
+            mock_kafka.faults.add(faults.lose_ack(api="Produce", nth=3))
+            assert False
+        """
+    )
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result.stdout.fnmatch_lines(["*its faults, as a file*", "kind = \"lose_ack\"", "nth = 3", "# fired 0 of 0*"])
+
+

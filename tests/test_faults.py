@@ -1,0 +1,338 @@
+"""Faults: the exact misfortune at the exact request, counted, and what a client makes of it."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import confluent_kafka
+import kafka as kafka_python
+import pytest
+
+from kafkawire.declare import Message
+from kafkawire.messages.describe_cluster import DescribeClusterResponse
+from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkawire.messages.find_coordinator import FindCoordinatorRequest
+from kafkawire.messages.init_producer_id import InitProducerIdRequest
+from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from wirebroker import faults
+from wirebroker.conformance.client import ConnectionClosed, NoAnswer, WireClient
+from wirebroker.faults import NotFired
+from wirebroker.mock import MockKafka
+from wirekit import RawProducer, batch, client
+
+pytestmark = pytest.mark.mock_kafka(topics={"orders": 3, "other": 1})
+NOT_LEADER, OUT_OF_ORDER, TIMED_OUT = 6, 45, 7
+
+
+def values(kafka: MockKafka, topic: str = "orders") -> list[bytes | None]:
+    return [record.value for record in kafka.records(topic)]
+
+
+# Losing
+
+
+def test_b2_b5_a_lost_acknowledgement_closes_the_connection_and_the_retry_is_a_duplicate(mock_kafka: MockKafka) -> None:
+    lost = mock_kafka.faults.add(faults.lose_ack(api="Produce", topic="orders", nth=2))
+    producer = RawProducer(mock_kafka)
+    assert producer.send(0).base_offset == 0
+    with pytest.raises(ConnectionClosed):
+        producer.send(1)
+    assert producer.send(1).base_offset == 1
+    assert [row.verdict for row in mock_kafka.trace.produce()] == ["accepted", "accepted", "duplicate"]
+    lost.assert_fired(1)
+    assert values(mock_kafka) == [b"v0", b"v1"]
+
+
+def test_b2_the_other_form_goes_silent_and_what_is_in_the_pipe_is_handled(mock_kafka: MockKafka) -> None:
+    mock_kafka.faults.add(faults.lose_ack(api="Produce", nth=2, then="silence"))
+    producer = RawProducer(mock_kafka)
+    for sequence in range(4):
+        producer.wire.send(_produce(producer, sequence), 9)
+    assert producer.wire.answer(0, 9).responses[0].partition_responses[0].base_offset == 0
+    with pytest.raises(NoAnswer):
+        producer.wire.answer(0, 9, timeout=0.2)
+    assert values(mock_kafka) == [b"v0", b"v1", b"v2", b"v3"], "the broker handled all four"
+
+
+def test_b5_a_lost_request_never_arrives(mock_kafka: MockKafka) -> None:
+    lost = mock_kafka.faults.add(faults.lose_request(api="Produce", sequence=1, times=1))
+    producer = RawProducer(mock_kafka)
+    producer.send(0)
+    with pytest.raises(ConnectionClosed):
+        producer.send(1)
+    assert values(mock_kafka) == [b"v0"]
+    assert producer.send(1).base_offset == 1
+    assert (lost.seen, lost.fired) == (2, 1)
+
+
+def test_b3_what_follows_a_swallowed_batch_is_out_of_order(mock_kafka: MockKafka) -> None:
+    mock_kafka.faults.add(faults.error("NOT_LEADER_OR_FOLLOWER", api="Produce", sequence=(2, 3), times=1))
+    producer = RawProducer(mock_kafka)
+    codes = [producer.send(first, first + 1).error_code for first in (0, 2, 4, 2, 4)]
+    assert codes == [0, NOT_LEADER, OUT_OF_ORDER, 0, 0]
+    assert len(values(mock_kafka)) == 6
+
+
+def _produce(producer: RawProducer, sequence: int) -> ProduceRequest:
+    data = batch(sequence, 1, pid=producer.pid, epoch=0)
+    return ProduceRequest(
+        acks=-1, timeout_ms=5000,
+        topic_data=[TopicProduceData(name="orders", partition_data=[PartitionProduceData(index=0, records=data)])],
+    )  # fmt: skip
+
+
+# Errors
+
+
+def test_an_error_strikes_one_partition_and_leaves_the_others_be(mock_kafka: MockKafka) -> None:
+    mock_kafka.faults.add(faults.error(TIMED_OUT, topic="orders", partition=1))
+    parts = [PartitionProduceData(index=index, records=batch(tag=f"p{index}-")) for index in range(3)]
+    request = ProduceRequest(
+        acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name="orders", partition_data=parts)]
+    )
+    answers = client(mock_kafka).request(request, 9).responses
+    found = {part.index: part.error_code for topic in answers for part in topic.partition_responses}
+    assert found == {0: 0, 1: TIMED_OUT, 2: 0}
+    assert values(mock_kafka) == [b"p0-0", b"p2-0"]
+
+
+def test_with_after_the_batch_is_stored_and_the_answer_says_it_was_not(mock_kafka: MockKafka) -> None:
+    mock_kafka.faults.add(faults.error(TIMED_OUT, api="Produce", after=True, times=1))
+    producer = RawProducer(mock_kafka)
+    answer = producer.send(0)
+    assert (answer.error_code, answer.base_offset) == (TIMED_OUT, -1)
+    assert producer.send(0).base_offset == 0
+    assert mock_kafka.trace.produce()[-1].verdict == "duplicate"
+
+
+def test_errors_of_requests_that_only_ask(mock_kafka: MockKafka) -> None:
+    mock_kafka.faults.add(faults.error(TIMED_OUT, api="ListOffsets", partition=1))
+    mock_kafka.faults.add(faults.error(9999, api="Fetch", topic="orders", times=1))
+    mock_kafka.faults.add(faults.error("LEADER_NOT_AVAILABLE", api="Metadata", topic="orders", times=1))
+    wire = client(mock_kafka)
+    asked = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(3)]
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="orders", partitions=asked)])
+    assert [part.error_code for part in wire.request(request, 6).topics[0].partitions] == [0, TIMED_OUT, 0]
+    part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    fetch = FetchRequest(
+        max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic="orders", partitions=[part])], max_bytes=1 << 20
+    )
+    assert [wire.request(fetch, 12).responses[0].partitions[0].error_code for _ in range(2)] == [9999, 0]
+    metadata = MetadataRequest(topics=[MetadataRequestTopic(name="orders")])
+    assert [wire.request(metadata, 8).topics[0].error_code for _ in range(2)] == [5, 0]
+
+
+def test_errors_of_requests_that_change_something_change_nothing(mock_kafka: MockKafka) -> None:
+    mock_kafka.faults.add(faults.error("PRODUCER_FENCED", api="InitProducerId", nth=1))
+    wire = client(mock_kafka)
+    init = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+    answers = [wire.request(init, 4) for _ in range(2)]
+    assert [(answer.error_code, answer.producer_id) for answer in answers] == [(90, -1), (0, 0)]
+
+
+def test_a_fault_of_a_coordinator(mock_kafka: MockKafka) -> None:
+    mock_kafka.faults.add(faults.error("COORDINATOR_NOT_AVAILABLE", api="FindCoordinator", group="team", times=2))
+    wire = client(mock_kafka)
+    ask = FindCoordinatorRequest(key_type=0, coordinator_keys=["team"])
+    assert [wire.request(ask, 4).coordinators[0].error_code for _ in range(3)] == [15, 15, 0]
+
+
+# Time and order
+
+
+def test_a_delay_holds_the_request_until_the_clock_has_moved(mock_kafka: MockKafka) -> None:
+    mock_kafka.faults.add(faults.delay(60_000, api="Produce", times=1))
+    producer = RawProducer(mock_kafka)
+    producer.wire.send(_produce(producer, 0), 9)
+    mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
+    assert values(mock_kafka) == []
+    mock_kafka.clock.advance(seconds=60)
+    assert producer.wire.answer(0, 9).responses[0].partition_responses[0].base_offset == 0
+
+
+def test_a_delayed_answer_comes_after_the_batch_is_stored(mock_kafka: MockKafka) -> None:
+    mock_kafka.faults.add(faults.delay(60_000, api="Produce", after=True, times=1))
+    producer = RawProducer(mock_kafka)
+    producer.wire.send(_produce(producer, 0), 9)
+    mock_kafka.wait_for_records("orders", 1)
+    with pytest.raises(NoAnswer):
+        producer.wire.answer(0, 9, timeout=0.1)
+    other = RawProducer(mock_kafka)
+    other.wire.send(_produce(other, 0), 9)
+    mock_kafka.clock.advance(seconds=60)
+    assert other.wire.answer(0, 9).responses[0].partition_responses[0].error_code == 0
+
+
+def test_b11_a_request_that_is_held_back_is_overtaken(mock_kafka: MockKafka) -> None:
+    mock_kafka.faults.add(faults.reorder(2, api="Produce", nth=1))
+    slow, quick = client(mock_kafka), client(mock_kafka)
+    slow.send(_plain("late"), 9)
+    mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
+    for number in range(2):
+        quick.request(_plain(f"early{number}-"), 9)
+    assert slow.answer(0, 9).responses[0].partition_responses[0].base_offset == 2
+    assert values(mock_kafka) == [b"early0-0", b"early1-0", b"late0"]
+
+
+def _plain(tag: str) -> ProduceRequest:
+    data = [PartitionProduceData(index=0, records=batch(tag=tag))]
+    return ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name="orders", partition_data=data)])
+
+
+# Answers and the rest
+
+
+def test_a_callable_may_answer(mock_kafka: MockKafka) -> None:
+    seen: list[tuple[str, int]] = []
+
+    def answer(facts: faults.Facts, request: Message) -> Message | None:
+        seen.append((facts.api, facts.version))
+        return DescribeClusterResponse(
+            error_code=0, cluster_id="mine", controller_id=7, brokers=[], cluster_authorized_operations=0
+        )
+
+    mock_kafka.faults.add(faults.answer(answer, api="DescribeCluster"))
+    from kafkawire.messages.describe_cluster import DescribeClusterRequest
+
+    found = client(mock_kafka).request(DescribeClusterRequest(include_cluster_authorized_operations=False), 0)
+    assert (found.cluster_id, found.controller_id) == ("mine", 7)
+    assert seen == [("DescribeCluster", 0)]
+
+
+def test_throttling_is_told(mock_kafka: MockKafka) -> None:
+    mock_kafka.faults.add(faults.throttle(1234, api="Metadata"))
+    assert client(mock_kafka).request(MetadataRequest(topics=[]), 8).throttle_time_ms == 1234
+
+
+def test_what_a_rule_is_for(mock_kafka_factory: Any) -> None:
+    kafka = mock_kafka_factory(topics={"orders": 1, "other": 1}, brokers=2)
+    rule = kafka.faults.add(
+        faults.error(TIMED_OUT, api=["Produce", "Fetch"], version=(3, 9), topic="orders", client_id="wirebroker-conformance")
+    )
+    first, second = RawProducer(kafka), RawProducer(kafka, "other")
+    assert first.send(0, version=9).error_code == TIMED_OUT
+    assert first.send(0, version=10).error_code != TIMED_OUT
+    second.wire = WireClient(*second.wire.address)
+    second.send(0)
+    assert (rule.seen, rule.fired) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "struck"),
+    [
+        ({"nth": 3}, [3]),
+        ({"nth": [1, 4]}, [1, 4]),
+        ({"every": 2}, [2, 4, 6]),
+        ({"times": 2}, [1, 2]),
+        ({"every": 2, "times": 2}, [2, 4]),
+        ({}, [1, 2, 3, 4, 5, 6]),
+    ],
+    ids=str,
+)
+def test_which_are_struck(mock_kafka: MockKafka, options: dict[str, Any], struck: list[int]) -> None:
+    rule = mock_kafka.faults.add(faults.error(TIMED_OUT, api="InitProducerId", **options))
+    wire = client(mock_kafka)
+    init = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+    codes = [wire.request(init, 4).error_code for _ in range(6)]
+    assert [number for number, code in enumerate(codes, 1) if code] == struck
+    assert (rule.seen, rule.fired) == (6, len(struck))
+
+
+def test_chance_is_repeatable(mock_kafka_factory: Any) -> None:
+    def run(seed: int) -> list[int]:
+        kafka = mock_kafka_factory(random_seed=seed)
+        kafka.faults.add(faults.error(TIMED_OUT, api="InitProducerId", probability=0.5))
+        wire = client(kafka)
+        init = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+        return [wire.request(init, 4).error_code for _ in range(40)]
+
+    assert run(1) == run(1) != run(2)
+    assert 5 < run(1).count(TIMED_OUT) < 35
+
+
+def test_a_rule_that_never_fired_fails_the_test(mock_kafka: MockKafka) -> None:
+    rule = mock_kafka.faults.add(faults.lose_ack(api="Produce", topic="nothing"))
+    RawProducer(mock_kafka).send(0)
+    with pytest.raises(NotFired, match=r"lose_ack\(api=Produce, topic=nothing.*did not fire at all: it matched 0"):
+        rule.assert_fired()
+    with pytest.raises(NotFired):
+        mock_kafka.faults.assert_fired()
+    mock_kafka.faults.remove(rule)
+    mock_kafka.faults.assert_fired()
+
+
+def test_clearing_lets_go_what_was_held_back(mock_kafka: MockKafka) -> None:
+    mock_kafka.faults.add(faults.reorder(99, api="Produce"))
+    wire = client(mock_kafka)
+    wire.send(_plain("held"), 9)
+    mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
+    mock_kafka.faults.clear()
+    assert wire.answer(0, 9).responses[0].partition_responses[0].base_offset == 0
+    assert mock_kafka.faults.rules == []
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: faults.lose_ack(api="Prodduce"), "there is no API 'Prodduce'; did you mean 'Produce'"),
+        (lambda: faults.lose_ack(topik="a"), "lose_ack knows no 'topik'; did you mean 'topic'"),
+        (lambda: faults.lose_ack(nth=1, every=2), "nth and every are two ways of counting"),
+        (lambda: faults.lose_ack(nth=0), "nth counts from 1"),
+        (lambda: faults.lose_ack(api="Fetch", sequence=3), "only a Produce has sequences"),
+        (lambda: faults.lose_ack(version=(9, 3)), "version from 9 to 3 is empty"),
+        (lambda: faults.lose_ack(probability=0), "more than 0"),
+        (lambda: faults.lose_ack(then="explode"), "then is 'disconnect' or 'silence'"),
+        (lambda: faults.error("NO_SUCH"), "there is no error 'NO_SUCH'"),
+        (lambda: faults.delay(0), "a delay of 0 ms is none"),
+    ],
+)
+def test_a_rule_that_can_never_match_is_refused(make: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_the_trace_names_what_struck(mock_kafka: MockKafka) -> None:
+    mock_kafka.faults.add(faults.error(TIMED_OUT, topic="orders", partition=0))
+    RawProducer(mock_kafka).send(0)
+    (row,) = mock_kafka.trace.faults()
+    assert (row.api, row.kind, row.partitions, row.number) == ("Produce", "error", (), 1)
+    assert "orders" in row.rule
+
+
+# Real clients
+
+
+def test_b2_kafka_python_recovers_from_a_lost_acknowledgement(mock_kafka: MockKafka) -> None:
+    lost = mock_kafka.faults.add(faults.lose_ack(api="Produce", topic="orders", nth=2))
+    producer = kafka_python.KafkaProducer(bootstrap_servers=mock_kafka.bootstrap_servers)
+    offsets = [producer.send("orders", b"%d" % i, partition=0).get(10).offset for i in range(4)]
+    producer.close()
+    lost.assert_fired(1)
+    assert offsets == [0, 1, 2, 3]
+    assert values(mock_kafka) == [b"0", b"1", b"2", b"3"]
+    assert "duplicate" in [row.verdict for row in mock_kafka.trace.produce()]
+
+
+def test_b7_without_idempotence_the_same_fault_stores_the_record_twice(mock_kafka: MockKafka) -> None:
+    mock_kafka.faults.add(faults.lose_ack(api="Produce", nth=1))
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": mock_kafka.bootstrap_servers, "enable.idempotence": False, "retry.backoff.ms": 10,
+         "log_level": 0}
+    )  # fmt: skip
+    producer.produce("orders", b"once", partition=0)
+    assert producer.flush(10) == 0
+    assert values(mock_kafka) == [b"once", b"once"]
+
+
+def test_no_rule_no_cost(mock_kafka: MockKafka) -> None:
+    """With no rule loaded the short way of Produce is taken, which knows nothing of faults."""
+    rule = mock_kafka.faults.add(faults.delay(1, api="Fetch"))
+    assert mock_kafka._call(lambda engine: engine.faults is not None)
+    mock_kafka.faults.remove(rule)
+    assert mock_kafka._call(lambda engine: engine.faults is None)
+    producer = RawProducer(mock_kafka)
+    for sequence in itertools.islice(itertools.count(), 5):
+        assert producer.send(sequence).error_code == 0

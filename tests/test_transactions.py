@@ -1,0 +1,517 @@
+"""Transactions over the raw wire: ids and fencing, commits and aborts, what readers see, and what time does to them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from kafkawire.batches import iter_batches, iter_records, read_header
+from kafkawire.coordinator_log import read_record
+from kafkawire.coordinator_records import GROUP_RECORDS, TRANSACTION_RECORDS
+from kafkawire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from kafkawire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from kafkawire.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from kafkawire.messages.describe_transactions import DescribeTransactionsRequest
+from kafkawire.messages.end_txn import EndTxnRequest
+from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkawire.messages.find_coordinator import FindCoordinatorRequest
+from kafkawire.messages.init_producer_id import InitProducerIdRequest
+from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafkawire.messages.list_transactions import ListTransactionsRequest
+from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkawire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from wirebroker.conformance.client import ConnectionClosed
+from wirebroker.core.transactions.states import PREVIOUS, State
+from wirebroker.mock import MockKafka
+from wirekit import batch, client, produce_request
+
+OUT_OF_ORDER, INVALID_EPOCH, INVALID_STATE, INVALID_MAPPING, CONCURRENT, UNSTABLE, FENCED = 45, 47, 48, 49, 51, 88, 90
+OLD, NEW = 11, 12
+"""Versions of Produce: the client adds partitions by itself, or leaves it to the broker (transaction version 2)."""
+
+
+@pytest.fixture
+def kafka(mock_kafka_factory: Callable[..., MockKafka]) -> MockKafka:
+    return mock_kafka_factory(topics={"orders": 2, "results": 1})
+
+
+class TransactionalProducer:
+    """A producer that says exactly what it is told to; `version` of Produce is OLD or NEW."""
+
+    def __init__(self, kafka: MockKafka, txid: str = "till", version: int = NEW, timeout_ms: int = 60_000) -> None:
+        self.wire = client(kafka)
+        self.txid, self.version, self.timeout_ms = txid, version, timeout_ms
+        self.pid = self.epoch = -1
+        self.sequences: dict[tuple[str, int], int] = {}
+
+    def init(self, version: int = 5, current: tuple[int, int] = (-1, -1)) -> int:
+        self.wire.request(FindCoordinatorRequest(key_type=1, coordinator_keys=[self.txid]), 4)
+        request = InitProducerIdRequest(
+            transactional_id=self.txid, transaction_timeout_ms=self.timeout_ms, producer_id=current[0],
+            producer_epoch=current[1],
+        )  # fmt: skip
+        answer = self.wire.request(request, version)
+        if not answer.error_code:
+            self.pid, self.epoch = answer.producer_id, answer.producer_epoch
+            self.sequences.clear()
+        code: int = answer.error_code
+        return code
+
+    def add(self, topic: str = "orders", partition: int = 0, version: int = 3) -> int:
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.txid, v3_and_below_producer_id=self.pid,
+            v3_and_below_producer_epoch=self.epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=[partition])],
+        )  # fmt: skip
+        answer = self.wire.request(request, version).results_by_topic_v3_and_below[0]
+        code: int = answer.results_by_partition[0].partition_error_code
+        return code
+
+    def send(self, value: str, topic: str = "orders", partition: int = 0, **options: Any) -> Any:
+        """One record; the partition's answer."""
+        where = (topic, partition)
+        sequence = options.pop("sequence", self.sequences.get(where, 0))
+        data = batch(sequence, 1, pid=self.pid, epoch=self.epoch, tag=value, transactional=True, **options)
+        request = ProduceRequest(
+            transactional_id=self.txid, acks=-1, timeout_ms=5000,
+            topic_data=[TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=data)])],
+        )  # fmt: skip
+        answer = self.wire.request(request, self.version).responses[0].partition_responses[0]
+        if not answer.error_code:
+            self.sequences[where] = sequence + 1
+        return answer
+
+    def end(self, commit: bool = True, version: int | None = None) -> int:
+        version = version or (5 if self.version >= NEW else 4)
+        request = EndTxnRequest(
+            transactional_id=self.txid, producer_id=self.pid, producer_epoch=self.epoch, committed=commit
+        )
+        answer = self.wire.request(request, version)
+        if not answer.error_code and version >= 5:
+            self.pid, self.epoch = answer.producer_id, answer.producer_epoch
+            self.sequences.clear()
+        code: int = answer.error_code
+        return code
+
+    def send_offsets(self, group: str, offset: int, topic: str = "orders", version: int = 5) -> int:
+        if version < 5:
+            request = AddOffsetsToTxnRequest(
+                transactional_id=self.txid, producer_id=self.pid, producer_epoch=self.epoch, group_id=group
+            )
+            assert self.wire.request(request, 3).error_code == 0
+        partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
+        commit = TxnOffsetCommitRequest(
+            transactional_id=self.txid, group_id=group, producer_id=self.pid, producer_epoch=self.epoch,
+            topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[partition])],
+        )  # fmt: skip
+        code: int = self.wire.request(commit, version).topics[0].partitions[0].error_code
+        return code
+
+
+def started(kafka: MockKafka, **options: Any) -> TransactionalProducer:
+    producer = TransactionalProducer(kafka, **options)
+    assert producer.init() == 0
+    return producer
+
+
+class Reader:
+    """Reads a partition as a consumer of one isolation level does."""
+
+    def __init__(self, kafka: MockKafka, committed: bool = True) -> None:
+        self.wire = client(kafka)
+        self.committed = committed
+
+    def fetch(self, topic: str = "orders", partition: int = 0, offset: int = 0) -> Any:
+        asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
+        request = FetchRequest(
+            max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, isolation_level=int(self.committed),
+            topics=[FetchTopic(topic=topic, partitions=[asked])],
+        )  # fmt: skip
+        return self.wire.request(request, 12).responses[0].partitions[0]
+
+    def values(self, topic: str = "orders", partition: int = 0) -> list[str]:
+        """What a consumer hands to its application: aborted records left out by the list it was given, as clients do."""
+        values: list[str] = []
+        offset, aborting = 0, set[int]()
+        while (answer := self.fetch(topic, partition, offset)).records:
+            waiting = sorted(answer.aborted_transactions or [], key=lambda a: a.first_offset)
+            for raw in iter_batches(answer.records):
+                header = read_header(raw)
+                offset = header.last_offset + 1
+                while waiting and waiting[0].first_offset <= header.last_offset:
+                    aborting.add(waiting.pop(0).producer_id)
+                records = list(iter_records(raw))
+                if header.is_control:
+                    aborting.discard(header.producer_id)
+                elif not (header.is_transactional and header.producer_id in aborting):
+                    values += [(record.value or b"").decode() for record in records]
+        return values
+
+    def end(self, topic: str = "orders") -> int:
+        asked = ListOffsetsPartition(partition_index=0, timestamp=-1)
+        request = ListOffsetsRequest(
+            replica_id=-1, isolation_level=int(self.committed), topics=[ListOffsetsTopic(name=topic, partitions=[asked])]
+        )
+        offset: int = self.wire.request(request, 6).topics[0].partitions[0].offset
+        return offset
+
+    def committed_offset(self, group: str, topic: str = "orders", stable: bool = True) -> tuple[int, int]:
+        """Error and offset."""
+        asked = OffsetFetchRequestTopic(name=topic, partition_indexes=[0])
+        request = OffsetFetchRequest(group_id=group, topics=[asked], require_stable=stable)
+        self.wire.request(FindCoordinatorRequest(key_type=0, coordinator_keys=[group]), 4)
+        answer = self.wire.request(request, 7).topics[0].partitions[0]
+        return answer.error_code, answer.committed_offset
+
+
+def test_the_table_of_states_is_closed() -> None:
+    assert set(PREVIOUS) == set(State)
+    assert State.ONGOING not in PREVIOUS[State.COMPLETE_COMMIT]
+
+
+# Ids and fencing
+
+
+def test_c1_a_second_init_raises_the_epoch_and_fences_the_zombie(kafka: MockKafka) -> None:
+    zombie = started(kafka)
+    heir = started(kafka)
+    assert (heir.pid, heir.epoch) == (zombie.pid, zombie.epoch + 1)
+    assert heir.send("mine").error_code == 0
+    assert zombie.send("stale").error_code == INVALID_EPOCH
+    assert [zombie.add(version=1), zombie.add(version=3)] == [INVALID_EPOCH, FENCED]
+    assert [zombie.end(version=1), zombie.end(version=4), zombie.end(version=5)] == [INVALID_EPOCH, FENCED, FENCED]
+    assert heir.end() == 0
+    assert Reader(kafka).values() == ["mine0"]
+
+
+def test_c1_a_zombie_may_not_init_with_its_old_epoch(kafka: MockKafka) -> None:
+    zombie = started(kafka)
+    for _ in range(2):
+        started(kafka)
+    assert zombie.init(version=3, current=(zombie.pid, zombie.epoch)) == INVALID_EPOCH
+    assert zombie.init(version=4, current=(zombie.pid, zombie.epoch)) == FENCED
+
+
+def test_c1_an_open_transaction_of_the_zombie_is_aborted(kafka: MockKafka) -> None:
+    zombie = started(kafka)
+    zombie.send("half")
+    heir = TransactionalProducer(kafka)
+    assert heir.init() == CONCURRENT
+    assert heir.init() == 0
+    assert heir.epoch == zombie.epoch + 2
+    assert Reader(kafka).values() == []
+    assert Reader(kafka, committed=False).values() == ["half0"]
+
+
+def test_c1_ids_and_epochs_survive_a_restart(kafka: MockKafka) -> None:
+    first = started(kafka)
+    first.send("a")
+    assert first.end() == 0
+    kafka.restart("kill")
+    second = TransactionalProducer(kafka)
+    assert second.init() == 0
+    assert (second.pid, second.epoch) == (first.pid, first.epoch + 1)
+
+
+# Commits and aborts
+
+
+@pytest.mark.parametrize("version", [OLD, NEW])
+def test_c2_c3_a_transaction_is_seen_whole_or_not_at_all(kafka: MockKafka, version: int) -> None:
+    producer, reader = started(kafka, version=version), Reader(kafka)
+    for commit in (True, False, True):
+        for partition in (0, 1):
+            if version == OLD:
+                assert producer.add(partition=partition) == 0
+            assert producer.send(f"{commit}", partition=partition).error_code == 0
+            before = [reader.values(partition=each) for each in (0, 1)]
+            assert before[0] == before[1], "an open transaction shows on no partition"
+        assert producer.end(commit) == 0
+    sequences = (0, 2) if version == OLD else (0, 0)
+    assert [reader.values(partition=each) for each in (0, 1)] == [[f"True{each}" for each in sequences]] * 2
+    assert len(Reader(kafka, committed=False).values()) == 3
+
+
+def test_c2_old_clients_go_on_with_their_sequence_and_new_ones_begin_anew(kafka: MockKafka) -> None:
+    old, new = started(kafka, txid="old", version=OLD), started(kafka, txid="new", version=NEW)
+    for _ in range(2):
+        old.add()
+        assert old.send("a").error_code == 0
+        assert old.end() == 0
+    assert (old.epoch, old.sequences) == (0, {("orders", 0): 2})
+    epochs = []
+    for _ in range(2):
+        assert new.send("b", partition=1).error_code == 0
+        assert new.end() == 0
+        epochs.append(new.epoch)
+    assert epochs == [1, 2]
+    assert new.send("b", partition=1, sequence=1).error_code == OUT_OF_ORDER
+
+
+def test_c2_an_old_client_has_to_add_the_partition_first(kafka: MockKafka) -> None:
+    producer = started(kafka, version=OLD)
+    assert producer.send("a").error_code == 120, "TRANSACTION_ABORTABLE"
+    producer.version = 10
+    assert producer.send("a").error_code == INVALID_STATE
+    assert Reader(kafka, committed=False).values() == []
+
+
+def test_c2_a_repeated_end_is_answered_again_and_the_opposite_refused(kafka: MockKafka) -> None:
+    producer = started(kafka)
+    producer.send("a")
+    pid, epoch = producer.pid, producer.epoch
+    assert producer.end() == 0
+    after = (producer.pid, producer.epoch)
+    producer.pid, producer.epoch = pid, epoch
+    assert producer.end(commit=False) == INVALID_STATE
+    assert producer.end() == 0
+    assert (producer.pid, producer.epoch) == after
+
+
+def test_c2_what_is_not_transactional_has_no_place_in_an_open_transaction(kafka: MockKafka) -> None:
+    producer = started(kafka)
+    producer.send("a")
+    plain = batch(1, 1, pid=producer.pid, epoch=producer.epoch, tag="b")
+    answer = producer.wire.request(produce_request("orders", plain), 9).responses[0].partition_responses[0]
+    assert answer.error_code == INVALID_STATE
+
+
+def internal_records(kafka: MockKafka, topic: str, kinds: dict[int, tuple[str, str]]) -> list[Any]:
+    """The records of all partitions of an internal topic, as messages."""
+    found = []
+    for index in range(4):
+        answer = Reader(kafka, committed=False).fetch(topic, index)
+        for raw in iter_batches(answer.records):
+            if not read_header(raw).is_control:
+                found += [read_record(kinds, r.key or b"", r.value) for r in iter_records(raw)]
+    return found
+
+
+def test_c2_the_transaction_log_is_written_in_kafkas_format(kafka: MockKafka) -> None:
+    producer = started(kafka)
+    producer.send("a")
+    assert producer.end() == 0
+    rows = internal_records(kafka, "__transaction_state", TRANSACTION_RECORDS)
+    assert {row.key.transactional_id for row in rows} == {"till"}
+    assert [row.value.transaction_status for row in rows] == [0, 1, 2, 4], "Empty, Ongoing, PrepareCommit, CompleteCommit"
+    assert [row.value.producer_epoch for row in rows] == [0, 0, 1, 1]
+    assert rows[1].value.transaction_partitions[0].topic == "orders"
+
+
+# Readers
+
+
+def test_c3_an_open_transaction_holds_back_what_comes_after_it(kafka: MockKafka) -> None:
+    slow, quick = started(kafka, txid="slow"), started(kafka, txid="quick")
+    slow.send("slow")
+    quick.send("quick")
+    assert quick.end() == 0
+    committed, all_of_it = Reader(kafka), Reader(kafka, committed=False)
+    assert (committed.end(), all_of_it.end()) == (0, 3)
+    assert (committed.values(), all_of_it.values()) == ([], ["slow0", "quick0"])
+    assert slow.end(commit=False) == 0
+    assert (committed.end(), committed.values()) == (4, ["quick0"])
+
+
+def test_c3_the_list_of_aborted_transactions_is_that_of_what_was_read(kafka: MockKafka) -> None:
+    producer = started(kafka)
+    for number in range(3):
+        producer.send(f"{number}")
+        assert producer.end(commit=number == 1) == 0
+    aborted = Reader(kafka).fetch().aborted_transactions
+    assert [(each.producer_id, each.first_offset) for each in aborted] == [(producer.pid, 0), (producer.pid, 4)]
+    later = Reader(kafka).fetch(offset=2).aborted_transactions
+    assert [each.first_offset for each in later] == [4]
+    assert Reader(kafka, committed=False).fetch().aborted_transactions is None
+
+
+def test_c3_a_waiting_reader_is_answered_when_the_transaction_ends(kafka: MockKafka) -> None:
+    producer, reader = started(kafka), client(kafka)
+    producer.send("a")
+    asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    request = FetchRequest(
+        max_wait_ms=30_000, min_bytes=1, max_bytes=1 << 20, isolation_level=1,
+        topics=[FetchTopic(topic="orders", partitions=[asked])],
+    )  # fmt: skip
+    reader.send(request, 12)
+    assert producer.end() == 0
+    answer = reader.answer(1, 12, timeout=10).responses[0].partitions[0]
+    assert (answer.last_stable_offset, len(list(iter_batches(answer.records)))) == (2, 2)
+
+
+def test_c3_an_open_transaction_survives_a_restart_and_can_be_committed(kafka: MockKafka) -> None:
+    producer = started(kafka, version=OLD)
+    producer.add()
+    producer.send("a")
+    kafka.restart("kill")
+    assert Reader(kafka).end() == 0
+    producer.wire = client(kafka)
+    assert producer.end() == 0
+    assert Reader(kafka).values() == ["a0"]
+
+
+# Time
+
+
+def test_c4_a_transaction_that_is_open_too_long_is_aborted_and_its_producer_fenced(kafka: MockKafka) -> None:
+    producer = started(kafka, timeout_ms=30_000)
+    producer.send("a")
+    kafka.clock.advance(seconds=29)
+    assert Reader(kafka).end() == 0
+    kafka.clock.advance(seconds=12)
+    assert Reader(kafka).end() == 2
+    assert producer.send("b").error_code == INVALID_EPOCH
+    assert (producer.end(version=4), producer.end(version=5)) == (FENCED, INVALID_STATE)
+    assert Reader(kafka).values() == []
+
+
+def test_c5_after_seven_days_a_transactional_id_begins_anew(kafka: MockKafka) -> None:
+    first = started(kafka)
+    started(kafka)
+    kafka.clock.advance(days=6, hours=23)
+    again = started(kafka)
+    assert (again.pid, again.epoch) == (first.pid, 2)
+    kafka.clock.advance(days=7, hours=1)
+    anew = started(kafka)
+    assert anew.pid != first.pid
+    assert anew.epoch == 0
+
+
+def test_c6_an_expired_producer_is_forgotten_and_a_late_duplicate_stored_again(kafka: MockKafka) -> None:
+    wire = client(kafka)
+    data = batch(5, 1, pid=7, epoch=0)
+
+    def send() -> int:
+        answer = wire.request(produce_request("orders", data), 9).responses[0].partition_responses[0]
+        offset: int = answer.base_offset
+        return offset
+
+    assert [send(), send()] == [0, 0]
+    kafka.clock.advance(days=1, minutes=11)
+    assert send() == 1
+
+
+def test_c6_a_producer_with_an_open_transaction_does_not_expire(mock_kafka_factory: Callable[..., MockKafka]) -> None:
+    kafka = mock_kafka_factory(topics={"orders": 1}, configs={"transaction.max.timeout.ms": 900_000_000})
+    producer = started(kafka, timeout_ms=800_000_000)
+    producer.send("a")
+    kafka.clock.advance(days=2)
+    assert list(kafka.producers("orders", 0)) == [producer.pid]
+    assert producer.send("b").error_code == 0
+
+
+# Offsets
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_c2_offsets_hold_once_the_transaction_commits(kafka: MockKafka, version: int) -> None:
+    producer, reader = started(kafka, version=OLD if version == 4 else NEW), Reader(kafka)
+    assert reader.committed_offset("team") == (0, -1)
+    assert producer.send_offsets("team", 7, version=version) == 0
+    assert reader.committed_offset("team") == (UNSTABLE, -1)
+    assert reader.committed_offset("team", stable=False) == (0, -1)
+    assert producer.end(commit=False) == 0
+    assert reader.committed_offset("team") == (0, -1)
+    assert producer.send_offsets("team", 8, version=version) == 0
+    assert producer.end() == 0
+    assert reader.committed_offset("team") == (0, 8)
+
+
+def test_c2_committed_offsets_are_written_in_kafkas_format(kafka: MockKafka) -> None:
+    reader, producer = Reader(kafka), started(kafka)
+    reader.committed_offset("team")
+    assert producer.send_offsets("team", 8) == 0
+    assert producer.end() == 0
+    rows = internal_records(kafka, "__consumer_offsets", GROUP_RECORDS)
+    (row,) = [row for row in rows if hasattr(row.key, "topic")]
+    assert (row.key.group, row.key.topic, row.key.partition, row.value.offset) == ("team", "orders", 0, 8)
+
+
+def test_c7_b12_consume_transform_produce_is_exactly_once_over_lost_connections(kafka: MockKafka) -> None:
+    """A thousand transactions, each of them cut off at a random moment in one case out of five."""
+    count, chance = 1_000, random.Random(7)
+    feeder = client(kafka)
+    for start in range(0, count, 100):
+        feeder.request(produce_request("orders", batch(count=100, tag=f"{start // 100}-")), 9)
+    reader = Reader(kafka)
+    cuts = 0
+    worker = restarted(kafka)
+    position = max(reader.committed_offset("team")[1], 0)
+    while position < count:
+        cut_at = chance.randrange(3) if chance.random() < 0.2 else -1
+        try:
+            actions = (
+                partial(worker.send, f"from {position} ", "results"),
+                partial(worker.send_offsets, "team", position + 1),
+                worker.end,
+            )
+            for step, action in enumerate(actions):
+                if step == cut_at:
+                    cut_off(worker, chance.random() < 0.5, step, position)
+                done = action()
+                assert (done if step else done.error_code) == 0
+            position += 1
+        except ConnectionClosed:
+            cuts += 1
+            worker = restarted(kafka)
+            code, offset = reader.committed_offset("team")
+            assert code == 0
+            position = max(offset, 0)
+    values = Reader(kafka).values("results")
+    assert values == [f"from {number} 0" for number in range(count)]
+    assert cuts > 100
+    assert len(Reader(kafka, committed=False).values("results")) > count, "what was aborted is in the log, and not seen"
+
+
+def restarted(kafka: MockKafka) -> TransactionalProducer:
+    """The worker begins again: whoever was before it is fenced, and what it had open is aborted."""
+    worker = TransactionalProducer(kafka, "worker")
+    while worker.init():
+        pass
+    return worker
+
+
+def cut_off(worker: TransactionalProducer, request_arrives: bool, step: int, position: int) -> None:
+    """The connection breaks, before the broker has the request or before the client has its answer."""
+    if request_arrives and step == 2:
+        request = EndTxnRequest(
+            transactional_id=worker.txid, producer_id=worker.pid, producer_epoch=worker.epoch, committed=True
+        )
+        worker.wire.request(request, 5)
+    if request_arrives and step == 1:
+        worker.send_offsets("team", position + 1)
+    worker.wire.close()
+    raise ConnectionClosed
+
+
+# Admin
+
+
+def test_d4_admin_clients_see_transactions_and_their_producers(kafka: MockKafka) -> None:
+    producer = started(kafka)
+    producer.send("a")
+    wire = client(kafka)
+    (state,) = wire.request(DescribeTransactionsRequest(transactional_ids=["till"]), 0).transaction_states
+    assert (state.transaction_state, state.producer_id, state.producer_epoch) == ("Ongoing", producer.pid, 0)
+    assert [(topic.topic, topic.partitions) for topic in state.topics] == [("orders", [0])]
+    assert abs(state.transaction_start_time_ms - kafka.clock.now()) < 60_000
+    listed = wire.request(ListTransactionsRequest(state_filters=["Ongoing", "Odd"], producer_id_filters=[]), 1)
+    assert [row.transactional_id for row in listed.transaction_states] == ["till"]
+    assert listed.unknown_state_filters == ["Odd"]
+    request = DescribeProducersRequest(topics=[TopicRequest(name="orders", partition_indexes=[0])])
+    (shown,) = wire.request(request, 0).topics[0].partitions[0].active_producers
+    assert (shown.producer_id, shown.current_txn_start_offset, shown.coordinator_epoch) == (producer.pid, 0, -1)
+    assert producer.end() == 0
+    (shown,) = wire.request(request, 0).topics[0].partitions[0].active_producers
+    assert (shown.producer_epoch, shown.current_txn_start_offset, shown.last_sequence) == (1, -1, -1)
+    unknown = wire.request(DescribeTransactionsRequest(transactional_ids=["", "nobody"]), 0).transaction_states
+    assert [state.error_code for state in unknown] == [42, 105]
