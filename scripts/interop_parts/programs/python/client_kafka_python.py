@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import kafka
 import kafka.errors
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
@@ -115,8 +117,14 @@ def offsets_in_transaction(bootstrap: str, name: str) -> None:
                 source.topic, bootstrap_servers=bootstrap, group_id=name, auto_offset_reset="earliest",
                 enable_auto_commit=False, isolation_level="read_committed", max_poll_records=3,
             ) as consumer:  # fmt: skip
-                records: list[kafka.consumer.fetcher.ConsumerRecord] = []
-                until(lambda c=consumer, r=records: r.extend(m for found in c.poll(200).values() for m in found) or bool(r), "records of the source")
+                records: list[Any] = []
+
+                def polled(consumer: KafkaConsumer = consumer, records: list[Any] = records) -> bool:
+                    for found in consumer.poll(timeout_ms=200).values():
+                        records.extend(found)
+                    return bool(records)
+
+                until(polled, "records of the source")
                 producer.begin_transaction()
                 send(producer, target, [record.value.replace(b"in", b"out") for record in records])
                 offset = OffsetAndMetadata(records[-1].offset + 1, "", -1)
