@@ -35,7 +35,14 @@ from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchReque
 from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from wirebroker.core.groups.assignors import ASSIGNORS, Group, Partitions, Subscriber
 from wirebroker.core.groups.embedded import read_assignment, write_assignment
-from wirebroker.core.groups.java_order import buckets_for, buckets_of_copy, hash_order, set_of_names, set_of_numbers, uuid_hash
+from wirebroker.core.groups.java_order import (
+    buckets_for,
+    buckets_of_copy,
+    hash_order,
+    set_of_names,
+    set_of_numbers,
+    uuid_hash,
+)
 from wirebroker.core.groups.topic_regex import RegexFault, compile_topic_regex
 from wirebroker.core.names import java_hash
 from wirebroker.mock import MockKafka

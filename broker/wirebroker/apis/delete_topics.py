@@ -61,6 +61,7 @@ def _by_name(name: str, once: list[bytes], ids: Counter[bytes], exchange: Exchan
             once.remove(topic.topic_id)
         return _invalid(name, topic.topic_id, "The provided topic name maps to an ID that was already supplied.")
     exchange.cluster.delete_topic(topic)
+    exchange.engine.groups.offsets.delete_topic(topic.name)
     return DeletableTopicResult(name=name, topic_id=topic.topic_id, error_code=ErrorCode.NONE)
 
 
@@ -70,6 +71,7 @@ def _by_id(topic_id: bytes, exchange: Exchange) -> DeletableTopicResult:
         code = ErrorCode.UNKNOWN_TOPIC_ID
         return DeletableTopicResult(name=None, topic_id=topic_id, error_code=code, error_message=NO_SUCH_ID)
     exchange.cluster.delete_topic(topic)
+    exchange.engine.groups.offsets.delete_topic(topic.name)
     return DeletableTopicResult(name=topic.name, topic_id=topic_id, error_code=ErrorCode.NONE)
 
 
