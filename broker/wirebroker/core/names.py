@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 LONGEST = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
@@ -24,6 +25,7 @@ def topic_name_fault(name: str) -> str | None:
     return None
 
 
+@lru_cache(maxsize=1 << 14)
 def java_hash(text: str) -> int:
     """Java's `String.hashCode`, as an unsigned number of 32 bits."""
     value = 0

@@ -108,6 +108,8 @@ class Group:
         """The topics of the generation's consumers; None if they cannot be told."""
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
+        self._votes: Counter[str] = Counter()
+        """How many members speak each protocol."""
         self.pending: dict[str, Timer] = {}
         """Member ids that were handed out and have not joined yet."""
         self.snapshot = Snapshot(0, None, None, None)
@@ -140,8 +142,8 @@ class Group:
         """Whether somebody who speaks these protocols can be a member."""
         if self.state is State.EMPTY:
             return bool(protocol_type) and bool(protocols)
-        votes = self._protocol_counts()
-        return self.protocol_type == protocol_type and any(votes[name] == len(self.members) for name, _ in protocols)
+        everybody = len(self.members)
+        return self.protocol_type == protocol_type and any(self._votes[name] == everybody for name, _ in protocols)
 
     def accepts(self, member_id: str, largest: int) -> bool:
         """Whether there is room for this member, `largest` being group.max.size.
@@ -151,13 +153,21 @@ class Group:
         if self.state in (State.EMPTY, State.DEAD):
             return True
         member = self.members.get(member_id)
-        if self.state is not State.PREPARING_REBALANCE:
+        if self.state is not State.PREPARING_REBALANCE or len(self.members) < largest:
             return member is not None or len(self.members) < largest
         joined = sum(known.joiner is not None for known in self.members.values())
         return (member is not None and member.joiner is not None) or joined < largest
 
-    def _protocol_counts(self) -> Counter[str]:
-        return Counter(name for member in self.members.values() for name, _ in member.protocols)
+    def _admit(self, member: Member) -> None:
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+        self._votes.update(name for name, _ in member.protocols)
+
+    def _dismiss(self, member_id: str) -> Member:
+        member = self.members.pop(member_id)
+        self._votes.subtract(name for name, _ in member.protocols)
+        return member
 
     # Joining
 
@@ -182,9 +192,7 @@ class Group:
             self.leader = member.member_id
         if member.member_id in self.pending:
             self.drop_pending(member.member_id)
-        self.members[member.member_id] = member
-        if member.instance_id is not None:
-            self.static_members[member.instance_id] = member.member_id
+        self._admit(member)
         member.joiner = joiner
         if self.state is State.PREPARING_REBALANCE and self.previous is State.EMPTY:
             self._added_meanwhile = True
@@ -193,6 +201,8 @@ class Group:
 
     def update(self, member: Member, protocols: Protocols, timeouts: tuple[int, int], joiner: Joiner, now: int) -> None:
         """A member joins again, perhaps with other protocols or (rebalance, session) timeouts."""
+        self._votes.subtract(name for name, _ in member.protocols)
+        self._votes.update(name for name, _ in protocols)
         member.protocols = protocols
         member.rebalance_timeout, member.session_timeout = timeouts
         member.joiner = joiner
@@ -206,14 +216,13 @@ class Group:
         """
         assert asked.instance_id is not None
         former_leader = self.leader
-        old = self.members.pop(self.static_members[asked.instance_id])
+        old = self._dismiss(self.static_members[asked.instance_id])
         self._fence(old)
         # As in Kafka, the member keeps the client and host by which it was known first.
         member = replace(asked, client_id=old.client_id, client_host=old.client_host, assignment=old.assignment)
         member.is_new = False
         member.joiner = joiner
-        self.members[member.member_id] = member
-        self.static_members[asked.instance_id] = member.member_id
+        self._admit(member)
         if self.leader == old.member_id:
             self.leader = member.member_id
         self._await_heartbeat(member, old.session_timeout, now)
@@ -346,7 +355,7 @@ class Group:
 
     def _choose_protocol(self) -> str:
         """Each member votes for the first of its protocols that all members speak."""
-        common = {name for name, count in self._protocol_counts().items() if count == len(self.members)}
+        common = {name for name, count in self._votes.items() if count == len(self.members)}
         votes = Counter(
             next(name for name, _ in member.protocols if name in common) for member in self.members.values()
         )
@@ -427,7 +436,7 @@ class Group:
         member.joiner = member.syncer = None
         if member.heartbeat is not None:
             member.heartbeat.cancel()
-        del self.members[member.member_id]
+        self._dismiss(member.member_id)
         self._unsynced.discard(member.member_id)
         if member.instance_id is not None:
             self.static_members.pop(member.instance_id, None)
@@ -457,8 +466,8 @@ class Group:
         """Be the stable group of these members, which had another protocol; `assignment` is asked for what each has."""
         self.state = self.previous = State.STABLE
         self.generation, self.protocol_type = generation, CONSUMER
-        self.members = {member.member_id: member for member in members}
-        self.static_members = {m.instance_id: m.member_id for m in members if m.instance_id is not None}
+        for member in members:
+            self._admit(member)
         self.leader = members[0].member_id
         self.protocol = self._choose_protocol()
         self._read_subscriptions()
@@ -481,8 +490,10 @@ class Group:
         self.state_since = now
         self.generation, self.protocol_type, self.protocol = kept.generation, kept.protocol_type, kept.protocol
         self.leader = kept.leader
-        self.members = {member.member_id: member for member in kept.members}
-        self.static_members = {m.instance_id: m.member_id for m in kept.members if m.instance_id is not None}
+        self.members, self.static_members = {}, {}
+        self._votes.clear()
+        for member in kept.members:
+            self._admit(member)
         self.pending.clear()
         self._phase = None
         self._unsynced.clear()

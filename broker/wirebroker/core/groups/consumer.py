@@ -204,9 +204,10 @@ class ConsumerGroup:
 
     def update(self, member: ConsumerMember) -> None:
         """A member is new or has changed."""
-        self._member_order.put(len(self.members))
         old = self.members.get(member.member_id)
+        self._member_order.put(len(self.members))
         self.members[member.member_id] = member
+        self._member_order.put(len(self.members))  # Kafka writes down first what it says, then what it is given
         self._recount(old, member)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
