@@ -137,7 +137,10 @@ def offsets_in_transaction(bootstrap: str, name: str) -> None:
 def rebalance(bootstrap: str, name: str) -> None:
     create(bootstrap, name, 4)
     settings = {"bootstrap_servers": bootstrap, "group_id": name, "heartbeat_interval_ms": 200}
-    one, two = KafkaConsumer(name, **settings), KafkaConsumer(name, **settings)
+    one, two = KafkaConsumer(**settings), KafkaConsumer(**settings)
+    for member in (one, two):
+        member.partitions_for_topic(name)  # a leader that does not know the topic yet may wait for ever
+        member.subscribe([name])
 
     def shared(*members: KafkaConsumer) -> bool:
         for member in members:

@@ -116,7 +116,7 @@ def rebalance(bootstrap: str, name: str) -> None:
 
 def list_offsets(bootstrap: str, name: str) -> None:
     began = int(time.time() * 1000)
-    kcat(bootstrap, "-P", "-t", name, given="1\n2\n3\n")
+    kcat(bootstrap, "-P", "-t", name, "-p", "0", given="1\n2\n3\n")
     for when, offset in ((began, 0), (-2, 0), (-1, 3)):
         found = kcat(bootstrap, "-Q", "-t", f"{name}:0:{when}")
         same(re.findall(r"offset (-?\d+)", found), [str(offset)], f"offset for {when}")
