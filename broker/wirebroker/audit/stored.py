@@ -28,6 +28,15 @@ MEMORY = "memory"
 """Stands for the segment of a log that has no files."""
 
 
+class Contents(NamedTuple):
+    """What a partition holds, in the order of its log. Of transactions those are counted that have a batch here."""
+
+    entries: list[BatchRow | Damage]
+    records: list[RecordRow]
+    committed: int
+    aborted: int
+
+
 class StoredPartition(NamedTuple):
     """A partition as it was at one moment; its batches are whole and never change."""
 
@@ -36,7 +45,7 @@ class StoredPartition(NamedTuple):
     bounds: Bounds
     batches: Sequence[memoryview]
 
-    def read(self) -> tuple[list[BatchRow | Damage], list[RecordRow]]:
+    def read(self) -> Contents:
         """Its batches and its records. Raises CodecMissing for compressed batches whose codec is not installed."""
         entries: list[BatchRow | Damage] = []
         found = _Records(self)
@@ -51,7 +60,7 @@ class StoredPartition(NamedTuple):
                     reason = f"has the right checksum, and its records cannot be read: {damage}"
                     entries[-1] = Damage(self.topic, self.partition, "bad_batch", MEMORY, position, len(batch), reason)
             position += len(batch)
-        return entries, found.rows()
+        return Contents(entries, found.rows(), found.ended[True], found.ended[False])
 
 
 def snapshot(cluster: Cluster, now: int, topics: Iterable[str] | None = None) -> list[StoredPartition]:
@@ -127,6 +136,8 @@ class _Records:
         self._rows: list[RecordRow] = []
         self._open: dict[int, list[int]] = {}
         """by producer id, where the records of its open transaction are"""
+        self.ended = {True: 0, False: 0}
+        """how many transactions were committed, and how many were not"""
 
     def take(self, batch: memoryview) -> None:
         """The next batch. Raises ProtocolError, and then has taken nothing of it."""
@@ -148,9 +159,11 @@ class _Records:
 
     def _end(self, producer_id: int, record: Record) -> None:
         marker = read_marker(record)
-        if marker is not None:
-            for index in self._open.pop(producer_id, []):
-                self._rows[index] = self._rows[index]._replace(transaction="committed" if marker.commit else "aborted")
+        if marker is None or producer_id not in self._open:
+            return
+        self.ended[marker.commit] += 1
+        for index in self._open.pop(producer_id):
+            self._rows[index] = self._rows[index]._replace(transaction="committed" if marker.commit else "aborted")
 
     def _row(self, header: BatchHeader, record: Record) -> RecordRow:
         value_hash = digest(record.value)
