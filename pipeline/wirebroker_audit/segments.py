@@ -20,7 +20,17 @@ import pyarrow as pa
 
 from kafkawire.batches import HEADER_SIZE, LOG_OVERHEAD
 from wirebroker_audit.scan import (
-    LARGEST_BATCH, Linker, Place, Walk, batch_rows, damage_row, find_batch, is_zero, looks_like_batch, stored_crc, walk,
+    LARGEST_BATCH,
+    Linker,
+    Place,
+    Walk,
+    batch_rows,
+    damage_row,
+    find_batch,
+    is_zero,
+    looks_like_batch,
+    stored_crc,
+    walk,
 )  # fmt: skip
 
 SPLIT_BYTES = 256 * 1024 * 1024
@@ -148,7 +158,9 @@ def find_splits(root: Path, topics: tuple[str, ...] = (), split_bytes: int = SPL
     return splits
 
 
-def _splits_of(folder: PartitionFolder, path: Path, first_offset: int, split_bytes: int, number: int) -> Iterator[Split]:
+def _splits_of(
+    folder: PartitionFolder, path: Path, first_offset: int, split_bytes: int, number: int
+) -> Iterator[Split]:
     try:
         size = path.stat().st_size
         bounds = [0, *_boundaries(path, size, split_bytes), size]
@@ -298,7 +310,7 @@ class _SplitReader:
         """The next proven batch up to the end of the file."""
         while begin < self._size:
             view = _read_at(file, begin, min(2 * CHUNK, self._size - begin))
-            at = find_batch(view, 0, CHUNK if len(view) > CHUNK else len(view))
+            at = find_batch(view, 0, min(len(view), CHUNK))
             if at is not None:
                 return begin + at
             begin += CHUNK
@@ -323,7 +335,9 @@ def _what_is_wrong(view: memoryview, left: int) -> str:
         return f"the length is {length}"
     if length + LOG_OVERHEAD > left:
         return f"the batch says that it has {length + LOG_OVERHEAD} bytes, and {left} are left"
-    return f"the batch says that it has {length + LOG_OVERHEAD} bytes, but its checksum does not fit and no batch follows"
+    return (
+        f"the batch says that it has {length + LOG_OVERHEAD} bytes, but its checksum does not fit and no batch follows"
+    )
 
 
 def _read_at(file: BinaryIO, position: int, size: int, buffer: bytearray | None = None) -> memoryview:
