@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -29,6 +30,7 @@ MAGIC = 2
 NO_RUN = 0xFFFF_FFFF
 """The low half of `run` for batches that have no sequence."""
 _LENGTH = struct.Struct(">i")
+_OFFSET = struct.Struct(">q")
 _MARKER = struct.Struct(">hh")
 _HEADER = np.dtype(
     [
@@ -53,7 +55,8 @@ BATCHES = pa.schema(
 """`BatchRow`, and behind it what the scan adds.
 
 `marker`: 1 commit, 0 abort, −1 no marker · `content`: a checksum of the records as they are stored · `run`: see above ·
-`problem`: what is wrong at this position, a kind of finding or `unreadable`, null if nothing · `detail`: in words.
+`problem`: what is wrong at this position, a kind of finding, `unreadable`, or `deleted` meanwhile; null if nothing ·
+`detail`: in words.
 Of a row with a problem other than `offset_regression` only topic, partition, segment and position can be trusted; where
 no batch can be read its offsets are the one that was expected there.
 """
@@ -71,6 +74,19 @@ class Place(NamedTuple):
     """batches wholly below it are no longer part of the log"""
     cleaned_until: int = -1
     """below this offset compaction may have taken records out of batches"""
+    by_offset: bool = False
+    """whether `position` is the base offset, for want of a file"""
+
+
+class Chunk(NamedTuple):
+    """A stretch of bytes, the batches in it, and their rows. The bytes are good until the next chunk is asked for."""
+
+    view: memoryview
+    rows: pa.RecordBatch
+    begin: int
+    """where the view begins in its segment; −1 if the rows are about damage and there are no batches"""
+    places: dict[int, int] | None = None
+    """where a `position` is in the view, if that is not the distance from `begin`"""
 
 
 class Walk(NamedTuple):
@@ -81,6 +97,12 @@ class Walk(NamedTuple):
     contents: list[int]
     end: int
     """the first byte that was not walked"""
+
+    def within(self, view: memoryview, start: int, stop: int) -> Walk:
+        """The batches whose base offset is in this range, where the walk is in order of offsets."""
+        offsets = [_OFFSET.unpack_from(view, position)[0] for position in self.positions]
+        low, high = bisect_left(offsets, start), bisect_left(offsets, stop)
+        return Walk(self.positions[low:high], self.crcs[low:high], self.contents[low:high], self.end)
 
     def until(self, end: int) -> Walk:
         """The walk without its last batch if that begins at `end`."""
@@ -270,7 +292,7 @@ def batch_rows(view: memoryview, found: Walk, place: Place, linker: Linker, base
         pa.array(rows["records"].astype(np.int32)), pa.array(rows["attributes"].astype(np.int16)),
         pa.array(rows["max_timestamp"].astype(np.int64)), pa.array(crc_stored), pa.array(crc_computed),
         pa.array((rows["length"] + LOG_OVERHEAD).astype(np.int32)), _constant(place.segment, count),
-        pa.array(positions + base_position), pa.array(_markers(view, positions, control & intact)),
+        pa.array(base if place.by_offset else positions + base_position), pa.array(_markers(view, positions, control & intact)),
         pa.array(np.array(found.contents, np.uint64).view(np.int64)), pa.array(runs),
         _words(problem, sound), _words(detail, sound),
     ]  # fmt: skip
@@ -298,8 +320,8 @@ def _problems(
         else:
             problem[index] = "bad_batch"
             detail[index] = (
-                f"the header says {row['records']} records, a last offset delta of {row['last_offset_delta']}, "
-                f"producer {row['producer_id']}, base sequence {row['base_sequence']} and compression {int(row['attributes']) & 7}"
+                f"the header says {row['records']} records, a last offset delta of {row['last_offset_delta']}, producer "
+                f"{row['producer_id']}, base sequence {row['base_sequence']} and compression {int(row['attributes']) & 7}"
             )
     chosen = np.flatnonzero(intact)
     fallen = chosen[linker.regressions(base[chosen], last[chosen])]
@@ -353,18 +375,16 @@ def marker_of(view: memoryview, pos: int) -> int:
     return kind if kind in (0, 1) else -1
 
 
-def damage_row(
-    place: Place, problem: str, detail: str, *, position: int, size: int, expected_offset: int, split: int
-) -> pa.RecordBatch:
+def damage_row(place: Place, problem: str, detail: str, *, position: int, size: int, expected_offset: int) -> Chunk:
     """One row that says what is wrong at a position where no batch can be read."""
     values: dict[str, Any] = {
-        "topic": place.topic, "partition": place.partition, "base_offset": expected_offset, "last_offset": expected_offset,
-        "leader_epoch": -1, "producer_id": -1, "producer_epoch": -1, "base_sequence": -1, "last_sequence": -1,
-        "records": 0, "attributes": 0, "max_timestamp": -1, "crc_stored": -1, "crc_computed": -1,
+        "topic": place.topic, "partition": place.partition, "base_offset": expected_offset,
+        "last_offset": expected_offset, "leader_epoch": -1, "producer_id": -1, "producer_epoch": -1, "base_sequence": -1,
+        "last_sequence": -1, "records": 0, "attributes": 0, "max_timestamp": -1, "crc_stored": -1, "crc_computed": -1,
         "bytes": min(size, 2**31 - 1), "segment": place.segment, "position": position, "marker": -1, "content": 0,
-        "run": split << 32 | NO_RUN, "problem": problem, "detail": detail,
+        "run": place.split << 32 | NO_RUN, "problem": problem, "detail": detail,
     }  # fmt: skip
-    return pa.RecordBatch.from_pylist([values], schema=BATCHES)
+    return Chunk(memoryview(b""), pa.RecordBatch.from_pylist([values], schema=BATCHES), -1)
 
 
 def is_zero(pieces: Iterator[Buffer]) -> bool:

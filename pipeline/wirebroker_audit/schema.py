@@ -5,9 +5,10 @@ from __future__ import annotations
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import IntegerType, LongType, ShortType, StringType, StructField, StructType
 
-from wirebroker_audit import scan
+from wirebroker_audit import records, scan
 
 BATCHES: StructType = from_arrow_schema(scan.BATCHES)
+RECORDS: StructType = from_arrow_schema(records.RECORDS)
 
 FINDINGS = StructType(
     [

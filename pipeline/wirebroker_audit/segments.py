@@ -12,15 +12,16 @@ import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-import pyarrow as pa
 
 from kafkawire.batches import HEADER_SIZE, LOG_OVERHEAD
 from wirebroker_audit.scan import (
     LARGEST_BATCH,
+    Chunk,
     Linker,
     Place,
     Walk,
@@ -167,7 +168,7 @@ def _splits_of(
     except OSError as refused:
         yield _unreadable(number, folder, path, f"{path}: {refused.strerror}")
         return
-    for start, stop in zip(bounds, bounds[1:], strict=False):
+    for start, stop in pairwise(bounds):
         if stop > start:
             yield Split(
                 number, folder.topic, folder.partition, str(path), f"{folder.path.name}/{path.name}", start, stop,
@@ -221,7 +222,7 @@ def _prove(file: BinaryIO, begin: int, size: int) -> int | None:
     return None
 
 
-def read_split(split: Split) -> Iterator[pa.RecordBatch]:
+def read_split(split: Split) -> Iterator[Chunk]:
     """The batches that begin in the split, and a row for each damage. A file that cannot be read is a row as well."""
     place = Place(
         split.topic, split.partition, split.segment, split.number, split.log_start, split.cleaned_until
@@ -248,13 +249,12 @@ class _SplitReader:
         self.position = split.start
         self._size = 0
 
-    def damage(self, problem: str, detail: str, position: int, size: int) -> pa.RecordBatch:
+    def damage(self, problem: str, detail: str, position: int, size: int) -> Chunk:
         return damage_row(
-            self.place, problem, detail, position=position, size=size, expected_offset=self.linker.next_offset,
-            split=self.split.number,
-        )  # fmt: skip
+            self.place, problem, detail, position=position, size=size, expected_offset=self.linker.next_offset
+        )
 
-    def read(self, file: BinaryIO) -> Iterator[pa.RecordBatch]:
+    def read(self, file: BinaryIO) -> Iterator[Chunk]:
         self._size = os.fstat(file.fileno()).st_size
         buffer = bytearray(CHUNK)
         wanted = CHUNK
@@ -266,7 +266,8 @@ class _SplitReader:
                 return
             found = walk(view, 0, self.split.stop - self.position)
             if found.positions and (end := self._trusted_end(file, view, found)):
-                yield batch_rows(view, found.until(end), self.place, self.linker, self.position)
+                rows = batch_rows(view, found.until(end), self.place, self.linker, self.position)
+                yield Chunk(view, rows, self.position)
                 self.position += end
                 wanted = CHUNK
                 continue
@@ -292,7 +293,7 @@ class _SplitReader:
             return end
         return begin
 
-    def _skip(self, file: BinaryIO, view: memoryview) -> tuple[pa.RecordBatch | None, int]:
+    def _skip(self, file: BinaryIO, view: memoryview) -> tuple[Chunk | None, int]:
         """What is to be said of bytes that are no batch, and where to go on."""
         begin, size = self.position, self._size
         if is_zero(_pieces(file, begin, size)):

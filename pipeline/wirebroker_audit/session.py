@@ -8,7 +8,8 @@ import sys
 from pyspark.sql import SparkSession
 
 from wirebroker_audit.java import provide_java
-from wirebroker_audit.sources.files import SegmentSource
+from wirebroker_audit.sources.broker import BrokerRecordSource, BrokerSource
+from wirebroker_audit.sources.files import SegmentRecordSource, SegmentSource
 
 LOCAL = {
     "spark.ui.enabled": "false",
@@ -41,4 +42,5 @@ def get_session(master: str | None = None) -> SparkSession:
 
 def register(spark: SparkSession) -> None:
     """Make the sources known by their names."""
-    spark.dataSource.register(SegmentSource)
+    for source in (SegmentSource, SegmentRecordSource, BrokerSource, BrokerRecordSource):
+        spark.dataSource.register(source)
