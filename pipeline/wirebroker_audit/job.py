@@ -6,22 +6,23 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from kafkawire.batches import CONTROL
 from wirebroker.audit.findings import KINDS
 from wirebroker_audit import checks, contents, replay, schema
 from wirebroker_audit.intended import BadJournal, read_journal
 from wirebroker_audit.origin import Cluster, Directory, Origin
 from wirebroker_audit.reconcile import reconcile
 from wirebroker_audit.report import write_report
-from wirebroker_audit.segments import NotALogDirectory
+from wirebroker_audit.segments import NotALogDirectory, find_partitions
 from wirebroker_audit.sources.trace import BadTrace, read_trace
-from wirebroker_audit.wire import BrokerError
+from wirebroker_audit.wire import BrokerError, ask
 
 RECORDS_LIMIT = 1_000_000
 """A log with more records is compared batch by batch, unless a journal names records."""
@@ -49,6 +50,31 @@ class Request:
     expiration_ms: int = checks.EXPIRATION_MS
     records_limit: int = RECORDS_LIMIT
 
+    def with_expiration(self, expiration_ms: int) -> Request:
+        """The same with another producer.id.expiration.ms."""
+        return replace(self, expiration_ms=expiration_ms)
+
+    def check(self) -> None:
+        """Say what can be seen to be wrong before Spark is started. Raises CannotAudit."""
+        try:
+            if self.path is not None:
+                find_partitions(self.path, self.topics)
+            if self.bootstrap is not None:
+                ask(self.bootstrap)
+        except REFUSALS as refused:
+            raise CannotAudit(str(refused)) from refused
+        for name, path in (("--trace", self.trace), ("--intended", self.intended)):
+            if path is not None and "://" not in path and not Path(path).exists():
+                raise CannotAudit(f"{name} {path}: there is no such file")
+        if (
+            self.out.exists()
+            and not (self.out / SUMMARY).exists()
+            and (not self.out.is_dir() or any(self.out.iterdir()))
+        ):
+            raise CannotAudit(
+                f"{self.out} is there already and is no report of an audit; name another place with --out"
+            )
+
 
 @dataclass(slots=True)
 class Result:
@@ -72,6 +98,7 @@ Stage = Callable[[str], None]
 def audit(spark: SparkSession, request: Request, stage: Stage = lambda name: None) -> Result:
     """Do the audit and write the report; `stage` is told what begins. Raises CannotAudit."""
     try:
+        request.check()
         stage("looking at what is there")
         origin = _origin(spark, request)
         with _whole_or_nothing(request.out) as folder:
@@ -90,8 +117,6 @@ def _origin(spark: SparkSession, request: Request) -> Origin:
 @contextmanager
 def _whole_or_nothing(out: Path) -> Iterator[Path]:
     """A folder beside `out` that takes its place when all is written. An earlier report is replaced, nothing else is."""
-    if out.exists() and not (out / SUMMARY).exists() and (not out.is_dir() or any(out.iterdir())):
-        raise CannotAudit(f"{out} is there already and is no report of an audit; name another place with --out")
     partial = out.with_name(f".{out.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     try:
@@ -158,7 +183,7 @@ class _Audit:
 
     def _totals(self, folded: DataFrame) -> dict[str, dict[str, int]]:
         """By topic: partitions, batches, records, bytes, producers, committed, aborted. Markers count for the last two only."""
-        data = sf.col("kind").bitwiseAND(sf.lit(checks.CONTROL)) == 0
+        data = sf.col("kind").bitwiseAND(sf.lit(CONTROL)) == 0
         rows = folded.groupBy("topic").agg(
             sf.count_distinct("partition").alias("partitions"),
             *(sf.sum(sf.when(data, sf.col(name)).otherwise(0)).alias(name) for name in ("batches", "records")),
@@ -174,8 +199,8 @@ class _Audit:
         intended: DataFrame | None,
     ) -> DataFrame:  # fmt: skip
         """Findings by what is in the records, or in the batches where there are too many records."""
-        records = sum(each["records"] for name, each in totals.items() if name not in checks.INTERNAL_TOPICS)
-        if intended is None and records > self.request.records_limit:
+        count = sum(each["records"] for name, each in totals.items() if name not in checks.INTERNAL_TOPICS)
+        if intended is None and count > self.request.records_limit:
             self.stage("comparing the contents of batches")
             self.notices.append(
                 f"there are more than {self.request.records_limit:,} records: contents were compared batch by batch"

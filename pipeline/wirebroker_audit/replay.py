@@ -8,7 +8,7 @@ were refused for their records, for their transaction, or because a write failed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
@@ -102,8 +102,8 @@ def what_if(
 
 def _replayer(
     chosen: list[Variant], expiration_ms: int
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def replay(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
+    def replay(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         judges: list[Judge] = []
         for batch in batches:
             for row in batch.to_pylist():

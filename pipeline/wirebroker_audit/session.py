@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
@@ -24,16 +25,16 @@ LOCAL = {
 """Of a session on this machine; a cluster's settings are its own business."""
 
 
-def get_session(master: str | None = None) -> SparkSession:
-    """A session with the audit's sources. Raises NoJava."""
+def get_session(master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
+    """A session with the audit's sources; `settings` are for a session that is made here. Raises NoJava."""
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    builder = SparkSession.builder.appName("wirebroker-audit")  # type: ignore[attr-defined]
+    builder = SparkSession.builder.appName("wirebroker-audit")
     if not submitted:
         provide_java()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         builder = builder.master(master or "local[*]")
-        for name, value in LOCAL.items():
+        for name, value in {**LOCAL, **(settings or {})}.items():
             builder = builder.config(name, value)
     spark: SparkSession = builder.getOrCreate()
     register(spark)

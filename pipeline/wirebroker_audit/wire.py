@@ -143,7 +143,7 @@ class Client:
     def _of_leader(self, topic: str, partition: int, what: str, ask: Callable[[str], tuple[int, Any]]) -> Any:
         """The answer of the partition's leader, which may have to be found again."""
         where = f"{topic}-{partition}"
-        code, why = ErrorCode.NONE, "it has no leader"
+        why = "it has no leader"
         for attempt in range(ATTEMPTS):
             if attempt:
                 time.sleep(PAUSE)
@@ -206,6 +206,15 @@ class Client:
         held = self._sockets.pop(address, None)
         if held is not None:
             held.close()
+
+
+def ask(bootstrap: str) -> None:
+    """See whether a broker answers. Raises BrokerError."""
+    client = Client(bootstrap)
+    try:
+        client.refresh(("",))
+    finally:
+        client.close()
 
 
 def address_of(text: str) -> tuple[str, int]:

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
-from wirebroker_audit.checks import CONTROL, PRODUCER, intact
+from kafkawire.batches import CONTROL
+from wirebroker_audit.checks import PRODUCER, intact
 
 Row = dict[str, Any]
 SHOWN = 20
