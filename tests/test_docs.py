@@ -34,7 +34,7 @@ TEXTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "wirebroker"
 JARS = CACHE / "kafka-4.3.1"
-OF_OTHERS = {"--user", "--check", "--rm", "--build"}
+OF_OTHERS = {"--user", "--check", "--rm", "--build", "--py-files", "--archives"}
 """Flags of other programs that the texts show."""
 
 
