@@ -57,6 +57,21 @@ class StoredRecord(NamedTuple):
     control: bool
 
 
+class PartitionState(NamedTuple):
+    """Where one partition stands, in Kafka's terms. `leader` is −1 while nobody leads."""
+
+    leader: int
+    leader_epoch: int
+    replicas: list[int]
+    in_sync: list[int]
+    eligible: list[int]
+    """Who may lead too while nobody is in sync (eligible leader replicas, KIP-966)."""
+    offline: list[int]
+    log_start_offset: int
+    high_watermark: int
+    log_end_offset: int
+
+
 class MockKafka:
     """A cluster of `brokers` brokers on free loopback ports (or from `port` on).
 
@@ -195,11 +210,14 @@ class MockKafka:
         self._running  # noqa: B018
         return ",".join(f"{host}:{port}" for host, port in self._ports)
 
-    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, Any] | None = None) -> None:
+    def create_topic(
+        self, name: str, partitions: int = 1, configs: Mapping[str, Any] | None = None, *,
+        replication_factor: int | None = None,
+    ) -> None:  # fmt: skip
         """Create a topic. ValueError if there is one of this name, or if the name or a setting is not allowed."""
         overrides = {key: _setting(value) for key, value in (configs or {}).items()}
         now = self._clock.now()
-        self._call(lambda engine: _create(engine, name, now, partitions, overrides), changes=True)
+        self._call(lambda engine: _create(engine, name, now, partitions, overrides, replication_factor), changes=True)
 
     def records(self, topic: str, partition: int | None = None) -> list[StoredRecord]:
         """Every record that is stored, by partition and offset. KeyError for a topic that does not exist."""
@@ -298,6 +316,45 @@ class MockKafka:
     def restart(self, mode: str = "clean") -> None:
         """Stop and start the brokers: "clean", or "kill" as with kill −9. The addresses stay the same."""
         self._call(lambda engine: engine.restart(mode, self._clock.now()), changes=True)
+
+    # The cluster: brokers, leaders, replicas
+
+    def kill_broker(self, node_id: int) -> None:
+        """End a broker as with kill −9: its connections break, its port refuses, others lead what it led.
+
+        What was not replicated is lost. ValueError if there is no such broker, or it is down already.
+        """
+        self._call(lambda engine: engine.kill_broker(node_id, self._clock.now()), changes=True)
+
+    def start_broker(self, node_id: int) -> None:
+        """Start a broker that was killed: it follows again and is in sync. ValueError if it is up."""
+        self._call(lambda engine: engine.start_broker(node_id, self._clock.now()), changes=True)
+
+    def move_leader(self, topic: str, partition: int = 0, *, to: int) -> None:
+        """Let this broker lead the partition; nothing is lost. ValueError unless it is up and in sync."""
+        now = self._clock.now()
+        self._call(lambda engine: engine.controller.move_leader(topic, partition, to, now), changes=True)
+
+    def elect_leader(self, topic: str, partition: int = 0, *, unclean: bool = False) -> int:
+        """Elect the preferred leader, or with `unclean`, if there is none, any replica that is up; Kafka's error code."""
+        now = self._clock.now()
+        return self._call(
+            lambda engine: engine.controller.elect_leader(topic, partition, now, unclean=unclean), changes=True
+        )
+
+    def freeze_replica(self, topic: str, partition: int, node_id: int) -> None:
+        """Let a follower stop fetching; after replica.lag.time.max.ms it is out of sync. ValueError for the leader."""
+        now = self._clock.now()
+        self._call(lambda engine: engine.controller.freeze_replica(topic, partition, node_id, now), changes=True)
+
+    def thaw_replica(self, topic: str, partition: int, node_id: int) -> None:
+        """Let a follower fetch again: it catches up, and is in sync."""
+        now = self._clock.now()
+        self._call(lambda engine: engine.controller.thaw_replica(topic, partition, node_id, now), changes=True)
+
+    def partition(self, topic: str, partition: int = 0) -> PartitionState:
+        """Where a partition stands: who leads, who is in sync, and its offsets. KeyError for an unknown topic."""
+        return self._call(lambda engine: _state(engine, topic, partition))
 
     def reset(self) -> None:
         """Close the connections and empty the broker, as if it had just been started."""
@@ -415,14 +472,29 @@ def stored_records(partition: Partition) -> list[StoredRecord]:
     return found
 
 
-def _create(engine: Engine, name: str, now: int, partitions: int | None, overrides: Mapping[str, str]) -> None:
+def _state(engine: Engine, topic: str, index: int) -> PartitionState:
+    held = engine.cluster.topics[topic].partitions[index]
+    return PartitionState(
+        held.leader, held.leader_epoch, list(held.replicas), list(held.in_sync), list(held.eligible),
+        engine.cluster.offline(held), held.log_start_offset, held.high_watermark, held.log_end_offset,
+    )  # fmt: skip
+
+
+def _create(
+    engine: Engine, name: str, now: int, partitions: int | None, overrides: Mapping[str, str],
+    replication_factor: int | None = None,
+) -> None:  # fmt: skip
     if (fault := topic_name_fault(name)) is not None:
         raise ValueError(fault)
     if name in engine.cluster.topics:
         raise ValueError(f"Topic '{name}' already exists.")
     if partitions is not None and partitions < 1:
         raise ValueError(f"a topic has at least one partition, not {partitions}")
-    engine.cluster.create_topic(name, now, partitions=partitions, overrides=overrides)
+    if replication_factor is not None and not 1 <= replication_factor <= len(engine.cluster.brokers):
+        raise ValueError(f"{len(engine.cluster.brokers)} brokers cannot hold {replication_factor} replicas")
+    engine.cluster.create_topic(
+        name, now, partitions=partitions, replication_factor=replication_factor, overrides=overrides
+    )
 
 
 def _setting(value: Any) -> str:
