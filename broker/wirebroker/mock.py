@@ -257,7 +257,10 @@ class MockKafka:
         def store(engine: Engine) -> int:
             if topic not in engine.cluster.topics:
                 _create(engine, topic, now, None, {})
-            appended = engine.cluster.topics[topic].partitions[partition].append(memoryview(batch), now, 9)
+            held = engine.cluster.topics[topic].partitions[partition]
+            if held.leader < 0:
+                raise ValueError(f"nobody leads {topic}-{partition}, so that nothing can be stored there")
+            appended = held.append(memoryview(batch), now, 9)
             if isinstance(appended.verdict, RecordReject):
                 raise ValueError(f"the record was refused: {appended.verdict.message or appended.verdict.rule}")
             return appended.base_offset

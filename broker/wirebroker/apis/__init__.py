@@ -26,7 +26,7 @@ SERVED = (
     "DescribeLogDirs", "CreatePartitions", "DeleteGroups", "IncrementalAlterConfigs", "OffsetDelete",
     "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "WriteTxnMarkers", "TxnOffsetCommit", "DescribeCluster",
     "DescribeProducers", "DescribeTransactions", "ListTransactions", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe",
-    "DescribeTopicPartitions",
+    "DescribeTopicPartitions", "ElectLeaders",
 )  # fmt: skip
 """The APIs that have a handler."""
 

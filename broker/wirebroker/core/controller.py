@@ -104,6 +104,8 @@ class Controller:
         )
 
     def _look_at_lag(self, partition: Partition, node_id: int, now: int) -> None:
+        if partition.deleted:
+            return
         if out := partition.replication.lags(now, self._longest_lag):
             self._change([partition], lambda each: each.replication.shrink(out, self._cluster.alive, now), now)
         self._watch_lag(partition, node_id, now + max(self._longest_lag // 2, 1))
