@@ -196,7 +196,7 @@ def _sentence(run: Sequence[_Copy]) -> str:
     what = (
         f"{'record' if one else 'records' if numbers else f'{len(run)} records'}{numbers}{who} {'is' if one else 'are'}"
     )
-    once, twice = _offsets(first.offset, last_first.offset), _offsets(again.offset, last_again.offset)
+    once, twice = _offsets(first.offset, last_first.offset), _range(again.offset, last_again.offset)
     there = (
         f", there as {_range(again.sequence, last_again.sequence)}"
         if again.sequence not in (-1, first.sequence)
@@ -206,7 +206,7 @@ def _sentence(run: Sequence[_Copy]) -> str:
         f"; key {head(again.key)}" if one and again.key is not None else f"; value {again.value_head}" if one else ""
     )
     said = {
-        "partition_duplicate": f"at {once} and on partition {again.partition} at {twice}",
+        "partition_duplicate": f"at {once} and on partition {again.partition} at {_offsets(again.offset, last_again.offset)}",
         "session_duplicate": f"at {once} by {_producer(first)} and at {twice} by {_producer(again)}{there}",
         "epoch_duplicate": f"at {once} under epoch {first.producer_epoch} and at {twice} under epoch "
         f"{again.producer_epoch}{there}",
