@@ -109,7 +109,7 @@ def _integrity(kept: Sequence[BatchRow | Damage], bounds: Bounds) -> tuple[list[
                 _found("crc", each, f"the batch at offset {each.base_offset} has the checksum {each.crc_stored:#010x}, and "
                        f"its bytes have {each.crc_computed:#010x}; its header cannot be trusted")
             )  # fmt: skip
-        elif fault := _contradiction(each, bounds.cleaned_to):
+        elif fault := _contradiction(each, bounds):
             findings.append(
                 _found("bad_batch", each, f"the batch at offset {each.base_offset} contradicts itself: {fault}")
             )
@@ -124,18 +124,18 @@ def _integrity(kept: Sequence[BatchRow | Damage], bounds: Bounds) -> tuple[list[
     return sound, findings
 
 
-def _contradiction(row: BatchRow, cleaned_to: int) -> str:
+def _contradiction(row: BatchRow, bounds: Bounds) -> str:
     """What a header says that cannot be; "" if nothing."""
     span = row.last_offset - row.base_offset + 1
     if row.bytes < LEAST_BYTES:
         return f"it has {row.bytes} bytes, and a header alone has {LEAST_BYTES}"
     if span < 1 or row.records < 0:
         return f"it ends at offset {row.last_offset} and counts {row.records} records"
-    if row.records > span or (row.records < span and row.base_offset >= cleaned_to):
+    if row.records > span or (row.records < span and row.base_offset >= bounds.cleaned_to):
         return f"it counts {row.records} records and spans {span} offsets"
     if row.base_sequence >= 0 and (row.base_sequence + span - 1) % SEQUENCES != row.last_sequence:
         return f"it spans {span} offsets, and its sequences go from {row.base_sequence} to {row.last_sequence}"
-    if row.producer_id >= 0 and row.base_sequence < 0 and not row.attributes & CONTROL:
+    if row.producer_id >= 0 and row.base_sequence < 0 and not row.attributes & CONTROL and not bounds.internal:
         return f"it has the producer id {row.producer_id} and no sequence"
     return ""
 
