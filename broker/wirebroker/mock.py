@@ -35,6 +35,8 @@ from wirebroker.net.thread import LoopThread, call_on
 from wirebroker.trace.rows import FaultRow, ProduceRow, Row
 
 if TYPE_CHECKING:
+    from wirebroker.audit.journal import Rows
+    from wirebroker.audit.report import AuditReport
     from wirebroker.faults.rules import Rule
 
 T = TypeVar("T")
@@ -294,6 +296,20 @@ class MockKafka:
             return sum(p.log_end_offset - p.log_start_offset for p in found.partitions) if found else 0
 
         return self._call(count)
+
+    def audit(self, topics: Iterable[str] | str | None = None, *, intended: Rows | None = None) -> AuditReport:
+        """Whether delivery was exactly once: the findings in what is stored now, of these topics or of all.
+
+        `intended` is what the application meant to send: rows, or the path of a journal (`wirebroker.audit.journal`).
+        KeyError for a topic that does not exist, ValueError for a row that cannot be understood.
+        """
+        from wirebroker.audit.report import AuditReport
+        from wirebroker.audit.stored import snapshot
+
+        names = [topics] if isinstance(topics, str) else None if topics is None else list(topics)
+        now = self._clock.now()
+        partitions, arrivals = self._call(lambda engine: (snapshot(engine.cluster, now, names), engine.trace.produce()))
+        return AuditReport(partitions, arrivals=arrivals, intended=intended, topics=names)
 
     def restart(self, mode: str = "clean") -> None:
         """Stop and start the brokers: "clean", or "kill" as with kill −9. The addresses stay the same."""
