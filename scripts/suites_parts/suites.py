@@ -90,7 +90,9 @@ def franz_go(address: str) -> Run:
         [binary, "-test.v", "-test.timeout", "20m"],
         package,
         re.compile(r"^--- (?P<word>PASS|FAIL|SKIP): (?P<name>\S+)"),
-        {"KGO_SEEDS": address, "KGO_TEST_RF": "3", "KGO_TEST_RECORDS": RECORDS, "KGO_LOG_LEVEL": "none"},
+        {"KGO_TEST_RF": "3", "KGO_TEST_RECORDS": RECORDS, "KGO_LOG_LEVEL": "none"}
+        | {name: value for name, value in os.environ.items() if name.startswith("KGO_TEST_")}
+        | {"KGO_SEEDS": address},
         lambda names: ["-test.run", f"^({'|'.join(names)})$"],
     )
 
