@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 KAFKA_PREFIX = "KAFKA_"
 NOT_SETTINGS = frozenset({"KAFKA_LISTENERS", "KAFKA_ADVERTISED_LISTENERS", "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP",
-                          "KAFKA_NODE_ID", "KAFKA_BROKER_ID", "KAFKA_PROCESS_ROLES", "KAFKA_CONTROLLER_QUORUM_VOTERS",
+                          "KAFKA_BROKER_ID", "KAFKA_PROCESS_ROLES", "KAFKA_CONTROLLER_QUORUM_VOTERS",
                           "KAFKA_CONTROLLER_LISTENER_NAMES", "KAFKA_INTER_BROKER_LISTENER_NAME", "KAFKA_HEAP_OPTS",
                           "KAFKA_OPTS", "KAFKA_HOME", "KAFKA_VERSION", "KAFKA_URI", "KAFKA_LOG_DIRS"})  # fmt: skip
 """Variables of Kafka's images that say where things are, which is told here in other ways or has no meaning."""
@@ -70,7 +70,7 @@ async def _serve(options: argparse.Namespace, resources: ExitStack) -> int:
     host = Host(engine, time_source)
     stop = _stop_signal()
     try:
-        for listener in listeners(options):
+        for listener in listeners(options, min(engine.cluster.brokers)):
             bound = await host.listen(
                 listener.node_id, listener.host, listener.port, listener.name, listener.advertised
             )
@@ -172,20 +172,20 @@ def _stop_signal() -> asyncio.Event:
     return stop
 
 
-def listeners(options: argparse.Namespace) -> list[Listener]:
-    """Every socket to open. Raises UsageError for an address that is none."""
+def listeners(options: argparse.Namespace, first_node: int = 1) -> list[Listener]:
+    """Every socket to open; brokers are numbered from `first_node` on. Raises UsageError for an address that is none."""
     advertised = address(options.advertise, "--advertise") if options.advertise else None
     found = []
     for i in range(options.brokers):
         shown = (advertised[0], advertised[1] + i) if advertised else None
         port = options.port + i if options.port else 0
-        found.append(Listener(i + 1, "PLAINTEXT", options.host, port, shown))
+        found.append(Listener(first_node + i, "PLAINTEXT", options.host, port, shown))
     if options.listener and options.brokers > 1:
         raise UsageError("--listener is for one broker; with --brokers N each has one listener")
     for text in options.listener:
         name, where = _pair(text, "--listener")
         bind, _, told = where.partition("@")
-        found.append(Listener(1, name, *address(bind, "--listener"), address(told, "--listener") if told else None))
+        found.append(Listener(first_node, name, *address(bind, "--listener"), address(told, "--listener") if told else None))
     return found
 
 
