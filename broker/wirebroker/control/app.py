@@ -75,7 +75,8 @@ def _answerer(by_method: Mapping[str, Endpoint]) -> Answer:
         try:
             return await _answer(endpoint, request)
         except Problem as problem:
-            return _problem(problem)
+            # What is left of a body that is too large need not be read.
+            return _problem(problem, {"connection": "close"} if problem.status == 413 else None)
         except Misfit as wrong:
             return _problem(Problem(422, str(wrong), wrong.field))
         except NoSuchTopic as absent:

@@ -7,6 +7,7 @@ as it comes.
 
 from __future__ import annotations
 
+import math
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
@@ -114,7 +115,7 @@ def _one_of(hints: tuple[Any, ...], value: Any, where: str, limits: Mapping[str,
 def _is(hint: Any, value: Any) -> bool:
     """Whether the value is of this kind, its parts not looked at."""
     if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if get_origin(hint) is Literal:
         return True
     if get_origin(hint) in (list, dict):

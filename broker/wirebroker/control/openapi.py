@@ -13,8 +13,11 @@ from wirebroker.control.forms import hints, needed, schema
 from wirebroker.control.problems import PROBLEM
 
 SENT_BACK = {
-    400: "the body cannot be read", 403: "a page of another site sent it", 413: "the body is too large",
-}  # fmt: skip
+    400: "the body cannot be read",
+    403: "a page of another site sent it",
+    413: "the body is too large",
+    422: "something in the request does not fit; `field` names it",
+}
 """Problems that any endpoint may answer with."""
 
 

@@ -8,7 +8,6 @@ from wirebroker.control.endpoints import faults, records, running, state, topics
 NO_TOPIC = {404: "there is no such topic or partition"}
 NO_FAULT = {404: "there is no fault of this id"}
 BAD_RULE = {422: "the rule can never match, or has a word that does not exist"}
-BAD = {422: "something in the request does not fit; `field` names it"}
 TOO_FEW = {409: "not so many came within the timeout", 503: "the broker is stopping"}
 
 ENDPOINTS = (
@@ -23,21 +22,21 @@ ENDPOINTS = (
     Endpoint("GET", "/faults/{fault:int}", faults.one, problems=NO_FAULT),
     Endpoint("DELETE", "/faults/{fault:int}", faults.remove, 204, problems=NO_FAULT),
     Endpoint("GET", "/faults/{fault:int}/assert-fired", faults.assert_one_fired,
-             problems=NO_FAULT | BAD | {409: "it has not fired, or not so often"}),
+             problems=NO_FAULT | {409: "it has not fired, or not so often"}),
     # Topics and records
-    Endpoint("GET", "/topics", topics.listed, problems=BAD),
-    Endpoint("POST", "/topics", topics.create, 201, problems=BAD | {409: "there is a topic of this name"}),
+    Endpoint("GET", "/topics", topics.listed),
+    Endpoint("POST", "/topics", topics.create, 201, problems={409: "there is a topic of this name"}),
     Endpoint("GET", "/topics/{topic}", topics.one, problems=NO_TOPIC),
     Endpoint("DELETE", "/topics/{topic}", topics.delete, 204, problems=NO_TOPIC),
-    Endpoint("GET", "/topics/{topic}/records", records.page, problems=NO_TOPIC | BAD),
-    Endpoint("POST", "/topics/{topic}/records", records.store, 201, problems=NO_TOPIC | BAD),
-    Endpoint("GET", "/topics/{topic}/records/wait", records.wait, problems=BAD | TOO_FEW),
-    Endpoint("GET", "/topics/{topic}/producers", state.producers, problems=NO_TOPIC | BAD),
+    Endpoint("GET", "/topics/{topic}/records", records.page, problems=NO_TOPIC),
+    Endpoint("POST", "/topics/{topic}/records", records.store, 201, problems=NO_TOPIC),
+    Endpoint("GET", "/topics/{topic}/records/wait", records.wait, problems=TOO_FEW),
+    Endpoint("GET", "/topics/{topic}/producers", state.producers, problems=NO_TOPIC),
     # Verdicts and the trace
-    Endpoint("GET", "/verdicts", verdicts.listed, problems=BAD),
-    Endpoint("GET", "/verdicts/wait", verdicts.wait, problems=BAD | TOO_FEW),
-    Endpoint("GET", "/verdicts.jsonl", verdicts.lines, media=JSON_LINES, problems=BAD),
-    Endpoint("GET", "/trace.jsonl", verdicts.trace, media=JSON_LINES, problems=BAD),
+    Endpoint("GET", "/verdicts", verdicts.listed),
+    Endpoint("GET", "/verdicts/wait", verdicts.wait, problems=TOO_FEW),
+    Endpoint("GET", "/verdicts.jsonl", verdicts.lines, media=JSON_LINES),
+    Endpoint("GET", "/trace.jsonl", verdicts.trace, media=JSON_LINES),
     # Clients
     Endpoint("GET", "/transactions", state.transactions),
     Endpoint("GET", "/transactions/{transactional_id:path}", state.transaction,
@@ -46,9 +45,9 @@ ENDPOINTS = (
     Endpoint("GET", "/groups/{group_id:path}", state.group, problems={404: "there is no such group"}),
     # The brokers
     Endpoint("GET", "/brokers", running.brokers),
-    Endpoint("GET", "/leaders", topics.leaders, problems=NO_TOPIC | BAD),
+    Endpoint("GET", "/leaders", topics.leaders, problems=NO_TOPIC),
     Endpoint("GET", "/clock", running.clock),
-    Endpoint("POST", "/clock/advance", running.advance, problems=BAD),
-    Endpoint("POST", "/restart", running.restart, problems=BAD),
+    Endpoint("POST", "/clock/advance", running.advance),
+    Endpoint("POST", "/restart", running.restart),
     Endpoint("POST", "/reset", running.reset),
 )  # fmt: skip
