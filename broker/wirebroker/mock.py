@@ -10,6 +10,7 @@ loop. Every method may be called from any thread.
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import random
 import threading
@@ -29,7 +30,7 @@ from wirebroker.core.profile import profile as named_profile
 from wirebroker.engine import Engine
 from wirebroker.net.host import Host
 from wirebroker.net.thread import LoopThread, call_on
-from wirebroker.operations import StoredRecord
+from wirebroker.operations import PartitionState, StoredRecord
 from wirebroker.trace.rows import FaultRow, ProduceRow, Row
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from wirebroker.faults.rules import Rule
 
 T = TypeVar("T")
-__all__ = ["ClockControl", "Faults", "MockKafka", "StoredRecord", "TraceView"]
+__all__ = ["ClockControl", "Faults", "MockKafka", "PartitionState", "StoredRecord", "TraceView"]
 
 
 class MockKafka:
@@ -197,10 +198,17 @@ class MockKafka:
             raise RuntimeError("this MockKafka has no HTTP control; make it with MockKafka(control=True)")
         return self._control.url
 
-    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, Any] | None = None) -> None:
+    def create_topic(
+        self, name: str, partitions: int = 1, configs: Mapping[str, Any] | None = None, *,
+        replication_factor: int | None = None,
+    ) -> None:  # fmt: skip
         """Create a topic. ValueError if there is one of this name, or if the name or a setting is not allowed."""
         now = self._clock.now()
-        self._call(lambda engine: operations.create_topic(engine, name, now, partitions, configs), changes=True)
+        create = functools.partial(
+            operations.create_topic, name=name, now=now, partitions=partitions, configs=configs,
+            replication_factor=replication_factor,
+        )  # fmt: skip
+        self._call(lambda engine: create(engine), changes=True)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic with all that is in it. KeyError for a topic that does not exist."""
@@ -289,6 +297,45 @@ class MockKafka:
     def restart(self, mode: str = "clean") -> None:
         """Stop and start the brokers: "clean", or "kill" as with kill −9. The addresses stay the same."""
         self._call(lambda engine: engine.restart(mode, self._clock.now()), changes=True)
+
+    # The cluster: brokers, leaders, replicas
+
+    def kill_broker(self, node_id: int) -> None:
+        """End a broker as with kill −9: its connections break, its port refuses, others lead what it led.
+
+        What was not replicated is lost. ValueError if there is no such broker, or it is down already.
+        """
+        self._call(lambda engine: engine.kill_broker(node_id, self._clock.now()), changes=True)
+
+    def start_broker(self, node_id: int) -> None:
+        """Start a broker that was killed: it follows again and is in sync. ValueError if it is up."""
+        self._call(lambda engine: engine.start_broker(node_id, self._clock.now()), changes=True)
+
+    def move_leader(self, topic: str, partition: int = 0, *, to: int) -> None:
+        """Let this broker lead the partition; nothing is lost. ValueError unless it is up and in sync."""
+        now = self._clock.now()
+        self._call(lambda engine: engine.controller.move_leader(topic, partition, to, now), changes=True)
+
+    def elect_leader(self, topic: str, partition: int = 0, *, unclean: bool = False) -> int:
+        """Elect the preferred leader, or with `unclean`, if there is none, any replica that is up; Kafka's error code."""
+        now = self._clock.now()
+        return self._call(
+            lambda engine: engine.controller.elect_leader(topic, partition, now, unclean=unclean), changes=True
+        )
+
+    def freeze_replica(self, topic: str, partition: int, node_id: int) -> None:
+        """Let a follower stop fetching; after replica.lag.time.max.ms it is out of sync. ValueError for the leader."""
+        now = self._clock.now()
+        self._call(lambda engine: engine.controller.freeze_replica(topic, partition, node_id, now), changes=True)
+
+    def thaw_replica(self, topic: str, partition: int, node_id: int) -> None:
+        """Let a follower fetch again: it catches up, and is in sync."""
+        now = self._clock.now()
+        self._call(lambda engine: engine.controller.thaw_replica(topic, partition, node_id, now), changes=True)
+
+    def partition(self, topic: str, partition: int = 0) -> PartitionState:
+        """Where a partition stands: who leads, who is in sync, and its offsets. KeyError for an unknown topic."""
+        return self._call(lambda engine: operations.partition_state(engine, topic, partition))
 
     def reset(self) -> None:
         """Close the connections and empty the broker, as if it had just been started."""

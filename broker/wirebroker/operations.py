@@ -76,8 +76,9 @@ def partition_of(topic: Topic, index: int) -> Partition:
 
 
 def create_topic(
-    engine: Engine, name: str, now: int, partitions: int | None = None, configs: Mapping[str, Any] | None = None
-) -> Topic:
+    engine: Engine, name: str, now: int, partitions: int | None = None, configs: Mapping[str, Any] | None = None,
+    replication_factor: int | None = None,
+) -> Topic:  # fmt: skip
     """Create a topic, with `num.partitions` partitions if they are not counted. Raises TopicExists, ValueError."""
     if (fault := topic_name_fault(name)) is not None:
         raise ValueError(fault)
@@ -85,8 +86,12 @@ def create_topic(
         raise TopicExists(f"Topic '{name}' already exists.")
     if partitions is not None and partitions < 1:
         raise ValueError(f"a topic has at least one partition, not {partitions}")
+    if replication_factor is not None and not 1 <= replication_factor <= len(engine.cluster.brokers):
+        raise ValueError(f"{len(engine.cluster.brokers)} brokers cannot hold {replication_factor} replicas")
     overrides = {key: setting(value) for key, value in (configs or {}).items()}
-    return engine.cluster.create_topic(name, now, partitions=partitions, overrides=overrides)
+    return engine.cluster.create_topic(
+        name, now, partitions=partitions, replication_factor=replication_factor, overrides=overrides
+    )
 
 
 def delete_topic(engine: Engine, name: str, now: int) -> None:
@@ -98,6 +103,30 @@ def delete_topic(engine: Engine, name: str, now: int) -> None:
 def setting(value: Any) -> str:
     """A setting as Kafka writes it: `true` for True."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class PartitionState(NamedTuple):
+    """Where one partition stands, in Kafka's terms. `leader` is −1 while nobody leads."""
+
+    leader: int
+    leader_epoch: int
+    replicas: list[int]
+    in_sync: list[int]
+    eligible: list[int]
+    """Who may lead too while nobody is in sync (eligible leader replicas, KIP-966)."""
+    offline: list[int]
+    log_start_offset: int
+    high_watermark: int
+    log_end_offset: int
+
+
+def partition_state(engine: Engine, topic: str, index: int) -> PartitionState:
+    """Where a partition stands. Raises KeyError or IndexError if there is none."""
+    held = engine.cluster.topics[topic].partitions[index]
+    return PartitionState(
+        held.leader, held.leader_epoch, list(held.replicas), list(held.in_sync), list(held.eligible),
+        engine.cluster.offline(held), held.log_start_offset, held.high_watermark, held.log_end_offset,
+    )  # fmt: skip
 
 
 # Records

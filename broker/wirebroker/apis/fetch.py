@@ -4,7 +4,8 @@ Batches from each partition, up to the high watermark, or with read_committed up
 cut off where the limit ends, as in Kafka, which sends a piece of its file. The answer waits until min_bytes are there,
 max_wait_ms has passed, or a partition has an error. The first batch of the first partition that has any comes even if it
 is larger than the limits (KIP-74). Sessions are KIP-227's, topic ids KIP-516's (version 13), who leads instead is told
-from version 16 (KIP-951).
+from version 16 (KIP-951). From version 11 any replica may be read from (KIP-392); one that does not keep up shows what
+it has.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from wirebroker.core.purgatory import Timer
 from wirebroker.exchange import Exchange, Outcome
 
 NO_BYTES = memoryview(b"")
+FROM_FOLLOWERS_SINCE = 11
 TELLS_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -103,7 +105,8 @@ class Fetch:
         else:
             topic = cluster.topics.get(name)
         partition = topic.partition(index) if topic is not None else None
-        fault = leader_fault(partition, self.exchange.node_id, asked.current_leader_epoch)
+        followers = self.exchange.version >= FROM_FOLLOWERS_SINCE
+        fault = leader_fault(partition, self.exchange.node_id, asked.current_leader_epoch, or_follower=followers)
         return _Found(topic, partition, fault)
 
     def _refuse(self, asked: FetchPartition, found: _Found) -> PartitionData:
@@ -120,26 +123,28 @@ class Fetch:
     def _records(
         self, asked: FetchPartition, partition: Partition, left: int, at_least_one: bool
     ) -> tuple[PartitionData, int]:
+        seen = partition.seen_at(self.exchange.node_id)
         data = PartitionData(
-            partition_index=asked.partition, error_code=ErrorCode.NONE, high_watermark=partition.high_watermark,
-            last_stable_offset=partition.last_stable_offset, log_start_offset=partition.log_start_offset,
+            partition_index=asked.partition, error_code=ErrorCode.NONE, high_watermark=seen.high_watermark,
+            last_stable_offset=seen.last_stable_offset, log_start_offset=seen.log_start_offset,
             aborted_transactions=[] if self.committed else None, records=NO_BYTES,
         )  # fmt: skip
-        known = asked.fetch_offset >= partition.log_start_offset
+        known = asked.fetch_offset >= seen.log_start_offset
         if asked.last_fetched_epoch >= 0:
             epoch, end = partition.end_offset_for_epoch(asked.last_fetched_epoch)
             known &= end >= 0
             if known and (epoch < asked.last_fetched_epoch or end < asked.fetch_offset):
-                data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end)
+                data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=min(end, seen.log_end_offset))
                 data.aborted_transactions = None
                 return data, 0
-        if not known or asked.fetch_offset > partition.log_end_offset:
+        if not known or asked.fetch_offset > seen.log_end_offset:
             data.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
             data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
             data.aborted_transactions = None
             return data, 0
+        visible = seen.last_stable_offset if self.committed else seen.high_watermark
         limit = min(left, asked.partition_max_bytes)
-        found = partition.read(asked.fetch_offset, limit, at_least_one=at_least_one, committed=self.committed)
+        found = partition.log.read(asked.fetch_offset, visible, limit, at_least_one)
         data.records = found.data
         if found.available and not found.data and limit > 0:
             data.aborted_transactions = None  # the next batch was larger than what may be sent

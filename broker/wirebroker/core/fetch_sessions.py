@@ -89,6 +89,10 @@ class FetchSessions:
         """Forget all sessions, as a restarted broker does."""
         self._sessions.clear()
 
+    def clear_at(self, node_id: int) -> None:
+        """Forget the sessions of one broker."""
+        self._sessions = {key: session for key, session in self._sessions.items() if key[0] != node_id}
+
     def open(self, request: FetchRequest, version: int, node_id: int, now: int) -> FetchContext:
         """What this request is about; `error` is set if its session cannot be gone on with. `now` is ms since the epoch."""
         by_topic_id = version >= 13
