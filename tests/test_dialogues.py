@@ -24,7 +24,8 @@ SCRIPT = Path(__file__).parent.parent / "scripts" / "record-dialogues"
 GROUPS = list(load(DATA / "dialogues-groups.jsonl.gz"))
 TRANSACTIONS = list(load(DATA / "dialogues-transactions.jsonl.gz"))
 LOGS = list(load(DATA / "dialogues-logs.jsonl.gz"))
-REPLAYED = LOGS + GROUPS + (TRANSACTIONS if "EndTxn" in SERVED else [])
+ADMIN = list(load(DATA / "dialogues-admin.jsonl.gz"))
+REPLAYED = ADMIN + LOGS + GROUPS + (TRANSACTIONS if "EndTxn" in SERVED else [])
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,8 @@ def test_kafka_answers(dialogue: Dialogue, broker: OwnBroker) -> None:
 
 
 def test_the_recordings_are_whole() -> None:
-    assert (len(LOGS), len(GROUPS), len(TRANSACTIONS)) == (80, 60, 150)
+    assert (len(ADMIN), len(LOGS), len(GROUPS), len(TRANSACTIONS)) == (27, 80, 60, 150)
+    assert sum(len(dialogue.steps) for dialogue in ADMIN) > 1100
     assert sum(len(dialogue.steps) for dialogue in LOGS) == 4800
     assert sum(len(dialogue.steps) for dialogue in GROUPS) > 2500
     assert sum(len(dialogue.steps) for dialogue in TRANSACTIONS) > 5900

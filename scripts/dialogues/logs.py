@@ -46,6 +46,7 @@ class Logs:
     """One dialogue; what is asked next depends on what the first broker answered."""
 
     blocking = frozenset[str]()
+    pause = 0.0
 
     def __init__(self, seed: int) -> None:
         self.head = Head("logs", seed, ["t", "c", "z", "n"], configs=CONFIGS)

@@ -35,11 +35,11 @@ UNORDERED = frozenset(
     {
         "members", "groups", "topics", "partitions", "results", "topic_results", "results_by_partition",
         "results_by_transaction", "results_by_topic_v3_and_below", "active_producers", "transaction_states", "markers",
-        "responses", "partition_responses",
+        "responses", "partition_responses", "configs",
     }
 )  # fmt: skip
 """Arrays whose order is that of a hash table in Kafka."""
-_NOT_COMPARED = frozenset({"throttle_time_ms", "client_host", "node_endpoints"})
+_NOT_COMPARED = frozenset({"throttle_time_ms", "client_host", "node_endpoints", "host", "port", "cluster_id"})
 _TIMES = frozenset({"transaction_start_time_ms", "last_timestamp", "log_append_time_ms", "timestamp"})
 _PRESENCE_ONLY = frozenset({"error_message", "batch_index_error_message"})
 _RANDOM = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -85,6 +85,10 @@ class Symbols:
             self._number("m", member)
         if getattr(answer, "session_id", 0):
             self._number("s", answer.session_id)  # type: ignore[attr-defined]
+        for topic in getattr(answer, "topics", None) or getattr(answer, "responses", None) or ():
+            name, topic_id = getattr(topic, "name", None), getattr(topic, "topic_id", None)
+            if name and topic_id and any(topic_id) and name.startswith(self.prefix):
+                self.topic(name.removeprefix(self.prefix), topic_id)
 
     def _number(self, kind: str, real: Any) -> None:
         if real != "" and real not in self._symbols:
