@@ -168,7 +168,10 @@ def store(engine: Engine, topic: str, partition: int, record: Record, timestamp:
     if topic not in engine.cluster.topics:
         create_topic(engine, topic, now)
     batch = build_batch([record], base_timestamp=timestamp)
-    appended = partition_of(topic_named(engine, topic), partition).append(memoryview(batch), now, 9)
+    held = partition_of(topic_named(engine, topic), partition)
+    if held.leader < 0:
+        raise ValueError(f"nobody leads {topic}-{partition}, so that nothing can be stored there")
+    appended = held.append(memoryview(batch), now, 9)
     if isinstance(appended.verdict, RecordReject):
         raise ValueError(f"the record was refused: {appended.verdict.message or appended.verdict.rule}")
     return appended.base_offset

@@ -6,7 +6,7 @@ stay where they are put, as with auto.leader.rebalance.enable=false.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from kafkawire.errors import ErrorCode
 from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC, Broker, Cluster
@@ -91,6 +91,18 @@ class Controller:
         self._forget_lag(partition, node_id)
         self._change([partition], lambda each: each.replication.thaw(node_id, self._cluster.alive, now), now)
 
+    def reassign(self, partition: Partition, replicas: Sequence[int], now: int) -> None:
+        """Place the replicas on these brokers, which exist and are named once each.
+
+        Kafka copies the data first and is done once the new replicas have caught up. Here they have all of it at once, so
+        that no reassignment is ever under way.
+        """
+        if list(replicas) == partition.replicas:
+            return
+        for gone in set(partition.replicas).difference(replicas):
+            self._forget_lag(partition, gone)
+        self._change([partition], lambda each: each.replication.reassign(replicas, self._cluster.alive, now), now)
+
     # Followers that lag
 
     @property
@@ -104,6 +116,8 @@ class Controller:
         )
 
     def _look_at_lag(self, partition: Partition, node_id: int, now: int) -> None:
+        if partition.deleted:
+            return
         if out := partition.replication.lags(now, self._longest_lag):
             self._change([partition], lambda each: each.replication.shrink(out, self._cluster.alive, now), now)
         self._watch_lag(partition, node_id, now + max(self._longest_lag // 2, 1))
