@@ -135,7 +135,8 @@ CASES: dict[str, tuple[list[BatchRow | Damage], list[str]]] = {
         ],
     ),
     "counts": (
-        [batch(0, 0, records=4), batch(5, 5, last_offset=4), batch(10, 10, last_sequence=13), batch(15, -1), batch(20, 0, bytes=60)],
+        [batch(0, 0, records=4), batch(5, 5, last_offset=4), batch(10, 10, last_sequence=13), batch(15, -1),
+         batch(20, 0, bytes=60)],
         [
             "orders-0: the batch at offset 0 contradicts itself: it counts 4 records and spans 5 offsets",
             "orders-0: the batch at offset 5 contradicts itself: it ends at offset 4 and counts 5 records",
