@@ -10,11 +10,15 @@ from typing import Any
 import pytest
 
 from audit_histories import ALONE, EXPIRATION, FAULTS, START, WRAP, Expected, History
+from simulation.schedule import Schedule
+from simulation.world import TOPIC
 from wirebroker.audit.checks import Bounds, check_partition
 from wirebroker.audit.content import content_hash, digest
 from wirebroker.audit.findings import KINDS, BatchRow, Damage, Finding, RecordRow, severity_of
 from wirebroker.audit.journal import Intended
 from wirebroker.audit.reconcile import reconcile
+from wirebroker.audit.report import AuditReport
+from wirebroker.audit.stored import snapshot
 
 SEEDS = range(120)
 
@@ -168,6 +172,12 @@ def test_a_coordinators_topic_says_nothing_by_its_sequences() -> None:
     assert check_partition(rows, Bounds(internal=True)) == []
 
 
+def test_a_producer_without_an_epoch_is_not_checked_and_the_first_epoch_may_begin_anywhere() -> None:
+    """As a real Kafka takes them: whoever has an id and no epoch yet."""
+    rows = [batch(0, 7, epoch=-1), batch(5, 7, epoch=-1), batch(10, 3), batch(15, 8)]
+    assert check_partition(rows) == []
+
+
 def test_holes_excuse_no_more_than_they_can_hold() -> None:
     rows = [batch(0, 0), batch(8, 8)]
     assert [each.kind for each in check_partition(rows)] == ["gap"], "an offset that is missing is no reason by itself"
@@ -308,3 +318,23 @@ def test_hashes_are_what_spark_has_built_in() -> None:
     )
     assert content_hash(None, None) == hashlib.sha256(b"-:-").hexdigest()
     assert content_hash(None, digest(b"")) != content_hash(None, None), "a null value is not an empty one"
+
+
+# What the broker itself stores, whatever happens to it
+
+
+def test_no_misfortune_of_the_network_leaves_a_trace_in_the_log() -> None:
+    """Connections that are cut, restarts, failing writes, transactions, wraparound: the simulator's, seen by the audit."""
+    for seed in range(25):
+        schedule = Schedule(seed)
+        schedule.run()
+        cluster = schedule.world.engine.cluster
+        sent = [
+            Intended(TOPIC, None, value.encode(), producer.partition)
+            for producer in schedule.producers
+            for batch in producer.batches
+            for value in batch.values
+        ]
+        report = AuditReport(snapshot(cluster, schedule.world.now, [TOPIC]), intended=sent)
+        report.assert_exactly_once()
+        assert report.summary()["records"] >= len(sent) > 0

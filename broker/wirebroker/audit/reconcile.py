@@ -199,7 +199,7 @@ def _subject(run: Sequence[_Copy]) -> str:
     """`records 125–132 of producer 12 are`, by the sequences of the first copies, if they have any."""
     first, last = run[0].first, run[-1].first
     one = len(run) == 1
-    if first.sequence < 0:
+    if first.sequence < 0 or first.producer_id < 0:
         return "a record is" if one else f"{len(run)} records are"
     who = "" if run[0].kind == "session_duplicate" else f" of producer {first.producer_id}"
     return f"record{'' if one else 's'} {_range(first.sequence, last.sequence)}{who} {'is' if one else 'are'}"
