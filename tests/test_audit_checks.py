@@ -299,6 +299,47 @@ def test_without_a_journal_nothing_is_lost_and_copies_are_likely() -> None:
         assert shop_copies <= {each[:1] + each[2:] for each in told}, "and those that are meant, which nobody has said"
 
 
+YES, NO, WHO_KNOWS = True, False, None
+
+
+@pytest.mark.parametrize(
+    ("stored", "meant", "found"),
+    [
+        ([0], [(None, YES)], []),
+        ([0], [(None, NO), (None, YES)], []),
+        ([0, 0], [(None, NO), (None, YES)], ["unacknowledged_stored"]),
+        ([0, 0, 0], [(None, NO), (None, YES)], ["application_duplicate", "unacknowledged_stored"]),
+        ([0], [(None, WHO_KNOWS), (None, YES)], ["lost"]),
+        ([], [(None, NO)], []),
+        ([], [(None, WHO_KNOWS), (None, NO)], ["lost"]),
+        ([0, 1], [(0, YES), (1, YES)], []),
+        ([0, 1], [(None, YES), (0, YES)], []),
+        ([1, 1], [(0, YES), (None, YES)], ["application_duplicate", "lost"]),
+        ([0, 1], [(1, YES)], ["partition_duplicate"]),
+        ([0, 0, 1], [(1, YES), (0, YES)], ["application_duplicate"]),
+    ],
+)
+def test_the_journal_says_how_often_a_record_is_meant_to_be_there(
+    stored: list[int], meant: list[tuple[int | None, bool | None]], found: list[str]
+) -> None:
+    rows = [
+        RecordRow("orders", where, n, START + n, 1, 0, n, "none", b"k", digest(b"v"), content_hash(b"k", digest(b"v")))
+        for n, where in enumerate(stored)
+    ]
+    journal = [Intended("orders", b"k", b"v", partition, said) for partition, said in meant]
+    for order in (journal, journal[::-1]):
+        assert sorted(each.kind for each in reconcile(rows, order)) == found
+
+
+def test_what_the_batches_have_told_is_not_told_again() -> None:
+    rows = [
+        RecordRow("orders", 0, n, START, 1, 0, 7, "none", None, digest(b"v"), content_hash(None, digest(b"v")))
+        for n in range(2)
+    ]
+    assert [each.kind for each in reconcile(rows)] == ["duplicate"]
+    assert reconcile(rows, told=[("orders", 0, 1)]) == []
+
+
 def test_many_equal_records_take_no_time() -> None:
     rows = [
         RecordRow("orders", 0, n, START, 1, 0, n, "none", None, digest(b"ping"), content_hash(None, digest(b"ping")))
