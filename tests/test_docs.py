@@ -111,7 +111,7 @@ def test_java_runs(block: Block, mock_kafka: MockKafka, tmp_path: Path) -> None:
     if shutil.which("java") is None:
         lacking("java", "java is not installed")
     if not JARS.is_dir():
-        lacking("java", "Kafka's own client is not there; scripts/record-oracle fetches it")
+        lacking("java", "Kafka's own client is not there; scripts/interop --fetch fetches it")
     source = tmp_path / "Shown.java"
     body = block.code.replace("localhost:9092", mock_kafka.bootstrap_servers)
     source.write_text(

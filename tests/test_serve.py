@@ -84,6 +84,17 @@ def test_three_brokers(serve: Start) -> None:
     assert [(b.node_id, b.host, b.port) for b in told] == [(i, h, p) for i, (h, p, _) in enumerate(listeners, 1)]
 
 
+def test_brokers_are_numbered_from_where_node_id_says(serve: Start) -> None:
+    listeners = until_ready(serve("--port", "0", "--brokers", "2", KAFKA_NODE_ID="0"))
+    assert [rest for _, _, rest in listeners] == ["node 0", "node 1"]
+    wire = WireClient(*listeners[0][:2])
+    told = wire.request(MetadataRequest(topics=None), 9).brokers
+    assert [(b.node_id, b.port) for b in told] == [(i, p) for i, (_, p, _) in enumerate(listeners)]
+    resource = DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=["node.id"])
+    (found,) = WireClient(*listeners[1][:2]).request(DescribeConfigsRequest(resources=[resource]), 4).results
+    assert [config.value for config in found.configs] == ["1"]
+
+
 def test_each_listener_advertises_its_own_address(serve: Start) -> None:
     process = serve("--port", "0", "--advertise", "broker:19092", "--listener", "HOST=127.0.0.1:0@localhost:9999")
     (inside, outside) = until_ready(process)
