@@ -665,3 +665,14 @@ def test_a16_an_expired_producer_is_new_to_the_replay_as_well(broker: MockKafka)
     assert (same.accepted, same.beyond) == (2, 0)
     (never,) = what_if(broker.trace.produce(), windows=[5], expiration_ms=10**12)
     assert (never.accepted, never.recognised, len(never.saved)) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("newest", [11, 12], ids=["transaction version 1", "transaction version 2"])
+def test_a16_transactions_are_replayed_as_they_were_judged(
+    mock_kafka_factory: Callable[..., MockKafka], newest: int
+) -> None:
+    broker = mock_kafka_factory(topics=["orders"], max_versions={"Produce": newest})
+    for number in range(6):
+        transactional(broker, b"%d" % number, commit=number % 3 != 0)
+    (same,) = what_if(broker.trace.produce("orders"), windows=[5])
+    assert (same.accepted, same.rejected, same.beyond, same.records) == (6, 0, 0, 6)

@@ -10,11 +10,15 @@ from typing import Any
 import pytest
 
 from audit_histories import ALONE, EXPIRATION, FAULTS, START, WRAP, Expected, History
+from simulation.schedule import Schedule
+from simulation.world import TOPIC
 from wirebroker.audit.checks import Bounds, check_partition
 from wirebroker.audit.content import content_hash, digest
 from wirebroker.audit.findings import KINDS, BatchRow, Damage, Finding, RecordRow, severity_of
 from wirebroker.audit.journal import Intended
 from wirebroker.audit.reconcile import reconcile
+from wirebroker.audit.report import AuditReport
+from wirebroker.audit.stored import snapshot
 
 SEEDS = range(120)
 
@@ -135,10 +139,8 @@ CASES: dict[str, tuple[list[BatchRow | Damage], list[str]]] = {
         ],
     ),
     "counts": (
-        [
-            batch(0, 0, records=4), batch(5, 5, last_offset=4), batch(10, 10, last_sequence=13), batch(15, -1),
-            batch(20, 0, bytes=60),
-        ],  # fmt: skip
+        [batch(0, 0, records=4), batch(5, 5, last_offset=4), batch(10, 10, last_sequence=13), batch(15, -1),
+         batch(20, 0, bytes=60)],
         [
             "orders-0: the batch at offset 0 contradicts itself: it counts 4 records and spans 5 offsets",
             "orders-0: the batch at offset 5 contradicts itself: it ends at offset 4 and counts 5 records",
@@ -168,6 +170,12 @@ def test_a_coordinators_topic_says_nothing_by_its_sequences() -> None:
     rows = [batch(5 * n, 0, attributes=0x10) for n in range(3)] + [batch(15, -1, 1, attributes=0x30)]
     assert len(check_partition(rows)) == 2
     assert check_partition(rows, Bounds(internal=True)) == []
+
+
+def test_a_producer_without_an_epoch_is_not_checked_and_the_first_epoch_may_begin_anywhere() -> None:
+    """As a real Kafka takes them: whoever has an id and no epoch yet."""
+    rows = [batch(0, 7, epoch=-1), batch(5, 7, epoch=-1), batch(10, 3), batch(15, 8)]
+    assert check_partition(rows) == []
 
 
 def test_holes_excuse_no_more_than_they_can_hold() -> None:
@@ -291,6 +299,47 @@ def test_without_a_journal_nothing_is_lost_and_copies_are_likely() -> None:
         assert shop_copies <= {each[:1] + each[2:] for each in told}, "and those that are meant, which nobody has said"
 
 
+YES, NO, WHO_KNOWS = True, False, None
+
+
+@pytest.mark.parametrize(
+    ("stored", "meant", "found"),
+    [
+        ([0], [(None, YES)], []),
+        ([0], [(None, NO), (None, YES)], []),
+        ([0, 0], [(None, NO), (None, YES)], ["unacknowledged_stored"]),
+        ([0, 0, 0], [(None, NO), (None, YES)], ["application_duplicate", "unacknowledged_stored"]),
+        ([0], [(None, WHO_KNOWS), (None, YES)], ["lost"]),
+        ([], [(None, NO)], []),
+        ([], [(None, WHO_KNOWS), (None, NO)], ["lost"]),
+        ([0, 1], [(0, YES), (1, YES)], []),
+        ([0, 1], [(None, YES), (0, YES)], []),
+        ([1, 1], [(0, YES), (None, YES)], ["application_duplicate", "lost"]),
+        ([0, 1], [(1, YES)], ["partition_duplicate"]),
+        ([0, 0, 1], [(1, YES), (0, YES)], ["application_duplicate"]),
+    ],
+)
+def test_the_journal_says_how_often_a_record_is_meant_to_be_there(
+    stored: list[int], meant: list[tuple[int | None, bool | None]], found: list[str]
+) -> None:
+    rows = [
+        RecordRow("orders", where, n, START + n, 1, 0, n, "none", b"k", digest(b"v"), content_hash(b"k", digest(b"v")))
+        for n, where in enumerate(stored)
+    ]
+    journal = [Intended("orders", b"k", b"v", partition, said) for partition, said in meant]
+    for order in (journal, journal[::-1]):
+        assert sorted(each.kind for each in reconcile(rows, order)) == found
+
+
+def test_what_the_batches_have_told_is_not_told_again() -> None:
+    rows = [
+        RecordRow("orders", 0, n, START, 1, 0, 7, "none", None, digest(b"v"), content_hash(None, digest(b"v")))
+        for n in range(2)
+    ]
+    assert [each.kind for each in reconcile(rows)] == ["duplicate"]
+    assert reconcile(rows, told=[("orders", 0, 1)]) == []
+
+
 def test_many_equal_records_take_no_time() -> None:
     rows = [
         RecordRow("orders", 0, n, START, 1, 0, n, "none", None, digest(b"ping"), content_hash(None, digest(b"ping")))
@@ -310,3 +359,23 @@ def test_hashes_are_what_spark_has_built_in() -> None:
     )
     assert content_hash(None, None) == hashlib.sha256(b"-:-").hexdigest()
     assert content_hash(None, digest(b"")) != content_hash(None, None), "a null value is not an empty one"
+
+
+# What the broker itself stores, whatever happens to it
+
+
+def test_no_misfortune_of_the_network_leaves_a_trace_in_the_log() -> None:
+    """Connections that are cut, restarts, failing writes, transactions, wraparound: the simulator's, seen by the audit."""
+    for seed in range(25):
+        schedule = Schedule(seed)
+        schedule.run()
+        cluster = schedule.world.engine.cluster
+        sent = [
+            Intended(TOPIC, None, value.encode(), producer.partition)
+            for producer in schedule.producers
+            for batch in producer.batches
+            for value in batch.values
+        ]
+        report = AuditReport(snapshot(cluster, schedule.world.now, [TOPIC]), intended=sent)
+        report.assert_exactly_once()
+        assert report.summary()["records"] >= len(sent) > 0

@@ -16,8 +16,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from wirebroker.apis import SERVED
+from wirebroker.audit.findings import KINDS, severity_of
+from wirebroker.audit.journal import FIELDS
 from wirebroker.cli import build_parser, main
 from wirebroker.commands.demo import demonstrate
+from wirebroker.commands.demo.flows import FLOWS, _values
 from wirebroker.commands.demo.show import Screen
 from wirebroker.conformance.recording import load
 from wirebroker.core.configs import BrokerConfigs
@@ -32,6 +35,7 @@ pytest_plugins = ["pytester"]
 ROOT = Path(__file__).resolve().parent.parent
 TEXTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+AUDIT = ROOT / "docs" / "audit.md"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "wirebroker"
 JARS = CACHE / "kafka-4.3.1"
 OF_OTHERS = {"--user", "--check", "--rm", "--build"}
@@ -83,10 +87,10 @@ def lacking(what: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize("block", [b for b in blocks("python") if "def test_" not in b.code], ids=named)
-def test_python_runs(block: Block, mock_kafka: MockKafka) -> None:
+def test_python_runs(block: Block, mock_kafka: MockKafka, tmp_path: Path) -> None:
     imports = "from kafka import KafkaProducer\n" if "import KafkaProducer" not in block.code else ""
     code = imports + block.code.replace("localhost:9092", mock_kafka.bootstrap_servers)
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=40)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=40, cwd=tmp_path)
     assert run.returncode == 0, run.stderr
     if code.count(mock_kafka.bootstrap_servers):
         assert [record.value for record in mock_kafka.records("orders")] == [b"a pound of tea"]
@@ -130,6 +134,25 @@ def test_readme_shows_what_the_demo_prints(mock_kafka: MockKafka) -> None:
     shown = README.partition("<!-- printed by the demo -->\n```text\n")[2].partition("```")[0]
     assert shown.startswith("B2")
     assert shown in out.getvalue()
+
+
+def test_readme_shows_what_the_audit_says(mock_kafka: MockKafka) -> None:
+    demonstrate(mock_kafka, Screen(io.StringIO()), clients=())
+    (flow,) = (flow for flow in FLOWS if flow.id == "B4")
+    meant = {step.batch: None for step in flow.steps}
+    rows = [("flow-B4", None, value) for value in _values("".join(meant))]
+    with pytest.raises(AssertionError) as failed:
+        mock_kafka.audit("flow-B4").assert_exactly_once(intended=rows)
+    shown = README.partition("<!-- printed by the audit -->\n```text\n")[2].partition("```")[0]
+    assert shown == f"{failed.value}\n"
+
+
+def test_the_audits_page_shows_what_it_prints() -> None:
+    text = AUDIT.read_text(encoding="utf-8")
+    code = text.partition("```python\n")[2].partition("```")[0]
+    shown = text.partition("<!-- printed by the block above -->\n```text\n")[2].partition("```")[0]
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=40)
+    assert run.stdout == shown, run.stderr
 
 
 def test_readme_shows_what_verdicts_say(mock_kafka: MockKafka) -> None:
@@ -198,6 +221,15 @@ def test_the_schema_of_the_trace_is_whole() -> None:
     shown = {name: kind.replace("string", "str").replace("str or null", "str | None") for name, kind, _ in rows}
     known = {field.name: str(field.type).replace("VerdictName", "str") for field in fields(ProduceRow)}
     assert list(shown.items()) == list(known.items())
+
+
+def test_the_audits_tables_are_whole() -> None:
+    text = AUDIT.read_text(encoding="utf-8")
+    kinds = table(text, "| kind | severity |")[1:]
+    assert {kind: (severity, says) for kind, severity, says in kinds} == {
+        kind: (severity_of(kind), says) for kind, says in KINDS.items()
+    }
+    assert [row[0] for row in table(text, "| field | |")[1:]] == list(FIELDS)
 
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
@@ -276,5 +308,5 @@ def test_methods_of_mock_kafka_exist(path: Path) -> None:
 
 
 def test_nothing_is_promised_that_is_not_there() -> None:
-    for word in ("audit", "proxy", "--data", "--scenario", "--control"):
+    for word in ("wirebroker audit", "proxy", "--data", "--scenario", "--control"):
         assert word not in README, word

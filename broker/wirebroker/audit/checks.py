@@ -214,7 +214,7 @@ def _sequences(life: Sequence[BatchRow], holes: _Holes) -> Iterator[Finding]:
             continue
         epoch = row.producer_epoch
         if epoch not in epochs:
-            older = (each for each in reversed(life[:index]) if each.producer_epoch < epoch)
+            older = (each for each in reversed(life[:index]) if 0 <= each.producer_epoch < epoch)
             if (before := next(older, None)) is not None:
                 lower[epoch] = before
         epochs[epoch].append(row)
