@@ -6,14 +6,17 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from kafka import KafkaProducer
 
 from wirebroker.apis import SERVED
 from wirebroker.audit.findings import KINDS, severity_of
@@ -23,6 +26,7 @@ from wirebroker.commands.demo import demonstrate
 from wirebroker.commands.demo.flows import FLOWS, _values
 from wirebroker.commands.demo.show import Screen
 from wirebroker.conformance.recording import load
+from wirebroker.control.table import ENDPOINTS
 from wirebroker.core.configs import BrokerConfigs
 from wirebroker.core.profile import PROFILES, Rules
 from wirebroker.core.settings import BROKER_SETTINGS
@@ -257,6 +261,66 @@ def test_the_questions_in_jq_have_answers(number: int, mock_kafka: MockKafka, tm
         assert expected in run.stdout
 
 
+# The control
+
+
+@pytest.fixture
+def controlled(mock_kafka_factory: Callable[..., MockKafka]) -> MockKafka:
+    return mock_kafka_factory(topics={"orders": 3}, control=True)
+
+
+def send_an_order(kafka: MockKafka) -> None:
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
+    producer.send("orders", b"a pound of tea", partition=0).get(timeout=10)
+    producer.close()
+
+
+@pytest.mark.parametrize(("name", "count"), [("README.md", 1), ("control.md", 4)])
+def test_the_control_answers_curl_as_shown(name: str, count: int, controlled: MockKafka) -> None:
+    if shutil.which("curl") is None:
+        lacking("curl", "curl is not installed")
+    shown = [b for b in blocks("console") if b.path.name == name and b.code.startswith("$ curl")]
+    here = controlled.control_url.removeprefix("http://").replace("127.0.0.1", "localhost")
+    for block in shown:
+        for command, said in re.findall(r"^\$ (curl .*)\n(.*)$", block.code, re.MULTILINE):
+            asked = shlex.split(command.replace("localhost:9099", here))
+            run = subprocess.run(asked, capture_output=True, text=True, check=True)
+            assert re.fullmatch(".*".join(map(re.escape, said.split("…"))), run.stdout), (named(block), command, run.stdout)
+        if "lose_ack" in block.code and "assert-fired" in block.code:
+            send_an_order(controlled)
+    assert len(shown) == count
+
+
+def test_javascript_runs(controlled: MockKafka, tmp_path: Path) -> None:
+    if shutil.which("node") is None:
+        lacking("node", "node is not installed")
+    (block,) = blocks("js")
+    (tmp_path / "shown.test.mjs").write_text(block.code, encoding="utf-8")
+    client = (
+        f"from kafka import KafkaProducer\nproducer = KafkaProducer(bootstrap_servers={controlled.bootstrap_servers!r})\n"
+        'import sys\nproducer.send("orders", sys.argv[1].encode()).get(timeout=10)\n'
+    )
+    (tmp_path / "orders.mjs").write_text(
+        'import { execFileSync } from "node:child_process";\nexport const sendOrder = async (order) =>\n'
+        f"  execFileSync({json.dumps(sys.executable)}, ['-c', {json.dumps(client)}, order]);\n",
+        encoding="utf-8",
+    )
+    environment = os.environ | {"CONTROL": controlled.control_url}
+    command = ["node", "--test", "shown.test.mjs"]
+    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=50)
+    assert run.returncode == 0, run.stdout
+    assert [row.verdict for row in controlled.trace.produce("orders")] == ["accepted", "duplicate"]
+    (tmp_path / "shown.test.mjs").write_text(block.code.replace("nth: 1", "nth: 9"), encoding="utf-8")
+    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=50)
+    assert run.returncode == 1
+    assert "did not fire at all: it matched 1 and struck 0" in run.stdout
+
+
+def test_the_table_of_endpoints_is_the_controls() -> None:
+    rows = table((ROOT / "docs" / "control.md").read_text(encoding="utf-8"), "| | | |")[1:]
+    assert rows == [[each.method, each.shown_path, each.summary.replace("`", "")] for each in ENDPOINTS]
+
+
 def test_readme_counts_the_apis() -> None:
     assert f"{len(SERVED)} APIs are served" in README
 
@@ -308,5 +372,5 @@ def test_methods_of_mock_kafka_exist(path: Path) -> None:
 
 
 def test_nothing_is_promised_that_is_not_there() -> None:
-    for word in ("wirebroker audit", "proxy", "--data", "--scenario", "--control"):
+    for word in ("wirebroker audit", "proxy", "--data", "--scenario"):
         assert word not in README, word

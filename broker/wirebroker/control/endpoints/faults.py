@@ -80,7 +80,7 @@ def add_file(controlled: Controlled, text: str) -> Faults:
 
 
 def assert_fired(controlled: Controlled) -> Faults:
-    """Whether every loaded rule has fired: 409 names the first that has not."""
+    """Whether every loaded rule has fired; 409 names the first that has not."""
     for rule in controlled.engine.plan.rules:
         _assert_fired(rule, None)
     return listed(controlled)
@@ -98,7 +98,7 @@ def remove(controlled: Controlled, fault: int) -> None:
 
 
 def assert_one_fired(controlled: Controlled, fault: int, query: Times) -> Fault:
-    """Whether this rule has fired, or exactly so many times: 409 says what was seen instead."""
+    """Whether this rule has fired, or exactly so many times; 409 says what was seen instead."""
     _assert_fired(_rule(controlled, fault), query.times)
     return one(controlled, fault)
 

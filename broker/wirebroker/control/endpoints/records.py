@@ -158,7 +158,7 @@ def _link(topic: str, query: Which, record: StoredRecord) -> str:
 
 
 async def wait(controlled: Controlled, topic: str, query: HowMany) -> Records:
-    """Wait until so many records are stored in a topic, which need not be there yet; their first page.
+    """Wait until so many records are stored in a topic, which may not exist yet; the answer is their first page.
 
     409 says how many came within the timeout.
     """

@@ -117,6 +117,6 @@ def restart(controlled: Controlled, body: Restart) -> Health:
 
 
 def reset(controlled: Controlled) -> Health:
-    """Close the connections and empty the broker, as if it had just been started: topics, faults and settings of then."""
+    """Close the connections and go back to what the broker was started with: its topics, settings and faults."""
     controlled.reset()
     return health(controlled)

@@ -115,7 +115,7 @@ def listed(controlled: Controlled, query: Latest) -> Verdicts:
 
 
 async def wait(controlled: Controlled, query: Awaited) -> Verdicts:
-    """Wait until there are so many such verdicts, those that have been counted; they, oldest first.
+    """Wait until there are so many such verdicts, earlier ones included; the answer is all of them.
 
     409 says how many there were within the timeout.
     """
