@@ -58,7 +58,8 @@ class Engine:
         self.timers = Timers()
         self.rules = rules or Rules()
         self.configs = BrokerConfigs(settings or {}, brokers=brokers)
-        nodes: Sequence[Broker] = [Broker(node_id) for node_id in range(1, brokers + 1)]
+        first = self.configs.integer("node.id") if "node.id" in self.configs.static else 1
+        nodes: Sequence[Broker] = [Broker(node_id) for node_id in range(first, first + brokers)]
         self.cluster = Cluster(
             nodes, self.configs, self.rules, self.timers, random_bytes, full_checks=full_checks, cold_start=cold_start,
         )  # fmt: skip

@@ -12,7 +12,7 @@ NOT_ENOUGH_REPLICAS_AFTER_APPEND does not come: since Kafka 4 the high watermark
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from kafkawire.batches import read_header
@@ -32,11 +32,11 @@ from kafkawire.messages.produce import (
 from kafkawire.primitives import Buffer
 from wirebroker.apis.delayed import Delayed
 from wirebroker.apis.produce_shape import remember_shape
-from wirebroker.apis.produce_transaction import REFUSALS, check_transaction, message_of, told_by_produce
+from wirebroker.apis.produce_transaction import REFUSALS, check_transaction, message_of, told_by_produce, unreadable
 from wirebroker.core.cluster import Topic
 from wirebroker.core.leadership import leader_fault
 from wirebroker.core.partition import Appended, Partition
-from wirebroker.core.record_checks import RecordReject
+from wirebroker.core.record_checks import RecordReject, size_of_only_batch
 from wirebroker.core.transactions.verification import Verified
 from wirebroker.exchange import Exchange, Outcome
 
@@ -48,11 +48,14 @@ ADMIN_CLIENT = "__admin_client"
 
 def handle(request: ProduceRequest, exchange: Exchange) -> Message | Outcome:
     """Append what is in order and answer each partition on its own."""
+    damage = unreadable(request, exchange.version)
+    if damage is not None:
+        return _all_refused(request, damage[0], exchange, damage[1])
     checked = check_transaction(request, exchange)
     if isinstance(checked, ErrorCode):
         return _all_refused(request, checked, exchange, REFUSALS.get(checked))
     if request.acks not in (-1, 0, 1):
-        return _all_refused(request, ErrorCode.INVALID_REQUIRED_ACKS, exchange)
+        return _invalid_acks(request, exchange)
     response = ProduceResponse(responses=[])
     failed: list[int] = []
     awaited: list[Awaited] = []
@@ -203,15 +206,42 @@ def _refuse(asked: PartitionProduceData, code: ErrorCode) -> PartitionProduceRes
 def _all_refused(
     request: ProduceRequest, code: ErrorCode, exchange: Exchange, message: str | None = None
 ) -> ProduceResponse | Outcome:
+    """The same for every partition, whether it is there or not."""
+    if request.acks == 0:
+        return exchange.close(f"a Produce with acks=0 failed ({code.name}), which a client can be told in no other way")
+
+    def refuse(_: Topic | None, asked: PartitionProduceData) -> PartitionProduceResponse:
+        answer = _refuse(asked, code)
+        answer.error_message = message
+        return answer
+
+    return _each(request, exchange, refuse)
+
+
+def _invalid_acks(request: ProduceRequest, exchange: Exchange) -> ProduceResponse:
+    """INVALID_REQUIRED_ACKS, where nothing is found to be wrong before the log is asked."""
+
+    def refuse(topic: Topic | None, asked: PartitionProduceData) -> PartitionProduceResponse:
+        if topic is None and exchange.version >= 13:
+            return _refuse(asked, ErrorCode.UNKNOWN_TOPIC_ID)
+        if topic is None or topic.partition(asked.index) is None:
+            return _refuse(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        records = memoryview(asked.records) if asked.records is not None else None
+        fault = size_of_only_batch(records, exchange.version)
+        code = ErrorCode(fault.code) if isinstance(fault, RecordReject) else ErrorCode.INVALID_REQUIRED_ACKS
+        return _refuse(asked, code)
+
+    return _each(request, exchange, refuse)
+
+
+def _each(
+    request: ProduceRequest, exchange: Exchange,
+    answer: Callable[[Topic | None, PartitionProduceData], PartitionProduceResponse],
+) -> ProduceResponse:  # fmt: skip
     topics = []
     for data in request.topic_data:
         topic = _topic(data, exchange)
-        answers = []
-        for asked in data.partition_data:
-            known = topic is not None and topic.partition(asked.index) is not None
-            answer = _refuse(asked, code if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            answer.error_message = message
-            answers.append(answer)
+        answers = [answer(topic, asked) for asked in data.partition_data]
         topics.append(TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=answers))
     return ProduceResponse(responses=topics)
 

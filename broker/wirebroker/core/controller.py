@@ -6,7 +6,7 @@ stay where they are put, as with auto.leader.rebalance.enable=false.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from kafkawire.errors import ErrorCode
 from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC, Broker, Cluster
@@ -90,6 +90,18 @@ class Controller:
         self._replica(partition, node_id)
         self._forget_lag(partition, node_id)
         self._change([partition], lambda each: each.replication.thaw(node_id, self._cluster.alive, now), now)
+
+    def reassign(self, partition: Partition, replicas: Sequence[int], now: int) -> None:
+        """Place the replicas on these brokers, which exist and are named once each.
+
+        Kafka copies the data first and is done once the new replicas have caught up. Here they have all of it at once, so
+        that no reassignment is ever under way.
+        """
+        if list(replicas) == partition.replicas:
+            return
+        for gone in set(partition.replicas).difference(replicas):
+            self._forget_lag(partition, gone)
+        self._change([partition], lambda each: each.replication.reassign(replicas, self._cluster.alive, now), now)
 
     # Followers that lag
 

@@ -371,14 +371,15 @@ class Partition:
         if timestamp == LATEST:
             end = self.last_stable_offset if committed else self.high_watermark
             return TimestampedOffset(end, -1, self.leader_epoch)
-        found = self._newest() if timestamp == MAX_TIMESTAMP else self._at_or_after(timestamp)
+        found = self._newest() if timestamp == MAX_TIMESTAMP else self._at_or_after(timestamp, self.log_start_offset)
         visible = self.last_stable_offset if committed else self.high_watermark
         return found if found.offset < visible else NOTHING_FOUND
 
-    def _at_or_after(self, timestamp: int) -> TimestampedOffset:
+    def _at_or_after(self, timestamp: int, start: int) -> TimestampedOffset:
+        """The first record from offset `start` on whose time is at least `timestamp`."""
         if timestamp < 0:
             return NOTHING_FOUND
-        for batch in self.log.batches_since(timestamp, self.log_start_offset):
+        for batch in self.log.batches_since(timestamp, start):
             header = read_header(batch)
             for record in iter_records(batch):
                 when = (
@@ -387,15 +388,18 @@ class Partition:
                     else header.base_timestamp + record.timestamp_delta
                 )
                 offset = header.base_offset + record.offset_delta
-                if when >= timestamp and offset >= self.log_start_offset:
+                if when >= timestamp and offset >= start:
                     return TimestampedOffset(offset, when, header.partition_leader_epoch)
         return NOTHING_FOUND
 
     def _newest(self) -> TimestampedOffset:
-        """The record with the largest timestamp, the first of them if there are several."""
+        """The record with the largest timestamp, the first of them if there are several.
+
+        As in Kafka it may lie before the log start, as long as its segment is there.
+        """
         stamps = [segment.max_timestamp for segment in self.log.segments]
         largest = max(stamps, default=-1)
-        return self._at_or_after(largest) if largest >= 0 else NOTHING_FOUND
+        return self._at_or_after(largest, self.log.segments[0].base_offset) if largest >= 0 else NOTHING_FOUND
 
     def _epoch_at(self, offset: int) -> int:
         epoch = self._epoch_starts[0][0]
@@ -405,11 +409,16 @@ class Partition:
         return epoch
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """The largest leader epoch at or below `epoch` and the offset at which it ended; (−1, −1) if there is none."""
+        """The largest leader epoch at or below `epoch` and the offset at which it ended (LeaderEpochFileCache).
+
+        An epoch older than all that are known ended where they begin. (−1, −1) for one that has not been yet.
+        """
         if epoch == self.leader_epoch:
             return epoch, self.log_end_offset
-        if epoch > self.leader_epoch or epoch < self._epoch_starts[0][0]:
+        if epoch > self.leader_epoch or epoch < 0:
             return -1, -1
+        if epoch < self._epoch_starts[0][0]:
+            return epoch, self._epoch_starts[0][1]
         for i, (started, _) in reversed(list(enumerate(self._epoch_starts))):
             if started <= epoch:
                 following = i + 1

@@ -8,7 +8,7 @@ holds. What a former leader had beyond the log of its successor is lost with the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -154,6 +154,20 @@ class Replication:
     def elect(self, alive: Alive, now: int, *, preferred: bool = False, unclean: bool = False) -> None:
         """Hold an election: of the preferred replica, or of any that is alive rather than none."""
         self._elect(self._partition.in_sync, alive, now, preferred=preferred, unclean=unclean)
+
+    def reassign(self, replicas: Sequence[int], alive: Alive, now: int) -> None:
+        """The replicas are on these brokers from now on; those that are new and alive have all of the log at once."""
+        partition = self._partition
+        for gone in set(partition.replicas).difference(replicas):
+            self.behind.pop(gone, None)
+            self._since_restart.pop(gone, None)
+            self.frozen.discard(gone)
+        before, partition.replicas = partition.replicas, list(replicas)
+        for node in replicas:
+            if node not in before and not alive(node):
+                self._stop_following(node, now)
+        in_sync = [node for node in replicas if node in partition.in_sync or (node not in before and alive(node))]
+        self._elect(in_sync, alive, now)
 
     def restart(self, now: int) -> None:
         """All brokers start again: all replicas follow, and a partition that has no leader finds one."""
