@@ -342,6 +342,37 @@ def test_d3_too_few_in_sync_hold_the_high_watermark_and_acks_all_times_out(start
     assert cluster.produce(1, "f", seq=2) == Told("NONE", 2, 0)
 
 
+def test_d3_a_retry_that_is_answered_at_once_does_not_let_the_next_batch_pass(start: Start) -> None:
+    cluster = start()
+    create(cluster, "g", 1, 2)
+    cluster.produce(1, "g", seq=0)
+    cluster.kafka.freeze_replica("g", 0, 2)
+    assert cluster.produce(1, "g", seq=0) == Told("NONE", 0, 0)
+    cluster.send(1, "g", seq=1)
+    settle(cluster, 1, "g", 2)
+    cluster.kafka.thaw_replica("g", 0, 2)
+    assert cluster.told(1) == Told("NONE", 1, 0)
+
+
+def test_d3_a_new_leader_knows_the_high_watermark_that_it_was_told_last(start: Start) -> None:
+    cluster = start()
+    kafka = cluster.kafka
+    create(cluster, "g", 1, 2, 3, min_insync_replicas=2)
+    cluster.produce(1, "g", 2)
+    kafka.freeze_replica("g", 0, 3)
+    cluster.produce(1, "g", 2, acks=1)
+    kafka.freeze_replica("g", 0, 2)  # it has all, and has not heard that broker 3 has it too
+    kafka.thaw_replica("g", 0, 3)
+    assert kafka.partition("g").high_watermark == 4
+    cluster.kill(3)
+    cluster.kill(1)
+    assert kafka.partition("g")[:2] == (2, 1)
+    assert cluster.end(2, "g")[0] == "OFFSET_NOT_AVAILABLE"
+    assert kafka.partition("g").high_watermark == 2  # too few are in sync for it to rise
+    cluster.kafka.start_broker(3)
+    assert cluster.end(2, "g") == ("NONE", 4, 1)
+
+
 def test_d3_a_consumer_waits_for_the_high_watermark_and_not_for_the_end(start: Start) -> None:
     cluster = start()
     create(cluster, "g", 1, 2)
@@ -581,6 +612,21 @@ def test_a_dead_broker_refuses_connections_until_it_is_started(start: Start) -> 
     assert {broker.broker_id: broker.is_fenced for broker in fenced.brokers} == {1: True, 2: False, 3: False}
     cluster.kafka.start_broker(1)
     assert len(cluster.wire(1).request(DescribeClusterRequest(), 2).brokers) == 3
+
+
+def test_a_killed_broker_forgets_its_block_of_producer_ids_and_its_fetch_sessions(start: Start) -> None:
+    cluster = start()
+    create(cluster, "t", 1)
+    request = cluster.fetch_request("t", 0, epoch=-1, last=-1, wait_ms=0, committed=False)
+    request.session_epoch = 0
+    session = cluster.wire(1).request(request, 12).session_id
+    init = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+    assert (session > 0, cluster.wire(1).request(init, 4).producer_id) == (True, 0)
+    cluster.kill(1)
+    cluster.kafka.start_broker(1)
+    request.session_id, request.session_epoch = session, 1
+    assert error_name(cluster.wire(1).request(request, 12).error_code) == "FETCH_SESSION_ID_NOT_FOUND"
+    assert cluster.wire(1).request(init, 4).producer_id == 1000
 
 
 def test_a_topic_that_is_created_while_a_broker_is_down(start: Start) -> None:
