@@ -503,8 +503,11 @@ def test_d3_a_group_whose_coordinator_is_down_waits_for_it(start: Start) -> None
     assert described(cluster, node) == (0, "Empty", [])
 
 
-def initialized(cluster: Cluster, node: int) -> tuple[int, int, int]:
-    answer = cluster.wire(node).request(InitProducerIdRequest(transactional_id="till", transaction_timeout_ms=60_000), 5)
+def initialized(cluster: Cluster, node: int, pid: int = -1, epoch: int = -1) -> tuple[int, int, int]:
+    request = InitProducerIdRequest(
+        transactional_id="till", transaction_timeout_ms=60_000, producer_id=pid, producer_epoch=epoch
+    )
+    answer = cluster.wire(node).request(request, 5)
     return answer.error_code, answer.producer_id, answer.producer_epoch
 
 
@@ -547,6 +550,16 @@ def test_d3_a_prepared_transaction_is_completed_by_the_next_coordinator(start: S
     assert write_in_transaction(cluster, 1, "t", pid, epoch + 1) == 0
     assert commit(cluster, new, pid, epoch + 1) == 0
     assert cluster.kafka.producers("t", 0)[pid].coordinator_epoch == 1  # that of the leader of the coordinator's log
+
+
+def test_d3_a_new_coordinator_does_not_know_the_epoch_before_the_last(start: Start) -> None:
+    cluster = start()
+    old = coordinator(cluster, "transaction", "till")
+    _, pid, epoch = initialized(cluster, old)
+    assert [initialized(cluster, old, pid, epoch) for _ in range(2)] == [(0, pid, epoch + 1)] * 2
+    new = move_coordinator(cluster, "transaction", "till")
+    assert initialized(cluster, new, pid, epoch)[0] == FENCED
+    assert initialized(cluster, new, pid, epoch + 1) == (0, pid, epoch + 2)
 
 
 def test_d3_a_marker_that_a_new_leader_does_not_have_is_written_again(start: Start) -> None:
