@@ -55,6 +55,7 @@ class Engine:
         seed: int = 0,
     ) -> None:
         self.timers = Timers()
+        self._arrived = now
         self.rules = rules or Rules()
         self.configs = BrokerConfigs(settings or {}, brokers=brokers)
         nodes: Sequence[Broker] = [Broker(node_id) for node_id in range(1, brokers + 1)]
@@ -85,6 +86,11 @@ class Engine:
             self._plan = FaultPlan(self, self._seed)
         return self._plan
 
+    @property
+    def now(self) -> int:
+        """What time it is, by the latest request that was not like the one before, and the latest timer."""
+        return max(self._arrived, self.timers.reached)
+
     def connect(self, node_id: int, client_host: str = "127.0.0.1", listener: str = "PLAINTEXT") -> Connection:
         """A client has connected to this broker."""
         connection = Connection(next(self._numbers), node_id, client_host, listener)
@@ -97,11 +103,11 @@ class Engine:
         connection.parked = None
         self.connections.discard(connection)
 
-    def close(self, connection: Connection, reason: str) -> None:
-        """Have the connection closed, with a sentence for the log."""
+    def close(self, connection: Connection, reason: str, *, reset: bool = False) -> None:
+        """Have the connection closed, with a sentence for the log; with `reset` without sending what waits."""
         if not connection.closed:
             self.disconnected(connection)
-            self.effects.append(Close(connection, reason))
+            self.effects.append(Close(connection, reason, reset))
 
     def receive(self, connection: Connection, frame: memoryview, now: int, owned: bool = False) -> None:
         """Handle one request frame (without its size). With `owned` the frame's buffer may be kept as it is."""
@@ -128,6 +134,7 @@ class Engine:
         except ProtocolError as damage:
             self.close(connection, f"the client's request cannot be read: {damage}")
             return
+        self._arrived = now
         exchange = Exchange(self, connection, key, version, correlation_id, header.client_id, now, frame)
         if self.faults is not None:
             self.faults.receive(request, exchange)
@@ -181,6 +188,8 @@ class Engine:
         for connection in sorted(self.connections, key=lambda each: each.number):
             self.close(connection, "the broker restarts")
         self.timers.clear()
+        if self._plan is not None:
+            self._plan.restarted()
         for node_id in self.cluster.brokers:
             self.cluster.producer_ids.restarted(node_id)
         for partition in self.cluster.partitions():

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kafkawire.batches import Record as WireRecord
 from kafkawire.batches import build_batch, iter_records, read_header
+from kafkawire.errors import error_name
 from kafkawire.registry import KEYS
 from wirebroker.clock import Clock
 from wirebroker.clock import clock as make_clock
@@ -30,6 +31,7 @@ from wirebroker.core.producers import ProducerEntry, unpack
 from wirebroker.core.profile import profile as named_profile
 from wirebroker.core.record_checks import RecordReject
 from wirebroker.engine import Engine
+from wirebroker.faults import state
 from wirebroker.net.host import Host
 from wirebroker.net.thread import LoopThread, call_on
 from wirebroker.trace.rows import FaultRow, ProduceRow, Row
@@ -240,8 +242,9 @@ class MockKafka:
             if topic not in engine.cluster.topics:
                 _create(engine, topic, now, None, {})
             appended = engine.cluster.topics[topic].partitions[partition].append(memoryview(batch), now, 9)
-            if isinstance(appended.verdict, RecordReject):
-                raise ValueError(f"the record was refused: {appended.verdict.message or appended.verdict.rule}")
+            if appended.error_code:
+                why = appended.verdict.message if isinstance(appended.verdict, RecordReject) else None
+                raise ValueError(f"the record was refused: {why or error_name(appended.error_code)}")
             return appended.base_offset
 
         return self._call(store, changes=True)
@@ -294,6 +297,27 @@ class MockKafka:
             return sum(p.log_end_offset - p.log_start_offset for p in found.partitions) if found else 0
 
         return self._call(count)
+
+    # What takes days, or a second client
+
+    def expire_producer(self, producer_id: int, topic: str | None = None, partition: int | None = None) -> int:
+        """Let partitions forget a producer as after producer.id.expiration.ms; on how many it was known."""
+        return self._call(lambda engine: state.expire_producer(engine, producer_id, topic, partition), changes=True)
+
+    def expire_transactional_id(self, transactional_id: str) -> None:
+        """Let the coordinator forget a transactional id as after transactional.id.expiration.ms. ValueError if it may not."""
+        now = self._clock.now()
+        self._call(lambda engine: state.expire_transactional_id(engine, transactional_id, now), changes=True)
+
+    def fence(self, transactional_id: str) -> int:
+        """Fence a transactional producer, as a second one with its id would; the new epoch. ValueError if there is none."""
+        now = self._clock.now()
+        return self._call(lambda engine: state.fence(engine, transactional_id, now), changes=True)
+
+    def truncate(self, topic: str, partition: int, offset: int) -> int:
+        """Let a partition lose everything from the batch that holds `offset` on; its log end offset. ValueError."""
+        now = self._clock.now()
+        return self._call(lambda engine: state.truncate(engine, topic, partition, offset, now), changes=True)
 
     def restart(self, mode: str = "clean") -> None:
         """Stop and start the brokers: "clean", or "kill" as with kill −9. The addresses stay the same."""

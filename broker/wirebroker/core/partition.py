@@ -6,6 +6,7 @@ the log and the state together. One place decides; the reply, the trace and the 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -114,6 +115,8 @@ class Partition:
         """Told of every append; parked Fetches are here."""
         self.write_fails = 0
         """How many of the next writes fail; see `fail_next_write`."""
+        self.offline = False
+        """Whether its directory has failed; see `go_offline`."""
         self._epoch_starts: list[tuple[int, int]] = [(0, 0)]
         self._checkpointed_start = (now, 0)
         self._policy: RecordPolicy | None = None
@@ -258,6 +261,18 @@ class Partition:
         """Let the next writes fail, as with a broken disk: KAFKA_STORAGE_ERROR, and neither log nor state changes."""
         self.write_fails = times
         self._plain_limit = 0  # so that nothing takes the short way, which knows nothing of this
+        if not times:
+            self._policy_version = -1
+
+    def go_offline(self) -> None:
+        """The directory of the log has failed: nothing can be written or read (Kafka's HostedPartition.Offline)."""
+        self.offline = True
+        self.fail_next_write(sys.maxsize)
+
+    def go_online(self) -> None:
+        """The directory is there again, with all that it held."""
+        self.offline = False
+        self.fail_next_write(0)
 
     def _failed(self, header: BatchHeader, state: bytes | None) -> Appended:
         self.write_fails -= 1
@@ -414,6 +429,13 @@ class Partition:
             self._epoch_starts.pop()
         self._epoch_starts.append((epoch, self.log_end_offset))
 
+    def lead_from_here(self, now: int) -> None:
+        """The log has lost its end: epochs that began behind it are gone, and a new one begins."""
+        while len(self._epoch_starts) > 1 and self._epoch_starts[-1][1] > self.log_end_offset:
+            self._epoch_starts.pop()
+        self.new_leader_epoch(self.leader_epoch + 1)
+        self._tell(now)
+
     # Losing
 
     def delete_records(self, offset: int, now: int) -> int:
@@ -465,6 +487,14 @@ class Partition:
         verifications = self.transactions.verifications
         for producer_id in [known for known, awaited in verifications.items() if now - awaited.since >= after_ms]:
             del verifications[producer_id]
+
+    def expire_producer(self, producer_id: int) -> bool:
+        """Forget one producer whatever its age, unless it has a transaction open; whether it was forgotten."""
+        state = self.producers.get(producer_id)
+        if state is None or open_since(state) >= 0:
+            return False
+        del self.producers[producer_id]
+        return True
 
     def delete(self) -> None:
         """The topic is deleted: those who wait are told, and find no leader."""

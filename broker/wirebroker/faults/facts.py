@@ -8,6 +8,7 @@ from typing import Any
 
 from kafkawire.batches import HEADER_SIZE, read_header
 from kafkawire.declare import Message
+from kafkawire.frames import RequestHeader
 from kafkawire.messages.produce import ProduceRequest
 from kafkawire.registry import api_name
 from wirebroker.exchange import Exchange
@@ -44,6 +45,8 @@ class Facts:
     transactional_ids: frozenset[str]
     producer: tuple[int, int] | None
     batches: tuple[Batch, ...]
+    acks: int | None = None
+    """Of a Produce."""
 
 
 def facts_of(request: Message, exchange: Exchange) -> Facts:
@@ -61,7 +64,17 @@ def facts_of(request: Message, exchange: Exchange) -> Facts:
         transactional_ids=frozenset(_transactional_ids(request)),
         producer=_producer(request),
         batches=tuple(_batches(request, exchange)) if isinstance(request, ProduceRequest) else (),
+        acks=request.acks if isinstance(request, ProduceRequest) else None,
     )
+
+
+def facts_of_header(header: RequestHeader, node: int, connection: int) -> Facts:
+    """What is known of a request of which only the header has come."""
+    nothing: frozenset[Any] = frozenset()
+    return Facts(
+        api_name(header.api_key), header.api_version, header.client_id, node, connection, nothing, nothing, nothing, nothing,
+        None, (),
+    )  # fmt: skip
 
 
 def topic_name(struct: Any, exchange: Exchange) -> str | None:

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from kafkawire.batches import read_header
-from kafkawire.registry import api_name
 from wirebroker.core.partition import Appended, Partition, appended_next
-from wirebroker.exchange import Connection, Exchange
+from wirebroker.exchange import Connection
 from wirebroker.trace.rows import FaultRow, ProduceRow, Row, produce_row
 
 if TYPE_CHECKING:
+    from wirebroker.faults.facts import Facts
     from wirebroker.faults.rules import Rule
 
 RING = 10_000
@@ -57,12 +57,14 @@ class Recorder:
             for sink in self.sinks:
                 sink(row)
 
-    def fired(self, exchange: Exchange, rule: Rule, partitions: Iterable[tuple[str, int | None]] | None) -> None:
-        """Note that a rule struck a request, or some of its partitions."""
-        connection = exchange.connection
+    def fired(
+        self, now: int, connection: Connection, rule: Rule, facts: Facts | None = None,
+        partitions: Iterable[tuple[str, int | None]] | None = None, correlation_id: int = -1,
+    ) -> None:  # fmt: skip
+        """Note that a rule struck a connection, a request, or some of a request's partitions."""
+        client_id, api, version = (facts.client_id, facts.api, facts.version) if facts is not None else (None, "", -1)
         row = FaultRow(
-            exchange.now, connection.node_id, connection.number, exchange.client_id, api_name(exchange.api_key),
-            exchange.version, exchange.correlation_id, rule.kind, str(rule),
+            now, connection.node_id, connection.number, client_id, api, version, correlation_id, rule.kind, str(rule),
             tuple(sorted(topic if index is None else f"{topic}-{index}" for topic, index in partitions or ())), rule.fired,
         )  # fmt: skip
         self._ring.append(row)

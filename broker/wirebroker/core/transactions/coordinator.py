@@ -255,11 +255,15 @@ class TransactionCoordinator:
 
     def _expire(self, now: int) -> None:
         keep = self._cluster.configs.integer("transactional.id.expiration.ms")
-        for transactional_id, transaction in list(self.transactions.items()):
+        for transaction in list(self.transactions.values()):
             if transaction.state.may_expire and transaction.updated <= now - keep:
-                transaction.enter(State.DEAD, now)
-                self._write(transaction, now)
-                del self.transactions[transactional_id]
+                self.forget(transaction, now)
+
+    def forget(self, transaction: Transaction, now: int) -> None:
+        """A transactional id has expired; whoever comes with it next is a new producer."""
+        transaction.enter(State.DEAD, now)
+        self._write(transaction, now)
+        del self.transactions[transaction.transactional_id]
 
     def _write(self, transaction: Transaction, now: int) -> None:
         index = self._cluster.coordinator_partition("transaction", transaction.transactional_id)
