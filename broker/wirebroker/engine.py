@@ -23,6 +23,7 @@ from kafkawire.frames import KEY_VERSION_CORRELATION, read_request_header
 from kafkawire.registry import API_VERSIONS, PRODUCE, api_name, request_class
 from wirebroker.apis import Handler, handler_of, served_versions
 from wirebroker.apis.produce_shape import produce_alike
+from wirebroker.core.changes import RestartChange
 from wirebroker.core.cluster import Broker, Cluster
 from wirebroker.core.configs import BrokerConfigs
 from wirebroker.core.fetch_sessions import FetchSessions
@@ -66,7 +67,7 @@ class Engine:
         self.groups = GroupCoordinator(self.cluster, now)
         self.transactions = TransactionCoordinator(self.cluster, self.groups.offsets.end_transaction, now)
         self.maintenance = Maintenance(self.cluster, now)
-        self.trace = Recorder()
+        self.trace = Recorder(lambda: self.now)
         self.faults: FaultPlan | None = None
         """The plan, while it has a rule."""
         self._seed = seed
@@ -91,14 +92,29 @@ class Engine:
         """What time it is, by the latest request that was not like the one before, and the latest timer."""
         return max(self._arrived, self.timers.reached)
 
-    def connect(self, node_id: int, client_host: str = "127.0.0.1", listener: str = "PLAINTEXT") -> Connection:
+    def trace_at(self, level: str) -> None:
+        """Trace so much from now on. ValueError for a level that does not exist."""
+        self.trace.set_level(level)
+        self.cluster.watch = self.trace.changed if self.trace.changes else None
+        for connection in self.connections:
+            connection.produce_shape = None  # the short way has no exchange to trace
+
+    def connect(
+        self, node_id: int, client_host: str = "127.0.0.1", listener: str = "PLAINTEXT", now: int = 0
+    ) -> Connection:
         """A client has connected to this broker."""
         connection = Connection(next(self._numbers), node_id, client_host, listener)
         self.connections.add(connection)
+        if self.trace.changes:
+            self._arrived = max(self._arrived, now)
+            self.trace.opened(connection)
         return connection
 
-    def disconnected(self, connection: Connection) -> None:
+    def disconnected(self, connection: Connection, reason: str = "the client closed it", now: int = 0) -> None:
         """The client has gone; an answer that it waited for is dropped."""
+        if self.trace.changes and not connection.closed:
+            self._arrived = max(self._arrived, now)
+            self.trace.closed(connection, reason)
         connection.closed = connection.halted = True
         connection.parked = None
         self.connections.discard(connection)
@@ -106,7 +122,7 @@ class Engine:
     def close(self, connection: Connection, reason: str, *, reset: bool = False) -> None:
         """Have the connection closed, with a sentence for the log; with `reset` without sending what waits."""
         if not connection.closed:
-            self.disconnected(connection)
+            self.disconnected(connection, reason)
             self.effects.append(Close(connection, reason, reset))
 
     def receive(self, connection: Connection, frame: memoryview, now: int, owned: bool = False) -> None:
@@ -136,6 +152,8 @@ class Engine:
             return
         self._arrived = now
         exchange = Exchange(self, connection, key, version, correlation_id, header.client_id, now, frame)
+        if self.trace.exchanges:
+            self.trace.requested(request, exchange)
         if self.faults is not None:
             self.faults.receive(request, exchange)
         else:
@@ -198,3 +216,4 @@ class Engine:
         self.groups.restart(now)
         self.transactions.restart(now)
         self.maintenance = Maintenance(self.cluster, now)
+        self.cluster.tell(RestartChange(mode))

@@ -101,7 +101,7 @@ class Exchange:
     """A request that is being handled. `now` is the time at which it arrived, in ms since the epoch."""
 
     __slots__ = (
-        "api_key", "client_id", "connection", "correlation_id", "engine", "frame", "now", "struck", "version",
+        "api_key", "client_id", "connection", "correlation_id", "engine", "frame", "now", "struck", "traced", "version",
     )  # fmt: skip
 
     def __init__(
@@ -118,6 +118,8 @@ class Exchange:
         self.frame = frame
         self.struck: Any = None
         """What faults want of the answer; see `wirebroker.faults.plan`."""
+        self.traced: Any = None
+        """What the trace needs for the row of the answer: when the request arrived, and what it names."""
 
     @property
     def cluster(self) -> Cluster:
@@ -148,6 +150,8 @@ class Exchange:
             parts = encode_response(self.correlation_id, response, self.version)
             if len(parts) > 1:
                 connection.halted = True
+            if self.engine.trace.exchanges:
+                self.engine.trace.replied(self, response, sum(map(len, parts)))
             if self.struck is not None and self.struck.wire:
                 self.engine.plan.send(parts, self)
             else:

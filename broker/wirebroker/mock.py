@@ -34,6 +34,7 @@ from wirebroker.engine import Engine
 from wirebroker.faults import state
 from wirebroker.net.host import Host
 from wirebroker.net.thread import LoopThread, call_on
+from wirebroker.trace.levels import includes
 from wirebroker.trace.rows import FaultRow, ProduceRow, Row
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ class MockKafka:
 
     `topics` maps names to partition counts; `configs` are Kafka's settings by Kafka's names; `profile` and `rules` say
     how the validator decides; `clock` is "system" or "frozen". With `cold_start` the coordinators of groups and transactions
-    take their time at first, as in Kafka, and clients have to ask again. Raises ValueError for a setting that does not exist.
+    take their time at first, as in Kafka, and clients have to ask again. `trace` is how much is traced: "off", "verdicts",
+    "changes", "exchanges" or "all" (`wirebroker.trace.levels`). Raises ValueError for a setting that does not exist.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class MockKafka:
         max_versions: Mapping[str, int] | None = None,
         random_seed: int | None = None,
         cold_start: bool = False,
+        trace: str = "verdicts",
         host: str = "127.0.0.1",
         port: int = 0,
         loop_thread: LoopThread | None = None,
@@ -95,6 +98,8 @@ class MockKafka:
         self._seed = int.from_bytes(os.urandom(4), "big") if random_seed is None else random_seed
         self._random = os.urandom if random_seed is None else random.Random(random_seed).randbytes
         self._cold_start = cold_start
+        includes(trace, "off")
+        self._trace_level = trace
         self._clock = make_clock(clock)
         self._address = (host, port)
         self._given_thread = loop_thread
@@ -165,6 +170,7 @@ class MockKafka:
             self._clock.now(), self._random, brokers=self._brokers, settings=self._configs, rules=self._rules,
             full_checks=self._full_checks, cold_start=self._cold_start, max_versions=self._max_versions, seed=self._seed,
         )  # fmt: skip
+        engine.trace_at(self._trace_level)
         for name, partitions in self._topics.items():
             _create(engine, name, self._clock.now(), partitions, {})
         return engine
@@ -399,10 +405,23 @@ class Faults:
 
 
 class TraceView:
-    """The verdicts of the latest Produce requests."""
+    """The latest rows of the trace: verdicts and faults, and at a higher level all else that happened."""
 
     def __init__(self, kafka: MockKafka) -> None:
         self._kafka = kafka
+
+    @property
+    def level(self) -> str:
+        """How much is traced; may be set at any time."""
+        return self._kafka._call(lambda engine: engine.trace.level)
+
+    @level.setter
+    def level(self, level: str) -> None:
+        self._kafka._call(lambda engine: engine.trace_at(level))
+
+    def events(self, *names: str) -> list[Row]:
+        """Every row of these events ("reply", "group" …), or of all, oldest first."""
+        return self._kafka._call(lambda engine: engine.trace.events(*names))
 
     def produce(self, topic: str | None = None, partition: int | None = None) -> list[ProduceRow]:
         """Every verdict in the ring, oldest first."""

@@ -146,7 +146,10 @@ class Fetch:
             error_code=ErrorCode.NONE, session_id=session.session_id if session else 0, responses=[]
         )
         topics: dict[TopicKey, FetchableTopicResponse] = {}
-        for (name, _), data in self.context.answer(results):
+        named = self.context.answer(results)
+        if self.exchange.engine.trace.exchanges:
+            self._trace(named)
+        for (name, _), data in named:
             topic = topics.get(name)
             if topic is None:
                 topic = topics[name] = FetchableTopicResponse(partitions=[])
@@ -159,6 +162,15 @@ class Fetch:
             if data.current_leader.leader_id >= 0:
                 self._name_node(data.current_leader.leader_id, response)
         return response
+
+    def _trace(self, results: list[tuple[PartitionKey, PartitionData]]) -> None:
+        offsets = {key: asked.fetch_offset for key, asked in self.context.partitions}
+        for key, data in results:
+            name = key[0]
+            if isinstance(name, bytes):
+                topic = self.exchange.cluster.topics_by_id.get(name)
+                name = topic.name if topic is not None else name.hex()
+            self.exchange.engine.trace.fetched(self.exchange, name, offsets[key], self.committed, data)
 
     def _name_node(self, node_id: int, response: FetchResponse) -> None:
         broker = self.exchange.cluster.brokers.get(node_id)

@@ -475,26 +475,28 @@ class Partition:
                 self.log.roll(now)
             self._start_at(self.log.segments[1].base_offset, now)
 
-    def expire_producers(self, now: int, after_ms: int) -> None:
-        """Forget producers whose last batch carries a timestamp at least `after_ms` old, and that have nothing open."""
+    def expire_producers(self, now: int, after_ms: int) -> list[tuple[int, int]]:
+        """Forget producers whose last batch carries a timestamp at least `after_ms` old, and that have nothing open.
+
+        The ids and epochs of those that were forgotten.
+        """
         gone = [
             key
             for key, state in self.producers.items()
             if now - last_timestamp(state) >= after_ms and open_since(state) < 0
         ]
-        for key in gone:
-            del self.producers[key]
+        forgotten = [(key if isinstance(key, int) else -1, epoch_of(self.producers.pop(key))) for key in gone]
         verifications = self.transactions.verifications
         for producer_id in [known for known, awaited in verifications.items() if now - awaited.since >= after_ms]:
             del verifications[producer_id]
+        return forgotten
 
-    def expire_producer(self, producer_id: int) -> bool:
-        """Forget one producer whatever its age, unless it has a transaction open; whether it was forgotten."""
+    def expire_producer(self, producer_id: int) -> int | None:
+        """Forget one producer whatever its age, unless it has a transaction open; its epoch, None if it was not forgotten."""
         state = self.producers.get(producer_id)
         if state is None or open_since(state) >= 0:
-            return False
-        del self.producers[producer_id]
-        return True
+            return None
+        return epoch_of(self.producers.pop(producer_id))
 
     def delete(self) -> None:
         """The topic is deleted: those who wait are told, and find no leader."""

@@ -17,6 +17,9 @@ TopicPartition = tuple[str, int]
 Where = frozenset[tuple[str, int | None]]
 """Partitions; None instead of an index stands for the topic, in requests that name no partitions."""
 
+OTHERS_NAMES = ("protocols", "features", "feature_updates", "resources")
+"""Lists in requests whose parts have names that are no topics'."""
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
@@ -102,7 +105,7 @@ def _touched(struct: Any, exchange: Exchange) -> Iterator[tuple[str, int | None]
     """Every topic that is named at any depth, with each partition that is named in it."""
     for attribute in _fields(struct):
         parts = getattr(struct, attribute)
-        if not isinstance(parts, list):
+        if not isinstance(parts, list) or attribute in OTHERS_NAMES:
             continue
         for part in parts:
             if isinstance(part, str) and attribute in ("topic_names", "topics"):
@@ -129,7 +132,7 @@ def _fields(struct: Any) -> tuple[str, ...]:
 
 
 def _groups(request: Any) -> Iterator[str]:
-    if isinstance(getattr(request, "group_id", None), str):
+    if isinstance(getattr(request, "group_id", None), str) and request.group_id:
         yield request.group_id
     for each in (*getattr(request, "groups", ()), *getattr(request, "groups_names", ())):
         yield each if isinstance(each, str) else getattr(each, "group_id", "")

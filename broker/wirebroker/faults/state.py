@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkawire.errors import ErrorCode
+from wirebroker.core.changes import LeaderChange, ProducerChange
 from wirebroker.core.transactions.coordinator import InitAsked
 from wirebroker.core.truncation import truncate as truncate_log
 
@@ -17,11 +18,14 @@ ATTEMPTS = 3
 
 def expire_producer(engine: Engine, producer_id: int, topic: str | None = None, partition: int | None = None) -> int:
     """Forget the producer on all partitions, or on those named, unless it has something open there; on how many it was."""
-    return sum(
-        each.expire_producer(producer_id)
-        for each in engine.cluster.partitions()
-        if topic in (None, each.topic) and partition in (None, each.index)
-    )
+    count = 0
+    for each in engine.cluster.partitions():
+        if topic in (None, each.topic) and partition in (None, each.index):
+            epoch = each.expire_producer(producer_id)
+            if epoch is not None:
+                count += 1
+                engine.cluster.tell(ProducerChange("expired", each.topic, each.index, producer_id, epoch))
+    return count
 
 
 def expire_transactional_id(engine: Engine, transactional_id: str, now: int, *, must: bool = True) -> bool:
@@ -70,10 +74,13 @@ def truncate(engine: Engine, topic: str, partition: int, offset: int, now: int, 
     try:
         if found is None:
             raise ValueError(f"there is no partition {topic}-{partition}")
+        epoch = found.leader_epoch
         end = truncate_log(found, offset, now)
     except ValueError:
         if must:
             raise
         return -1
-    engine.cluster.version += 1
+    if found.leader_epoch != epoch:
+        engine.cluster.version += 1
+        engine.cluster.tell(LeaderChange(topic, partition, found.leader, found.leader_epoch))
     return end

@@ -55,17 +55,19 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self.transport = cast("asyncio.Transport", transport)
         self.write = self.transport.write
         peer = transport.get_extra_info("peername")
-        self.connection = self._engine.connect(self._node_id, str(peer[0]) if peer else "", self._listener)
+        now = self._host.clock.now()
+        self.connection = self._engine.connect(self._node_id, str(peer[0]) if peer else "", self._listener, now)
         self.transport.set_write_buffer_limits(WRITE_HIGH_WATER)
         self._host.opened(self)
         if self._engine.faults is not None:
-            self._engine.faults.connected(self.connection, self._host.clock.now())
+            self._engine.faults.connected(self.connection, now)
             self._host.flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._line is not None:
             self._line.stop()
-        self._engine.disconnected(self.connection)
+        reason = "the client closed it" if exc is None else f"it broke: {exc}"
+        self._engine.disconnected(self.connection, reason, self._host.clock.now())
         self._host.lost(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:

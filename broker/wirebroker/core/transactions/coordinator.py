@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from kafkawire.errors import ErrorCode
+from wirebroker.core.changes import TransactionChange
 from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC, Cluster
 from wirebroker.core.partition import EndMarker
 from wirebroker.core.transactions.log import transaction_batch
@@ -270,6 +271,14 @@ class TransactionCoordinator:
         log = self._cluster.partition(TRANSACTION_TOPIC, index) if index is not None else None
         if log is not None:
             log.append_own(transaction_batch(transaction, now), now)
+        if self._cluster.watch is not None:
+            partitions = tuple(f"{topic}-{partition}" for topic, partition in sorted(transaction.partitions))
+            self._cluster.tell(
+                TransactionChange(
+                    transaction.transactional_id, transaction.producer_id, transaction.producer_epoch,
+                    transaction.state.value, partitions,
+                )
+            )  # fmt: skip
 
     def _node_of(self, transactional_id: str) -> int:
         return self._cluster.coordinator("transaction", transactional_id) or self._cluster.controller_id
