@@ -240,7 +240,7 @@ def test_producers_come_rise_and_go(mock_kafka: MockKafka) -> None:
     assert said(mock_kafka, "producer") == ["known from now on", "a new epoch", "forgotten"]
 
 
-@pytest.mark.mock_kafka(topics={"orders": 1}, trace="changes", configs={"log.retention.ms": 1000})
+@pytest.mark.mock_kafka(topics={"orders": 1}, trace="changes", clock="frozen", configs={"log.retention.ms": 1000})
 def test_topics_retention_and_restarts(mock_kafka: MockKafka) -> None:
     mock_kafka.produce("orders", value=b"v")
     mock_kafka.clock.advance(days=1)
@@ -253,6 +253,8 @@ def test_topics_retention_and_restarts(mock_kafka: MockKafka) -> None:
         "created, with 1 partition", "begins at 1, before at 0", "led by node 1 in epoch 1", "restarted (kill)",
         "deleted, with 1 partition",
     ]  # fmt: skip
+    times = [row.time for row in mock_kafka.trace.events("leader", "restart", "topic")]
+    assert times[1:] == [mock_kafka.clock.now()] * 3
 
 
 @pytest.mark.mock_kafka(topics={"orders": 1}, trace="changes")

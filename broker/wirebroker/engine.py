@@ -56,7 +56,7 @@ class Engine:
         seed: int = 0,
     ) -> None:
         self.timers = Timers()
-        self._arrived = now
+        self._told = now
         self.rules = rules or Rules()
         self.configs = BrokerConfigs(settings or {}, brokers=brokers)
         nodes: Sequence[Broker] = [Broker(node_id) for node_id in range(1, brokers + 1)]
@@ -89,8 +89,15 @@ class Engine:
 
     @property
     def now(self) -> int:
-        """What time it is, by the latest request that was not like the one before, and the latest timer."""
-        return max(self._arrived, self.timers.reached)
+        """What time it is, as far as the engine was told by the latest request, timer or call of `it_is`.
+
+        Requests that take the short way tell nothing.
+        """
+        return max(self._told, self.timers.reached)
+
+    def it_is(self, now: int) -> None:
+        """Say what time it is, before something that has no time as an argument."""
+        self._told = max(self._told, now)
 
     def trace_at(self, level: str) -> None:
         """Trace so much from now on. ValueError for a level that does not exist."""
@@ -106,14 +113,14 @@ class Engine:
         connection = Connection(next(self._numbers), node_id, client_host, listener)
         self.connections.add(connection)
         if self.trace.changes:
-            self._arrived = max(self._arrived, now)
+            self.it_is(now)
             self.trace.opened(connection)
         return connection
 
     def disconnected(self, connection: Connection, reason: str = "the client closed it", now: int = 0) -> None:
         """The client has gone; an answer that it waited for is dropped."""
         if self.trace.changes and not connection.closed:
-            self._arrived = max(self._arrived, now)
+            self.it_is(now)
             self.trace.closed(connection, reason)
         connection.closed = connection.halted = True
         connection.parked = None
@@ -150,7 +157,7 @@ class Engine:
         except ProtocolError as damage:
             self.close(connection, f"the client's request cannot be read: {damage}")
             return
-        self._arrived = now
+        self._told = now
         exchange = Exchange(self, connection, key, version, correlation_id, header.client_id, now, frame)
         if self.trace.exchanges:
             self.trace.requested(request, exchange)
@@ -203,6 +210,7 @@ class Engine:
         """
         if mode not in ("clean", "kill"):
             raise ValueError(f"a restart is 'clean' or 'kill', not {mode!r}")
+        self.it_is(now)
         for connection in sorted(self.connections, key=lambda each: each.number):
             self.close(connection, "the broker restarts")
         self.timers.clear()

@@ -187,6 +187,8 @@ class MockKafka:
         assert self._loop is not None
 
         def run() -> T:
+            if changes:
+                host.engine.it_is(self._clock.now())
             result = function(host.engine)
             if changes:
                 host.flush()
