@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkawire.batches import Record, build_batch, iter_records, read_header
+from kafkawire.errors import error_name
 from wirebroker.core.cluster import Topic
 from wirebroker.core.names import topic_name_fault
 from wirebroker.core.partition import Partition
@@ -172,8 +173,9 @@ def store(engine: Engine, topic: str, partition: int, record: Record, timestamp:
     if held.leader < 0:
         raise ValueError(f"nobody leads {topic}-{partition}, so that nothing can be stored there")
     appended = held.append(memoryview(batch), now, 9)
-    if isinstance(appended.verdict, RecordReject):
-        raise ValueError(f"the record was refused: {appended.verdict.message or appended.verdict.rule}")
+    if appended.error_code:
+        why = appended.verdict.message if isinstance(appended.verdict, RecordReject) else None
+        raise ValueError(f"the record was refused: {why or error_name(appended.error_code)}")
     return appended.base_offset
 
 

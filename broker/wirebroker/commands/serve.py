@@ -66,6 +66,9 @@ def run(options: argparse.Namespace) -> int:
 async def _serve(options: argparse.Namespace, resources: ExitStack) -> int:
     time_source = clock(options.clock)
     engine = _engine(options, time_source.now())
+    if options.trace and options.trace_level == "off":
+        raise UsageError("--trace-level off leaves --trace nothing to show")
+    engine.trace_at(options.trace_level)
     for sink in options.trace:
         _attach(engine, sink, resources)
     host = Host(engine, time_source)

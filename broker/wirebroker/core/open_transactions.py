@@ -82,6 +82,11 @@ class OpenTransactions:
         """The log begins at `offset` now."""
         del self._aborted[: bisect_left(self._aborted, offset, key=lambda a: a.last_offset)]
 
+    def truncate(self, end_offset: int, open_ones: dict[int, int]) -> None:
+        """The log ends at `end_offset` now; these are open by the producers' states."""
+        del self._aborted[bisect_left(self._aborted, end_offset, key=lambda a: a.last_offset) :]
+        self.restart(open_ones)
+
     def restart(self, open_ones: dict[int, int]) -> None:
         """Go on with the transactions that are open by the producers' states; who was awaited is forgotten."""
         self._first_offsets = dict(sorted(open_ones.items(), key=lambda one: one[1]))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from kafkawire.errors import ErrorCode
+from wirebroker.core.changes import GroupChange
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.config_resources import group_number
 from wirebroker.core.groups.assignors import ASSIGNORS, NOTHING, Partitions, Subscriber
@@ -369,10 +370,13 @@ class ConsumerGroups:
             group.resolve(change.forgotten_regex, None)
         if group.members.get(new.member_id) != new:
             group.update(new)
+        rose = change.epoch != group.epoch
         group.epoch, group.facts = change.epoch, change.facts
         if change.targets is not None:
             group.take_targets(change.targets)
             group.assignment_epoch, group.assigned_at = change.epoch, now
+        if rose:
+            self._tell(group)
 
     # Regular expressions
 
@@ -413,6 +417,7 @@ class ConsumerGroups:
         if bumps or facts != group.facts:
             group.epoch += 1
             group.facts, group.facts_version = facts, self._cluster.version
+            self._tell(group)
 
     # Leaving
 
@@ -462,6 +467,10 @@ class ConsumerGroups:
             group.resolve(regex, None)
         group.facts = self.facts(group.subscriptions)
         group.epoch += 1
+        self._tell(group)
+
+    def _tell(self, group: ConsumerGroup) -> None:
+        self._cluster.tell(GroupChange(group.group_id, group.state, group.epoch, len(group.members)))
 
     # Restarting
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from kafkawire.errors import ErrorCode
+from wirebroker.core.changes import GroupChange
 from wirebroker.core.cluster import GROUP_TOPIC, Cluster
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.groups.classic import CONSUMER, Group, Joined, Joiner, Member, Protocols, Synced, Syncer
@@ -198,9 +199,13 @@ class GroupCoordinator:
         configs = self._cluster.configs
         group = self.groups[group_id] = Group(
             group_id, self._cluster.timers, lambda: configs.integer("group.initial.rebalance.delay.ms"), now,
-            self._write_down,
+            self._write_down, self._entered,
         )  # fmt: skip
         return group
+
+    def _entered(self, group: Group) -> None:
+        change = GroupChange(group.group_id, group.state.value, group.generation, len(group.members))
+        self._cluster.tell(change)
 
     def _new_member_id(self, asked: JoinAsked) -> str:
         random = uuid.UUID(bytes=self._cluster.random_bytes(16), version=4)
