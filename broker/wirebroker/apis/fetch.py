@@ -208,6 +208,8 @@ class Fetch:
         return Outcome.PARKED
 
     def _appended(self, partition: Partition, now: int) -> None:
+        if not self._watched:  # what was told before has made others append, of which it was told first, and answered
+            return
         if not self.exchange.alive:
             self._leave()
         elif self.read()[1]:

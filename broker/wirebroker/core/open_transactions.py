@@ -38,8 +38,11 @@ class OpenTransactions:
 
     def first_unstable(self) -> int | None:
         """Where what read_committed must not show begins: an open transaction, or one whose marker is not replicated."""
-        firsts = [first for first, _ in self._unreplicated]
-        return min([*firsts, *list(self._first_offsets.values())[:1]], default=None)
+        first = self.first_offset()
+        if self._unreplicated:
+            earliest = min(self._unreplicated)[0]
+            first = earliest if first is None else min(first, earliest)
+        return first
 
     def begin(self, producer_id: int, first_offset: int) -> None:
         """The first batch of a transaction was stored."""

@@ -285,9 +285,10 @@ class TransactionCoordinator:
             return
 
         def told(changed: Partition, now: int) -> None:
-            changed.waiting.remove(told)
-            self._awaiting.discard((transaction, changed))
-            self._finish(transaction, now)
+            if told in changed.waiting:
+                changed.waiting.remove(told)
+                self._awaiting.discard((transaction, changed))
+                self._finish(transaction, now)
 
         self._awaiting.add((transaction, partition))
         partition.waiting.append(told)
