@@ -189,6 +189,23 @@ def test_b5_the_leader_dies_between_append_and_acknowledgement(broker: MockKafka
 
 
 @each_client
+@pytest.mark.parametrize("acks", [1, "all"])
+def test_b6_what_was_acknowledged_and_not_replicated_is_lost_with_its_leader(
+    mock_kafka_factory: Callable[..., MockKafka], send: Callable[..., None], acks: Any
+) -> None:
+    broker = mock_kafka_factory(brokers=2, topics=["orders"], configs={"default.replication.factor": 2})
+    send(broker.bootstrap_servers, values(2))
+    leader = broker.partition("orders").leader
+    if acks == 1:
+        broker.freeze_replica("orders", 0, 3 - leader)
+    send(broker.bootstrap_servers, [(0, b"acknowledged")], idempotent=False, acks=acks)
+    broker.kill_broker(leader)
+    report = broker.audit(intended=wanted([*values(2), (0, b"acknowledged")]))
+    said = ["orders-0: the record with value 'acknowledged' was acknowledged and is not stored"] if acks == 1 else []
+    assert [each.explanation for each in report.findings] == said
+
+
+@each_client
 def test_b7_without_idempotence_the_same_misfortune_doubles(broker: MockKafka, send: Callable[..., None]) -> None:
     broker.faults.add(faults.lose_ack(api="Produce", nth=2))
     send(broker.bootstrap_servers, values(3), idempotent=False)
