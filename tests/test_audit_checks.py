@@ -376,6 +376,7 @@ def test_no_misfortune_of_the_network_leaves_a_trace_in_the_log() -> None:
             for batch in producer.batches
             for value in batch.values
         ]
-        report = AuditReport(snapshot(cluster, schedule.world.now, [TOPIC]), intended=sent)
+        partitions = snapshot([cluster.topics[TOPIC]], cluster.configs.integer("producer.id.expiration.ms"), schedule.world.now)
+        report = AuditReport(partitions, intended=sent)
         report.assert_exactly_once()
         assert report.summary()["records"] >= len(sent) > 0
