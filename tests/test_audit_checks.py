@@ -172,6 +172,14 @@ def test_a_coordinators_topic_says_nothing_by_its_sequences() -> None:
     assert check_partition(rows, Bounds(internal=True)) == []
 
 
+def test_a_header_that_may_lie_begins_no_transaction() -> None:
+    garbage = batch(5, 77, pid=9999, epoch=12, attributes=0x10, crc_computed=1)
+    assert [each.kind for each in check_partition([batch(0, 0), garbage, batch(10, 5)])] == ["crc"]
+    data, marker = batch(0, 0, attributes=0x10), batch(5, -1, 1, attributes=0x30)
+    for rows in ([marker._replace(crc_computed=1)], [data._replace(crc_computed=1), marker], [data, marker._replace(crc_computed=1)]):
+        assert [each.kind for each in check_partition(rows)] == ["crc"]
+
+
 def test_a_producer_without_an_epoch_is_not_checked_and_the_first_epoch_may_begin_anywhere() -> None:
     """As a real Kafka takes them: whoever has an id and no epoch yet."""
     rows = [batch(0, 7, epoch=-1), batch(5, 7, epoch=-1), batch(10, 3), batch(15, 8)]
