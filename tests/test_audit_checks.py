@@ -176,7 +176,8 @@ def test_a_header_that_may_lie_begins_no_transaction() -> None:
     garbage = batch(5, 77, pid=9999, epoch=12, attributes=0x10, crc_computed=1)
     assert [each.kind for each in check_partition([batch(0, 0), garbage, batch(10, 5)])] == ["crc"]
     data, marker = batch(0, 0, attributes=0x10), batch(5, -1, 1, attributes=0x30)
-    for rows in ([marker._replace(crc_computed=1)], [data._replace(crc_computed=1), marker], [data, marker._replace(crc_computed=1)]):
+    bad_data, bad_marker = data._replace(crc_computed=1), marker._replace(crc_computed=1)
+    for rows in ([bad_marker], [bad_data, marker], [data, bad_marker]):
         assert [each.kind for each in check_partition(rows)] == ["crc"]
 
 
