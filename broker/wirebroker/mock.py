@@ -296,11 +296,10 @@ class MockKafka:
         KeyError for a topic that does not exist, ValueError for a row that cannot be understood.
         """
         from wirebroker.audit.report import AuditReport
-        from wirebroker.audit.stored import snapshot
 
         names = [topics] if isinstance(topics, str) else None if topics is None else list(topics)
         now = self._clock.now()
-        partitions, arrivals = self._call(lambda engine: (snapshot(engine.cluster, now, names), engine.trace.produce()))
+        partitions, arrivals = self._call(lambda engine: operations.evidence(engine, names, now))
         return AuditReport(partitions, arrivals=arrivals, intended=intended, topics=names)
 
     # What takes days, or a second client

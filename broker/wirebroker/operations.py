@@ -7,7 +7,7 @@ the epoch; whoever changes something calls `changed` afterwards.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkawire.batches import Record, build_batch, iter_records, read_header
@@ -21,8 +21,10 @@ from wirebroker.engine import Engine
 from wirebroker.net.host import Host
 
 if TYPE_CHECKING:
+    from wirebroker.audit.stored import StoredPartition
     from wirebroker.faults.files import FaultFile
     from wirebroker.faults.rules import Rule
+    from wirebroker.trace.rows import ProduceRow
 
 
 class StoredRecord(NamedTuple):
@@ -182,6 +184,17 @@ def store(engine: Engine, topic: str, partition: int, record: Record, timestamp:
 def producers(partition: Partition) -> dict[Key, ProducerEntry]:
     """The validator's state of one partition: producer id to epoch and latest batches."""
     return {key: unpack(state) for key, state in partition.producers.items()}
+
+
+def evidence(
+    engine: Engine, topics: Iterable[str] | None, now: int
+) -> tuple[list[StoredPartition], list[ProduceRow]]:  # fmt: skip
+    """What an audit of these topics, or of all, looks at: what is stored, and the verdicts. Raises NoSuchTopic."""
+    from wirebroker.audit.stored import snapshot
+
+    names = list(engine.cluster.topics) if topics is None else list(dict.fromkeys(topics))
+    held = [topic_named(engine, name) for name in names]
+    return snapshot(held, engine.configs.integer("producer.id.expiration.ms"), now), engine.trace.produce()
 
 
 # Faults
