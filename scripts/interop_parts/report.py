@@ -32,12 +32,14 @@ def show(console: Console, outcomes: Sequence[Outcome], checks: Sequence[str]) -
 
 
 def markdown(outcomes: Sequence[Outcome], checks: Sequence[str]) -> str:
-    """A table with a column for each client that ran, and a line that explains its marks."""
-    ran = [outcome for outcome in outcomes if not outcome.missing]
+    """A table with a row for each client that ran, and a line that explains its headings and marks."""
     lines = [
-        "| | " + " | ".join(f"{outcome.client} {outcome.version}" for outcome in ran) + " |",
-        "|---|" + ":-:|" * len(ran),
+        "| client | version | " + " | ".join(check.replace("-", " ") for check in checks) + " |",
+        "|---|---|" + ":-:|" * len(checks),
     ]
-    for check in checks:
-        lines.append(f"| {CHECKS[check]} | " + " | ".join(MARKS[outcome.result(check)] for outcome in ran) + " |")
-    return "\n".join(lines) + "\n\n✓ passes, ✗ fails, – is not offered by the client.\n"
+    for outcome in outcomes:
+        if not outcome.missing:
+            marks = " | ".join(MARKS[outcome.result(check)] for check in checks)
+            lines.append(f"| {outcome.client} | {outcome.version} | {marks} |")
+    headings = "; ".join(f"{check.replace('-', ' ')}: {CHECKS[check]}" for check in checks)
+    return "\n".join(lines) + f"\n\n✓ passes, ✗ fails, – is not offered by the client. {headings[0].upper()}{headings[1:]}.\n"
