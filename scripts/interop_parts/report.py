@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 from interop_parts.checks import CHECKS, FAIL, NOT_OFFERED, NOT_RUN, PASS, Outcome
@@ -41,5 +42,7 @@ def markdown(outcomes: Sequence[Outcome], checks: Sequence[str]) -> str:
         if not outcome.missing:
             marks = " | ".join(MARKS[outcome.result(check)] for check in checks)
             lines.append(f"| {outcome.client} | {outcome.version} | {marks} |")
-    headings = "; ".join(f"{check.replace('-', ' ')}: {CHECKS[check]}" for check in checks)
-    return "\n".join(lines) + f"\n\n✓ passes, ✗ fails, – is not offered by the client. {headings[0].upper()}{headings[1:]}.\n"
+    headings = {check.replace("-", " "): CHECKS[check] for check in checks}
+    told = "; ".join(f"{heading}: {text}" for heading, text in headings.items() if heading != text)
+    explained = textwrap.fill(f"✓ passes, ✗ fails, – is not offered by the client. What was run: {told}.", 120)
+    return "\n".join(lines) + f"\n\n{explained}\n"
