@@ -14,9 +14,8 @@ from kafkawire.messages.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-from wirebroker.core.cluster import Cluster
 from wirebroker.core.config_resources import Refusal
-from wirebroker.core.placement import assignment_fault, reassign
+from wirebroker.core.placement import assignment_fault
 from wirebroker.exchange import Exchange
 
 
@@ -27,7 +26,7 @@ def handle(request: AlterPartitionReassignmentsRequest, exchange: Exchange) -> A
     for topic in request.topics:
         partitions = []
         for asked in topic.partitions:
-            refusal = _reassign(topic.name, asked, exchange.cluster, any_number)
+            refusal = _reassign(topic.name, asked, exchange, any_number)
             code, message = refusal if refusal is not None else (ErrorCode.NONE, None)
             partitions.append(
                 ReassignablePartitionResponse(
@@ -40,7 +39,8 @@ def handle(request: AlterPartitionReassignmentsRequest, exchange: Exchange) -> A
     )
 
 
-def _reassign(topic: str, asked: ReassignablePartition, cluster: Cluster, any_number: bool) -> Refusal | None:
+def _reassign(topic: str, asked: ReassignablePartition, exchange: Exchange, any_number: bool) -> Refusal | None:
+    cluster = exchange.cluster
     if topic not in cluster.topics:
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {topic}.")
     partition = cluster.partition(topic, asked.partition_index)
@@ -56,5 +56,5 @@ def _reassign(topic: str, asked: ReassignablePartition, cluster: Cluster, any_nu
     if wanted != have and not any_number:
         message = f"The replication factor is changed from {have} to {wanted}"
         return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, message)
-    reassign(partition, asked.replicas, cluster)
+    exchange.engine.controller.reassign(partition, asked.replicas, exchange.now)
     return None

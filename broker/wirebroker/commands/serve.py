@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkawire.registry import KEYS
-from wirebroker.clock import clock
+from wirebroker.clock import Clock, clock
 from wirebroker.core.configs import ConfigError
 from wirebroker.core.names import topic_name_fault
 from wirebroker.core.profile import profile
@@ -24,6 +24,7 @@ from wirebroker.engine import Engine
 from wirebroker.net.host import Host, ListenError, new_loop
 
 if TYPE_CHECKING:
+    from wirebroker.control.server import Control
     from wirebroker.faults.files import FaultFile
 
 KAFKA_PREFIX = "KAFKA_"
@@ -68,6 +69,7 @@ async def _serve(options: argparse.Namespace, resources: ExitStack) -> int:
     for sink in options.trace:
         _attach(engine, sink, resources)
     host = Host(engine, time_source)
+    control = _control(host, options, time_source) if options.control else None
     stop = _stop_signal()
     try:
         for listener in listeners(options, min(engine.cluster.brokers)):
@@ -76,6 +78,9 @@ async def _serve(options: argparse.Namespace, resources: ExitStack) -> int:
             )
             name = "" if listener.name == "PLAINTEXT" else f", {listener.name}"
             print(f"listening on {bound[0]}:{bound[1]} (node {listener.node_id}{name})", flush=True)
+        if control is not None:
+            await control.listen(*control_address(options.control))
+            print(f"control on {control.url}{' (open to others)' if control.open_to_others else ''}", flush=True)
         print("ready", flush=True)
         # What is loaded by now stays; and most that is made per request is dropped at once or kept for good, so that a
         # collector that looks often finds nothing.
@@ -84,8 +89,20 @@ async def _serve(options: argparse.Namespace, resources: ExitStack) -> int:
         gc.set_threshold(50_000, 20, 100)
         await stop.wait()
     finally:
+        if control is not None:
+            await control.close()
         await host.close()
-    return _unfired(engine) if options.require_fired else 0
+    return _unfired(host.engine) if options.require_fired else 0
+
+
+def _control(host: Host, options: argparse.Namespace, time_source: Clock) -> Control:
+    """The HTTP control, which a reset goes on with an engine as at the start."""
+    control_address(options.control)
+    try:
+        from wirebroker.control.server import Control
+    except ImportError as missing:
+        raise UsageError(f"--control: {missing}") from None
+    return Control(host, lambda: _engine(options, time_source.now()))
 
 
 def _unfired(engine: Engine) -> int:
@@ -195,6 +212,12 @@ def address(text: str, flag: str) -> tuple[str, int]:
     if not colon or not port.isdigit() or int(port) > 65535:
         raise UsageError(f"{flag}: {text!r} is not host:port")
     return host.strip("[]"), int(port)
+
+
+def control_address(text: str) -> tuple[str, int]:
+    """Where --control says to listen; a port alone is one of loopback. Raises UsageError."""
+    port = text.removeprefix(":")
+    return address(f"127.0.0.1:{port}" if port.isdigit() else text, "--control")
 
 
 def from_environment(options: argparse.Namespace, environment: Mapping[str, str]) -> None:

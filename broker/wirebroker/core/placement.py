@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from kafkawire.errors import ErrorCode
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.config_resources import Refusal
-from wirebroker.core.partition import Partition
 
 
 def assignment_fault(broker_ids: Sequence[int], factor: int | None, cluster: Cluster) -> Refusal | None:
@@ -44,26 +43,3 @@ def factor_fault(factor: int, cluster: Cluster) -> Refusal | None:
         f"reached because only {brokers} broker(s) are registered or some brokers have all their log directories "
         "cordoned.",
     )
-
-
-def reassign(partition: Partition, replicas: Sequence[int], cluster: Cluster) -> None:
-    """Place the replicas on these brokers, which `assignment_fault` has let pass.
-
-    Kafka copies the data first and is done once the new replicas have caught up. Here they have all of it at once, so
-    that no reassignment is ever under way. The leader stays if it may, else the first replica leads.
-    """
-    if list(replicas) == partition.replicas:
-        return
-    partition.replicas = list(replicas)
-    partition.in_sync = list(replicas)
-    if partition.leader in replicas:
-        cluster.version += 1
-    else:
-        lead(partition, replicas[0], cluster)
-
-
-def lead(partition: Partition, node_id: int, cluster: Cluster) -> None:
-    """Let this replica lead the partition, in a new epoch."""
-    partition.leader = node_id
-    partition.new_leader_epoch(partition.leader_epoch + 1)
-    cluster.version += 1
