@@ -15,6 +15,7 @@ from kafkawire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )
+from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
@@ -216,6 +217,21 @@ def test_a_truncated_log_loses_its_end_and_the_state_with_it(mock_kafka: MockKaf
     assert values(mock_kafka) == [b"v0"]
 
 
+def test_what_is_known_of_producers_before_the_cut_stays_known(mock_kafka: MockKafka) -> None:
+    """Also of one whose records the log has no longer."""
+    producer, other = RawProducer(mock_kafka), RawProducer(mock_kafka)
+    for sequence in range(2):
+        producer.send(sequence)
+    other.send(0)
+    part = DeleteRecordsPartition(partition_index=0, offset=2)
+    topic = DeleteRecordsTopic(name="orders", partitions=[part])
+    producer.wire.request(DeleteRecordsRequest(topics=[topic], timeout_ms=1000), 2)
+    before = mock_kafka.producers("orders", 0)[producer.pid]
+    mock_kafka.truncate("orders", 0, 2)
+    assert mock_kafka.producers("orders", 0) == {producer.pid: before}
+    assert producer.send(1).base_offset == 1, "a duplicate, as before"
+
+
 def test_a_consumer_beyond_the_new_end_is_out_of_range(mock_kafka: MockKafka) -> None:
     for _ in range(3):
         mock_kafka.produce("orders", value=b"v")
@@ -235,8 +251,10 @@ def test_a_lost_coordinator_is_looked_for_again(mock_kafka: MockKafka) -> None:
     assert [wire.request(ask, 4).coordinators[0].error_code for _ in range(2)] == [NOT_AVAILABLE, 0]
     offsets = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="team", topics=None)], require_stable=False)
     assert [wire.request(offsets, 8).groups[0].error_code for _ in range(2)] == [NOT_COORDINATOR, 0]
-    RawProducer(mock_kafka)  # its InitProducerId needs no coordinator
     assert (lost.seen, lost.fired) == (4, 2)
+    of_anybody = mock_kafka.faults.add(faults.lose_coordinator())
+    assert RawProducer(mock_kafka).pid >= 0
+    assert of_anybody.seen == 0, "without a transactional id any broker answers InitProducerId"
 
 
 def test_a_restart_at_the_exact_request(mock_kafka: MockKafka) -> None:

@@ -93,6 +93,17 @@ def test_an_answer_in_pieces_is_whole_and_what_follows_waits_behind_it(mock_kafk
     assert [wire.answer(3, 9).controller_id for _ in range(3)] == [1, 1, 1], "in order, one after the other"
 
 
+def test_what_follows_is_not_handled_before_the_answer_is_sent(mock_kafka: MockKafka) -> None:
+    mock_kafka.faults.add(faults.slice(10, ms=600_000, api="Metadata"))
+    wire, other = client(mock_kafka), client(mock_kafka)
+    wire.send(MetadataRequest(topics=[]), 9)
+    mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
+    wire.send(produce_request("orders", batch()), 9)
+    for _ in range(20):
+        other.request(ApiVersionsRequest(), 0)
+    assert values(mock_kafka) == []
+
+
 def test_bandwidth_is_by_the_machines_time(mock_kafka: MockKafka) -> None:
     mock_kafka.produce("orders", value=b"v" * 3000)
     mock_kafka.faults.add(faults.bandwidth(20_000, api="Fetch"))
