@@ -251,7 +251,7 @@ def test_flags_and_commands_exist(path: Path) -> None:
     scripts = "".join(script.read_text() for script in (ROOT / "scripts").iterdir() if script.is_file())
     assert {flag for flag in shown if flag not in ours and flag not in scripts and flag != "--strict"} == set()
     commands = re.findall(r"(?:`|\$ )(?:wirebroker|scripts/run) ([a-z]+)", text)
-    known = {"serve", "demo", "conformance", "health", "trace"}
+    known = {"serve", "demo", "scenario", "conformance", "health", "trace"}
     assert set(commands) <= known
 
 
@@ -276,5 +276,5 @@ def test_methods_of_mock_kafka_exist(path: Path) -> None:
 
 
 def test_nothing_is_promised_that_is_not_there() -> None:
-    for word in ("audit", "proxy", "--data", "--scenario", "--control"):
+    for word in ("audit", "proxy", "--data", "--control"):
         assert word not in README, word

@@ -87,6 +87,7 @@ def _serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         metavar="KEY=VALUE",
         help="a Kafka setting by Kafka's name (repeatable)",
     )
+    add("--scenario", metavar="NAME[/PART]", help="be set up as in this scenario, and load its faults; its part by number")
     add("--faults", metavar="FILE.toml", help="load the faults in this file")
     add("--require-fired", action="store_true", help="exit with code 1 if a fault never fired")
     add("--random-seed", type=int, metavar="N", help="make ids and chances repeatable")

@@ -56,7 +56,7 @@ def visible(records: Iterable[StoredRecord]) -> tuple[list[StoredRecord], list[S
     for record in records:
         if record.control:
             of_producer = pending.pop(record.producer_id, [])
-            if record.key and record.key[2:4] == COMMIT.to_bytes(2, "big"):
+            if commits(record):
                 shown += of_producer
         elif record.transactional:
             pending.setdefault(record.producer_id, []).append(record)
@@ -64,6 +64,11 @@ def visible(records: Iterable[StoredRecord]) -> tuple[list[StoredRecord], list[S
             shown.append(record)
     shown.sort(key=lambda record: record.offset)
     return shown, [record for each in pending.values() for record in each]
+
+
+def commits(marker: StoredRecord) -> bool:
+    """Whether a marker commits; else it aborts."""
+    return marker.key is not None and marker.key[2:4] == COMMIT.to_bytes(2, "big")
 
 
 def count(journal: Journal, log: Sequence[StoredRecord], transactions: Sequence[Sequence[str]] = ()) -> Counts:
@@ -129,9 +134,9 @@ def judge(counts: Counts, hung: bool, refused: bool, expect: Expect) -> Outcome:
     for word in ("stored", "doubled", "lost", "failed"):
         wanted, got = getattr(expect, word), getattr(counts, word)
         if wanted is not None and wanted != got:
-            outcome.differences.append(f"{got} records are {word}; expected are {wanted}")
+            outcome.differences.append(f"{word}: {got} records, expected {wanted}")
     if counts.open:
-        outcome.differences.append(f"{counts.open} records are left in a transaction that nobody ended")
+        outcome.differences.append(f"{counts.open} records are in a transaction that nobody ended")
     return outcome
 
 

@@ -22,6 +22,7 @@ from wirebroker.scenarios.journal import Journal, Note, Sent, label
 from wirebroker.scenarios.scenario import RESULTS, TOPIC, ClientName, Part, Scenario, rules_of, verb_of
 from wirebroker.scenarios.setup import bring_about, broker
 from wirebroker.scenarios.watch import Event, Watch, named
+from wirebroker.trace.rows import ProduceRow
 
 LIMIT = 8.0
 """Seconds that a part may take. The clients' own timeouts are shorter: see ProducerSettings."""
@@ -51,9 +52,19 @@ class Result:
     unfired: list[str] = field(default_factory=list)
 
     @property
+    def differences(self) -> list[str]:
+        """What differs from what is expected of a good client."""
+        return self.outcome.differences
+
+    @property
     def met(self) -> bool:
-        """Whether the client met what is expected."""
-        return not self.outcome.differences
+        """Whether the client did what is expected of a good one."""
+        return not self.differences
+
+    @property
+    def rows(self) -> list[ProduceRow]:
+        """The verdicts, oldest first."""
+        return [event.row for event in self.events if event.row is not None]
 
 
 def play(
@@ -93,7 +104,8 @@ def _run(workload: Workload, limit: float) -> bool:
         try:
             workload.run()
         except BaseException as wrong:
-            raised.append(wrong)
+            if not workload.abandoned:
+                raised.append(wrong)
 
     thread = threading.Thread(target=work, name="workload", daemon=True)
     thread.start()
@@ -118,7 +130,7 @@ class Workload:
         self.rules: list[Any] = []
         """Faults that were loaded on the way."""
         self.refusal = ""
-        self.hung = False
+        self.hung = self.abandoned = False
         self.doing = ""
         """The call that is being made."""
         self._part, self._clients, self._kafka, self._end = part, clients, kafka, end
@@ -138,7 +150,8 @@ class Workload:
             self._call("close", lambda held=held: held.producer.close(min(1.0, self._left())))  # type: ignore[misc]
 
     def abandon(self) -> None:
-        """Let go of producers that have not come to an end."""
+        """Let go of producers that have not come to an end; what they raise now is of no interest."""
+        self.abandoned = True
         for held in self._producers.values():
             held.dead = True
             held.producer.crash()
@@ -154,6 +167,8 @@ class Workload:
         except Refused:
             raise
         except Exception as failed:
+            if self.abandoned:
+                raise
             self.journal.notes.append(Note(what, sentence(failed)))
             return sentence(failed)
         return ""
@@ -311,7 +326,8 @@ class Workload:
             if offsets == "in transaction":
                 self._call("send_offsets_to_transaction", lambda done=done: held.producer.send_offset(reader, done))  # type: ignore[misc]
             if crash_after and done >= crash_after:
-                held.end("the worker has died")
+                if held.transactional:
+                    held.end("the worker has died")
                 self._do_crash(True)
                 break
             if offsets == "in transaction":
@@ -422,7 +438,7 @@ class _Held:
             self._journal.tell(value, self._offsets.get(value, -1), error)
             if not error and value in self.errors:
                 self._journal.notes.append(
-                    Note(f"the transaction was committed, and {value} was not sent", self.errors[value])
+                    Note(f"commit_transaction raised nothing, though {named([value])} had failed", self.errors[value])
                 )
         ended, self._open = self._open, []
         return ended

@@ -48,7 +48,7 @@ OPTIONS: dict[str, dict[str, type | tuple[type, ...]]] = {
 """What a step may be, by the word that says what it does, with its options and their types."""
 OFFSETS = ("after", "in transaction", "with output")
 """How a pipeline remembers how far it has come."""
-_SOURCE = re.compile(r"[\w.-]+/[\w.-]+#\d+|KAFKA-\d+|KIP-\d+|[A-F]\d+[a-z]?")
+_SOURCE = re.compile(r"[\w.-]+/[\w.-]+(#\d+|: CHANGELOG\.md)|KAFKA-\d+|KIP-\d+|[A-F]\d+[a-z]?")
 _TOP = {
     "title": str, "behaviours": list, "broker_does": str, "good_client": str, "sources": list, "clients": list,
     "others": str, "broker": dict, "producer": dict, "fault": list, "steps": list, "expect": dict, "part": list,
@@ -85,7 +85,7 @@ class ProducerSettings:
     transactional_id: str | None = None
     transaction_timeout: int = 60_000
     request_timeout: int = 600
-    delivery_timeout: int = 3000
+    delivery_timeout: int = 4000
     batches: list[int] = field(default_factory=list)
     """How many records the wire client puts into its batches; all others send every record in a batch of its own."""
     first_sequence: int = 0
@@ -172,8 +172,7 @@ def find(name: str) -> Scenario:
             raise ScenarioError(f"{name}: {refused.strerror}") from None
     known = {each.lower(): each for each in names()}
     if name.lower() not in known:
-        nearest = _nearest(name, names())
-        raise ScenarioError(f"there is no scenario {name!r}{nearest}; `wirebroker scenario list` has them")
+        raise ScenarioError(f"there is no scenario {name!r}{_nearest(name, names())}")
     found = f"{known[name.lower()]}.toml"
     return read(known[name.lower()], files(__package__).joinpath("files", found).read_text(encoding="utf-8"), found)
 
@@ -190,7 +189,7 @@ def read(name: str, text: str, where: str) -> Scenario:
             raise ScenarioError(f"{where}: {word!r} is missing")
     for source in said["sources"]:
         if not _SOURCE.fullmatch(str(source)):
-            known = "owner/repository#number, KAFKA-n, KIP-n or a behaviour"
+            known = "owner/repository#number, owner/repository: CHANGELOG.md, KAFKA-n, KIP-n or a behaviour"
             raise ScenarioError(f"{where}: the source {source!r} is not {known}")
     clients = said.get("clients", list(CLIENTS))
     for client in clients:
@@ -281,4 +280,6 @@ def _table(kind: type[Any], said: Mapping[str, Any], where: str) -> Any:
 def _nearest(word: str, known: Iterable[str]) -> str:
     known = list(known)
     close = get_close_matches(word, known, 1, 0.5)
-    return f"; did you mean {close[0]!r}?" if close else f"; it may be {', '.join(known)}" if len(known) < 30 else ""
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; it may be {', '.join(known)}" if len(known) < 30 else "; `wirebroker scenario list` has them"

@@ -13,9 +13,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from wirebroker.scenarios.outcome import Counts
+from wirebroker.mock import StoredRecord
+from wirebroker.scenarios.outcome import Counts, commits
 from wirebroker.scenarios.play import Result
-from wirebroker.scenarios.scenario import CLIENTS, RESULTS, TOPIC, ClientName, Part, Scenario, find, names
+from wirebroker.scenarios.scenario import CLIENTS, RESULTS, TOPIC, Part, Scenario
 from wirebroker.scenarios.watch import Event, named
 from wirebroker.trace.rows import ProduceRow
 
@@ -36,7 +37,7 @@ class Screen:
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(highlight=False)
-        if not self.console.is_terminal:
+        if console is None and not self.console.is_terminal:
             self.console.width = WIDTH
 
     # What there is
@@ -73,7 +74,7 @@ class Screen:
         """One run."""
         scenario, part = result.scenario, result.part
         heading = Text("\n").append(scenario.name, "bold cyan").append(f"  {part.name or scenario.title}", "bold")
-        self.console.print(heading.append(f"  {result.client} {result.version}", "dim"))
+        self.console.print(heading.append(f"  {who(result)}", "dim"))
         if result.refusal:
             self._line(Text("  refused  "), result.refusal, "cyan")
         lines = list(_collapsed(result.events))
@@ -132,17 +133,17 @@ class Screen:
             self._line(line, reason(event.row) + again, "dim")
         elif event.fault is not None:
             line = Text(f"  {event.what:<7}  ").append("fault      ", "magenta")
-            self._line(line, f"{event.fault.rule}{again}", "magenta")
+            self._line(line, event.fault.rule.replace(", after=False", "") + again, "magenta")
         else:
             self.console.print(Text(f"  {event.what}{again}", "dim"))
 
     def _told(self, result: Result) -> None:
         told = [(named([each.value]), each.offset, each.error) for each in result.journal.told]
-        good = [f"{value} @{offset}" if offset >= 0 else value for value, offset, error in told if not error]
+        good = [(value, offset) for value, offset, error in told if not error]
         if good:
             self._line(Text("  acknowledged  "), _short(good))
         for error, same in groupby([each for each in told if each[2]], key=lambda each: each[2]):
-            self._line(Text("  failed        "), f"{_short([value for value, *_ in same])}: {_cut(error)}", "red")
+            self._line(Text("  failed        "), f"{_short((value, -1) for value, *_ in same)}: {_cut(error)}", "red")
         for note in result.journal.notes:
             self._line(Text("  the client    "), f"{note.what}: {_cut(note.error)}", "red")
 
@@ -150,7 +151,7 @@ class Screen:
         for (topic, partition), records in groupby(result.log, key=lambda record: (record.topic, record.partition)):
             if topic == TOPIC and any(record.topic == RESULTS for record in result.log):
                 continue
-            values = ["|" if record.control else named([(record.value or b"").decode()]) for record in records]
+            values = [(_stored_as(record), -1) for record in records]
             self._line(Text(f"  the log       {topic}-{partition}: "), _short(values), "bold")
 
     def _field(self, name: str, text: str) -> None:
@@ -177,19 +178,40 @@ def _collapsed(events: Sequence[Event]) -> Iterable[tuple[Event, int]]:
         yield found[0], len(found)
 
 
-def _short(words: Sequence[str], limit: int = 24) -> str:
-    """Words in a row; the records of one batch, A0, A1 …, by the first and the last of them."""
-    runs: list[str] = []
-    for batch, same in groupby(words, key=_batch):
-        found = list(same)
-        runs += [f"{found[0]} – {found[-1]}"] if batch and len(found) > 1 else found
-    return "  ".join(runs[:limit]) + (f"  … {len(runs) - limit} more" if len(runs) > limit else "")
+def _short(words: Iterable[tuple[str, int]], limit: int = 24) -> str:
+    """Values, with their offsets if they have any, in a row; the records of one batch, A0, A1 …, under its letter."""
+    runs: list[list[tuple[str, int]]] = []
+    for word in words:
+        if runs and _follows(runs[-1][-1][0], word[0]):
+            runs[-1].append(word)
+        else:
+            runs.append([word])
+    shown = [_run(run) for run in runs[:limit]]
+    return "  ".join(shown) + (f"  … {len(runs) - limit} more" if len(runs) > limit else "")
 
 
-def _batch(word: str) -> str:
-    """The letters of a record of many in its batch; "" for one that is alone in it."""
-    found = re.match(r"([A-Z]+)\d+", word)
+def _run(words: Sequence[tuple[str, int]]) -> str:
+    (value, first), (_, last) = words[0], words[-1]
+    offsets = "" if first < 0 else f" @{first}" if first == last else f" @{first}–{last}"
+    return (_letters(value) or value) + offsets
+
+
+def _follows(before: str, value: str) -> bool:
+    """Whether a record comes next in the same batch."""
+    letters = _letters(value)
+    return letters != "" and before == f"{letters}{int(value.removeprefix(letters)) - 1}"
+
+
+def _letters(value: str) -> str:
+    """The letters of a record that is one of many in its batch."""
+    found = re.fullmatch(r"([A-Z]+)\d+", value)
     return found[1] if found else ""
+
+
+def _stored_as(record: StoredRecord) -> str:
+    if record.control:
+        return "| commit |" if commits(record) else "| abort |"
+    return named([(record.value or b"").decode()])
 
 
 def _cut(text: str, limit: int = 160) -> str:
@@ -198,6 +220,11 @@ def _cut(text: str, limit: int = 160) -> str:
 
 def _plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def who(result: Result) -> str:
+    """The client and its version."""
+    return result.client if result.client == "wire" else f"{result.client} {result.version}"
 
 
 def summary(counts: Counts) -> str:
@@ -268,6 +295,45 @@ def as_json(result: Result) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def of_client(client: ClientName) -> list[Scenario]:
-    """The scenarios that a client can play."""
-    return [each for each in map(find, names()) if client in each.clients]
+def catalogue(scenarios: Iterable[Scenario]) -> str:
+    """The scenarios as a table in Markdown."""
+    lines = ["| name | what the broker does | what a good client does | source |", "|---|---|---|---|"]
+    for each in scenarios:
+        sources = ", ".join(_linked(source) for source in each.sources)
+        lines.append(f"| `{each.name}` | {each.broker_does} | {each.good_client} | {sources} |")
+    return "\n".join(lines) + "\n"
+
+
+def _linked(source: str) -> str:
+    """A source as a link, where it is one."""
+    if "#" in source:
+        repository, _, number = source.partition("#")
+        return f"[{source}](https://github.com/{repository}/issues/{number})"
+    if source.endswith(": CHANGELOG.md"):
+        return f"[{source}](https://github.com/{source.partition(':')[0]}/blob/master/CHANGELOG.md)"
+    if source.startswith("KAFKA-"):
+        return f"[{source}](https://issues.apache.org/jira/browse/{source})"
+    return source
+
+
+def outcomes(results: Sequence[Result]) -> str:
+    """What came of many runs of several clients, as tables in Markdown."""
+    heads = list(dict.fromkeys(map(who, results)))
+    lines = [f"| scenario | part | {' | '.join(heads)} |", "|---|---|" + "---|" * len(heads)]
+    for (name, part), runs in groupby(results, key=lambda each: (each.scenario.name, each.part.name)):
+        found = {who(each): each for each in runs}
+        cells = [_cell(found.get(head)) for head in heads]
+        lines.append(f"| `{name}` | {part} | {' | '.join(cells)} |")
+    lines += ["", "## Findings", ""]
+    for each in results:
+        if not each.met:
+            where = f"`{each.scenario.name}`" + (f", {each.part.name}" if each.part.name else "")
+            lines.append(f"* **{who(each)}** in {where}: {'; '.join(each.differences)}.")
+            lines += [f"  {note.what}: {_cut(note.error)}" for note in each.journal.notes[:2]]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(result: Result | None) -> str:
+    if result is None:
+        return "–"
+    return result.outcome.name if result.met else f"**{result.outcome.name}**"

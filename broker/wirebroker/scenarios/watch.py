@@ -70,9 +70,9 @@ def _records(request: ProduceRequest) -> Iterable[tuple[int, str]]:
 
 
 def named(values: list[str]) -> str:
-    """The records of a batch in short: `A`, or `A0–A6`; what only makes a record longer is left out."""
-    first, last = values[0].rstrip("."), values[-1].rstrip(".")
-    return first if len(values) == 1 else f"{first}–{last}"
+    """The records of a batch in short: its letter. What only makes a record longer is left out."""
+    first = values[0].rstrip(".")
+    return first if len(values) == 1 else first.rstrip("0123456789")
 
 
 def _join(rows: list[Row], watching: str, seen: list[_Seen]) -> Iterable[Event]:

@@ -15,7 +15,7 @@ from wirebroker.scenarios.scenario import ClientName, ProducerSettings
 
 Told = Callable[[str, int, str], None]
 """Told of each record what became of it: its value, its offset (−1 if there is none), the error ("" if there is none)."""
-BLOCK = 3.0
+BLOCK = 2.0
 """Seconds that a call may block where the client has a bound for that."""
 PACKAGES: dict[ClientName, str] = {
     "kafka-python": "kafka-python", "aiokafka": "aiokafka", "confluent": "confluent-kafka", "wire": "",
@@ -114,5 +114,6 @@ def driver(client: ClientName) -> Any:
 
 def sentence(error: BaseException) -> str:
     """An error as an application's log would have it, on one line."""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    name, text = type(error).__name__, " ".join(str(error).split())
+    text = text.removeprefix(f"{name}: ")
+    return f"{name}: {text}" if text and text != name else name
