@@ -219,6 +219,22 @@ def test_a_target_is_worked_out_once_in_a_while(start: Callable[..., MockKafka])
     assert two.epoch == 3
 
 
+def test_a_thousand_members_join_and_settle(start: Callable[..., MockKafka]) -> None:
+    broker = start({"group.consumer.assignment.interval.ms": 1000}, topics={"orders": 1500})
+    members = [Member(broker, f"member-{number:03}") for number in range(1000)]
+    for member in members:
+        member.wire = members[0].wire
+        member.join()
+    for _ in range(3):
+        broker.clock.advance(seconds=5)
+        for member in members:
+            member.beat()
+    assert state(broker)[0] == "Stable"
+    held = sorted(index for member in members for index in member.owned["orders"])
+    assert held == list(range(1500))
+    assert {len(member.owned["orders"]) for member in members} == {1, 2}
+
+
 # Fencing
 
 

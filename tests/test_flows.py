@@ -110,6 +110,10 @@ def test_b4_six_in_flight_store_a_duplicate(client: ClientName) -> None:
     assert (rejected, last, verdict) == ("A", "A", "accepted"), "the retry of A is older than the window"
     assert (result.rows[-1].producer_epoch, result.rows[-1].first_sequence) == (1, 0)
     assert log(result) == "A" * 7 + "B" * 4 + "C" * 8 + "D" * 10 + "E" * 8 + "F" * 5 + "A" * 7
+    (found,) = result.audit.findings
+    assert (found.kind, found.first_sequence, found.last_sequence) == ("epoch_duplicate", 114, 120), (
+        "the audit finds it"
+    )
 
 
 @every_client
@@ -122,8 +126,21 @@ def test_b5_the_three_failures_of_any_send_end_alike(client: ClientName) -> None
     assert [v for letter, v in batches(never) if letter == "C"] == ["accepted"]
     assert [v for letter, v in batches(lost) if letter == "C"] == ["accepted", "duplicate"]
     assert [v for letter, v in batches(died) if letter == "C"] == ["accepted", "duplicate"], (
-        "the state survives kill -9"
+        "the new leader knows the producer"
     )
+
+
+@every_client
+def test_b6_acks_1_loses_what_was_not_replicated_and_acks_all_does_not(client: ClientName) -> None:
+    one, every = runs("B6", client).values()
+    for result in (one, every):
+        assert result.met, result.differences
+    assert (log(one), acknowledged(one)) == ("ABCF", [0, 1, 2, 3, 4, 3]), (
+        "D and E were acknowledged, and F has D's offset"
+    )
+    assert [found.kind for found in one.audit.findings] == ["lost", "lost"]
+    assert (log(every), acknowledged(every), every.audit.findings) == ("ABCDEF", [0, 1, 2, 3, 4, 5], [])
+    assert len([letter for letter, verdict in batches(every) if letter == "D"]) == 2, "both leaders have stored it"
 
 
 @every_client
@@ -167,6 +184,9 @@ def test_b9_what_idempotence_does_not_cover(client: ClientName) -> None:
         "the same producer, a new sequence"
     )
     assert six.outcome.name == ("duplicates" if client == "wire" else "refuses")
+    told_apart = [found.kind for result in (restarted, elsewhere, twice, six) for found in result.audit.findings]
+    kinds = ["session_duplicate", "partition_duplicate", "application_duplicate", "epoch_duplicate"]
+    assert told_apart == kinds[: 4 if client == "wire" else 3]
 
 
 @every_client

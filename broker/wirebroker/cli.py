@@ -109,6 +109,8 @@ def _serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         metavar="console|FILE.jsonl",
         help="show or write each verdict (repeatable)",
     )
+    add("--control", metavar="H:P", help="let tests in any language ask and tell it over HTTP; a port alone listens on "
+        "127.0.0.1, 0 = any free (needs wirebroker[control])")  # fmt: skip
     _mirror(parser)
     parser.set_defaults(command="serve")
 

@@ -53,6 +53,11 @@ class FaultPlan:
         self._random = random.Random(seed)
         self._held: list[_Held] = []
 
+    def reseed(self, seed: int) -> None:
+        """Draw what is left to chance from this seed, from the next request on."""
+        self.seed = seed
+        self._random = random.Random(seed)
+
     def add(self, rule: Rule) -> Rule:
         """Load a rule; it strikes from the next request on."""
         self.rules.append(rule)

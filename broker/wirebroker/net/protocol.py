@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
+import struct
 from typing import TYPE_CHECKING, cast
 
 from kafkawire.frames import SIZE
@@ -52,6 +54,8 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self.connection = self._engine.connect(self._node_id, str(peer[0]) if peer else "", self._listener)
         self.transport.set_write_buffer_limits(WRITE_HIGH_WATER)
         self._host.opened(self)
+        if not self._engine.cluster.alive(self._node_id):
+            reset(self.transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._engine.disconnected(self.connection)
@@ -166,6 +170,13 @@ class BrokerProtocol(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         return False
+
+
+def reset(transport: asyncio.Transport) -> None:
+    """Break a connection with a reset, as a machine does on whose port nobody listens any more."""
+    if (held := transport.get_extra_info("socket")) is not None:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    transport.abort()
 
 
 def oversized(first: bytes, size: int, limit: int) -> str:

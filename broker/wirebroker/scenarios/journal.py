@@ -6,6 +6,8 @@ import threading
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from wirebroker.audit.journal import Intended
+
 
 class Sent(NamedTuple):
     """A record that the application handed over."""
@@ -63,6 +65,18 @@ class Journal:
         """What was handed over and not acknowledged, in order, each once."""
         known = self.acknowledged()
         return list({each.value: each for each in self.sent if each.value not in known}.values())
+
+    def intended(self) -> list[Intended]:
+        """The same for the audit: each record once, and what became of it as far as it was told."""
+        good, failed = self.acknowledged(), {each.value for each in self.told if each.error}
+        once = {each.value: each for each in self.sent}
+        return [
+            Intended(
+                each.topic, None, value.encode(), None,
+                True if value in good else False if value in failed else None, each.by,
+            )
+            for value, each in once.items()
+        ]  # fmt: skip
 
 
 def label(number: int) -> str:

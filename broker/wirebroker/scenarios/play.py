@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from wirebroker.audit.report import AuditReport
 from wirebroker.mock import MockKafka, StoredRecord
 from wirebroker.net.thread import LoopThread
 from wirebroker.scenarios import outcome, raw
@@ -46,6 +47,8 @@ class Result:
     journal: Journal
     events: list[Event]
     log: list[StoredRecord]
+    audit: AuditReport
+    """of what is stored, against what the application meant to send and what it was told"""
     requests: dict[str, int]
     refusal: str = ""
     seconds: float = 0.0
@@ -79,21 +82,19 @@ def play(
         now = kafka.clock.now()
         watch = Watch(kafka)
         rules = kafka._call(lambda engine: bring_about(part, engine, now))
-        workload = Workload(part, clients, kafka, started + limit)
+        workload = Workload(part, clients, kafka, watch, started + limit)
         hung = _run(workload, limit)
-        log = [record for topic in (TOPIC, RESULTS) if _exists(kafka, topic) for record in kafka.records(topic)]
+        written = list(dict.fromkeys(each.topic for each in workload.journal.sent)) or [TOPIC]
+        log = [record for topic in written for record in kafka.records(topic)]
         counts = outcome.count(workload.journal, log, workload.transactions)
         judged = outcome.judge(counts, hung or workload.hung, bool(workload.refusal), part.expect.of(client))
         judged.differences += workload.differences
+        audit = kafka.audit(written, intended=workload.journal.intended())
         return Result(
-            scenario, part, client, client_version(client), judged, workload.journal, watch.events(), log,
+            scenario, part, client, client_version(client), judged, workload.journal, watch.events(), log, audit,
             dict(watch.requests), workload.refusal, time.monotonic() - started,
             [str(rule) for rule in (*rules, *workload.rules) if not rule.fired],
         )  # fmt: skip
-
-
-def _exists(kafka: MockKafka, topic: str) -> bool:
-    return kafka._call(lambda engine: topic in engine.cluster.topics)
 
 
 def _run(workload: Workload, limit: float) -> bool:
@@ -122,7 +123,7 @@ def _run(workload: Workload, limit: float) -> bool:
 class Workload:
     """The application: it does the steps of a part, one after another."""
 
-    def __init__(self, part: Part, clients: Any, kafka: MockKafka, end: float) -> None:
+    def __init__(self, part: Part, clients: Any, kafka: MockKafka, watch: Watch, end: float) -> None:
         self.journal = Journal()
         self.transactions: list[list[str]] = []
         """The values that were sent in each transaction."""
@@ -133,7 +134,7 @@ class Workload:
         self.hung = self.abandoned = False
         self.doing = ""
         """The call that is being made."""
-        self._part, self._clients, self._kafka, self._end = part, clients, kafka, end
+        self._part, self._clients, self._kafka, self._watch, self._end = part, clients, kafka, watch, end
         self._address = kafka.bootstrap_servers
         self._producers: dict[str, _Held] = {}
         self._count = 0
@@ -257,6 +258,7 @@ class Workload:
         self._wait(held, [each.value for each in chosen])
 
     def _do_crash(self, value: bool, by: str = FIRST) -> None:
+        self._watch.mark("the application dies")
         held = self._producers.pop(by)
         held.dead = True
         self._call("crash", held.producer.crash)
@@ -362,19 +364,48 @@ class Workload:
     # The broker
 
     def _do_open_transaction(self, value: int) -> None:
+        self._watch.mark("another application leaves a transaction open")
         raw.open_transaction(self._address, TOPIC, value)
 
     def _do_empty_transaction(self, value: bool) -> None:
+        self._watch.mark("another application aborts a transaction that is empty")
         raw.empty_transaction(self._address, TOPIC)
 
     def _do_delete_records(self, value: bool) -> None:
+        self._watch.mark("all records are deleted")
         self.journal.deleted |= {(record.value or b"").decode() for record in self._kafka.records(TOPIC)}
         raw.delete_records(self._address, TOPIC, self._part.broker.partitions)
 
     def _do_restart(self, value: str) -> None:
+        self._watch.mark("the broker is killed and starts again" if value == "kill" else "the broker restarts")
         self._kafka.restart(value)
 
+    def _do_kill(self, value: str) -> None:
+        """End a broker as with kill −9."""
+        self._watch.mark(f"the {value} is killed")
+        if value == "leader":
+            self._kafka.kill_broker(self._kafka.partition(TOPIC).leader)
+            return
+        name = self._part.producer.transactional_id or ""
+        node = self._kafka._call(lambda engine: engine.cluster.coordinator("transaction", name))
+        self._kafka.kill_broker(node or 1)
+
+    def _do_freeze(self, value: bool) -> None:
+        """Let the followers of partition 0 stop fetching."""
+        self._watch.mark("the followers stop fetching")
+        state = self._kafka.partition(TOPIC)
+        for node in state.replicas:
+            if node != state.leader:
+                self._kafka.freeze_replica(TOPIC, 0, node)
+
+    def _do_move_leader(self, value: bool) -> None:
+        """Let a follower of partition 0 lead it."""
+        self._watch.mark("another broker leads")
+        state = self._kafka.partition(TOPIC)
+        self._kafka.move_leader(TOPIC, to=next(node for node in state.in_sync if node != state.leader))
+
     def _do_advance(self, value: dict[str, float]) -> None:
+        self._watch.mark(f"{' '.join(f'{number} {unit}' for unit, number in value.items())} pass")
         self._kafka.clock.advance(timedelta(**value))
 
     def _do_faults(self, value: list[dict[str, Any]]) -> None:

@@ -39,6 +39,9 @@ OPTIONS: dict[str, dict[str, type | tuple[type, ...]]] = {
     "open_transaction": {"open_transaction": int},
     "empty_transaction": {"empty_transaction": bool},
     "restart": {"restart": str},
+    "kill": {"kill": str},
+    "freeze": {"freeze": bool},
+    "move_leader": {"move_leader": bool},
     "advance": {"advance": dict},
     "delete_records": {"delete_records": bool},
     "faults": {"faults": list},
@@ -48,6 +51,8 @@ OPTIONS: dict[str, dict[str, type | tuple[type, ...]]] = {
 """What a step may be, by the word that says what it does, with its options and their types."""
 OFFSETS = ("after", "in transaction", "with output")
 """How a pipeline remembers how far it has come."""
+KILLED = ("leader", "transaction coordinator")
+"""Brokers that can be killed, by what they are."""
 _SOURCE = re.compile(r"[\w.-]+/[\w.-]+(#\d+|: CHANGELOG\.md)|KAFKA-\d+|KIP-\d+|[A-F]\d+[a-z]?")
 _TOP = {
     "title": str, "behaviours": list, "broker_does": str, "good_client": str, "sources": list, "clients": list,
@@ -252,6 +257,8 @@ def _step(step: Any, where: str) -> None:
     _check(step, OPTIONS[verb], where)
     if verb == "process" and step.get("offsets") not in OFFSETS:
         raise ScenarioError(f"{where}: offsets are kept {', '.join(map(repr, OFFSETS))}, not {step.get('offsets')!r}")
+    if verb == "kill" and step["kill"] not in KILLED:
+        raise ScenarioError(f"{where}: killed is {' or '.join(map(repr, KILLED))}, not {step['kill']!r}")
     if verb == "faults":
         rules_of(step["faults"], where)
 

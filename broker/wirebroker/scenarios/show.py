@@ -25,6 +25,8 @@ WIDTH = 110
 """Columns, where there is no terminal that has its own."""
 LINES = 40
 """How many lines of one run are shown; what is left out is said."""
+AUDITED = 6
+"""How many findings of the audit are shown of one run."""
 MARKS = {"recovers": "green", "fails cleanly": "cyan", "refuses": "cyan", "duplicates": "yellow", "reorders": "yellow",
          "loses": "bold red", "hangs": "bold red"}  # fmt: skip
 COUNTED = {"sent": "sent", "stored": "stored", "lost": "lost", "doubled": "doubled", "displaced": "out of order",
@@ -84,6 +86,8 @@ class Screen:
             self.console.print(Text(f"  … {len(lines) - LINES} more", "dim"))
         self._told(result)
         self._stored(result)
+        for found in result.audit.findings[:AUDITED]:
+            self._line(Text("  the audit     "), f"{found.kind}: {found.explanation}", "yellow")
         self.verdict(result)
 
     def verdict(self, result: Result) -> None:
@@ -131,6 +135,8 @@ class Screen:
             line.append(f"{event.row.verdict:<9}", VERDICTS[event.row.verdict])
             line.append(f"  {answer(event.row, event.unanswered):<9}  ", "magenta" if event.unanswered else "")
             self._line(line, reason(event.row) + again, "dim")
+        elif event.mark:
+            self.console.print(Text(f"  — {event.what} —", "bold blue"))
         elif event.fault is not None:
             line = Text(f"  {event.what:<7}  ").append("fault      ", "magenta")
             self._line(line, event.fault.rule.replace(", after=False", "") + again, "magenta")
@@ -291,6 +297,7 @@ def as_json(result: Result) -> dict[str, Any]:
             [record.topic, record.partition, record.offset, None if record.control else (record.value or b"").decode()]
             for record in result.log
         ],
+        "audit": [[found.kind, found.severity, found.explanation] for found in result.audit.findings],
         "requests": result.requests, "seconds": round(result.seconds, 2),
     }  # fmt: skip
 

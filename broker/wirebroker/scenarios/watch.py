@@ -20,11 +20,13 @@ from wirebroker.trace.rows import FaultRow, ProduceRow, Row
 
 SHOWN = ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
 """Requests beside Produce that belong into the picture."""
+RING = 10_000
+"""Rows that are looked at; the trace keeps no more."""
 
 
 @dataclass(slots=True)
 class Event:
-    """A batch that was judged (`row`), a fault that struck (`fault`), or another request (neither of them)."""
+    """A batch that was judged (`row`), a fault that struck (`fault`), another request, or what befell the broker (`mark`)."""
 
     what: str
     """the records of the batch, or of the request that was struck; else what the request is"""
@@ -32,6 +34,7 @@ class Event:
     fault: FaultRow | None = None
     unanswered: bool = False
     """the client does not hear of it"""
+    mark: bool = False
 
 
 @dataclass(slots=True)
@@ -47,6 +50,7 @@ class Watch:
     def __init__(self, kafka: MockKafka) -> None:
         self._kafka = kafka
         self._seen: list[_Seen] = []
+        self._marks: list[tuple[int, str]] = []
         self.requests: Counter[str] = Counter()
         self._rule = kafka.faults.add(faults.answer(self._look, name="watch"))
 
@@ -57,9 +61,23 @@ class Watch:
         said = {None: "", True: ", commit", False: ", abort"}[committed] if facts.api == "EndTxn" else ""
         self._seen.append(_Seen(facts.api + said, records))
 
+    def mark(self, what: str) -> None:
+        """Note that something befalls the broker now."""
+        self._marks.append((len(self._rows()), what))
+
     def events(self) -> list[Event]:
         """Everything so far."""
-        return list(_join(self._kafka.trace.last(100_000), str(self._rule), self._seen))
+        rows, looks = self._rows(), _Join(str(self._rule), self._seen)
+        found: list[Event] = []
+        done = 0
+        for until, what in [*self._marks, (len(rows), "")]:
+            found += looks.events(rows[done:until])
+            done = until
+            found += [Event(what, mark=True)] if what else []
+        return found
+
+    def _rows(self) -> list[Row]:
+        return self._kafka.trace.last(RING)
 
 
 def _records(request: ProduceRequest) -> Iterable[tuple[int, str]]:
@@ -75,26 +93,37 @@ def named(values: list[str]) -> str:
     return first if len(values) == 1 else first.rstrip("0123456789")
 
 
-def _join(rows: list[Row], watching: str, seen: list[_Seen]) -> Iterable[Event]:
-    """Rows in order; what was seen of each request belongs to the rows of its connection and correlation id."""
-    looks = iter(seen)
-    known: dict[tuple[int, int], _Seen] = {}
-    silent: set[int] = set()
-    lost: set[tuple[int, int]] = set()
-    for row in rows:
-        request = (row.connection, row.correlation_id)
-        if isinstance(row, ProduceRow):
-            seen_then = known.get(request, _Seen(""))
-            unanswered = row.connection in silent or request in lost
-            yield Event(seen_then.records.get(row.partition, ""), row=row, unanswered=unanswered)
-        elif isinstance(row, FaultRow) and row.rule == watching:
-            known[request] = look = next(looks)
-            if row.api in SHOWN:
-                yield Event(look.what)
-        elif isinstance(row, FaultRow):
-            look = known.get(request, _Seen(row.api))
-            yield Event(" ".join(look.records.values()) or look.what, fault=row)
-            if row.kind == "lose_ack" or (row.kind == "disconnect" and "after=True" in row.rule):
-                lost.add(request)
-            if "then=silence" in row.rule:
-                silent.add(row.connection)
+class _Join:
+    """Joins rows with what was seen of their requests, by connection and correlation id."""
+
+    def __init__(self, watching: str, seen: list[_Seen]) -> None:
+        self._watching = watching
+        self._looks = iter(seen)
+        self._known: dict[tuple[int, int], _Seen] = {}
+        self._silent: set[int] = set()
+        """Connections on which nothing is answered any more."""
+        self._lost: set[tuple[int, int]] = set()
+        """Requests whose answer is lost."""
+
+    def events(self, rows: Iterable[Row]) -> Iterable[Event]:
+        """The next rows as events."""
+        for row in rows:
+            request = (row.connection, row.correlation_id)
+            if isinstance(row, ProduceRow):
+                records = self._known.get(request, _Seen("")).records
+                unanswered = row.connection in self._silent or request in self._lost
+                yield Event(records.get(row.partition, ""), row=row, unanswered=unanswered)
+            elif row.rule == self._watching:
+                self._known[request] = look = next(self._looks)
+                if row.api in SHOWN:
+                    yield Event(look.what)
+            else:
+                look = self._known.get(request, _Seen(row.api))
+                yield Event(" ".join(look.records.values()) or look.what, fault=row)
+                self._struck(row)
+
+    def _struck(self, row: FaultRow) -> None:
+        if row.kind == "lose_ack" or (row.kind == "disconnect" and "after=True" in row.rule):
+            self._lost.add((row.connection, row.correlation_id))
+        if "then=silence" in row.rule:
+            self._silent.add(row.connection)

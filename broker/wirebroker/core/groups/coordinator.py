@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from kafkawire.errors import ErrorCode
 from wirebroker.core.cluster import GROUP_TOPIC, Cluster
+from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.groups.classic import CONSUMER, Group, Joined, Joiner, Member, Protocols, Synced, Syncer
 from wirebroker.core.groups.consumer import ConsumerGroup
 from wirebroker.core.groups.consumer_groups import ConsumerGroups, Refused
@@ -60,11 +61,31 @@ class GroupCoordinator:
     def restart(self, now: int) -> None:
         """Go on from what is written down: committed offsets, and the members of stable groups."""
         for group in self.groups.values():
-            if isinstance(group, ConsumerGroup):
-                self.consumers.restart(group, now)
-            else:
-                group.restart(now)
+            self._load(group, now)
         self._set_timers(now)
+
+    def moved(self, index: int, now: int) -> None:
+        """Another broker, or none, leads a partition of __consumer_offsets: it goes on from what is written down there."""
+        led = self._cluster.partition(GROUP_TOPIC, index)
+        for group in self.groups.values():
+            if self.home(group.group_id) != index:
+                continue
+            if isinstance(group, ConsumerGroup):
+                group.cancel_timers()
+            else:
+                group.unload()
+            if led is not None and led.leader != NO_LEADER:
+                self._load(group, now)
+
+    def _load(self, group: Group | ConsumerGroup, now: int) -> None:
+        if isinstance(group, ConsumerGroup):
+            self.consumers.restart(group, now)
+        else:
+            group.restart(now)
+
+    def log_fault(self, group_id: str) -> ErrorCode:
+        """Why nothing of the group can be written down: COORDINATOR_NOT_AVAILABLE if too few replicas are in sync."""
+        return self._cluster.coordinator_log_fault("group", group_id)
 
     def _set_timers(self, now: int) -> None:
         configs = self._cluster.configs
@@ -367,6 +388,8 @@ class GroupCoordinator:
         """Write down offsets that hold once the producer (id, epoch) commits; INVALID_PRODUCER_EPOCH if it is fenced."""
         if not offsets:
             return ErrorCode.NONE
+        if fault := self.log_fault(group_id):
+            return fault
         records = [offset_record(group_id, where, committed, self._cluster) for where, committed in offsets.items()]
         base, code = self._log(group_id, records, now, producer, verified)
         for i, (where, committed) in enumerate(offsets.items() if not code else ()):
@@ -437,6 +460,8 @@ class GroupCoordinator:
         """Forget what offsets.retention.minutes no longer keeps; an empty group without offsets goes with them."""
         keep = self._cluster.configs.integer("offsets.retention.minutes") * 60_000
         for group_id, group in list(self.groups.items()):
+            if self.log_fault(group_id):
+                continue
             waiting = {where for where, _ in self.offsets.pending_of(group_id)}
             expired = [
                 where
