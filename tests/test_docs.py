@@ -23,7 +23,6 @@ from wirebroker.audit.findings import KINDS, severity_of
 from wirebroker.audit.journal import FIELDS
 from wirebroker.cli import build_parser, main
 from wirebroker.commands.demo import demonstrate
-from wirebroker.commands.demo.flows import FLOWS, _values
 from wirebroker.commands.demo.show import Screen
 from wirebroker.conformance.recording import load
 from wirebroker.control.table import ENDPOINTS
@@ -31,6 +30,8 @@ from wirebroker.core.configs import BrokerConfigs
 from wirebroker.core.profile import PROFILES, Rules
 from wirebroker.core.settings import BROKER_SETTINGS
 from wirebroker.mock import MockKafka
+from wirebroker.scenarios.play import play
+from wirebroker.scenarios.scenario import find
 from wirebroker.trace.rows import ProduceRow
 from wirekit import RawProducer
 
@@ -140,13 +141,11 @@ def test_readme_shows_what_the_demo_prints(mock_kafka: MockKafka) -> None:
     assert shown in out.getvalue()
 
 
-def test_readme_shows_what_the_audit_says(mock_kafka: MockKafka) -> None:
-    demonstrate(mock_kafka, Screen(io.StringIO()), clients=())
-    (flow,) = (flow for flow in FLOWS if flow.id == "B4")
-    meant = {step.batch: None for step in flow.steps}
-    rows = [("flow-B4", None, value) for value in _values("".join(meant))]
+def test_readme_shows_what_the_audit_says() -> None:
+    flow = find("B4")
+    result = play(flow, flow.parts[0], "wire")
     with pytest.raises(AssertionError) as failed:
-        mock_kafka.audit("flow-B4").assert_exactly_once(intended=rows)
+        result.audit.assert_exactly_once()
     shown = README.partition("<!-- printed by the audit -->\n```text\n")[2].partition("```")[0]
     assert shown == f"{failed.value}\n"
 
@@ -367,7 +366,7 @@ def test_flags_and_commands_exist(path: Path) -> None:
     scripts = "".join(script.read_text() for script in (ROOT / "scripts").iterdir() if script.is_file())
     assert {flag for flag in shown if flag not in ours and flag not in scripts and flag != "--strict"} == set()
     commands = re.findall(r"(?:`|\$ )(?:wirebroker|scripts/run) ([a-z]+)", text)
-    known = {"serve", "demo", "conformance", "health", "trace"}
+    known = {"serve", "demo", "scenario", "conformance", "health", "trace"}
     assert set(commands) <= known
 
 
@@ -392,5 +391,5 @@ def test_methods_of_mock_kafka_exist(path: Path) -> None:
 
 
 def test_nothing_is_promised_that_is_not_there() -> None:
-    for word in ("wirebroker audit", "proxy", "--data", "--scenario"):
+    for word in ("wirebroker audit", "proxy", "--data"):
         assert word not in README, word

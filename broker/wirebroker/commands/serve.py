@@ -26,6 +26,7 @@ from wirebroker.net.host import Host, ListenError, new_loop
 if TYPE_CHECKING:
     from wirebroker.control.server import Control
     from wirebroker.faults.files import FaultFile
+    from wirebroker.scenarios.scenario import Part
 
 KAFKA_PREFIX = "KAFKA_"
 NOT_SETTINGS = frozenset({"KAFKA_LISTENERS", "KAFKA_ADVERTISED_LISTENERS", "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP",
@@ -54,21 +55,24 @@ def run(options: argparse.Namespace) -> int:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     try:
         from_environment(options, os.environ)
+        part = from_scenario(options) if options.scenario else None
         loop = new_loop(options.loop)
         with ExitStack() as resources:
             resources.callback(loop.close)
-            return loop.run_until_complete(_serve(options, resources))
+            return loop.run_until_complete(_serve(options, resources, part))
     except (ListenError, ConfigError, ValueError) as wrong:
         print(f"wirebroker serve: {wrong}", file=sys.stderr)
         return 2
 
 
-async def _serve(options: argparse.Namespace, resources: ExitStack) -> int:
+async def _serve(options: argparse.Namespace, resources: ExitStack, part: Part | None) -> int:
     time_source = clock(options.clock)
     engine = _engine(options, time_source.now())
     if options.trace and options.trace_level == "off":
         raise UsageError("--trace-level off leaves --trace nothing to show")
     engine.trace_at(options.trace_level)
+    if part is not None:
+        _bring_about(part, engine, time_source.now())
     for sink in options.trace:
         _attach(engine, sink, resources)
     host = Host(engine, time_source)
@@ -143,6 +147,31 @@ def _engine(options: argparse.Namespace, now: int) -> Engine:
     for loaded in faults.rules if faults else ():
         engine.plan.add(loaded)
     return engine
+
+
+def from_scenario(options: argparse.Namespace) -> Part:
+    """Let the scenario say what no flag does; the part of it that is to be served. Raises ValueError."""
+    from wirebroker.scenarios.scenario import find
+    from wirebroker.scenarios.setup import topics
+
+    name, slash, number = options.scenario.rpartition("/") if not options.scenario.endswith(".toml") else ("", "", "")
+    scenario = find(name if slash else options.scenario)
+    if slash and not (number.isdigit() and 0 < int(number) <= len(scenario.parts)):
+        raise UsageError(f"--scenario {options.scenario}: {name} has the parts 1 to {len(scenario.parts)}")
+    part = scenario.parts[int(number) - 1 if slash else 0]
+    options.brokers = max(options.brokers, part.broker.brokers)
+    options.profile = part.broker.profile if options.profile == "kafka-4.3" else options.profile
+    options.topic[:0] = [f"{topic}:{count}" for topic, count in topics(part).items()]
+    options.set[:0] = [f"{rule}={value}" for rule, value in part.broker.rules.items()]
+    options.config[:0] = [f"{key}={value}" for key, value in part.broker.configs.items()]
+    print(f"scenario {scenario.name}: {scenario.title}. {scenario.broker_does}", file=sys.stderr)
+    return part
+
+
+def _bring_about(part: Part, engine: Engine, now: int) -> None:
+    from wirebroker.scenarios.setup import bring_about
+
+    bring_about(part, engine, now)
 
 
 def _fault_file(path: str) -> FaultFile:
