@@ -16,7 +16,7 @@ from kafkawire.messages.produce import ProduceRequest
 from wirebroker import faults
 from wirebroker.faults.facts import Facts
 from wirebroker.mock import MockKafka
-from wirebroker.trace.rows import FaultRow, ProduceRow, Row
+from wirebroker.trace.rows import FaultRow, ProduceRow
 
 SHOWN = ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
 """Requests beside Produce that belong into the picture."""
@@ -76,8 +76,8 @@ class Watch:
             found += [Event(what, mark=True)] if what else []
         return found
 
-    def _rows(self) -> list[Row]:
-        return self._kafka.trace.last(RING)
+    def _rows(self) -> list[ProduceRow | FaultRow]:
+        return [row for row in self._kafka.trace.last(RING) if isinstance(row, ProduceRow | FaultRow)]
 
 
 def _records(request: ProduceRequest) -> Iterable[tuple[int, str]]:
@@ -105,7 +105,7 @@ class _Join:
         self._lost: set[tuple[int, int]] = set()
         """Requests whose answer is lost."""
 
-    def events(self, rows: Iterable[Row]) -> Iterable[Event]:
+    def events(self, rows: Iterable[ProduceRow | FaultRow]) -> Iterable[Event]:
         """The next rows as events."""
         for row in rows:
             request = (row.connection, row.correlation_id)
