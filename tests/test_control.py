@@ -426,6 +426,38 @@ def test_a_reader_that_is_too_slow_is_told_what_it_missed(
     assert controlled.engine.trace.sinks == []
 
 
+# The audit
+
+
+def test_the_audit_is_asked_with_what_was_meant_and_without(kafka: MockKafka, control: ControlClient) -> None:
+    producer = RawProducer(kafka)
+    for epoch in (0, 0, 1):
+        producer.send(0, 1, epoch=epoch)
+    told = control.ask("POST", "/audit")
+    assert (told["exactly_once"], told["intended"], told["lost"], told["doubled"]) == (False, None, 0, 2)
+    (found,) = told["findings"]
+    assert (found["kind"], found["severity"], found["evidence"]["records"]) == ("epoch_duplicate", "likely", 2)
+    assert found["explanation"] == kafka.audit().findings[0].explanation
+    counts = told["topics"]["orders"]
+    assert [counts[what] for what in ("partitions", "batches", "records", "recognised", "rejected")] == [3, 2, 4, 1, 0]
+    meant = [{"topic": "orders", "value": f"v{number}"} for number in (0, 1, 0, 1)]
+    assert control.ask("POST", "/audit", {"intended": meant})["exactly_once"] is True
+    meant += [{"topic": "orders", "value_base64": "/w==", "id": "7"}, {"topic": "orders", "id": "7", "acknowledged": True}]
+    told = control.ask("POST", "/audit", {"intended": meant, "topics": ["orders"]})
+    assert (told["exactly_once"], told["intended"], told["lost"], told["doubled"]) == (False, 5, 1, 0)
+    assert "was acknowledged and is not stored" in told["findings"][0]["explanation"]
+    told = control.ask("POST", "/audit", {"intended": meant, "topics": []})
+    assert (told["exactly_once"], told["intended"], told["topics"]) == (True, 0, {})
+
+
+def test_an_audit_that_cannot_be_made_says_why(control: ControlClient) -> None:
+    assert control.refused("POST", "/audit", {"topics": ["order"]})["detail"] == "there is no topic 'order'"
+    assert control.refused("POST", "/audit", {"intended": [{"value": "x"}]})["field"] == "intended[0].topic"
+    wrong = control.refused("POST", "/audit", {"intended": [{"topic": "orders", "value_base64": "?"}]})
+    assert wrong["status"] == 422
+    assert wrong["detail"].startswith("row 1 of what was intended: value_base64 is not base64")
+
+
 # Producers, transactions, groups
 
 

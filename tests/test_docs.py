@@ -260,6 +260,26 @@ def test_the_questions_in_jq_have_answers(number: int, mock_kafka: MockKafka, tm
         assert expected in run.stdout
 
 
+def test_readme_shows_what_interop_runs() -> None:
+    sys.path.insert(0, str(ROOT / "scripts"))
+    try:
+        from interop_parts.checks import CHECKS
+        from interop_parts.clients import CLIENTS
+    finally:
+        sys.path.pop(0)
+    headings, *rows = table(README, "| client | version |")
+    assert headings[2:] == [check.replace("-", " ") for check in CHECKS]
+    assert [row[0] for row in rows] == list(CLIENTS)
+    assert {mark for row in rows for mark in row[2:]} == {"✓", "–"}
+
+
+def test_readme_shows_what_the_clients_suites_must_pass() -> None:
+    _, *rows = table(README, "| suite | version |")
+    for name, _, _, passing, _ in rows:
+        recorded = ROOT / "scripts" / "suites_parts" / "expected" / f"{name}.txt"
+        assert len(recorded.read_text(encoding="utf-8").split()) == int(passing)
+
+
 # The control
 
 

@@ -107,10 +107,13 @@ def _serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         action="append",
         default=[],
         metavar="console|FILE.jsonl",
-        help="show or write each verdict (repeatable)",
+        help="show or write what --trace-level says (repeatable)",
     )
     add("--control", metavar="H:P", help="let tests in any language ask and tell it over HTTP; a port alone listens on "
         "127.0.0.1, 0 = any free (needs wirebroker[control])")  # fmt: skip
+    add("--trace-level", default="verdicts", choices=("off", "verdicts", "changes", "exchanges", "all"),
+        help="each adds to the last: verdicts and faults; changes of state and connections; answers, and what was fetched; "
+        "requests (%(default)s)")  # fmt: skip
     _mirror(parser)
     parser.set_defaults(command="serve")
 
@@ -148,12 +151,19 @@ def _scenario(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 def _trace(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     trace = commands.add_parser("trace", help="look at a trace that was written with --trace FILE.jsonl")
-    show = trace.add_subparsers(metavar="COMMAND", required=True).add_parser("show", help="print its verdicts")
+    show = trace.add_subparsers(metavar="COMMAND", required=True).add_parser("show", help="print its rows")
     show.add_argument("file", metavar="FILE")
-    show.add_argument("--topic")
-    show.add_argument("--partition", type=int)
-    show.add_argument("--producer", type=int, help="a producer id")
+    show.add_argument("--topic", metavar="NAME")
+    show.add_argument("--partition", type=int, metavar="N")
+    show.add_argument("--producer", type=int, metavar="ID", help="a producer id")
     show.add_argument("--verdict", choices=("accepted", "duplicate", "rejected"))
+    show.add_argument("--event", metavar="NAME", help="produce, fault, reply, fetch, group, transaction …")
+    show.add_argument("--api", metavar="NAME", help="requests and answers of this API, and what it came to")
+    show.add_argument("--connection", type=int, metavar="N", help="the number behind #")
+    show.add_argument("--client", metavar="ID", help="a client id")
+    show.add_argument("--since", metavar="TIME", help="12:30:05.250, 2026-11-21T12:30 or ms since the epoch")
+    show.add_argument("--until", metavar="TIME")
+    show.add_argument("--timeline", action="store_true", help="draw each producer's sequences: stored, doubled, missing")
     show.set_defaults(command="trace")
 
 

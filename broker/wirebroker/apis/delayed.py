@@ -32,7 +32,7 @@ class Delayed:
         return Outcome.PARKED
 
     def _changed(self, partition: Partition, now: int) -> None:
-        if not self._exchange.alive or self._is_complete():
+        if self._told in partition.waiting and (not self._exchange.alive or self._is_complete()):
             self._finish(now)
 
     def _finish(self, now: int) -> None:
@@ -40,4 +40,5 @@ class Delayed:
         for partition in self._partitions:
             if self._told in partition.waiting:
                 partition.waiting.remove(self._told)
-        self._exchange.reply(self._answer())
+        if self._exchange.alive:
+            self._exchange.reply(self._answer())

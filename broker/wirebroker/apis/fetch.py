@@ -161,8 +161,11 @@ class Fetch:
         response = FetchResponse(
             error_code=ErrorCode.NONE, session_id=session.session_id if session else 0, responses=[]
         )
+        named = self.context.answer(results)
+        if self.exchange.engine.trace.exchanges:
+            self._trace(named)
         current: TopicKey | None = None
-        for (name, _), data in self.context.answer(results):
+        for (name, _), data in named:
             if name != current:  # a topic whose partitions do not come one after the other is named again, as in Kafka
                 current = name
                 topic = FetchableTopicResponse(partitions=[])
@@ -175,6 +178,15 @@ class Fetch:
             if data.current_leader.leader_id >= 0:
                 self._name_node(data.current_leader.leader_id, response)
         return response
+
+    def _trace(self, results: list[tuple[PartitionKey, PartitionData]]) -> None:
+        offsets = {key: asked.fetch_offset for key, asked in self.context.partitions}
+        for key, data in results:
+            name = key[0]
+            if isinstance(name, bytes):
+                topic = self.exchange.cluster.topics_by_id.get(name)
+                name = topic.name if topic is not None else name.hex()
+            self.exchange.engine.trace.fetched(self.exchange, name, offsets[key], self.committed, data)
 
     def _name_node(self, node_id: int, response: FetchResponse) -> None:
         broker = self.exchange.cluster.brokers.get(node_id)
@@ -196,6 +208,8 @@ class Fetch:
         return Outcome.PARKED
 
     def _appended(self, partition: Partition, now: int) -> None:
+        if not self._watched:  # what was told before has made others append, of which it was told first, and answered
+            return
         if not self.exchange.alive:
             self._leave()
         elif self.read()[1]:

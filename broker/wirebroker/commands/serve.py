@@ -68,6 +68,9 @@ def run(options: argparse.Namespace) -> int:
 async def _serve(options: argparse.Namespace, resources: ExitStack, part: Part | None) -> int:
     time_source = clock(options.clock)
     engine = _engine(options, time_source.now())
+    if options.trace and options.trace_level == "off":
+        raise UsageError("--trace-level off leaves --trace nothing to show")
+    engine.trace_at(options.trace_level)
     if part is not None:
         _bring_about(part, engine, time_source.now())
     for sink in options.trace:

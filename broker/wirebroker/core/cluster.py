@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from kafkawire.errors import ErrorCode
+from wirebroker.core.changes import Change, TopicChange
 from wirebroker.core.configs import BrokerConfigs, TopicConfigs
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.names import abs_hash
@@ -84,6 +86,13 @@ class Cluster:
         """Rises with every change of the metadata: topics, partitions, leaders, configs."""
         self.topics_created = 0
         """How many topics there have ever been."""
+        self.watch: Callable[[Change], None] | None = None
+        """Told of what changes, if somebody wants to know."""
+
+    def tell(self, change: Change) -> None:
+        """Something has changed."""
+        if self.watch is not None:
+            self.watch(change)
 
     @property
     def controller_id(self) -> int:
@@ -129,6 +138,7 @@ class Cluster:
         """Let the topic have `total` partitions; each is led by the first of its replicas that is alive."""
         nodes = sorted(self.live_brokers)
         down = sorted(self.brokers.keys() - nodes)
+        change: Literal["created", "grown"] = "grown" if topic.partitions else "created"
         for index in range(len(topic.partitions), total):
             start = index % max(len(nodes), 1)
             replicas = list((assignment or {}).get(index) or (nodes[start:] + nodes[:start] + down)[:factor])
@@ -137,6 +147,7 @@ class Cluster:
                 made.replication.absent(node_id)
             topic.partitions.append(made)
         self.version += 1
+        self.tell(TopicChange(change, topic.name, total))
 
     def delete_topic(self, topic: Topic) -> None:
         """Forget the topic and everything in it."""
@@ -144,6 +155,7 @@ class Cluster:
         for partition in topic.partitions:
             partition.delete()
         self.version += 1
+        self.tell(TopicChange("deleted", topic.name, len(topic.partitions)))
 
     def partition(self, topic: str, index: int) -> Partition | None:
         """The partition, or None if the cluster does not have it."""

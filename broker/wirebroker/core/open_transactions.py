@@ -38,8 +38,11 @@ class OpenTransactions:
 
     def first_unstable(self) -> int | None:
         """Where what read_committed must not show begins: an open transaction, or one whose marker is not replicated."""
-        firsts = [first for first, _ in self._unreplicated]
-        return min([*firsts, *list(self._first_offsets.values())[:1]], default=None)
+        first = self.first_offset()
+        if self._unreplicated:
+            earliest = min(self._unreplicated)[0]
+            first = earliest if first is None else min(first, earliest)
+        return first
 
     def begin(self, producer_id: int, first_offset: int) -> None:
         """The first batch of a transaction was stored."""
@@ -81,6 +84,11 @@ class OpenTransactions:
     def forget_below(self, offset: int) -> None:
         """The log begins at `offset` now."""
         del self._aborted[: bisect_left(self._aborted, offset, key=lambda a: a.last_offset)]
+
+    def truncate(self, end_offset: int, open_ones: dict[int, int]) -> None:
+        """The log ends at `end_offset` now; these are open by the producers' states."""
+        del self._aborted[bisect_left(self._aborted, end_offset, key=lambda a: a.last_offset) :]
+        self.restart(open_ones)
 
     def restart(self, open_ones: dict[int, int]) -> None:
         """Go on with the transactions that are open by the producers' states; who was awaited is forgotten."""

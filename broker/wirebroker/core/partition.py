@@ -6,6 +6,7 @@ the log and the state together. One place decides; the reply, the trace and the 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -119,6 +120,8 @@ class Partition:
         """Told of every append; parked Fetches are here."""
         self.write_fails = 0
         """How many of the next writes fail; see `fail_next_write`."""
+        self.offline = False
+        """Whether its directory has failed; see `go_offline`."""
         self._epoch_starts: list[tuple[int, int]] = [(0, 0)]
         self._checkpointed_start = (now, 0)
         self._policy: RecordPolicy | None = None
@@ -267,6 +270,18 @@ class Partition:
         """Let the next writes fail, as with a broken disk: KAFKA_STORAGE_ERROR, and neither log nor state changes."""
         self.write_fails = times
         self._plain_limit = 0  # so that nothing takes the short way, which knows nothing of this
+        if not times:
+            self._policy_version = -1
+
+    def go_offline(self) -> None:
+        """The directory of the log has failed: nothing can be written or read (Kafka's HostedPartition.Offline)."""
+        self.offline = True
+        self.fail_next_write(sys.maxsize)
+
+    def go_online(self) -> None:
+        """The directory is there again, with all that it held."""
+        self.offline = False
+        self.fail_next_write(0)
 
     def _failed(self, header: BatchHeader, state: bytes | None) -> Appended:
         self.write_fails -= 1
@@ -461,6 +476,15 @@ class Partition:
         self._epoch_starts = list(prefix.epoch_starts)
         self.held_at = min(prefix.high_watermark, end)
 
+    def lead_from_here(self, now: int) -> None:
+        """The log has lost its end: epochs that began behind it are gone, and a new one begins."""
+        while len(self._epoch_starts) > 1 and self._epoch_starts[-1][1] > self.log_end_offset:
+            self._epoch_starts.pop()
+        self.new_leader_epoch(self.leader_epoch + 1)
+        self.replication.cut_off(self.log_end_offset)
+        self.replication.review()
+        self.tell(now)
+
     # Losing
 
     def delete_records(self, offset: int, now: int) -> int:
@@ -500,19 +524,29 @@ class Partition:
                 self.log.roll(now)
             self._start_at(self.log.segments[1].base_offset, now)
 
-    def expire_producers(self, now: int, after_ms: int) -> None:
-        """Forget producers whose last batch carries a timestamp at least `after_ms` old, and that have nothing open."""
+    def expire_producers(self, now: int, after_ms: int) -> list[tuple[int, int]]:
+        """Forget producers whose last batch carries a timestamp at least `after_ms` old, and that have nothing open.
+
+        The ids and epochs of those that were forgotten.
+        """
+        forgotten = []
         for producers in (self.producers, *(prefix.producers for prefix in self.replication.behind.values())):
-            gone = [
-                key
-                for key, state in producers.items()
-                if now - last_timestamp(state) >= after_ms and open_since(state) < 0
-            ]
-            for key in gone:
-                del producers[key]
+            for key, state in list(producers.items()):
+                if now - last_timestamp(state) >= after_ms and open_since(state) < 0:
+                    del producers[key]
+                    if producers is self.producers:
+                        forgotten.append((key if isinstance(key, int) else -1, epoch_of(state)))
         verifications = self.transactions.verifications
         for producer_id in [known for known, awaited in verifications.items() if now - awaited.since >= after_ms]:
             del verifications[producer_id]
+        return forgotten
+
+    def expire_producer(self, producer_id: int) -> int | None:
+        """Forget one producer whatever its age, unless it has a transaction open; its epoch, None if it was not forgotten."""
+        state = self.producers.get(producer_id)
+        if state is None or open_since(state) >= 0:
+            return None
+        return epoch_of(self.producers.pop(producer_id))
 
     def delete(self) -> None:
         """The topic is deleted: those who wait are told, and find no leader."""

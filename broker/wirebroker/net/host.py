@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from kafkawire.primitives import Buffer
 from wirebroker.clock import Clock
 from wirebroker.engine import Engine
-from wirebroker.exchange import Connection, Effect, Reply
+from wirebroker.exchange import Close, Connection, Effect, Reply, Shaped
 from wirebroker.net.protocol import SHARED_BUFFER, BrokerProtocol
 from wirebroker.storage.arena import Arena
 
@@ -35,7 +35,7 @@ class Host:
         self.engine = engine
         self.clock = clock
         self.frame_limit = engine.configs.integer("socket.request.max.bytes")
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._protocols: dict[Connection, BrokerProtocol] = {}
         self._servers: list[asyncio.Server] = []
         self._alarm: asyncio.TimerHandle | None = None
@@ -43,7 +43,7 @@ class Host:
         # A completion-based loop (Windows) keeps a buffer for as long as a read is pending; it cannot be shared.
         self.arena = Arena()
         self._idle_alarm: asyncio.TimerHandle | None = None
-        self._shared = None if type(self._loop).__name__ == "ProactorEventLoop" else bytearray(SHARED_BUFFER)
+        self._shared = None if type(self.loop).__name__ == "ProactorEventLoop" else bytearray(SHARED_BUFFER)
         self.watchers: list[Callable[[], None]] = []
         """Called after every request and timer, for those who wait for a condition."""
 
@@ -56,7 +56,7 @@ class Host:
     ) -> tuple[str, int]:
         """Open a listener of this broker; the address it is bound to. Raises ListenError."""
         try:
-            server = await self._loop.create_server(
+            server = await self.loop.create_server(
                 lambda: BrokerProtocol(self, node_id, listener), host, port, backlog=BACKLOG
             )
         except (OSError, OverflowError) as refused:
@@ -87,7 +87,7 @@ class Host:
         self.flush()
         if self._idle_alarm is not None:
             self._idle_alarm.cancel()
-        self._idle_alarm = self._loop.call_later(max(longest, LOOKS) / LOOKS / 1000, self.look_for_idle)
+        self._idle_alarm = self.loop.call_later(max(longest, LOOKS) / LOOKS / 1000, self.look_for_idle)
 
     def opened(self, protocol: BrokerProtocol) -> None:
         """A connection has been made."""
@@ -119,7 +119,10 @@ class Host:
                 else:
                     self._send(current, parts)
                     parts = []
-                    self._close(effect.connection, effect.reason)
+                    if isinstance(effect, Shaped):
+                        self._shape(effect)
+                    else:
+                        self._close(effect)
             self._send(current, parts)
             for connection in answered:
                 if (protocol := self._protocols.get(connection)) is not None:
@@ -150,7 +153,7 @@ class Host:
     def _send(self, connection: Connection | None, parts: Sequence[Buffer]) -> None:
         if connection is None or not parts or (protocol := self._protocols.get(connection)) is None:
             return
-        write = protocol.transport.write
+        write = protocol.write
         small: list[Buffer] = []
         for part in parts:
             if len(part) < JOIN_BELOW:
@@ -163,11 +166,17 @@ class Host:
         if small:
             write(b"".join(small) if len(small) > 1 else small[0])
 
-    def _close(self, connection: Connection, reason: str) -> None:
+    def _shape(self, effect: Shaped) -> None:
+        protocol = self._protocols.get(effect.connection)
+        if protocol is not None:
+            protocol.send_shaped(effect.parts, effect.shape)
+
+    def _close(self, effect: Close) -> None:
+        connection = effect.connection
         protocol = self._protocols.get(connection)
         if protocol is not None:
-            logger.info("connection %d from %s closed: %s", connection.number, connection.client_host, reason)
-            protocol.transport.close()
+            logger.info("connection %d from %s closed: %s", connection.number, connection.client_host, effect.reason)
+            protocol.close(effect.reset)
 
     def arm(self) -> None:
         """Wake up when the engine next has something to do."""
@@ -177,7 +186,7 @@ class Host:
         self._alarm_at = self.engine.deadline()
         if self._alarm_at is not None and self.clock.running:
             delay = max(self._alarm_at - self.clock.now(), 0) / 1000
-            self._alarm = self._loop.call_later(delay, self._wake)
+            self._alarm = self.loop.call_later(delay, self._wake)
 
     def _wake(self) -> None:
         self._alarm = None
