@@ -111,9 +111,8 @@ def test_b4_six_in_flight_store_a_duplicate(client: ClientName) -> None:
     assert (result.rows[-1].producer_epoch, result.rows[-1].first_sequence) == (1, 0)
     assert log(result) == "A" * 7 + "B" * 4 + "C" * 8 + "D" * 10 + "E" * 8 + "F" * 5 + "A" * 7
     (found,) = result.audit.findings
-    assert (found.kind, found.first_sequence, found.last_sequence) == ("epoch_duplicate", 114, 120), (
-        "the audit finds it"
-    )
+    assert found.kind == "epoch_duplicate", "the audit finds it"
+    assert "at offsets 0–6 under epoch 0 and at 42–48 under epoch 1" in found.explanation
 
 
 @every_client

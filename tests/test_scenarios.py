@@ -34,6 +34,7 @@ FINDINGS = {
     ("ooo-in-txn", "kafka-python"): {"loses"},
     ("ooo-in-txn", "aiokafka"): {"loses"},
     ("coordinator-dies", "kafka-python"): {"hangs"},
+    ("coordinator-moves", "kafka-python"): {"loses"},
     ("coordinator-dies", "aiokafka"): {"hangs"},
     ("missing-batch", "aiokafka"): {"fails cleanly"},
 }

@@ -29,6 +29,8 @@ LIMIT = 8.0
 """Seconds that a part may take. The clients' own timeouts are shorter: see ProducerSettings."""
 IN_TRANSACTION = 2.0
 """Seconds to wait for the records of a transaction that is to go on: its end will tell."""
+SETTLING = 2.0
+"""Seconds for what was sent without acknowledgements to arrive."""
 FIRST = "first"
 """The name of the producer where a step names none."""
 CHUNK = 2
@@ -84,6 +86,8 @@ def play(
         rules = kafka._call(lambda engine: bring_about(part, engine, now))
         workload = Workload(part, clients, kafka, watch, started + limit)
         hung = _run(workload, limit)
+        if part.producer.acks == 0:
+            _settle(kafka, time.monotonic() + SETTLING)
         written = list(dict.fromkeys(each.topic for each in workload.journal.sent)) or [TOPIC]
         log = [record for topic in written for record in kafka.records(topic)]
         counts = outcome.count(workload.journal, log, workload.transactions)
@@ -95,6 +99,12 @@ def play(
             dict(watch.requests), workload.refusal, time.monotonic() - started,
             [str(rule) for rule in (*rules, *workload.rules) if not rule.fired],
         )  # fmt: skip
+
+
+def _settle(kafka: MockKafka, end: float) -> None:
+    """Without acknowledgements a client ends before the broker has read what it sent: wait until nobody is connected."""
+    while kafka._call(lambda engine: bool(engine.connections)) and time.monotonic() < end:
+        time.sleep(0.01)
 
 
 def _run(workload: Workload, limit: float) -> bool:
