@@ -23,7 +23,7 @@ from kafkawire.frames import KEY_VERSION_CORRELATION, read_request_header
 from kafkawire.registry import API_VERSIONS, PRODUCE, api_name, request_class
 from wirebroker.apis import Handler, handler_of, served_versions
 from wirebroker.apis.produce_shape import produce_alike
-from wirebroker.core.cluster import Broker, Cluster
+from wirebroker.core.cluster import CLUSTER_ID, Broker, Cluster, memory_log
 from wirebroker.core.configs import BrokerConfigs
 from wirebroker.core.fetch_sessions import FetchSessions
 from wirebroker.core.groups import GroupCoordinator
@@ -36,6 +36,7 @@ from wirebroker.trace.recorder import Recorder
 
 if TYPE_CHECKING:
     from wirebroker.faults.plan import FaultPlan
+    from wirebroker.storage.folder.store import FolderStore
 
 
 class Engine:
@@ -53,18 +54,25 @@ class Engine:
         cold_start: bool = True,
         max_versions: Mapping[int, int] | None = None,
         seed: int = 0,
+        store: FolderStore | None = None,
     ) -> None:
+        """With a `store` the cluster is the one that is in it. Raises OSError if it cannot be read."""
         self.timers = Timers()
         self.rules = rules or Rules()
         self.configs = BrokerConfigs(settings or {}, brokers=brokers)
         nodes: Sequence[Broker] = [Broker(node_id) for node_id in range(1, brokers + 1)]
         self.cluster = Cluster(
             nodes, self.configs, self.rules, self.timers, random_bytes, full_checks=full_checks, cold_start=cold_start,
+            cluster_id=CLUSTER_ID if store is None else store.cluster_id,
+            open_log=memory_log if store is None else store.open_log,
         )  # fmt: skip
         self.fetch_sessions = FetchSessions(random_bytes)
         self.groups = GroupCoordinator(self.cluster, now)
         self.transactions = TransactionCoordinator(self.cluster, self.groups.offsets.end_transaction, now)
         self.maintenance = Maintenance(self.cluster, now)
+        self.store = store
+        if store is not None:
+            store.load(self.cluster, self.groups, self.transactions, now)
         self.trace = Recorder()
         self.faults: FaultPlan | None = None
         """The plan, while it has a rule."""
@@ -183,9 +191,13 @@ class Engine:
         self.timers.clear()
         for node_id in self.cluster.brokers:
             self.cluster.producer_ids.restarted(node_id)
+        if self.store is not None:
+            self.store.restart(mode, now)
         for partition in self.cluster.partitions():
             partition.restart(mode, now)
         self.fetch_sessions.clear()
         self.groups.restart(now)
         self.transactions.restart(now)
         self.maintenance = Maintenance(self.cluster, now)
+        if self.store is not None:
+            self.store.restarted(now)

@@ -36,6 +36,7 @@ from wirebroker.trace.rows import FaultRow, ProduceRow, Row
 
 if TYPE_CHECKING:
     from wirebroker.faults.rules import Rule
+    from wirebroker.storage.folder.store import FolderStore
 
 T = TypeVar("T")
 
@@ -63,6 +64,8 @@ class MockKafka:
     `topics` maps names to partition counts; `configs` are Kafka's settings by Kafka's names; `profile` and `rules` say
     how the validator decides; `clock` is "system" or "frozen". With `cold_start` the coordinators of groups and transactions
     take their time at first, as in Kafka, and clients have to ask again. Raises ValueError for a setting that does not exist.
+    With `data` everything is kept in that directory, in Kafka's own files, and what is there is served; `sync` says when it
+    is put on the disk: "always", "interval" or "never". DataError (an OSError) if the directory cannot be used.
     """
 
     def __init__(
@@ -80,10 +83,14 @@ class MockKafka:
         cold_start: bool = False,
         host: str = "127.0.0.1",
         port: int = 0,
+        data: str | os.PathLike[str] | None = None,
+        sync: str = "never",
         loop_thread: LoopThread | None = None,
     ) -> None:
         if record_checks not in ("full", "header"):
             raise ValueError(f"record_checks is 'full' or 'header', not {record_checks!r}")
+        if sync not in ("always", "interval", "never"):
+            raise ValueError(f"sync is 'always', 'interval' or 'never', not {sync!r}")
         self._brokers = brokers
         self._topics = topics if isinstance(topics, Mapping) else dict.fromkeys(topics or (), 1)
         self._rules = named_profile(profile, **(rules or {}))
@@ -95,6 +102,8 @@ class MockKafka:
         self._cold_start = cold_start
         self._clock = make_clock(clock)
         self._address = (host, port)
+        self._data = None if data is None else Path(data)
+        self._sync = sync
         self._given_thread = loop_thread
         self._thread: LoopThread | None = None
         self._host: Host | None = None
@@ -159,13 +168,22 @@ class MockKafka:
             self._ports.clear()
 
     def _engine(self) -> Engine:
+        store = None if self._data is None else self._open_store(self._data)
         engine = Engine(
             self._clock.now(), self._random, brokers=self._brokers, settings=self._configs, rules=self._rules,
             full_checks=self._full_checks, cold_start=self._cold_start, max_versions=self._max_versions, seed=self._seed,
+            store=store,
         )  # fmt: skip
+        found = store.topics_found if store is not None else ()
         for name, partitions in self._topics.items():
-            _create(engine, name, self._clock.now(), partitions, {})
+            if name not in found:
+                _create(engine, name, self._clock.now(), partitions, {})
         return engine
+
+    def _open_store(self, data: Path) -> FolderStore:
+        from wirebroker.storage.folder.store import FolderStore
+
+        return FolderStore(data, self._random, brokers=self._brokers, sync=self._sync)
 
     @property
     def _running(self) -> Host:
@@ -303,6 +321,8 @@ class MockKafka:
         """Close the connections and empty the broker, as if it had just been started."""
         host = self._running
         assert self._loop is not None
+        if self._data is not None:
+            raise RuntimeError(f"this broker keeps its data in {self._data}, and a reset would delete it")
         call_on(self._loop, lambda: host.replace(self._engine()))
 
 

@@ -10,7 +10,7 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,9 +22,11 @@ from wirebroker.core.names import topic_name_fault
 from wirebroker.core.profile import profile
 from wirebroker.engine import Engine
 from wirebroker.net.host import Host, ListenError, new_loop
+from wirebroker.storage.folder.faults import DataError
 
 if TYPE_CHECKING:
     from wirebroker.faults.files import FaultFile
+    from wirebroker.storage.folder.store import FolderStore
 
 KAFKA_PREFIX = "KAFKA_"
 NOT_SETTINGS = frozenset({"KAFKA_LISTENERS", "KAFKA_ADVERTISED_LISTENERS", "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP",
@@ -57,14 +59,14 @@ def run(options: argparse.Namespace) -> int:
         with ExitStack() as resources:
             resources.callback(loop.close)
             return loop.run_until_complete(_serve(options, resources))
-    except (ListenError, ConfigError, ValueError) as wrong:
+    except (ListenError, DataError, ConfigError, ValueError) as wrong:
         print(f"wirebroker serve: {wrong}", file=sys.stderr)
         return 2
 
 
 async def _serve(options: argparse.Namespace, resources: ExitStack) -> int:
     time_source = clock(options.clock)
-    engine = _engine(options, time_source.now())
+    engine = _engine(options, time_source.now(), resources)
     for sink in options.trace:
         _attach(engine, sink, resources)
     host = Host(engine, time_source)
@@ -96,7 +98,7 @@ def _unfired(engine: Engine) -> int:
     return 1 if silent else 0
 
 
-def _engine(options: argparse.Namespace, now: int) -> Engine:
+def _engine(options: argparse.Namespace, now: int, resources: ExitStack) -> Engine:
     settings = dict(_pair(text, "--config") for text in options.config)
     if options.partitions is not None:
         settings["num.partitions"] = str(options.partitions)
@@ -108,21 +110,32 @@ def _engine(options: argparse.Namespace, now: int) -> Engine:
     faults = _fault_file(options.faults) if options.faults else None
     seed = options.random_seed
     chances = seed if seed is not None else (faults.seed if faults and faults.seed is not None else 0)
+    random_bytes = os.urandom if seed is None else random.Random(seed).randbytes
+    store = _store(options, random_bytes, resources) if options.data else None
     engine = Engine(
         now,
-        os.urandom if seed is None else random.Random(seed).randbytes,
+        random_bytes,
         brokers=options.brokers,
         settings=settings,
         rules=rules,
         full_checks=options.record_checks == "full",
         max_versions=dict(_max_version(text) for text in options.max_version),
         seed=chances,
+        store=store,
     )
     for text in options.topic:
         _create_topic(engine, text, now)
     for loaded in faults.rules if faults else ():
         engine.plan.add(loaded)
     return engine
+
+
+def _store(options: argparse.Namespace, random_bytes: Callable[[int], bytes], resources: ExitStack) -> FolderStore:
+    from wirebroker.storage.folder.store import FolderStore
+
+    store = FolderStore(Path(options.data), random_bytes, brokers=options.brokers, sync=options.sync)
+    resources.callback(store.abandon)
+    return store
 
 
 def _fault_file(path: str) -> FaultFile:
@@ -142,6 +155,8 @@ def _create_topic(engine: Engine, text: str, now: int) -> None:
         raise UsageError(f"--topic {text}: {fault}")
     if colon and not (count.isdigit() and int(count) > 0):
         raise UsageError(f"--topic {text}: the number of partitions is {count!r}")
+    if engine.store is not None and name in engine.store.topics_found:
+        return  # it was there before, and stays as it is
     if name in engine.cluster.topics:
         raise UsageError(f"--topic {text}: this topic is named twice")
     engine.cluster.create_topic(name, now, partitions=int(count) if count else None)

@@ -14,6 +14,7 @@ from wirebroker.core.cluster import GROUP_TOPIC, Cluster
 from wirebroker.core.groups.classic import CONSUMER, Group, Joined, Joiner, Member, Protocols, Synced, Syncer
 from wirebroker.core.groups.consumer import ConsumerGroup
 from wirebroker.core.groups.consumer_groups import ConsumerGroups, Refused
+from wirebroker.core.groups.loading import GroupLog
 from wirebroker.core.groups.log import group_record, group_tombstone, offset_record, offset_tombstone, records_batch
 from wirebroker.core.groups.members import ConsumerMember
 from wirebroker.core.groups.migration import (
@@ -65,6 +66,19 @@ class GroupCoordinator:
             else:
                 group.restart(now)
         self._set_timers(now)
+
+    def load(self, home: int, batches: Iterable[memoryview], now: int) -> None:
+        """Know what this partition of __consumer_offsets says. Raises ProtocolError."""
+        loaded = GroupLog(home, self.offsets)
+        for batch in batches:
+            loaded.read(batch)
+        for group_id, snapshot in loaded.groups.items():
+            group = self._create(group_id, now)
+            group.snapshot = snapshot
+            group.restart(now)
+        for group_id in loaded.with_offsets - self.groups.keys():
+            if self.offsets.of(group_id):
+                self._create(group_id, now)
 
     def _set_timers(self, now: int) -> None:
         configs = self._cluster.configs

@@ -7,13 +7,13 @@ that nobody has to wait between the answer to EndTxn and the next transaction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from kafkawire.errors import ErrorCode
 from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC, Cluster
 from wirebroker.core.partition import EndMarker
-from wirebroker.core.transactions.log import transaction_batch
+from wirebroker.core.transactions.log import read_transactions, transaction_batch
 from wirebroker.core.transactions.states import State
 from wirebroker.core.transactions.transaction import (
     BUMPS_EPOCH,
@@ -73,6 +73,14 @@ class TransactionCoordinator:
     def restart(self, now: int) -> None:
         """Go on from what is written down, which is everything; markers that are missing are written."""
         self._set_timers(now)
+        self._finish_all(now)
+
+    def load(self, batches: Iterable[memoryview], now: int) -> None:
+        """Know what a partition of __transaction_state says; markers that are missing are written."""
+        read_transactions(batches, self.transactions)
+        self._finish_all(now)
+
+    def _finish_all(self, now: int) -> None:
         for transaction in self.transactions.values():
             if transaction.state.ending:
                 self._finish(transaction, now)
