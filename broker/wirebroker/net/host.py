@@ -107,12 +107,14 @@ class Host:
 
     def flush(self) -> None:
         """Perform the engine's effects, and let go on those that its answers released."""
-        engine = self.engine
-        while engine.effects or self._keeper is not None:
-            if self._keeper is not None and self._keeper.holds():
-                break
+        engine, keeper = self.engine, self._keeper
+        if keeper is not None:
+            keeper.look()
+        while engine.effects:
             effects, engine.effects = engine.effects, []
             self._perform(effects)
+            if keeper is not None and engine.effects:
+                keeper.look()
         if engine.deadline() != self._alarm_at:
             self.arm()
 

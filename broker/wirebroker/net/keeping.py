@@ -34,14 +34,11 @@ class Keeper:
         self._syncing = False
         self._running: asyncio.Task[None] | None = None
 
-    def holds(self) -> bool:
-        """Write down what has changed, and take the engine's effects if they have to wait; whether none are left."""
+    def look(self) -> None:
+        """Write down what has changed, and take the engine's effects if they have to wait."""
         store, engine = self._store, self._engine
-        try:
-            store.settle(self._clock.now())
-        except OSError as failure:
-            logger.error("%s cannot be written to, and what waited for it is not answered: %s", store.root, failure)
-            self._give_up(engine.effects)
+        if store.unsettled:
+            self._settle()
         if store.holds_answers:
             job = None if self._syncing else store.sync_now()
             if job is not None:
@@ -51,7 +48,14 @@ class Keeper:
                 engine.effects = []
         if store.jobs and self._running is None:
             self._running = self._loop.create_task(self._run())
-        return not engine.effects
+
+    def _settle(self) -> None:
+        try:
+            self._store.settle(self._clock.now())
+        except OSError as failure:
+            root = self._store.root
+            logger.error("%s cannot be written to, and what waited for it is not answered: %s", root, failure)
+            self._give_up(self._engine.effects)
 
     def _begin(self, job: Job) -> None:
         """Sync in the thread; what waits when that is done was written before, or waits for another."""

@@ -196,14 +196,22 @@ class FolderStore:
 
     # What changes
 
-    def settle(self, now: int) -> None:
-        """Write down what the controller knows if it is new. Raises OSError."""
+    @property
+    def unsettled(self) -> bool:
+        """Whether there may be something new to write down."""
+        return self._written != self._versions()
+
+    def _versions(self) -> tuple[int, int, int]:
         cluster = self._cluster
         assert cluster is not None
-        versions = (cluster.version, cluster.configs.version, cluster.producer_ids.next_block)
-        if versions != self._written:
-            self._write_metadata(self._image(cluster), now)
-            self._written = versions
+        return cluster.version, cluster.configs.version, cluster.producer_ids.next_block
+
+    def settle(self, now: int) -> None:
+        """Write down what the controller knows. Raises OSError."""
+        assert self._cluster is not None
+        versions = self._versions()
+        self._write_metadata(self._image(self._cluster), now)
+        self._written = versions
 
     def _write_metadata(self, image: Image, now: int) -> None:
         changes = difference(self.metadata.image, image, min(self.directories))
