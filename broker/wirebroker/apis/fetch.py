@@ -130,7 +130,11 @@ class Fetch:
             data.aborted_transactions = None
             return data, 0
         limit = min(left, asked.partition_max_bytes)
-        found = partition.read(asked.fetch_offset, limit, at_least_one=at_least_one, committed=self.committed)
+        try:
+            found = partition.read(asked.fetch_offset, limit, at_least_one=at_least_one, committed=self.committed)
+        except OSError:  # the data directory cannot be read, or is damaged
+            data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            return data, 0
         data.records = found.data
         if self.committed and found.data:
             aborted = partition.aborted_transactions(asked.fetch_offset, found)

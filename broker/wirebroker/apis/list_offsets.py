@@ -50,7 +50,10 @@ def _one(
     fault = leader_fault(partition, exchange.node_id, asked.current_leader_epoch)
     if fault or partition is None:
         return _answer(asked, fault)
-    found = partition.offset_for(asked.timestamp, committed)
+    try:
+        found = partition.offset_for(asked.timestamp, committed)
+    except OSError:  # the data directory cannot be read, or is damaged
+        return _answer(asked, ErrorCode.KAFKA_STORAGE_ERROR)
     return _answer(asked, ErrorCode.NONE, found.offset, found.timestamp, found.leader_epoch)
 
 

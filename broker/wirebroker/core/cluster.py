@@ -120,13 +120,16 @@ class Cluster:
         assignment: Mapping[int, Sequence[int]] | None = None,
         overrides: Mapping[str, str] | None = None,
     ) -> Topic:
-        """Create the topic; the caller has checked name, counts and configs. Leaders go round the brokers."""
+        """Create the topic; the caller has checked name, counts and configs. Leaders go round the brokers.
+
+        Raises OSError if its logs cannot be created; then there is no topic.
+        """
         topic = Topic(name, self._new_topic_id(), TopicConfigs(self.configs, overrides or {}))
         count = len(assignment) if assignment else partitions or self.configs.integer("num.partitions")
         factor = replication_factor or self.configs.integer("default.replication.factor")
+        self.add_partitions(topic, count, now, factor, assignment)
         self.topics[name] = self.topics_by_id[topic.topic_id] = topic
         self.topics_created += 1
-        self.add_partitions(topic, count, now, factor, assignment)
         return topic
 
     def add_partitions(

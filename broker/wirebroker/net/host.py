@@ -149,6 +149,7 @@ class Host:
         if effects:
             self._perform(effects)
         self.flush()
+        self.notify()
 
     def _answer_one(self, effects: list[Effect]) -> bool:
         """What nearly every call is: small answers to one connection. False if it is anything else, and nothing was done."""

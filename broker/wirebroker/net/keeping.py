@@ -33,6 +33,8 @@ class Keeper:
         """Effects of what may not be on the disk yet, and all that came after them."""
         self._syncing = False
         self._running: asyncio.Task[None] | None = None
+        for note in store.notes:
+            logger.warning("%s", note)
 
     def look(self) -> None:
         """Write down what has changed, and take the engine's effects if they have to wait."""
@@ -92,6 +94,7 @@ class Keeper:
                 try:
                     await self._loop.run_in_executor(self._thread, job.work)
                     job.done()
+                    self._released([])
                 except OSError as failure:
                     logger.error("the data directory: %s", failure)
         finally:
