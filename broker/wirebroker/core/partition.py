@@ -458,7 +458,7 @@ class Partition:
             return
         keep_ms = self.configs.integer("retention.ms")
         keep_bytes = self.configs.integer("retention.bytes")
-        while (first := self.log.segments[0]).size:
+        while (first := self.log.segments[0]).size or first is not self.log.active:
             newest = first.max_timestamp if first.max_timestamp >= 0 else first.created
             expired = keep_ms >= 0 and now - newest > keep_ms
             oversize = keep_bytes >= 0 and self.log.size - first.size >= keep_bytes

@@ -50,6 +50,10 @@ class Owner(Protocol):
     log_start_offset: int
 
     @property
+    def last_stable_offset(self) -> int:
+        """Where the earliest open transaction begins, or what is not visible yet."""
+
+    @property
     def producers(self) -> Mapping[Key, bytes]:
         """Packed states by producer id."""
 

@@ -5,14 +5,28 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkawire.batches import HEADER_SIZE, read_header
 from kafkawire.primitives import Buffer
+from wirebroker.core.configs import TopicConfigs
+from wirebroker.core.producers import epoch_of, last_offset
 from wirebroker.storage.folder import files
 from wirebroker.storage.folder.checkpoints import LEADER_EPOCHS, epochs_text
-from wirebroker.storage.folder.names import SNAPSHOT, file_name, offsets_in
+from wirebroker.storage.folder.compaction import Cleaned, LastRecord, Task
+from wirebroker.storage.folder.names import (
+    CLEANED,
+    LOG,
+    OFFSET_INDEX,
+    SNAPSHOT,
+    SWAP,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    file_name,
+    offsets_in,
+)
 from wirebroker.storage.folder.recovery import LogSettings, Recovered, recover
 from wirebroker.storage.folder.segment import Index, Segment
 from wirebroker.storage.folder.snapshots import snapshot_bytes
@@ -45,13 +59,14 @@ class FolderLog:
 
     def __init__(
         self, store: FolderStore, directory: LogDirectory, where: tuple[str, int], folder: Path, settings: LogSettings,
-        now: int,
+        configs: TopicConfigs, now: int,
     ) -> None:  # fmt: skip
         """Opens the folder, and creates or recovers what is in it. Raises DamagedFile, OSError."""
         self.directory = directory
         self.where = where
         self.folder = folder
         self._store = store
+        self._configs = configs
         self._settings = settings._replace(segments=settings.segments._replace(written=lambda: store.written(self)))
         self._owner: Owner | None = None
         self._take(self._recover(now))
@@ -231,6 +246,72 @@ class FolderLog:
         if offset >= segments[-1].base_offset:
             return len(segments) - 1
         return max(bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
+
+    # Compacting
+
+    def to_compact(self, now: int) -> tuple[float, Task] | None:
+        """How dirty the log is, and what is to be done; None if it is not dirty enough (LogCleanerManager)."""
+        owner = self._owner
+        assert owner is not None
+        configs = self._configs
+        if "compact" not in configs.text("cleanup.policy") or len(self.segments) == 1:
+            return None
+        first_dirty = self.directory.cleaned.get(self.where, 0)
+        if not owner.log_start_offset <= first_dirty <= self.end_offset:
+            first_dirty = owner.log_start_offset
+        lag = configs.integer("min.compaction.lag.ms")
+        closed = []
+        for segment, following in pairwise(self.segments):
+            if following.base_offset > owner.last_stable_offset or 0 < now - segment.max_timestamp < lag:
+                break
+            closed.append(segment)
+        dirty = sum(segment.size for segment in closed if segment.base_offset >= first_dirty)
+        size = sum(segment.size for segment in closed)
+        if not dirty:
+            return None
+        overdue = any(
+            now - segment.max_timestamp > configs.integer("max.compaction.lag.ms")
+            for segment in closed
+            if segment.base_offset >= first_dirty
+        )
+        if dirty / size <= float(configs.text("min.cleanable.dirty.ratio")) and not overdue:
+            return None
+        last_records = {
+            key: LastRecord(None if (offset := last_offset(state)) < 0 else offset, epoch_of(state))
+            for key, state in owner.producers.items()
+            if isinstance(key, int)
+        }
+        return dirty / size, Task(
+            closed, first_dirty, owner.transactions.ended_between(0, self.end_offset), last_records,
+            self._settings.segments, configs.integer("segment.bytes"), configs.integer("delete.retention.ms"), now,
+        )  # fmt: skip
+
+    def take_compacted(self, cleaned: Cleaned) -> None:
+        """Let the new segments be in the place of the old ones, unless those have gone meanwhile."""
+        for made, replaces in cleaned.made:
+            if all(segment in self.segments for segment in replaces):
+                self._swap(made, replaces)
+            else:
+                for path in made.paths(CLEANED):
+                    path.unlink()
+        self.directory.cleaned[self.where] = cleaned.end
+
+    def _swap(self, made: Segment, replaces: Sequence[Segment]) -> None:
+        """At any moment a restart finds the old segments or the new one, if need be without its indexes."""
+        made.path(LOG, CLEANED).replace(made.path(LOG, SWAP))
+        for segment in replaces:
+            segment.let_go()
+            for path in segment.paths():
+                path.unlink()
+            if segment is not replaces[0]:
+                segment.path(SNAPSHOT).unlink(missing_ok=True)
+        made.path(LOG, SWAP).replace(made.path())
+        for suffix in (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX):
+            if (path := made.path(suffix, CLEANED)).exists():
+                path.replace(made.path(suffix))
+        made.let_go()
+        at = self.segments.index(replaces[0])
+        self.segments[at : at + len(replaces)] = [made]
 
     # Losing
 

@@ -122,7 +122,10 @@ def recover(folder: Path, settings: LogSettings, known: Known, now: int) -> Reco
 
 
 def _finish_swaps(folder: Path) -> None:
-    """Remove what was being made or deleted, and finish what was taking another's place (LogLoader.load)."""
+    """Remove what was being made or deleted, and finish what was taking another's place (LogLoader.load).
+
+    The indexes of a segment that does so are made anew.
+    """
     names = [path.name for path in folder.iterdir() if path.is_file()]
     for name in names:
         if name.endswith((DELETED, CLEANED, ".tmp")):
@@ -138,8 +141,7 @@ def _finish_swaps(folder: Path) -> None:
             offset = offset_of(name, name[name.rfind(".") :])
             if offset is not None and base <= offset < made.next_offset and not name.endswith(SNAPSHOT):
                 (folder / name).unlink(missing_ok=True)
-    for name in swaps:
-        (folder / (name + SWAP)).replace(folder / name)
+        (folder / (file_name(base, LOG) + SWAP)).replace(folder / file_name(base, LOG))
 
 
 def _open(

@@ -110,13 +110,13 @@ class Segment:
         self._since_entry = 0
         self._fd = -1
 
-    def path(self, suffix: str = LOG) -> Path:
-        """One of its files."""
-        return self.folder / file_name(self.base_offset, suffix)
+    def path(self, suffix: str = LOG, ending: str = "") -> Path:
+        """One of its files; with an ending, as it is called while it is made."""
+        return self.folder / (file_name(self.base_offset, suffix) + ending)
 
-    def paths(self) -> list[Path]:
+    def paths(self, ending: str = "") -> list[Path]:
         """All of its files that are there."""
-        return [path for path in map(self.path, SEGMENT_FILES) if path.exists()]
+        return [path for path in (self.path(suffix, ending) for suffix in SEGMENT_FILES) if path.exists()]
 
     # Writing
 
@@ -166,20 +166,20 @@ class Segment:
         if full or last_offset - self.base_offset > _LARGEST_SPAN:
             self.created = FULL
 
-    def close(self, aborted: Iterable[AbortedTransaction] = ()) -> None:
+    def close(self, aborted: Iterable[AbortedTransaction] = (), ending: str = "") -> None:
         """Write the indexes; `aborted` are the transactions whose abort markers are in the segment."""
         index = self.index
         index.note_time(self.max_timestamp, self._newest)
-        self.path(OFFSET_INDEX).write_bytes(
+        self.path(OFFSET_INDEX, ending).write_bytes(
             offset_index_bytes(self.base_offset, zip(index.offsets, index.positions, strict=True))
         )
-        self.path(TIME_INDEX).write_bytes(
+        self.path(TIME_INDEX, ending).write_bytes(
             time_index_bytes(self.base_offset, zip(index.stamps, index.newest, strict=True))
         )
         if entries := transaction_index_bytes(aborted):
-            self.path(TRANSACTION_INDEX).write_bytes(entries)
+            self.path(TRANSACTION_INDEX, ending).write_bytes(entries)
         else:
-            self.path(TRANSACTION_INDEX).unlink(missing_ok=True)
+            self.path(TRANSACTION_INDEX, ending).unlink(missing_ok=True)
 
     def let_go(self) -> None:
         """Give back the descriptor and forget the index; both are there again when they are needed."""

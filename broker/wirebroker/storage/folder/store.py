@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkawire.errors import ProtocolError
 from wirebroker.core.cluster import CLUSTER_ID, GROUP_TOPIC, TRANSACTION_TOPIC, Cluster, StoredPartition, Topic
 from wirebroker.core.configs import ConfigError, TopicConfigs, check_topic_configs
 from wirebroker.core.partition import Partition
 from wirebroker.storage.folder import files
+from wirebroker.storage.folder.compaction import Cleaned, compact
 from wirebroker.storage.folder.directory import LogDirectory
 from wirebroker.storage.folder.faults import DataError
 from wirebroker.storage.folder.image import (
@@ -77,6 +79,9 @@ class FolderStore:
         self._dirty: dict[FolderLog, None] = {}
         """The logs that were written to since they were last synced."""
         self._metadata_dirty = False
+        self._compacting = False
+        self._uncleanable: set[FolderLog] = set()
+        """Logs whose compaction failed once; as in Kafka it is not tried again before the next start."""
         self._cluster: Cluster | None = None
         self._written: tuple[int, int, int] | None = None
         """The versions of what `metadata.image` says, to see quickly whether there is something new."""
@@ -258,7 +263,7 @@ class FolderStore:
             folder.mkdir()
         if not (folder / PARTITION_METADATA).exists():
             files.replace(folder / PARTITION_METADATA, partition_metadata_text(topic.topic_id).encode(), durable=False)
-        return FolderLog(self, directory, (topic.name, index), folder, self._settings(topic.configs), now)
+        return FolderLog(self, directory, (topic.name, index), folder, self._settings(topic.configs), topic.configs, now)
 
     def _settings(self, configs: TopicConfigs) -> LogSettings:
         room = configs.integer("segment.index.bytes")
@@ -344,6 +349,7 @@ class FolderStore:
         assert self._cluster is not None
         configs, timers = self._cluster.configs, self._cluster.timers
         timers.every(lambda: configs.integer("log.flush.offset.checkpoint.interval.ms"), now, self.checkpoint)
+        timers.every(lambda: configs.integer("log.cleaner.backoff.ms"), now, self.compact)
         if self.sync == INTERVAL:
             timers.every(self._interval, now, self._sync_by_timer)
 
@@ -355,6 +361,34 @@ class FolderStore:
     def _sync_by_timer(self, _: int) -> None:
         if (job := self.sync_now()) is not None:
             self.jobs.append(job)
+
+    def compact(self, now: int) -> None:
+        """Compact the log that needs it most, if one does and none is being compacted."""
+        assert self._cluster is not None
+        if self._compacting or not self._cluster.configs.value("log.cleaner.enable"):
+            return
+        logs = [log for log in self._logs() if log not in self._uncleanable]
+        found = [(log, *wanted) for log in logs if (wanted := log.to_compact(now)) is not None]
+        if not found:
+            return
+        log, _, task = max(found, key=lambda each: each[1])
+        results: list[Cleaned] = []
+
+        def work() -> None:
+            try:
+                results.append(compact(task))
+            except (OSError, ProtocolError) as failed:
+                self._uncleanable.add(log)
+                self._compacting = False
+                raise DataError(f"{log.folder} is not compacted any more: {failed}") from failed
+
+        def done() -> None:
+            self._compacting = False
+            log.take_compacted(results[0])
+            self.compact(now)  # there may be another
+
+        self._compacting = True
+        self.jobs.append(Job(work, done))
 
     def checkpoint(self, _: int = 0) -> None:
         """Write down how far the logs are on the disk, and where they begin."""
