@@ -129,21 +129,21 @@ class Committer(threading.Thread):
             return
 
 
-def commit(wire: WireClient, offset: int) -> int:
-    """Commit an offset of the first partition; the error code."""
+def commit(wire: WireClient, offset: int, topic: str = TOPIC) -> int:
+    """Commit an offset of the topic's first partition for a group; the error code."""
     wire.request(FindCoordinatorRequest(key="group", key_type=0), 3)
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
-    topics = [OffsetCommitRequestTopic(name=TOPIC, partitions=[partition])]
+    topics = [OffsetCommitRequestTopic(name=topic, partitions=[partition])]
     request = OffsetCommitRequest(group_id="group", generation_id_or_member_epoch=-1, member_id="", topics=topics)
     code: int = wire.request(request, 8).topics[0].partitions[0].error_code
     return code
 
 
-def committed(wire: WireClient) -> int:
-    """The group's offset of the first partition."""
+def committed(wire: WireClient, topic: str = TOPIC) -> int:
+    """The group's offset of the topic's first partition."""
     wire.request(FindCoordinatorRequest(key="group", key_type=0), 3)
     for _ in range(3):
-        topics = [OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[0])]
+        topics = [OffsetFetchRequestTopic(name=topic, partition_indexes=[0])]
         answer = wire.request(OffsetFetchRequest(group_id="group", topics=topics), 7)
         if answer.error_code == 0:
             return int(answer.topics[0].partitions[0].committed_offset)
