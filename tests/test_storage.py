@@ -449,11 +449,11 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
     full = False
     write = files.append
 
-    def append(fd: int, parts: Any) -> None:
+    def append(fd: int, parts: Any, size: int) -> None:
         if full:
-            write(fd, [bytes(b"".join(parts))[:70]])
+            write(fd, [bytes(b"".join(parts))[:70]], 70)
             raise OSError(errno.ENOSPC, "No space left on device")
-        write(fd, parts)
+        write(fd, parts, size)
 
     def fill(now: bool) -> None:
         nonlocal full

@@ -31,6 +31,7 @@ class Keeper:
         self._thread = ThreadPoolExecutor(1, "wirebroker-storage")
         self._waiting: list[Effect] = []
         """Effects of what may not be on the disk yet, and all that came after them."""
+        self._holds_answers = store.holds_answers
         self._syncing = False
         self._running: asyncio.Task[None] | None = None
         for note in store.notes:
@@ -39,9 +40,10 @@ class Keeper:
     def look(self) -> None:
         """Write down what has changed, and take the engine's effects if they have to wait."""
         store, engine = self._store, self._engine
-        if store.unsettled:
+        cluster = engine.cluster
+        if store.settled != (cluster.version, cluster.configs.version, cluster.producer_ids.next_block):
             self._settle()
-        if store.holds_answers:
+        if self._holds_answers:
             job = None if self._syncing else store.sync_now()
             if job is not None:
                 self._begin(job)

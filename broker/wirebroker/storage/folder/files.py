@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from kafkawire.primitives import Buffer
@@ -29,17 +29,20 @@ def read_at(fd: int, size: int, position: int) -> bytes:
     return os.read(fd, size)
 
 
-def append(fd: int, parts: Sequence[Buffer]) -> None:
-    """Write these one after the other at the end. Raises OSError, and then a part of it may have been written."""
-    if hasattr(os, "writev"):
-        left = sum(map(len, parts)) - os.writev(fd, parts)
-        if not left:
-            return
-        parts = [b"".join(parts)[-left:]]
-    for part in parts:
-        view = memoryview(part)
-        while view:
-            view = view[os.write(fd, view) :]
+def append(fd: int, parts: Sequence[Buffer], size: int) -> None:
+    """Write these `size` bytes one after the other at the end. Raises OSError, and then a part may have been written."""
+    written = _write_parts(fd, parts)
+    if written < size:
+        left = memoryview(b"".join(parts))[written:]
+        while left:
+            left = left[os.write(fd, left) :]
+
+
+def _one_by_one(fd: int, parts: Sequence[Buffer]) -> int:
+    return sum(os.write(fd, part) for part in parts[:1])
+
+
+_write_parts: Callable[[int, Sequence[Buffer]], int] = getattr(os, "writev", _one_by_one)
 
 
 def replace(path: Path, content: bytes, *, durable: bool = True) -> None:

@@ -118,7 +118,7 @@ class MetadataLog:
             )  # fmt: skip
             size = os.fstat(self._fd).st_size
             try:
-                files.append(self._fd, [batch])
+                files.append(self._fd, [batch], len(batch))
             except OSError:
                 os.ftruncate(self._fd, size)
                 raise

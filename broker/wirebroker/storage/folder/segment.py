@@ -35,7 +35,8 @@ from wirebroker.storage.folder.walking import batches_in
 _START = struct.Struct(">qii")
 _PLACE = struct.Struct(">qi11xi")
 """base offset, length, and behind the attributes the last offset delta"""
-_DELTA = struct.Struct(">i")
+_delta_of = struct.Struct(">i").unpack_from
+_START_SIZE = _START.size
 _DELTA_AT = 23
 _LOOK = 8 * 1024
 """Bytes that are read at once when a batch is looked for."""
@@ -90,8 +91,8 @@ class Segment:
     """Consecutive batches in one file. `created` is a time in ms since the epoch."""
 
     __slots__ = (
-        "_fd", "_index", "_newest", "_settings", "_since_entry", "base_offset", "created", "dirty", "folder",
-        "max_timestamp", "size",
+        "_fd", "_index", "_interval", "_most_entries", "_newest", "_settings", "_since_entry", "base_offset", "created",
+        "dirty", "folder", "max_timestamp", "size",
     )  # fmt: skip
 
     def __init__(self, folder: Path, base_offset: int, created: int, settings: SegmentSettings, index: Index | None) -> None:
@@ -106,6 +107,8 @@ class Segment:
         self._newest = base_offset
         """The last offset of the batch with the largest timestamp."""
         self._settings = settings
+        self._interval = settings.interval
+        self._most_entries = min(settings.offsets, settings.times)
         self._index = index
         self._since_entry = 0
         self._fd = -1
@@ -139,31 +142,34 @@ class Segment:
         if self._fd < 0:
             self._fd = files.open_to_append(self.path())
         try:
-            files.append(self._fd, (start, memoryview(batch)[_START.size :]))
+            files.append(self._fd, (start, memoryview(batch)[_START_SIZE:]), size)
         except OSError:
             os.ftruncate(self._fd, self.size)
             raise
         if not self.dirty:
             self.touched()
-        self.note(base_offset + _DELTA.unpack_from(batch, _DELTA_AT)[0], size, timestamp)
+        self.note(base_offset + _delta_of(batch, _DELTA_AT)[0], size, timestamp)
 
     def note(self, last_offset: int, size: int, timestamp: int) -> None:
         """A batch is in the file, at the end of those that were noted before (LogSegment.append)."""
         if timestamp > self.max_timestamp:
             self.max_timestamp, self._newest = timestamp, last_offset
-        if self._since_entry > self._settings.interval:
+        if self._since_entry > self._interval:
             self._enter(last_offset)
-            self._since_entry = 0
-        self._since_entry += size
+            self._since_entry = size
+        else:
+            self._since_entry += size
         self.size += size
 
     def _enter(self, last_offset: int) -> None:
-        index = self.index
+        index = self._index or self.index
         index.offsets.append(last_offset)
         index.positions.append(self.size)
-        index.note_time(self.max_timestamp, self._newest)
-        full = len(index.offsets) >= self._settings.offsets or len(index.stamps) >= self._settings.times
-        if full or last_offset - self.base_offset > _LARGEST_SPAN:
+        stamps = index.stamps
+        if self.max_timestamp > (stamps[-1] if stamps else -1):
+            stamps.append(self.max_timestamp)
+            index.newest.append(self._newest)
+        if len(index.offsets) >= self._most_entries or last_offset - self.base_offset > _LARGEST_SPAN:
             self.created = FULL
 
     def close(self, aborted: Iterable[AbortedTransaction] = (), ending: str = "") -> None:

@@ -83,8 +83,8 @@ class FolderStore:
         self._uncleanable: set[FolderLog] = set()
         """Logs whose compaction failed once; as in Kafka it is not tried again before the next start."""
         self._cluster: Cluster | None = None
-        self._written: tuple[int, int, int] | None = None
-        """The versions of what `metadata.image` says, to see quickly whether there is something new."""
+        self.settled: tuple[int, int, int] | None = None
+        """The versions of cluster and settings, and the next producer id, as they are written down."""
         self._passed_over: dict[tuple[int, str], dict[str, str]] = {}
         """Settings that are written down and that this broker cannot take; they stay written down."""
         self.directories: dict[int, LogDirectory] = {}
@@ -201,22 +201,13 @@ class FolderStore:
 
     # What changes
 
-    @property
-    def unsettled(self) -> bool:
-        """Whether there may be something new to write down."""
-        return self._written != self._versions()
-
-    def _versions(self) -> tuple[int, int, int]:
-        cluster = self._cluster
-        assert cluster is not None
-        return cluster.version, cluster.configs.version, cluster.producer_ids.next_block
-
     def settle(self, now: int) -> None:
         """Write down what the controller knows. Raises OSError."""
-        assert self._cluster is not None
-        versions = self._versions()
-        self._write_metadata(self._image(self._cluster), now)
-        self._written = versions
+        cluster = self._cluster
+        assert cluster is not None
+        versions = cluster.version, cluster.configs.version, cluster.producer_ids.next_block
+        self._write_metadata(self._image(cluster), now)
+        self.settled = versions
 
     def _write_metadata(self, image: Image, now: int) -> None:
         changes = difference(self.metadata.image, image, min(self.directories))
