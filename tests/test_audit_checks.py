@@ -172,6 +172,15 @@ def test_a_coordinators_topic_says_nothing_by_its_sequences() -> None:
     assert check_partition(rows, Bounds(internal=True)) == []
 
 
+def test_a_header_that_may_lie_begins_no_transaction() -> None:
+    garbage = batch(5, 77, pid=9999, epoch=12, attributes=0x10, crc_computed=1)
+    assert [each.kind for each in check_partition([batch(0, 0), garbage, batch(10, 5)])] == ["crc"]
+    data, marker = batch(0, 0, attributes=0x10), batch(5, -1, 1, attributes=0x30)
+    bad_data, bad_marker = data._replace(crc_computed=1), marker._replace(crc_computed=1)
+    for rows in ([bad_marker], [bad_data, marker], [data, bad_marker]):
+        assert [each.kind for each in check_partition(rows)] == ["crc"]
+
+
 def test_a_producer_without_an_epoch_is_not_checked_and_the_first_epoch_may_begin_anywhere() -> None:
     """As a real Kafka takes them: whoever has an id and no epoch yet."""
     rows = [batch(0, 7, epoch=-1), batch(5, 7, epoch=-1), batch(10, 3), batch(15, 8)]
@@ -376,6 +385,7 @@ def test_no_misfortune_of_the_network_leaves_a_trace_in_the_log() -> None:
             for batch in producer.batches
             for value in batch.values
         ]
-        report = AuditReport(snapshot(cluster, schedule.world.now, [TOPIC]), intended=sent)
+        partitions = snapshot([cluster.topics[TOPIC]], cluster.configs.integer("producer.id.expiration.ms"), schedule.world.now)
+        report = AuditReport(partitions, intended=sent)
         report.assert_exactly_once()
         assert report.summary()["records"] >= len(sent) > 0

@@ -23,7 +23,6 @@ from wirebroker.audit.findings import KINDS, severity_of
 from wirebroker.audit.journal import FIELDS
 from wirebroker.cli import build_parser, main
 from wirebroker.commands.demo import demonstrate
-from wirebroker.commands.demo.flows import FLOWS, _values
 from wirebroker.commands.demo.show import Screen
 from wirebroker.conformance.recording import load
 from wirebroker.control.table import ENDPOINTS
@@ -31,6 +30,8 @@ from wirebroker.core.configs import BrokerConfigs
 from wirebroker.core.profile import PROFILES, Rules
 from wirebroker.core.settings import BROKER_SETTINGS
 from wirebroker.mock import MockKafka
+from wirebroker.scenarios.play import play
+from wirebroker.scenarios.scenario import find
 from wirebroker.trace.rows import ProduceRow
 from wirekit import RawProducer
 
@@ -140,13 +141,11 @@ def test_readme_shows_what_the_demo_prints(mock_kafka: MockKafka) -> None:
     assert shown in out.getvalue()
 
 
-def test_readme_shows_what_the_audit_says(mock_kafka: MockKafka) -> None:
-    demonstrate(mock_kafka, Screen(io.StringIO()), clients=())
-    (flow,) = (flow for flow in FLOWS if flow.id == "B4")
-    meant = {step.batch: None for step in flow.steps}
-    rows = [("flow-B4", None, value) for value in _values("".join(meant))]
+def test_readme_shows_what_the_audit_says() -> None:
+    flow = find("B4")
+    result = play(flow, flow.parts[0], "wire")
     with pytest.raises(AssertionError) as failed:
-        mock_kafka.audit("flow-B4").assert_exactly_once(intended=rows)
+        result.audit.assert_exactly_once()
     shown = README.partition("<!-- printed by the audit -->\n```text\n")[2].partition("```")[0]
     assert shown == f"{failed.value}\n"
 
@@ -261,6 +260,26 @@ def test_the_questions_in_jq_have_answers(number: int, mock_kafka: MockKafka, tm
         assert expected in run.stdout
 
 
+def test_readme_shows_what_interop_runs() -> None:
+    sys.path.insert(0, str(ROOT / "scripts"))
+    try:
+        from interop_parts.checks import CHECKS
+        from interop_parts.clients import CLIENTS
+    finally:
+        sys.path.pop(0)
+    headings, *rows = table(README, "| client | version |")
+    assert headings[2:] == [check.replace("-", " ") for check in CHECKS]
+    assert [row[0] for row in rows] == list(CLIENTS)
+    assert {mark for row in rows for mark in row[2:]} == {"✓", "–"}
+
+
+def test_readme_shows_what_the_clients_suites_must_pass() -> None:
+    _, *rows = table(README, "| suite | version |")
+    for name, _, _, passing, _ in rows:
+        recorded = ROOT / "scripts" / "suites_parts" / "expected" / f"{name}.txt"
+        assert len(recorded.read_text(encoding="utf-8").split()) == int(passing)
+
+
 # The control
 
 
@@ -285,7 +304,11 @@ def test_the_control_answers_curl_as_shown(name: str, count: int, controlled: Mo
         for command, said in re.findall(r"^\$ (curl .*)\n(.*)$", block.code, re.MULTILINE):
             asked = shlex.split(command.replace("localhost:9099", here))
             run = subprocess.run(asked, capture_output=True, text=True, check=True)
-            assert re.fullmatch(".*".join(map(re.escape, said.split("…"))), run.stdout), (named(block), command, run.stdout)
+            assert re.fullmatch(".*".join(map(re.escape, said.split("…"))), run.stdout), (
+                named(block),
+                command,
+                run.stdout,
+            )
         if "lose_ack" in block.code and "assert-fired" in block.code:
             send_an_order(controlled)
     assert len(shown) == count
@@ -347,7 +370,7 @@ def test_flags_and_commands_exist(path: Path) -> None:
     scripts = "".join(script.read_text() for script in (ROOT / "scripts").iterdir() if script.is_file())
     assert {flag for flag in shown if flag not in ours and flag not in scripts and flag != "--strict"} == set()
     commands = re.findall(r"(?:`|\$ )(?:wirebroker|scripts/run) ([a-z]+)", text)
-    known = {"serve", "demo", "conformance", "health", "trace"}
+    known = {"serve", "demo", "scenario", "conformance", "health", "trace"}
     assert set(commands) <= known
 
 
@@ -372,5 +395,5 @@ def test_methods_of_mock_kafka_exist(path: Path) -> None:
 
 
 def test_nothing_is_promised_that_is_not_there() -> None:
-    for word in ("wirebroker audit", "proxy", "--data", "--scenario"):
+    for word in ("wirebroker audit", "proxy", "--data"):
         assert word not in README, word

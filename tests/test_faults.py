@@ -14,6 +14,7 @@ from kafkawire.messages.describe_cluster import DescribeClusterResponse
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
+from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -239,6 +240,17 @@ def test_which_are_struck(mock_kafka: MockKafka, options: dict[str, Any], struck
     codes = [wire.request(init, 4).error_code for _ in range(6)]
     assert [number for number, code in enumerate(codes, 1) if code] == struck
     assert (rule.seen, rule.fired) == (6, len(struck))
+
+
+def test_a_groups_protocols_are_no_topics(mock_kafka: MockKafka) -> None:
+    rule = mock_kafka.faults.add(faults.error(TIMED_OUT, topic="range"))
+    protocol = JoinGroupRequestProtocol(name="range", metadata=b"")
+    asked = JoinGroupRequest(
+        group_id="team", session_timeout_ms=6000, rebalance_timeout_ms=6000, member_id="", protocol_type="consumer",
+        protocols=[protocol],
+    )  # fmt: skip
+    client(mock_kafka).request(asked, 3)
+    assert rule.seen == 0
 
 
 def test_chance_is_repeatable(mock_kafka_factory: Any) -> None:

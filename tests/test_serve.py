@@ -160,6 +160,7 @@ REFUSED = [
     (["--advertise", "somewhere"], "is not host:port"),
     (["--listener", "X=1:2", "--brokers", "2"], "--listener is for one broker"),
     (["--trace", "/nonexistent/trace.jsonl"], "No such file or directory"),
+    (["--trace", "console", "--trace-level", "off"], "--trace-level off leaves --trace nothing to show"),
     (["--host", "256.1.1.1"], "cannot listen on 256.1.1.1"),
     (["--control", "somewhere"], "--control: 'somewhere' is not host:port"),
     (["--control", "65536"], "--control: '127.0.0.1:65536' is not host:port"),
@@ -217,6 +218,17 @@ def test_the_trace_on_the_console_and_in_a_file(
     assert shown.out.count("\n") == 1
     assert "got 5" in shown.out
     assert f"{file}:4" in shown.err
+
+
+def test_the_trace_at_another_level(serve: Start) -> None:
+    process = serve("--port", "0", "--topic", "orders", "--trace", "console", "--trace-level", "exchanges")
+    ((host, port, _),) = until_ready(process)
+    WireClient(host, port).request(MetadataRequest(topics=[]), 9)
+    process.send_signal(signal.SIGTERM)
+    printed = process.communicate()[0]
+    assert re.search(r"#1 +Metadata v9 +0 ms \d+ B answered", printed)
+    assert "opened" in printed
+    assert " asked" not in printed, "that is the level after this one"
 
 
 def test_trace_show_of_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:

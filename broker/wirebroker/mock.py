@@ -28,9 +28,11 @@ from wirebroker.clock import clock as make_clock
 from wirebroker.core.producers import ProducerEntry
 from wirebroker.core.profile import profile as named_profile
 from wirebroker.engine import Engine
+from wirebroker.faults import state
 from wirebroker.net.host import Host
 from wirebroker.net.thread import LoopThread, call_on
 from wirebroker.operations import PartitionState, StoredRecord
+from wirebroker.trace.levels import includes
 from wirebroker.trace.rows import FaultRow, ProduceRow, Row
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from wirebroker.audit.report import AuditReport
     from wirebroker.control.server import Control
     from wirebroker.faults.rules import Rule
+    from wirebroker.storage.folder.store import FolderStore
 
 T = TypeVar("T")
 __all__ = ["ClockControl", "Faults", "MockKafka", "PartitionState", "StoredRecord", "TraceView"]
@@ -48,8 +51,12 @@ class MockKafka:
 
     `topics` maps names to partition counts; `configs` are Kafka's settings by Kafka's names; `profile` and `rules` say
     how the validator decides; `clock` is "system" or "frozen". With `cold_start` the coordinators of groups and transactions
-    take their time at first, as in Kafka, and clients have to ask again. With `control` it can be asked and told over HTTP
-    as well, at `control_url` (needs wirebroker[control]). Raises ValueError for a setting that does not exist.
+    take their time at first, as in Kafka, and clients have to ask again. `trace` is how much is traced: "off", "verdicts",
+    "changes", "exchanges" or "all" (`wirebroker.trace.levels`). With `control` it can be asked and told over HTTP as well, at
+    `control_url` (needs wirebroker[control]). With `data` everything is kept in
+    that directory, in Kafka's own files, and what is there is served; `sync` says when it is put on the disk: "always",
+    "interval" or "never". Raises ValueError for a setting that does not exist, DataError (an OSError) if the directory cannot
+    be used.
     """
 
     def __init__(
@@ -65,13 +72,18 @@ class MockKafka:
         max_versions: Mapping[str, int] | None = None,
         random_seed: int | None = None,
         cold_start: bool = False,
+        trace: str = "verdicts",
         host: str = "127.0.0.1",
         port: int = 0,
         control: bool = False,
+        data: str | os.PathLike[str] | None = None,
+        sync: str = "never",
         loop_thread: LoopThread | None = None,
     ) -> None:
         if record_checks not in ("full", "header"):
             raise ValueError(f"record_checks is 'full' or 'header', not {record_checks!r}")
+        if sync not in ("always", "interval", "never"):
+            raise ValueError(f"sync is 'always', 'interval' or 'never', not {sync!r}")
         self._brokers = brokers
         self._topics = topics if isinstance(topics, Mapping) else dict.fromkeys(topics or (), 1)
         self._rules = named_profile(profile, **(rules or {}))
@@ -81,8 +93,12 @@ class MockKafka:
         self._seed = int.from_bytes(os.urandom(4), "big") if random_seed is None else random_seed
         self._random = os.urandom if random_seed is None else random.Random(random_seed).randbytes
         self._cold_start = cold_start
+        includes(trace, "off")
+        self._trace_level = trace
         self._clock = make_clock(clock)
         self._address = (host, port)
+        self._data = None if data is None else Path(data)
+        self._sync = sync
         self._given_thread = loop_thread
         self._thread: LoopThread | None = None
         self._host: Host | None = None
@@ -155,13 +171,23 @@ class MockKafka:
             self._ports.clear()
 
     def _engine(self) -> Engine:
+        store = None if self._data is None else self._open_store(self._data)
         engine = Engine(
             self._clock.now(), self._random, brokers=self._brokers, settings=self._configs, rules=self._rules,
             full_checks=self._full_checks, cold_start=self._cold_start, max_versions=self._max_versions, seed=self._seed,
+            store=store,
         )  # fmt: skip
+        engine.trace_at(self._trace_level)
+        found = store.topics_found if store is not None else ()
         for name, partitions in self._topics.items():
-            operations.create_topic(engine, name, self._clock.now(), partitions)
+            if name not in found:
+                operations.create_topic(engine, name, self._clock.now(), partitions)
         return engine
+
+    def _open_store(self, data: Path) -> FolderStore:
+        from wirebroker.storage.folder.store import FolderStore
+
+        return FolderStore(data, self._random, brokers=self._brokers, sync=self._sync)
 
     @property
     def _running(self) -> Host:
@@ -175,6 +201,8 @@ class MockKafka:
         assert self._loop is not None
 
         def run() -> T:
+            if changes:
+                host.engine.it_is(self._clock.now())
             result = function(host.engine)
             if changes:
                 operations.changed(host)
@@ -287,12 +315,32 @@ class MockKafka:
         KeyError for a topic that does not exist, ValueError for a row that cannot be understood.
         """
         from wirebroker.audit.report import AuditReport
-        from wirebroker.audit.stored import snapshot
 
         names = [topics] if isinstance(topics, str) else None if topics is None else list(topics)
         now = self._clock.now()
-        partitions, arrivals = self._call(lambda engine: (snapshot(engine.cluster, now, names), engine.trace.produce()))
+        partitions, arrivals = self._call(lambda engine: operations.evidence(engine, names, now))
         return AuditReport(partitions, arrivals=arrivals, intended=intended, topics=names)
+
+    # What takes days, or a second client
+
+    def expire_producer(self, producer_id: int, topic: str | None = None, partition: int | None = None) -> int:
+        """Let partitions forget a producer as after producer.id.expiration.ms; on how many it was known."""
+        return self._call(lambda engine: state.expire_producer(engine, producer_id, topic, partition), changes=True)
+
+    def expire_transactional_id(self, transactional_id: str) -> None:
+        """Let the coordinator forget a transactional id as after transactional.id.expiration.ms. ValueError if it may not."""
+        now = self._clock.now()
+        self._call(lambda engine: state.expire_transactional_id(engine, transactional_id, now), changes=True)
+
+    def fence(self, transactional_id: str) -> int:
+        """Fence a transactional producer, as a second one with its id would; the new epoch. ValueError if there is none."""
+        now = self._clock.now()
+        return self._call(lambda engine: state.fence(engine, transactional_id, now), changes=True)
+
+    def truncate(self, topic: str, partition: int, offset: int) -> int:
+        """Let a partition lose everything from the batch that holds `offset` on; its log end offset. ValueError."""
+        now = self._clock.now()
+        return self._call(lambda engine: state.truncate(engine, topic, partition, offset, now), changes=True)
 
     def restart(self, mode: str = "clean") -> None:
         """Stop and start the brokers: "clean", or "kill" as with kill −9. The addresses stay the same."""
@@ -341,6 +389,8 @@ class MockKafka:
         """Close the connections and empty the broker, as if it had just been started."""
         host = self._running
         assert self._loop is not None
+        if self._data is not None:
+            raise RuntimeError(f"this broker keeps its data in {self._data}, and a reset would delete it")
         call_on(self._loop, lambda: host.replace(self._engine()))
 
 
@@ -414,10 +464,23 @@ class Faults:
 
 
 class TraceView:
-    """The verdicts of the latest Produce requests."""
+    """The latest rows of the trace: verdicts and faults, and at a higher level all else that happened."""
 
     def __init__(self, kafka: MockKafka) -> None:
         self._kafka = kafka
+
+    @property
+    def level(self) -> str:
+        """How much is traced; may be set at any time."""
+        return self._kafka._call(lambda engine: engine.trace.level)
+
+    @level.setter
+    def level(self, level: str) -> None:
+        self._kafka._call(lambda engine: engine.trace_at(level))
+
+    def events(self, *names: str) -> list[Row]:
+        """Every row of these events ("reply", "group" …), or of all, oldest first."""
+        return self._kafka._call(lambda engine: engine.trace.events(*names))
 
     def produce(self, topic: str | None = None, partition: int | None = None) -> list[ProduceRow]:
         """Every verdict in the ring, oldest first."""

@@ -7,10 +7,11 @@ the epoch; whoever changes something calls `changed` afterwards.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkawire.batches import Record, build_batch, iter_records, read_header
+from kafkawire.errors import error_name
 from wirebroker.core.cluster import Topic
 from wirebroker.core.names import topic_name_fault
 from wirebroker.core.partition import Partition
@@ -20,8 +21,10 @@ from wirebroker.engine import Engine
 from wirebroker.net.host import Host
 
 if TYPE_CHECKING:
+    from wirebroker.audit.stored import StoredPartition
     from wirebroker.faults.files import FaultFile
     from wirebroker.faults.rules import Rule
+    from wirebroker.trace.rows import ProduceRow
 
 
 class StoredRecord(NamedTuple):
@@ -172,14 +175,26 @@ def store(engine: Engine, topic: str, partition: int, record: Record, timestamp:
     if held.leader < 0:
         raise ValueError(f"nobody leads {topic}-{partition}, so that nothing can be stored there")
     appended = held.append(memoryview(batch), now, 9)
-    if isinstance(appended.verdict, RecordReject):
-        raise ValueError(f"the record was refused: {appended.verdict.message or appended.verdict.rule}")
+    if appended.error_code:
+        why = appended.verdict.message if isinstance(appended.verdict, RecordReject) else None
+        raise ValueError(f"the record was refused: {why or error_name(appended.error_code)}")
     return appended.base_offset
 
 
 def producers(partition: Partition) -> dict[Key, ProducerEntry]:
     """The validator's state of one partition: producer id to epoch and latest batches."""
     return {key: unpack(state) for key, state in partition.producers.items()}
+
+
+def evidence(
+    engine: Engine, topics: Iterable[str] | None, now: int
+) -> tuple[list[StoredPartition], list[ProduceRow]]:  # fmt: skip
+    """What an audit of these topics, or of all, looks at: what is stored, and the verdicts. Raises NoSuchTopic."""
+    from wirebroker.audit.stored import snapshot
+
+    names = list(engine.cluster.topics) if topics is None else list(dict.fromkeys(topics))
+    held = [topic_named(engine, name) for name in names]
+    return snapshot(held, engine.configs.integer("producer.id.expiration.ms"), now), engine.trace.produce()
 
 
 # Faults

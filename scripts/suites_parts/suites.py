@@ -102,7 +102,7 @@ def franz_go(address: str) -> Run:
 
 
 def librdkafka(address: str) -> Run:
-    """The test runner, compiled with its library from the source in Confluent's npm package."""
+    """The tests that need a broker, compiled with the library from the source in Confluent's npm package."""
     for name in ("make", "gcc", "g++"):
         tool(name)
     folder = cache() / f"suite-librdkafka-{KAFKA_JAVASCRIPT.rpartition('@')[2]}"
@@ -119,7 +119,7 @@ def librdkafka(address: str) -> Run:
         (folder / "complete").touch()
     (tests / "test.conf").write_text(f"metadata.broker.list={address}\n")
     return Run(
-        ["./test-runner", "-p2", "-E"],
+        ["./test-runner", "-p2", "-E", "-L"],
         tests,
         re.compile(r"=+ Test (?P<name>\S+) (?P<word>PASSED|FAILED|SKIPPED)"),
         {"LD_LIBRARY_PATH": "../src:../src-cpp", "TEST_KAFKA_VERSION": "4.0.0"},

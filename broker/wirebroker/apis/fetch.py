@@ -144,7 +144,11 @@ class Fetch:
             return data, 0
         visible = seen.last_stable_offset if self.committed else seen.high_watermark
         limit = min(left, asked.partition_max_bytes)
-        found = partition.log.read(asked.fetch_offset, visible, limit, at_least_one)
+        try:
+            found = partition.log.read(asked.fetch_offset, visible, limit, at_least_one)
+        except OSError:  # the data directory cannot be read, or is damaged
+            data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            return data, 0
         data.records = found.data
         if found.available and not found.data and limit > 0:
             data.aborted_transactions = None  # the next batch was larger than what may be sent
@@ -161,8 +165,11 @@ class Fetch:
         response = FetchResponse(
             error_code=ErrorCode.NONE, session_id=session.session_id if session else 0, responses=[]
         )
+        named = self.context.answer(results)
+        if self.exchange.engine.trace.exchanges:
+            self._trace(named)
         current: TopicKey | None = None
-        for (name, _), data in self.context.answer(results):
+        for (name, _), data in named:
             if name != current:  # a topic whose partitions do not come one after the other is named again, as in Kafka
                 current = name
                 topic = FetchableTopicResponse(partitions=[])
@@ -175,6 +182,15 @@ class Fetch:
             if data.current_leader.leader_id >= 0:
                 self._name_node(data.current_leader.leader_id, response)
         return response
+
+    def _trace(self, results: list[tuple[PartitionKey, PartitionData]]) -> None:
+        offsets = {key: asked.fetch_offset for key, asked in self.context.partitions}
+        for key, data in results:
+            name = key[0]
+            if isinstance(name, bytes):
+                topic = self.exchange.cluster.topics_by_id.get(name)
+                name = topic.name if topic is not None else name.hex()
+            self.exchange.engine.trace.fetched(self.exchange, name, offsets[key], self.committed, data)
 
     def _name_node(self, node_id: int, response: FetchResponse) -> None:
         broker = self.exchange.cluster.brokers.get(node_id)

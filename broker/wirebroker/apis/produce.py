@@ -171,10 +171,11 @@ def append(
         issued=exchange.cluster.producer_ids.issued if rules.asks_whether_issued else None,
         verified=verified,
     )
-    exchange.engine.trace.produced(
-        exchange.now, exchange.connection, exchange.client_id, exchange.version, exchange.correlation_id, acks,
-        partition, appended,
-    )  # fmt: skip
+    if exchange.engine.trace.verdicts:
+        exchange.engine.trace.produced(
+            exchange.now, exchange.connection, exchange.client_id, exchange.version, exchange.correlation_id, acks,
+            partition, appended,
+        )  # fmt: skip
     return appended
 
 

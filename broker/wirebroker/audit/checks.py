@@ -81,7 +81,7 @@ def check_partition(entries: Iterable[BatchRow | Damage], bounds: Bounds | None 
         if isinstance(row, BatchRow) and row.producer_id >= 0:
             by_producer[row.producer_id].append(row)
     for rows in by_producer.values():
-        findings += _transactions(rows, bounds)
+        findings += _transactions(rows, sound, bounds)
         for whole in _lives(rows, bounds.expiration_ms):
             life = [row for row in whole if id(row) in sound]
             findings += _epochs(life)
@@ -303,18 +303,24 @@ def _disorder(placed: Sequence[_Placed]) -> Iterator[Finding]:
 # Transactions
 
 
-def _transactions(rows: Sequence[BatchRow], bounds: Bounds) -> Iterator[Finding]:
-    """Transactions of one producer without an end, and ends without a beginning."""
+def _transactions(rows: Sequence[BatchRow], sound: set[int], bounds: Bounds) -> Iterator[Finding]:
+    """Transactions of one producer without an end, and ends without a beginning.
+
+    A batch that is not sound may end one, and may be why an end has no beginning, but begins none: its header may lie.
+    """
     begun: BatchRow | None = None
+    perhaps = False
     before: BatchRow | None = None
     for row in rows:
-        if not row.attributes & CONTROL:
-            begun = begun or (row if row.attributes & TRANSACTIONAL else None)
-        elif begun is None and not _may_have_lost_data(before, bounds):
-            yield _found("marker_without_data", row, f"a transaction of {_who(row)} ended at offset {row.base_offset} "
-                         "without a batch of it being stored here")  # fmt: skip
-        else:
-            begun = None
+        if row.attributes & CONTROL:
+            if not perhaps and id(row) in sound and not _may_have_lost_data(before, bounds):
+                yield _found("marker_without_data", row, f"a transaction of {_who(row)} ended at offset {row.base_offset} "
+                             "without a batch of it being stored here")  # fmt: skip
+            begun, perhaps = None, False
+        elif row.attributes & TRANSACTIONAL:
+            if id(row) in sound:
+                begun = begun or row
+            perhaps = True
         before = row
     if begun is not None:
         duration = max(bounds.now - begun.max_timestamp, 0)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from difflib import get_close_matches
 from functools import cache
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 _NAMES: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 _SAID = {"string": "a text", "integer": "a whole number", "number": "a number", "boolean": "true or false", "null": "null"}
@@ -46,6 +46,8 @@ def hints(kind: Any) -> dict[str, Hint]:
     """The fields of a form. Beside a type, text is its description."""
     found = {}
     for name, hint in get_type_hints(kind, include_extras=True).items():
+        if get_origin(hint) is ClassVar:
+            continue
         words: dict[str, Any] = {}
         for said in get_args(hint)[1:] if get_origin(hint) is Annotated else ():
             words |= {"description": said} if isinstance(said, str) else said.words

@@ -12,7 +12,7 @@ from wirebroker.control.endpoint import Endpoint
 
 TITLES = {
     "running": "The broker", "faults": "Faults", "topics": "Topics", "records": "Records", "verdicts": "Verdicts",
-    "state": "Producers, transactions, groups",
+    "audit": "Audit", "state": "Producers, transactions, groups",
 }  # fmt: skip
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color-scheme: light dark }

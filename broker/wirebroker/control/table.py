@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wirebroker.control.endpoint import JSON_LINES, TOML, Endpoint
-from wirebroker.control.endpoints import faults, records, running, state, topics, verdicts
+from wirebroker.control.endpoints import audit, faults, records, running, state, topics, verdicts
 
 NO_TOPIC = {404: "there is no such topic or partition"}
 NO_FAULT = {404: "there is no fault of this id"}
@@ -37,6 +37,8 @@ ENDPOINTS = (
     Endpoint("GET", "/verdicts/wait", verdicts.wait, problems=TOO_FEW),
     Endpoint("GET", "/verdicts.jsonl", verdicts.lines, media=JSON_LINES),
     Endpoint("GET", "/trace.jsonl", verdicts.trace, media=JSON_LINES),
+    # The audit
+    Endpoint("POST", "/audit", audit.audit, problems={404: "there is no such topic"}),
     # Clients
     Endpoint("GET", "/transactions", state.transactions),
     Endpoint("GET", "/transactions/{transactional_id:path}", state.transaction,

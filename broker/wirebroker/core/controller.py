@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from kafkawire.errors import ErrorCode
+from wirebroker.core.changes import LeaderChange
 from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC, Broker, Cluster
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.partition import Partition
@@ -136,10 +137,13 @@ class Controller:
         for partition in partitions:
             before = partition.leader_epoch
             change(partition)
-            if partition.leader_epoch != before and partition.topic in (GROUP_TOPIC, TRANSACTION_TOPIC):
+            if partition.leader_epoch != before:
                 moved.append(partition)
         for partition in moved:
-            self._coordinator_moved(partition.topic, partition.index, now)
+            told = LeaderChange(partition.topic, partition.index, partition.leader, partition.leader_epoch)
+            self._cluster.tell(told)
+            if partition.topic in (GROUP_TOPIC, TRANSACTION_TOPIC):
+                self._coordinator_moved(partition.topic, partition.index, now)
 
     def _held_by(self, node_id: int) -> list[Partition]:
         return [partition for partition in self._cluster.partitions() if node_id in partition.replicas]

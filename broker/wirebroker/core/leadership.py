@@ -15,6 +15,8 @@ def leader_fault(
     """
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if partition.offline:
+        return ErrorCode.KAFKA_STORAGE_ERROR
     if leader_epoch != -1 and leader_epoch != partition.leader_epoch:
         older = leader_epoch < partition.leader_epoch
         return ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH

@@ -238,7 +238,7 @@ class Replication:
         prefix, restarted = self.behind.pop(node_id, None), self._since_restart.pop(node_id, None)
         if prefix is not None:
             partition.take_over(prefix)
-            self._cut_off(prefix.log_end_offset)
+            self.cut_off(prefix.log_end_offset)
         elif restarted is not None:
             known = partition.prefix(now)
             for each in partition.replicas:
@@ -249,7 +249,7 @@ class Replication:
         for other in self.behind.values():
             other.caught_up = now
 
-    def _cut_off(self, end: int) -> None:
+    def cut_off(self, end: int) -> None:
         """Replicas that have more than the leader lose it, and read their state from the log again."""
         for node, prefix in list(self.behind.items()):
             if prefix.log_end_offset > end:

@@ -89,11 +89,14 @@ class Snapshot:
 
 
 class Group:
-    """A classic group. `now` is ms since the epoch; `written` is called when the group is to be written down."""
+    """A classic group. `now` is ms since the epoch.
+
+    `written` is called when the group is to be written down, `entered` when it has entered a state.
+    """
 
     def __init__(
         self, group_id: str, timers: Timers, initial_delay: Callable[[], int], now: int,
-        written: Callable[[Group, int], None],
+        written: Callable[[Group, int], None], entered: Callable[[Group], None],
     ) -> None:  # fmt: skip
         self.group_id = group_id
         self.state = State.EMPTY
@@ -116,6 +119,7 @@ class Group:
         self._timers = timers
         self._initial_delay = initial_delay
         self._written = written
+        self._entered = entered
         self._phase: Timer | None = None
         self._unsynced: set[str] = set()
         self._added_meanwhile = False
@@ -128,6 +132,7 @@ class Group:
             raise ValueError(f"group {self.group_id} cannot go from {self.state.value} to {state.value}")
         self.previous, self.state = self.state, state
         self.state_since = now
+        self._entered(self)
 
     def member_fault(self, member_id: str, instance_id: str | None) -> ErrorCode:
         """Whether this is a member, under this static identity if it names one."""

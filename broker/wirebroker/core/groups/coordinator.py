@@ -10,11 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from kafkawire.errors import ErrorCode
+from wirebroker.core.changes import GroupChange
 from wirebroker.core.cluster import GROUP_TOPIC, Cluster
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.groups.classic import CONSUMER, Group, Joined, Joiner, Member, Protocols, Synced, Syncer
 from wirebroker.core.groups.consumer import ConsumerGroup
 from wirebroker.core.groups.consumer_groups import ConsumerGroups, Refused
+from wirebroker.core.groups.consumer_log import changes, ends
+from wirebroker.core.groups.loading import GroupLog
 from wirebroker.core.groups.log import group_record, group_tombstone, offset_record, offset_tombstone, records_batch
 from wirebroker.core.groups.members import ConsumerMember
 from wirebroker.core.groups.migration import (
@@ -54,7 +57,9 @@ class GroupCoordinator:
         self._cluster = cluster
         self.groups: dict[str, Group | ConsumerGroup] = {}
         self.offsets = OffsetStore()
-        self.consumers = ConsumerGroups(cluster, self._consumer_group, self._adopt, self._downgrade)
+        self.consumers = ConsumerGroups(
+            cluster, self._consumer_group, self._adopt, self._downgrade, self._write_changes
+        )
         self._classic_members = ClassicMembers(cluster, self.consumers, self._convert)
         self._set_timers(now)
 
@@ -86,6 +91,19 @@ class GroupCoordinator:
     def log_fault(self, group_id: str) -> ErrorCode:
         """Why nothing of the group can be written down: COORDINATOR_NOT_AVAILABLE if too few replicas are in sync."""
         return self._cluster.coordinator_log_fault("group", group_id)
+
+    def load(self, home: int, batches: Iterable[memoryview], now: int) -> None:
+        """Know what this partition of __consumer_offsets says. Raises ProtocolError."""
+        loaded = GroupLog(home, self.offsets)
+        for batch in batches:
+            loaded.read(batch)
+        for group_id, snapshot in loaded.groups.items():
+            group = self._create(group_id, now)
+            group.snapshot = snapshot
+            group.restart(now)
+        for group_id in loaded.with_offsets - self.groups.keys():
+            if self.offsets.of(group_id):
+                self._create(group_id, now)
 
     def _set_timers(self, now: int) -> None:
         configs = self._cluster.configs
@@ -121,8 +139,9 @@ class GroupCoordinator:
         """From now on this is the group of its id; a classic group that was there is gone."""
         before = self.groups.get(group.group_id)
         if isinstance(before, Group):
-            before.die(now)
-            del self.groups[group.group_id]
+            self._forget(before, now)
+            if group.members:
+                self._write_changes(group, now)
         self.groups[group.group_id] = group
 
     def _downgrade(self, group: ConsumerGroup, leaving: Sequence[ConsumerMember], now: int) -> bool:
@@ -144,6 +163,7 @@ class GroupCoordinator:
         now: int,
     ) -> None:  # fmt: skip
         group.cancel_timers()
+        self._log(group.group_id, ends(group), now)
         made = self._create(group.group_id, now)
         downgraded(group, leaving, joining, made, self._cluster, now)
         for member in made.members.values():
@@ -166,7 +186,7 @@ class GroupCoordinator:
             if group.members:
                 self._classic_members.join(group, _classic_join(asked), joiner, now)
                 return
-            del self.groups[asked.group_id]  # an empty group changes its protocol with the first that joins
+            self._forget(group, now)  # an empty group changes its protocol with the first that joins
             group = None
         if group is None:
             if asked.member_id:
@@ -198,9 +218,13 @@ class GroupCoordinator:
         configs = self._cluster.configs
         group = self.groups[group_id] = Group(
             group_id, self._cluster.timers, lambda: configs.integer("group.initial.rebalance.delay.ms"), now,
-            self._write_down,
+            self._write_down, self._entered,
         )  # fmt: skip
         return group
+
+    def _entered(self, group: Group) -> None:
+        change = GroupChange(group.group_id, group.state.value, group.generation, len(group.members))
+        self._cluster.tell(change)
 
     def _new_member_id(self, asked: JoinAsked) -> str:
         random = uuid.UUID(bytes=self._cluster.random_bytes(16), version=4)
@@ -410,6 +434,9 @@ class GroupCoordinator:
     def _write_down(self, group: Group, now: int) -> None:
         self._log(group.group_id, [group_record(group)], now)
 
+    def _write_changes(self, group: ConsumerGroup, now: int) -> None:
+        self._log(group.group_id, changes(group), now)
+
     def _log(
         self, group_id: str, records: Sequence[tuple[bytes, bytes | None]], now: int,
         producer: tuple[int, int] | None = None, verified: bool = False,
@@ -479,10 +506,12 @@ class GroupCoordinator:
         return now >= (committed.expires if committed.expires is not None else since + keep)
 
     def _forget(self, group: Group | ConsumerGroup, now: int) -> None:
+        del self.groups[group.group_id]
         if isinstance(group, Group):
             group.die(now)
-        del self.groups[group.group_id]
-        self._log(group.group_id, [group_tombstone(group.group_id)], now)
+            self._log(group.group_id, [group_tombstone(group.group_id)], now)
+        else:
+            self._log(group.group_id, ends(group), now)
 
 
 def _is_empty(group: Group | ConsumerGroup) -> bool:

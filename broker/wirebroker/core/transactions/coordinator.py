@@ -7,14 +7,15 @@ that nobody has to wait between the answer to EndTxn and the next transaction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from kafkawire.errors import ErrorCode
+from wirebroker.core.changes import TransactionChange
 from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC, Cluster
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.partition import EndMarker, Partition
-from wirebroker.core.transactions.log import transaction_batch
+from wirebroker.core.transactions.log import read_transactions, transaction_batch
 from wirebroker.core.transactions.states import State
 from wirebroker.core.transactions.transaction import (
     BUMPS_EPOCH,
@@ -81,6 +82,14 @@ class TransactionCoordinator:
         """Go on from what is written down, as `moved` does."""
         self._set_timers(now)
         self._awaiting.clear()
+        self._finish_all(now)
+
+    def load(self, batches: Iterable[memoryview], now: int) -> None:
+        """Know what a partition of __transaction_state says; markers that are missing are written."""
+        read_transactions(batches, self.transactions)
+        self._finish_all(now)
+
+    def _finish_all(self, now: int) -> None:
         for transaction in self.transactions.values():
             self._load(transaction, now)
 
@@ -320,18 +329,30 @@ class TransactionCoordinator:
 
     def _expire(self, now: int) -> None:
         keep = self._cluster.configs.integer("transactional.id.expiration.ms")
-        for transactional_id, transaction in list(self.transactions.items()):
+        for transaction in list(self.transactions.values()):
             expired = transaction.state.may_expire and transaction.updated <= now - keep
-            if expired and not self._log_fault(transactional_id):
-                transaction.enter(State.DEAD, now)
-                self._write(transaction, now)
-                del self.transactions[transactional_id]
+            if expired and not self._log_fault(transaction.transactional_id):
+                self.forget(transaction, now)
+
+    def forget(self, transaction: Transaction, now: int) -> None:
+        """A transactional id has expired; whoever comes with it next is a new producer."""
+        transaction.enter(State.DEAD, now)
+        self._write(transaction, now)
+        del self.transactions[transaction.transactional_id]
 
     def _write(self, transaction: Transaction, now: int) -> None:
         index = self._cluster.coordinator_partition("transaction", transaction.transactional_id)
         log = self._cluster.partition(TRANSACTION_TOPIC, index) if index is not None else None
         if log is not None:
             log.append_own(transaction_batch(transaction, now), now)
+        if self._cluster.watch is not None:
+            partitions = tuple(f"{topic}-{partition}" for topic, partition in sorted(transaction.partitions))
+            self._cluster.tell(
+                TransactionChange(
+                    transaction.transactional_id, transaction.producer_id, transaction.producer_epoch,
+                    transaction.state.value, partitions,
+                )
+            )  # fmt: skip
 
     def _node_of(self, transactional_id: str) -> int:
         return self._cluster.coordinator("transaction", transactional_id) or self._cluster.controller_id
