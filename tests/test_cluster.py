@@ -27,6 +27,7 @@ from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssi
 from wirebroker.conformance.client import ConnectionClosed
 from wirebroker.core.partition import EndMarker
 from wirebroker.mock import MockKafka
+from wirebroker.trace.lines import line
 from wirekit import batch
 
 Start = Callable[..., Cluster]
@@ -655,6 +656,21 @@ def test_a_topic_that_is_created_while_a_broker_is_down(start: Start) -> None:
     assert cluster.describe("mine") == Described(3, 0, [2, 3], [], [], [])
     cluster.kafka.move_leader("mine", to=2)
     assert len(cluster.kafka.records("mine")) == 1
+
+
+def test_the_trace_shows_what_becomes_of_brokers_and_replicas(start: Start) -> None:
+    cluster = start(trace="changes")
+    create(cluster, "t", 1, 2)
+    cluster.kafka.freeze_replica("t", 0, 2)
+    cluster.produce(1, "t", acks=1)
+    cluster.kafka.clock.advance(seconds=31)
+    cluster.kill(1)
+    cluster.kafka.start_broker(1)
+    shown = [line(row).split(" changed ")[1].strip() for row in cluster.kafka.trace.events("broker", "isr", "leader")]
+    assert shown == [
+        "in sync: 1; high watermark 1", "killed", "in sync: nobody; high watermark 1", "without a leader in epoch 1",
+        "started", "in sync: 1; high watermark 1", "led by node 1 in epoch 2",
+    ]  # fmt: skip
 
 
 def test_a_restart_of_all_brokers_brings_everything_back(start: Start) -> None:
