@@ -749,3 +749,18 @@ def test_elect_leaders(start: Start) -> None:
     cluster.kafka.move_leader("w", to=1)
     assert elect(cluster, 0) == [("w", 0, "NONE")]
     assert cluster.describe("w").leader == 2
+
+
+def test_d3_a_frozen_replica_that_is_made_leader_loses_what_it_lacks(start: Start) -> None:
+    cluster = start()
+    create(cluster, "g", 1, 2, 3)
+    cluster.produce(1, "g", 2, seq=0)
+    cluster.kafka.freeze_replica("g", 0, 2)
+    cluster.produce(1, "g", seq=2, acks=1)
+    cluster.kafka.move_leader("g", to=2)
+    assert cluster.kafka.partition("g")[:4] == (2, 1, [1, 2, 3], [1, 2, 3])
+    assert cluster.end(2, "g") == ("NONE", 2, 1)
+    assert cluster.produce(2, "g", seq=2) == Told("NONE", 2, 0)
+    cluster.kafka.move_leader("g", to=3)  # it had more, and lost it as well
+    assert dups(cluster, 3, "g", 2) == ["NONE"]
+    assert cluster.kafka.partition("g").log_end_offset == 3
