@@ -14,6 +14,7 @@ A Kafka test double that speaks the real wire protocol and answers as Apache Kaf
   wirebroker serve --topic orders:3          point any Kafka client at 127.0.0.1:9092
   wirebroker serve --trace console           ... and watch each batch being judged
   wirebroker demo                            see real clients, retries, gaps and old epochs
+  wirebroker scenario run B3                 see what your client library does in a named misfortune
   wirebroker conformance                     compare with what a real Kafka answered
 """
 EXIT_CODES = "exit codes: 0 well, 1 a difference or a finding, 2 it could not be done"
@@ -46,6 +47,7 @@ def build_parser() -> argparse.ArgumentParser:
     conformance.add_argument("--json", metavar="FILE", help="write the result to this file")
     conformance.add_argument("--file", metavar="FILE", help="replay the recording in this file")
     conformance.set_defaults(command="conformance")
+    _scenario(commands)
     _trace(commands)
     return parser
 
@@ -85,6 +87,7 @@ def _serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         metavar="KEY=VALUE",
         help="a Kafka setting by Kafka's name (repeatable)",
     )
+    add("--scenario", metavar="NAME[/PART]", help="be set up as in this scenario, and load its faults; its part by number")
     add("--faults", metavar="FILE.toml", help="load the faults in this file")
     add("--require-fired", action="store_true", help="exit with code 1 if a fault never fired")
     add("--random-seed", type=int, metavar="N", help="make ids and chances repeatable")
@@ -106,6 +109,8 @@ def _serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         metavar="console|FILE.jsonl",
         help="show or write what --trace-level says (repeatable)",
     )
+    add("--control", metavar="H:P", help="let tests in any language ask and tell it over HTTP; a port alone listens on "
+        "127.0.0.1, 0 = any free (needs wirebroker[control])")  # fmt: skip
     add("--trace-level", default="verdicts", choices=("off", "verdicts", "changes", "exchanges", "all"),
         help="each adds to the last: verdicts and faults; changes of state and connections; answers, and what was fetched; "
         "requests (%(default)s)")  # fmt: skip
@@ -128,6 +133,20 @@ def _mirror(parser: argparse.ArgumentParser) -> None:
             action.default = text  # argparse converts a default that is text as if it had been given
             if action.choices is not None and text not in action.choices:
                 parser.error(f"{variable}: {text!r} is none of {', '.join(action.choices)}")
+
+
+def _scenario(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    scenario = commands.add_parser("scenario", help="named misfortunes, and what a client does in them")
+    actions = scenario.add_subparsers(metavar="COMMAND", required=True, dest="action")
+    actions.add_parser("list", help="what there is")
+    show = actions.add_parser("show", help="what happens in one, and what a good client does")
+    show.add_argument("name", metavar="NAME", help="as in the list, or a file that ends in .toml")
+    run = actions.add_parser("run", help="let a client meet it: exit code 1 if it does not do what a good client does")
+    run.add_argument("name", metavar="NAME", help="as in the list, a file that ends in .toml, or `all`")
+    run.add_argument("--client", choices=("kafka-python", "aiokafka", "confluent", "wire"),
+        help="(kafka-python) `wire` is a good producer spoken by hand")  # fmt: skip
+    run.add_argument("--json", action="store_true", help="print what came of it as JSON")
+    scenario.set_defaults(command="scenario")
 
 
 def _trace(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -24,8 +24,9 @@ from kafkawire.registry import API_VERSIONS, PRODUCE, api_name, request_class
 from wirebroker.apis import Handler, handler_of, served_versions
 from wirebroker.apis.produce_shape import produce_alike
 from wirebroker.core.changes import RestartChange
-from wirebroker.core.cluster import Broker, Cluster
+from wirebroker.core.cluster import GROUP_TOPIC, Broker, Cluster
 from wirebroker.core.configs import BrokerConfigs
+from wirebroker.core.controller import Controller
 from wirebroker.core.fetch_sessions import FetchSessions
 from wirebroker.core.groups import GroupCoordinator
 from wirebroker.core.maintenance import Maintenance
@@ -59,7 +60,8 @@ class Engine:
         self._told = now
         self.rules = rules or Rules()
         self.configs = BrokerConfigs(settings or {}, brokers=brokers)
-        nodes: Sequence[Broker] = [Broker(node_id) for node_id in range(1, brokers + 1)]
+        first = self.configs.integer("node.id") if "node.id" in self.configs.static else 1
+        nodes: Sequence[Broker] = [Broker(node_id) for node_id in range(first, first + brokers)]
         self.cluster = Cluster(
             nodes, self.configs, self.rules, self.timers, random_bytes, full_checks=full_checks, cold_start=cold_start,
         )  # fmt: skip
@@ -67,6 +69,7 @@ class Engine:
         self.groups = GroupCoordinator(self.cluster, now)
         self.transactions = TransactionCoordinator(self.cluster, self.groups.offsets.end_transaction, now)
         self.maintenance = Maintenance(self.cluster, now)
+        self.controller = Controller(self.cluster, self._coordinator_moved)
         self.trace = Recorder(lambda: self.now)
         self.faults: FaultPlan | None = None
         """The plan, while it has a rule."""
@@ -216,7 +219,8 @@ class Engine:
         self.timers.clear()
         if self._plan is not None:
             self._plan.restarted()
-        for node_id in self.cluster.brokers:
+        for node_id, broker in self.cluster.brokers.items():
+            broker.alive = True
             self.cluster.producer_ids.restarted(node_id)
         for partition in self.cluster.partitions():
             partition.restart(mode, now)
@@ -225,3 +229,19 @@ class Engine:
         self.transactions.restart(now)
         self.maintenance = Maintenance(self.cluster, now)
         self.cluster.tell(RestartChange(mode))
+
+    def kill_broker(self, node_id: int, now: int) -> None:
+        """End one broker as with kill −9: its connections break, and others lead what it led. ValueError if it is down."""
+        for connection in sorted(self.connections, key=lambda each: each.number):
+            if connection.node_id == node_id:
+                self.close(connection, f"broker {node_id} was killed")
+        self.controller.broker_down(node_id, now)
+        self.fetch_sessions.clear_at(node_id)
+        self.cluster.producer_ids.restarted(node_id)
+
+    def start_broker(self, node_id: int, now: int) -> None:
+        """Start a broker that was killed. ValueError if it is up."""
+        self.controller.broker_up(node_id, now)
+
+    def _coordinator_moved(self, topic: str, index: int, now: int) -> None:
+        (self.groups if topic == GROUP_TOPIC else self.transactions).moved(index, now)

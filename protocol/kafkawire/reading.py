@@ -189,7 +189,11 @@ class _ReaderSource(Source):
         for number, field in enumerate(tagged):
             self.put(f"{'elif' if number else 'if'} tag == {field.tag}:")
             self.indent += 1
-            self._value(f"v_{field.name}", field.spec, field.nullable(self.version), field.name)
+            if isinstance(field.spec, type) and field.nullable(self.version):  # marked otherwise than among the fields
+                self.put("pos += 1", f"if not view[pos - 1]: v_{field.name} = None")
+                self.put(f"else: v_{field.name}, pos = {self._sub(field.spec)}(view, pos, end, budget)")
+            else:
+                self._value(f"v_{field.name}", field.spec, field.nullable(self.version), field.name)
             self.indent -= 1
         if unknown_here:  # a tag of another version is an error to Kafka, unlike a tag that it does not know at all
             word = "elif" if tagged else "if"

@@ -138,7 +138,11 @@ class _WriterSource(Source):
             self.put("outer, out, around, splices = out, bytearray(), splices, None")
             if field.spec == "uuid":
                 self._check_uuid(value)
-            self._value(value, field.spec, field.nullable(self.version))
+            if isinstance(field.spec, type) and field.nullable(self.version):  # marked otherwise than among the fields
+                self.put(f"if {value} is None: out.append(0)", "else:")
+                self.put("    out.append(1)", f"    {self._sub(field.spec)}({value}, out, splices)")
+            else:
+                self._value(value, field.spec, field.nullable(self.version))
             self.put(f"tagged.append(({field.tag}, out))", "out, splices = outer, around")
             self.indent -= 1
         self.put("if tagged: put_tagged(out, tagged)", "else: out.append(0)")

@@ -14,6 +14,7 @@ from kafkawire.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from wirebroker.core.configs import BrokerConfigs
 from wirebroker.exchange import Exchange
 
 
@@ -33,7 +34,11 @@ def handle(request: DescribeLogDirsRequest, exchange: Exchange) -> DescribeLogDi
         ]
         if held:
             topics.append(DescribeLogDirsTopic(name=topic.name, partitions=held))
-    configs = exchange.cluster.configs
-    directory = (configs.text("log.dirs") or configs.text("log.dir")).split(",")[0]
+    directory = log_dir(exchange.cluster.configs)
     result = DescribeLogDirsResult(error_code=ErrorCode.NONE, log_dir=directory, topics=topics)
     return DescribeLogDirsResponse(results=[result])
+
+
+def log_dir(configs: BrokerConfigs) -> str:
+    """The directory of a broker's logs."""
+    return (configs.text("log.dirs") or configs.text("log.dir")).split(",")[0]

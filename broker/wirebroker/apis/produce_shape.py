@@ -84,6 +84,8 @@ def remember_shape(request: ProduceRequest, exchange: Exchange) -> None:
     partition = topic.partition(asked.index) if topic is not None else None
     if partition is None or partition.rules.asks_whether_issued or asked.records is None:
         return
+    if partition.held_at is not None:  # its batches may have to wait for replicas; when they need not, the metadata changes
+        return
     size = len(asked.records)
     frame = exchange.frame
     end = len(frame)

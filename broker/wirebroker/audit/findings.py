@@ -36,7 +36,11 @@ def severity_of(kind: str) -> Severity:
 
 
 class Finding(NamedTuple):
-    """One finding; −1 stands for "none". `first_` and `last_` are inclusive."""
+    """One finding; −1 stands for "none". `first_` and `last_` are inclusive.
+
+    Where something is stored twice the fields are those of the later copy, and the evidence has both. Of a `gap` the
+    sequences are the missing ones, and the offsets those of the last record before it and the first one behind it.
+    """
 
     kind: str
     severity: Severity
@@ -78,3 +82,42 @@ class BatchRow(NamedTuple):
     """the file, or where else it came from"""
     position: int
     """of the batch in its segment, in bytes"""
+
+
+class Damage(NamedTuple):
+    """Bytes of a log that hold no batch; it stands between the batches where it was found."""
+
+    topic: str
+    partition: int
+    kind: Literal["torn_tail", "bad_batch"]
+    segment: str
+    position: int
+    bytes: int
+    """how many there are"""
+    reason: str
+    """what is wrong with them, to follow "the batch at this position" """
+
+
+class RecordRow(NamedTuple):
+    """One stored record by its content; −1 stands for "none". The hashes are those of `audit.content`."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    """ms since the epoch"""
+    producer_id: int
+    producer_epoch: int
+    sequence: int
+    transaction: Literal["none", "committed", "aborted", "open"]
+    key: bytes | None
+    value_hash: str | None
+    content: str
+    """hash of key, value and headers"""
+    value_head: str = ""
+    """how the value begins, for explanations"""
+
+    @property
+    def counts(self) -> bool:
+        """Whether a read_committed consumer is given it: what is aborted, or not committed yet, is not stored for it."""
+        return self.transaction in ("none", "committed")

@@ -9,6 +9,7 @@ from typing import Literal
 from kafkawire.errors import ErrorCode
 from wirebroker.core.changes import Change, TopicChange
 from wirebroker.core.configs import BrokerConfigs, TopicConfigs
+from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.names import abs_hash
 from wirebroker.core.partition import Partition
 from wirebroker.core.producer_ids import ProducerIds
@@ -27,6 +28,7 @@ class Broker:
     node_id: int
     addresses: dict[str, tuple[str, int]] = field(default_factory=dict)
     rack: str | None = None
+    alive: bool = True
 
     def address(self, listener: str) -> tuple[str, int]:
         """Host and port for a client of this listener; a listener unknown here is given the first address."""
@@ -95,7 +97,21 @@ class Cluster:
     @property
     def controller_id(self) -> int:
         """The broker that clients are told to send admin requests to; any would do."""
-        return min(self.brokers)
+        return min(self.live_brokers, default=min(self.brokers))
+
+    @property
+    def live_brokers(self) -> dict[int, Broker]:
+        """The brokers that are not down, by id; they are all that clients are told of."""
+        return {node_id: broker for node_id, broker in self.brokers.items() if broker.alive}
+
+    def alive(self, node_id: int) -> bool:
+        """Whether there is such a broker, and it is not down."""
+        broker = self.brokers.get(node_id)
+        return broker is not None and broker.alive
+
+    def offline(self, partition: Partition) -> list[int]:
+        """The replicas of the partition whose brokers are down."""
+        return [node_id for node_id in partition.replicas if not self.alive(node_id)]
 
     def create_topic(
         self,
@@ -119,15 +135,17 @@ class Cluster:
     def add_partitions(
         self, topic: Topic, total: int, now: int, factor: int, assignment: Mapping[int, Sequence[int]] | None = None
     ) -> None:
-        """Let the topic have `total` partitions; each is led by the first of its replicas."""
-        nodes = sorted(self.brokers)
+        """Let the topic have `total` partitions; each is led by the first of its replicas that is alive."""
+        nodes = sorted(self.live_brokers)
+        down = sorted(self.brokers.keys() - nodes)
         change: Literal["created", "grown"] = "grown" if topic.partitions else "created"
         for index in range(len(topic.partitions), total):
-            start = index % len(nodes)
-            replicas = list((assignment or {}).get(index) or (nodes[start:] + nodes[:start])[:factor])
-            topic.partitions.append(
-                Partition(topic.name, index, replicas, topic.configs, self.rules, now, full_checks=self.full_checks)
-            )
+            start = index % max(len(nodes), 1)
+            replicas = list((assignment or {}).get(index) or (nodes[start:] + nodes[:start] + down)[:factor])
+            made = Partition(topic.name, index, replicas, topic.configs, self.rules, now, full_checks=self.full_checks)
+            for node_id in self.offline(made):
+                made.replication.absent(node_id)
+            topic.partitions.append(made)
         self.version += 1
         self.tell(TopicChange(change, topic.name, total))
 
@@ -156,11 +174,19 @@ class Cluster:
 
     def coordinator(self, kind: str, key: str) -> int | None:
         """The broker that coordinates this group ("group") or transactional id ("transaction"), or None."""
+        log = self.coordinator_log(kind, key)
+        return log.leader if log is not None and log.leader != NO_LEADER else None
+
+    def coordinator_log(self, kind: str, key: str) -> Partition | None:
+        """The partition that holds what is written down of this group or transactional id; None if there is none yet."""
         index = self.coordinator_partition(kind, key)
-        if index is None:
-            return None
-        partition = self.partition(GROUP_TOPIC if kind == "group" else TRANSACTION_TOPIC, index)
-        return partition.leader if partition else None
+        return None if index is None else self.partition(GROUP_TOPIC if kind == "group" else TRANSACTION_TOPIC, index)
+
+    def coordinator_log_fault(self, kind: str, key: str) -> ErrorCode:
+        """Why a coordinator cannot write down anything: too few replicas of its log are in sync."""
+        log = self.coordinator_log(kind, key)
+        unavailable = log is not None and (log.leader == NO_LEADER or log.replication.too_few)
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE if unavailable else ErrorCode.NONE
 
     def coordinator_fault(self, kind: str, key: str, node_id: int) -> ErrorCode:
         """Whether this broker coordinates the key. On a cold start whoever comes first finds it still loading."""

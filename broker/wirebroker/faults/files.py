@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -80,6 +80,14 @@ class FaultFileError(ValueError):
     """A fault file that cannot be used; the message names the file, the line and what to do."""
 
 
+class FaultError(ValueError):
+    """A rule that cannot be loaded; `word` is the one of its words to change."""
+
+    def __init__(self, word: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.word = word
+
+
 class FaultFile(NamedTuple):
     """What a fault file says; `seed` is None if it says none."""
 
@@ -89,12 +97,16 @@ class FaultFile(NamedTuple):
 
 def load(path: Path) -> FaultFile:
     """Read a fault file. Raises FaultFileError, OSError."""
-    text = path.read_text(encoding="utf-8")
+    return loads(path.read_text(encoding="utf-8"), str(path))
+
+
+def loads(text: str, where: str) -> FaultFile:
+    """Read the text of a fault file; errors call it `where`. Raises FaultFileError."""
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as damage:
-        raise FaultFileError(f"{path}: this is no TOML: {damage}") from None
-    return parse(document, str(path), text)
+    except (tomllib.TOMLDecodeError, RecursionError) as damage:
+        raise FaultFileError(f"{where}: this is no TOML: {damage}") from None
+    return parse(document, where, text)
 
 
 def parse(document: dict[str, Any], where: str, text: str = "") -> FaultFile:
@@ -113,25 +125,33 @@ def parse(document: dict[str, Any], where: str, text: str = "") -> FaultFile:
 
 
 def _rule(table: dict[str, Any], lines: _Lines, number: int) -> Rule:
+    try:
+        return read_rule(table)
+    except FaultError as wrong:
+        raise FaultFileError(f"{lines.of(number, wrong.word)}: {wrong}") from None
+
+
+def read_rule(table: Mapping[str, Any]) -> Rule:
+    """A rule from the words of one [[fault]]. Raises FaultError."""
     kind = table.get("kind")
-    if kind not in MAKERS:
+    if not isinstance(kind, str) or kind not in MAKERS:
         what = "this fault has no kind" if kind is None else f"there is no kind {kind!r}"
-        raise FaultFileError(f"{lines.of(number, 'kind')}: {what}{_nearest(str(kind), MAKERS)}")
+        raise FaultError("kind", f"{what}{_nearest(str(kind), MAKERS)}")
     maker, known = MAKERS[kind][0], words_of(kind)
     words = {word: value for word, value in table.items() if word != "kind"}
     for word, value in words.items():
         if word not in known:
-            raise FaultFileError(f"{lines.of(number, word)}: {kind} knows no {word!r}{_nearest(word, known)}")
+            raise FaultError(word, f"{kind} knows no {word!r}{_nearest(word, known)}")
         if not _is_of(value, _WORDS[word]):
-            raise FaultFileError(f"{lines.of(number, word)}: {word} cannot be {value!r}")
+            raise FaultError(word, f"{word} cannot be {value!r}")
     for needed in REQUIRED.get(kind, ()):
         if needed not in words:
-            raise FaultFileError(f"{lines.of(number, 'kind')}: {kind} needs {needed!r}")
+            raise FaultError("kind", f"{kind} needs {needed!r}")
     try:
         return maker(**words)
     except ValueError as wrong:
         guilty = next((word for word in words if str(words[word]) in str(wrong) or word in str(wrong)), "kind")
-        raise FaultFileError(f"{lines.of(number, guilty)}: {wrong}") from None
+        raise FaultError(guilty, str(wrong)) from None
 
 
 def _is_of(value: Any, wanted: dict[str, Any]) -> bool:
@@ -195,9 +215,14 @@ def schema() -> dict[str, Any]:
         "additionalProperties": False,
         "properties": {
             "seed": {"type": "integer", "description": "what probabilities are drawn from"},
-            "fault": {"type": "array", "items": {"oneOf": [_schema_of(kind) for kind in MAKERS]}},
+            "fault": {"type": "array", "items": rule_schema()},
         },
     }
+
+
+def rule_schema() -> dict[str, Any]:
+    """The JSON schema of one [[fault]]."""
+    return {"oneOf": [_schema_of(kind) for kind in MAKERS]}
 
 
 def _schema_of(kind: str) -> dict[str, Any]:

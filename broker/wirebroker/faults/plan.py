@@ -58,6 +58,11 @@ class FaultPlan:
         self._weighed: dict[Connection, set[Rule]] = {}
         """Rules that were asked about a request of which only a part has come."""
 
+    def reseed(self, seed: int) -> None:
+        """Draw what is left to chance from this seed, from the next request on."""
+        self.seed = seed
+        self._random = random.Random(seed)
+
     def add(self, rule: Rule) -> Rule:
         """Load a rule; it strikes from the next request on."""
         self.rules.append(rule)

@@ -213,11 +213,12 @@ class Host:
         self.flush()
 
     def replace(self, engine: Engine) -> None:
-        """Go on with another engine at the same addresses; all connections are closed."""
+        """Go on with another engine at the same addresses and with the same sinks; all connections are closed."""
         for protocol in list(self._protocols.values()):
             protocol.transport.abort()
         for node_id, broker in self.engine.cluster.brokers.items():
             engine.cluster.brokers[node_id].addresses.update(broker.addresses)
+        engine.trace.sinks += self.engine.trace.sinks
         self.engine = engine
         self.arm()
         self.notify()

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
+import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -59,6 +61,9 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self.connection = self._engine.connect(self._node_id, str(peer[0]) if peer else "", self._listener, now)
         self.transport.set_write_buffer_limits(WRITE_HIGH_WATER)
         self._host.opened(self)
+        if not self._engine.cluster.alive(self._node_id):
+            reset(self.transport)
+            return
         if self._engine.faults is not None:
             self._engine.faults.connected(self.connection, now)
             self._host.flush()
@@ -206,6 +211,13 @@ class BrokerProtocol(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         return False
+
+
+def reset(transport: asyncio.Transport) -> None:
+    """Break a connection with a reset, as a machine does on whose port nobody listens any more."""
+    if (held := transport.get_extra_info("socket")) is not None:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    transport.abort()
 
 
 def oversized(first: bytes, size: int, limit: int) -> str:

@@ -25,7 +25,7 @@ _START = struct.Struct(">qii")
 
 
 class Slice(NamedTuple):
-    """Whole batches from a log, in one piece; `available` counts the bytes there are from its start to the end asked for."""
+    """Batches in one piece, the last perhaps cut off; `available` counts the bytes from its start to the end asked for."""
 
     data: memoryview
     available: int
@@ -139,10 +139,10 @@ class MemoryLog:
         self.segments.append(self.active)
 
     def read(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> Slice:
-        """Whole batches from the one that holds `offset`, below offset `limit`, of at most `max_bytes`.
+        """At most `max_bytes` from the batch that holds `offset` on, below offset `limit`; the last batch may be cut off.
 
-        What is returned ends with its segment or its buffer at the latest. With `at_least_one` the first batch comes
-        even if it is larger than `max_bytes`.
+        What is returned ends with its segment or its buffer at the latest. Nothing is returned if not even the first
+        batch fits, but with `at_least_one` that comes even if it is larger.
         """
         if offset >= limit:
             return EMPTY
@@ -156,12 +156,12 @@ class MemoryLog:
             stop = segment.positions[bisect_right(segment.bases, limit - 1)]
         available = stop - start
         if available > max_bytes:
-            last = bisect_right(segment.positions, start + max_bytes) - 1
-            stop = segment.positions[max(last, first)]
-            if stop <= start:
+            behind = segment.positions[first + 1] if first + 1 < len(segment.positions) else segment.size
+            if max_bytes < behind - start:
                 if not at_least_one:
                     return Slice(EMPTY.data, available)
-                stop = segment.positions[first + 1] if first + 1 < len(segment.positions) else segment.size
+                max_bytes = behind - start
+            stop = start + max_bytes
         return Slice(segment.view(start, stop), available)
 
     def offset_after(self, offset: int, size: int) -> int:

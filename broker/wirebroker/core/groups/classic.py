@@ -457,13 +457,16 @@ class Group:
 
     def ask_to_rejoin(self) -> None:
         """Whoever waits is told that there is a rebalance: the group may become one of the other protocol."""
+        self._answer_waiting(ErrorCode.REBALANCE_IN_PROGRESS)
+
+    def _answer_waiting(self, code: ErrorCode) -> None:
         for member in self.members.values():
             joiner, member.joiner = member.joiner, None
             syncer, member.syncer = member.syncer, None
             if joiner is not None:
-                joiner(Joined(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+                joiner(Joined(code, member.member_id))
             if syncer is not None:
-                syncer(Synced(ErrorCode.REBALANCE_IN_PROGRESS))
+                syncer(Synced(code))
 
     def take_over(
         self, generation: int, members: Sequence[Member], assignment: Callable[[Member, str], bytes], now: int
@@ -488,6 +491,11 @@ class Group:
         )
         self._written(self, now)
 
+    def unload(self) -> None:
+        """The broker coordinates the group no longer: whoever waits is told so, and no timer runs."""
+        self._answer_waiting(ErrorCode.NOT_COORDINATOR)
+        self._cancel_timers()
+
     def restart(self, now: int) -> None:
         """Go on from what was last written down, as a broker does that loads the group again."""
         kept = self.snapshot
@@ -510,6 +518,9 @@ class Group:
     def die(self, now: int) -> None:
         """The group is deleted."""
         self.transition(State.DEAD, now)
+        self._cancel_timers()
+
+    def _cancel_timers(self) -> None:
         self._cancel_phase()
         for timer in self.pending.values():
             timer.cancel()

@@ -1,0 +1,212 @@
+"""What an application meant to send: the journal that it keeps, and the rows that an audit is given.
+
+A journal is a file of JSON lines, one object each, with these fields; whatever is left out is null:
+
+    topic          text
+    partition      number; null: any
+    key            text (UTF-8), or key_base64 for other bytes; null: a record without a key
+    value          text, or value_base64, or value_sha256, the hash alone (`audit.content.digest`); all null: a null value
+    acknowledged   true: the broker said that it is stored · false: sending was reported as failed · null: nobody knows
+    producer       whatever the application calls the sender
+    id             lines with the same id are one record: each adds what the others leave null, and of `acknowledged`
+                   true outranks false
+
+So a record can be written down before it is sent, and its outcome behind it whenever that is known; nothing is
+rewritten, and the order of the lines does not matter. The same fields, one row for a record, are what Parquet would have.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from wirebroker.audit.content import digest, head
+
+FIELDS = (
+    "topic", "partition", "key", "key_base64", "value", "value_base64", "value_sha256", "acknowledged", "producer", "id",
+)  # fmt: skip
+Data = bytes | str | None
+Rows = Iterable["Intended | Mapping[str, Any] | tuple[Any, ...]"] | str | os.PathLike[str]
+"""What an audit takes: rows as mappings or tuples, or the path of a journal."""
+
+
+class Intended(NamedTuple):
+    """One record that an application meant to send. As a plain tuple: topic, key, value, and what follows if known."""
+
+    topic: str
+    key: bytes | None = None
+    value: bytes | None = None
+    partition: int | None = None
+    acknowledged: bool | None = None
+    producer: str | None = None
+    value_hash: str | None = None
+    """of a value that is not here itself"""
+
+    @property
+    def digest(self) -> str | None:
+        """The hash of the value; None for a null value."""
+        return self.value_hash if self.value_hash is not None else digest(self.value)
+
+    def __str__(self) -> str:
+        value = f"the SHA-256 {self.value_hash}" if self.value_hash is not None else head(self.value)
+        return f"key {head(self.key)}, value {value}" if self.key is not None else f"value {value}"
+
+
+class Journal:
+    """Writes a journal. Lines are written through, so that a killed process keeps them; may be used from any thread.
+
+        with Journal("sent.jsonl", producer="till 3") as journal:
+            entry = journal.sent("orders", key=b"17", value=b"a pound of tea")
+            producer.send(...).add_callback(lambda _: journal.acknowledged(entry)).add_errback(lambda _: journal.failed(entry))
+
+    A file that exists is continued.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], producer: str | None = None) -> None:
+        self._producer = producer
+        self._file = Path(path).open("a", encoding="utf-8", buffering=1)  # noqa: SIM115
+        self._token = os.urandom(6).hex()
+        self._numbers = count(1)
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def sent(self, topic: str, *, key: Data = None, value: Data = None, partition: int | None = None) -> str:
+        """Write down a record that is about to be sent; the id under which its outcome can be told."""
+        entry = f"{self._token}-{next(self._numbers)}"
+        line = {"id": entry, "topic": topic, "partition": partition, "producer": self._producer}
+        self._write(line | _as_json("key", key) | _as_json("value", value))
+        return entry
+
+    def acknowledged(self, entry: str) -> None:
+        """The broker has acknowledged the record."""
+        self._write({"id": entry, "acknowledged": True})
+
+    def failed(self, entry: str) -> None:
+        """Sending the record was reported as failed."""
+        self._write({"id": entry, "acknowledged": False})
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _write(self, line: Mapping[str, Any]) -> None:
+        text = json.dumps({name: value for name, value in line.items() if value is not None})
+        with self._lock:
+            self._file.write(text + "\n")
+
+
+def _as_json(name: str, data: Data) -> dict[str, str]:
+    if data is None:
+        return {}
+    if isinstance(data, str):
+        return {name: data}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data).decode()}
+
+
+def intended_rows(rows: Rows) -> list[Intended]:
+    """What was meant to be sent, as rows of one form. ValueError names a row that cannot be understood, and why."""
+    if isinstance(rows, str | os.PathLike):
+        return _merged(_lines(Path(rows)))
+    return _merged((f"row {number} of what was intended", row) for number, row in enumerate(rows, 1))
+
+
+def _lines(path: Path) -> Iterator[tuple[str, Any]]:
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            where = f"{path.name}, line {number}"
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError as wrong:
+                raise ValueError(f"{where}: this is not JSON: {wrong}") from None
+            if not isinstance(row, dict):
+                raise ValueError(f"{where}: a line is an object with a topic, not {line.strip()[:40]}")
+            yield where, row
+
+
+def _merged(rows: Iterable[tuple[str, Any]]) -> list[Intended]:
+    single: list[Intended] = []
+    by_id: dict[Any, tuple[str, dict[str, Any]]] = {}
+    for where, row in rows:
+        if not isinstance(row, Mapping):
+            single.append(_of_tuple(row, where))
+            continue
+        _check_fields(row, where)
+        if (entry := row.get("id")) is None:
+            single.append(_of_mapping(row, where))
+            continue
+        _, known = by_id.setdefault(entry, (where, {}))
+        for name, value in row.items():
+            if value is not None and (name != "acknowledged" or value or known.get(name) is None):
+                known[name] = value
+    return single + [_of_mapping(row, where) for where, row in by_id.values()]
+
+
+def _check_fields(row: Mapping[str, Any], where: str) -> None:
+    for name in row:
+        if name not in FIELDS:
+            close = get_close_matches(str(name), FIELDS, 1)
+            raise ValueError(
+                f"{where}: there is no field {name!r}" + (f"; did you mean {close[0]!r}?" if close else "")
+            )
+
+
+def _of_mapping(row: Mapping[str, Any], where: str) -> Intended:
+    if row.get("topic") is None:
+        raise ValueError(f"{where}: it has no topic" + (", nor has a line with its id" if "id" in row else ""))
+    key, value = _bytes_of("key", row, where), _bytes_of("value", row, where)
+    given = (row["topic"], key, value, row.get("partition"), row.get("acknowledged"), row.get("producer"))
+    return _checked((*given, row.get("value_sha256")), where)
+
+
+def _bytes_of(name: str, row: Mapping[str, Any], where: str) -> Data:
+    encoded = row.get(f"{name}_base64")
+    if encoded is None:
+        return row.get(name)
+    try:
+        return base64.b64decode(encoded, validate=True)
+    except (binascii.Error, TypeError, ValueError) as wrong:
+        raise ValueError(f"{where}: {name}_base64 is not base64: {wrong}") from None
+
+
+def _of_tuple(row: Any, where: str) -> Intended:
+    if not isinstance(row, tuple) or not 1 <= len(row) <= len(Intended._fields):
+        raise ValueError(f"{where}: it is a mapping or a tuple of topic, key, value, …, not {row!r}")
+    return _checked(row, where)
+
+
+def _checked(values: tuple[Any, ...], where: str) -> Intended:
+    row = Intended(*values)
+    kinds: dict[str, tuple[type, ...]] = {
+        "topic": (str,), "key": (bytes, str), "value": (bytes, str), "partition": (int,), "acknowledged": (bool,),
+        "producer": (str,), "value_hash": (str,),
+    }  # fmt: skip
+    for name, allowed in kinds.items():
+        value = getattr(row, name)
+        if value is not None and not (isinstance(value, allowed) and (bool in allowed or not isinstance(value, bool))):
+            words = " or ".join(kind.__name__ for kind in allowed)
+            raise ValueError(f"{where}: {name} is {words}, not {value!r}")
+    key, value = row.key, row.value
+    return row._replace(
+        key=key.encode() if isinstance(key, str) else key, value=value.encode() if isinstance(value, str) else value
+    )

@@ -1,0 +1,180 @@
+"""The audit's result: findings, counts, a table to read, and an assertion that says what is wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from wirebroker.audit.checks import CONTROL, Bounds, check_partition
+from wirebroker.audit.findings import KINDS, BatchRow, Damage, Finding, RecordRow
+from wirebroker.audit.journal import Intended, Rows, intended_rows
+from wirebroker.audit.reconcile import Where, reconcile
+from wirebroker.audit.stored import Contents, StoredPartition
+from wirebroker.core.cluster import INTERNAL_TOPICS
+from wirebroker.trace.rows import ProduceRow
+
+SHOWN, SAID = 10, 100
+"""How many findings of each kind the table shows, and how many the assertion says; the rest is counted."""
+DOUBLES = frozenset(kind for kind in KINDS if kind.endswith("duplicate"))
+COUNTED = (
+    "partitions", "batches", "records", "producers", "committed", "aborted", "open", "recognised", "rejected",
+)  # fmt: skip
+"""What is counted of each topic. Records are those that a read_committed consumer is given; transactions (committed, aborted,
+open) are counted on each partition, retries that were recognised and batches that were rejected as far as the trace goes."""
+
+
+class AuditReport:
+    """What an audit found in some partitions, as they were when it was made.
+
+    `arrivals` are the verdicts of the trace, `intended` is what an application meant to send (`audit.journal`); where
+    `topics` are named, what it meant to send to others does not matter.
+    """
+
+    def __init__(
+        self, partitions: Sequence[StoredPartition], *, arrivals: Iterable[ProduceRow] = (), intended: Rows | None = None,
+        topics: Iterable[str] | None = None,
+    ) -> None:  # fmt: skip
+        self._topics = None if topics is None else set(topics)
+        self._counts: dict[str, Counter[str]] = {each.topic: Counter() for each in partitions}
+        self._producers: dict[str, set[int]] = {each.topic: set() for each in partitions}
+        self._records: list[RecordRow] = []
+        self._deleted: dict[Where, int] = {}
+        self._of_batches: list[Finding] = []
+        for each in partitions:
+            self._add(each)
+        for row in arrivals:
+            if row.topic in self._counts and row.verdict != "accepted":
+                self._counts[row.topic]["recognised" if row.verdict == "duplicate" else "rejected"] += 1
+        self.intended: list[Intended] | None = None
+        self.findings: list[Finding] = []
+        self._reconcile(intended)
+
+    def _add(self, partition: StoredPartition) -> None:
+        contents = partition.read()
+        found = check_partition(contents.entries, partition.bounds)
+        self._of_batches += found
+        self._deleted[partition.topic, partition.partition] = _deleted(contents.entries, partition.bounds)
+        if not partition.bounds.internal:
+            self._records += contents.records
+        self._count(partition.topic, contents, found)
+
+    def _count(self, topic: str, contents: Contents, found: Iterable[Finding]) -> None:
+        batches = [each for each in contents.entries if isinstance(each, BatchRow) and not each.attributes & CONTROL]
+        self._producers[topic] |= {each.producer_id for each in batches if each.producer_id >= 0}
+        self._counts[topic].update(
+            partitions=1, batches=len(batches), records=sum(each.counts for each in contents.records),
+            committed=contents.committed, aborted=contents.aborted,
+            open=sum(each.kind == "open_transaction" for each in found),
+        )  # fmt: skip
+
+    def _reconcile(self, intended: Rows | None) -> None:
+        if intended is not None:
+            rows = intended_rows(intended)
+            self.intended = [row for row in rows if self._topics is None or row.topic in self._topics]
+        told = {
+            (each.topic, each.partition, offset)
+            for each in self._of_batches
+            if each.kind == "duplicate"
+            for offset in range(each.first_offset, each.last_offset + 1)
+        }
+        by_content = reconcile(self._records, self.intended, told=told, deleted=self._deleted)
+        self.findings = self._of_batches + by_content
+
+    # What tests ask
+
+    def of(self, kind: str) -> list[Finding]:
+        """The findings of one kind. ValueError for a kind that does not exist."""
+        if kind not in KINDS:
+            close = get_close_matches(kind, KINDS, 1)
+            raise ValueError(
+                f"there is no kind of finding {kind!r}" + (f"; did you mean {close[0]!r}?" if close else "")
+            )
+        return [each for each in self.findings if each.kind == kind]
+
+    def summary(self) -> dict[str, Any]:
+        """Counts: of each topic (`COUNTED`), of all together, of the findings by kind.
+
+        `intended` are the records that were meant to be sent, None without a journal; `lost` are those that are missing,
+        `doubled` counts the records that are stored once more than they should be.
+        """
+        topics = {
+            name: {what: len(self._producers[name]) if what == "producers" else counts[what] for what in COUNTED}
+            for name, counts in self._counts.items()
+        }
+        total = {what: sum(counts[what] for counts in topics.values()) for what in COUNTED}
+        return {
+            "batches": total["batches"],
+            "records": total["records"],
+            "producers": len(set().union(*self._producers.values())),
+            "transactions": {state: total[state] for state in ("committed", "aborted", "open")},
+            "retries": {verdict: total[verdict] for verdict in ("recognised", "rejected")},
+            "intended": None if self.intended is None else len(self.intended),
+            "lost": sum(each.kind == "lost" and each.severity != "info" for each in self.findings),
+            "doubled": sum(_span(each) for each in self.findings if each.kind in DOUBLES),
+            "findings": dict(Counter(each.kind for each in self.findings)),
+            "topics": topics,
+        }
+
+    def assert_exactly_once(self, intended: Rows | None = None) -> None:
+        """AssertionError with a sentence for each finding, if there is one that is more than information.
+
+        `intended` is what the application meant to send (`audit.journal`): then a record that is missing fails as well,
+        and one that is meant to be there twice does not.
+        """
+        __tracebackhide__ = True
+        if intended is not None:
+            self._reconcile(intended)
+        wrong = [each for each in self.findings if each.severity != "info"]
+        if not wrong:
+            return
+        lines = [f"delivery was not exactly once: {_plural(len(wrong), 'finding')}"]
+        lines += [f"  {each.kind}: {each.explanation}" for each in wrong[:SAID]]
+        if len(wrong) > SAID:
+            lines.append(f"  … and {len(wrong) - SAID:,} more")
+        if self.intended is None and any(each.severity == "likely" for each in wrong):
+            lines.append("Records are told apart by their content. If equal ones are meant, say so: intended=…")
+        raise AssertionError("\n".join(lines))
+
+    def __str__(self) -> str:
+        told_of = {each.topic for each in self.findings}
+        rows = [("topic", *COUNTED)]
+        for name, counts in self.summary()["topics"].items():
+            if name not in INTERNAL_TOPICS or name in told_of:
+                rows.append((name, *map(str, counts.values())))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join(f"{cell:<{width}}" if i == 0 else f"{cell:>{width}}" for i, (cell, width) in enumerate(pairs))
+            for pairs in (list(zip(row, widths, strict=True)) for row in rows)
+        ]
+        return "\n".join([*lines, "", *self._listed()])
+
+    def _listed(self) -> list[str]:
+        kinds = Counter(each.kind for each in self.findings)
+        against = "" if self.intended is None else f" against {_plural(len(self.intended), 'intended record')}"
+        lines = [f"{_plural(len(self.findings), 'finding') if kinds else 'no finding'}{against}"]
+        for kind in (kind for kind in KINDS if kind in kinds):
+            lines += [f"  {each.severity:<8} {kind}: {each.explanation}" for each in self.of(kind)[:SHOWN]]
+            if kinds[kind] > SHOWN:
+                lines.append(f"           … and {kinds[kind] - SHOWN:,} more of {kind}")
+        return lines
+
+
+def _span(finding: Finding) -> int:
+    return finding.last_offset - finding.first_offset + 1
+
+
+def _deleted(entries: Iterable[BatchRow | Damage], bounds: Bounds) -> int:
+    """How many offsets retention, DeleteRecords and compaction have taken."""
+    reach, gone = bounds.log_start, bounds.log_start
+    for row in entries:
+        if isinstance(row, BatchRow) and row.base_offset < bounds.cleaned_to and row.last_offset >= reach:
+            span = row.last_offset - max(row.base_offset, reach) + 1
+            gone += max(row.base_offset - reach, 0) + max(span - row.records, 0)
+            reach = row.last_offset + 1
+    return gone
+
+
+def _plural(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,173 @@
+"""What is stored, as the rows that the checks read: of a running broker's partitions, or of any segment's bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from kafkawire.batches import (
+    HEADER_SIZE,
+    LEAST_OVERHEAD,
+    BatchHeader,
+    Record,
+    crc_of,
+    iter_records,
+    read_header,
+    read_marker,
+)
+from kafkawire.errors import ProtocolError
+from kafkawire.primitives import Buffer
+from wirebroker.audit.checks import Bounds
+from wirebroker.audit.content import content_hash, digest, head
+from wirebroker.audit.findings import BatchRow, Damage, RecordRow
+from wirebroker.core.cluster import Topic
+
+MAGIC = 2
+MEMORY = "memory"
+"""Stands for the segment of a log that has no files."""
+
+
+class Contents(NamedTuple):
+    """What a partition holds, in the order of its log. Of transactions those are counted that have a batch here."""
+
+    entries: list[BatchRow | Damage]
+    records: list[RecordRow]
+    committed: int
+    aborted: int
+
+
+class StoredPartition(NamedTuple):
+    """A partition as it was at one moment; its batches are whole and never change."""
+
+    topic: str
+    partition: int
+    bounds: Bounds
+    batches: Sequence[memoryview]
+
+    def read(self) -> Contents:
+        """Its batches and its records. Raises CodecMissing for compressed batches whose codec is not installed."""
+        entries: list[BatchRow | Damage] = []
+        found = _Records(self)
+        position = 0
+        for batch in self.batches:
+            entry = read_batch(batch, self.topic, self.partition, MEMORY, position)
+            entries.append(entry)
+            if isinstance(entry, BatchRow) and entry.crc_stored == entry.crc_computed:
+                try:
+                    found.take(batch)
+                except ProtocolError as damage:
+                    reason = f"has the right checksum, and its records cannot be read: {damage}"
+                    entries[-1] = Damage(self.topic, self.partition, "bad_batch", MEMORY, position, len(batch), reason)
+            position += len(batch)
+        return Contents(entries, found.rows(), found.ended[True], found.ended[False])
+
+
+def snapshot(topics: Iterable[Topic], expiration_ms: int, now: int) -> list[StoredPartition]:
+    """The partitions of these topics, whose producers expire after so many ms.
+
+    It only takes hold of the batches; reading them can be left to another thread.
+    """
+    return [
+        StoredPartition(
+            topic.name, partition.index,
+            Bounds(partition.log_start_offset, 0, expiration_ms, topic.internal, now),
+            partition.log.batches(partition.log_start_offset),
+        )
+        for topic in topics
+        for partition in topic.partitions
+    ]  # fmt: skip
+
+
+def scan(data: Buffer, topic: str, partition: int, segment: str) -> Iterator[BatchRow | Damage]:
+    """The batches of a segment's bytes. Zeros at the end are space that was set aside; anything else that is no batch is
+    a Damage, behind which the scan goes on if it can tell where the next batch begins."""
+    view = memoryview(data)
+    position = 0
+    while position < len(view):
+        if not any(view[position : position + HEADER_SIZE]) and not any(view[position:]):
+            return
+        entry = read_batch(view[position:], topic, partition, segment, position)
+        yield entry
+        if isinstance(entry, Damage) and entry.bytes == len(view) - position:
+            return
+        position += entry.bytes
+
+
+def read_batch(view: memoryview, topic: str, partition: int, segment: str, position: int) -> BatchRow | Damage:
+    """The batch at the beginning of some bytes."""
+
+    def damage(kind: str, size: int, reason: str) -> Damage:
+        torn = kind == "torn_tail"
+        return Damage(topic, partition, "torn_tail" if torn else "bad_batch", segment, position, size, reason)
+
+    if len(view) < HEADER_SIZE:
+        return damage("torn_tail", len(view), f"ends after {len(view)} bytes, within its header")
+    header = read_header(view)
+    if header.batch_length < LEAST_OVERHEAD:
+        return damage("bad_batch", len(view), f"announces a length of {header.batch_length}, which none can have")
+    if header.size > len(view):
+        return damage("torn_tail", len(view), f"announces {header.size} bytes, and {len(view)} are there")
+    if header.magic != MAGIC:
+        return damage("bad_batch", header.size, f"has magic {header.magic}, which is not a batch's of version {MAGIC}")
+    if header.size < HEADER_SIZE:
+        return damage("bad_batch", header.size, f"announces {header.size} bytes, fewer than its header has")
+    return _row(header, view[: header.size], topic, partition, segment, position)
+
+
+def _row(
+    header: BatchHeader, batch: memoryview, topic: str, partition: int, segment: str, position: int
+) -> BatchRow:  # fmt: skip
+    return BatchRow(
+        topic, partition, header.base_offset, header.last_offset, header.partition_leader_epoch, header.producer_id,
+        header.producer_epoch, header.base_sequence, header.last_sequence, header.records_count, header.attributes,
+        header.max_timestamp, header.crc, crc_of(batch), header.size, segment, position,
+    )  # fmt: skip
+
+
+class _Records:
+    """Collects records; a transaction's are open until its marker comes."""
+
+    def __init__(self, partition: StoredPartition) -> None:
+        self._partition = partition
+        self._rows: list[RecordRow] = []
+        self._open: dict[int, list[int]] = {}
+        """by producer id, where the records of its open transaction are"""
+        self.ended = {True: 0, False: 0}
+        """how many transactions were committed, and how many were not"""
+
+    def take(self, batch: memoryview) -> None:
+        """The next batch. Raises ProtocolError, and then has taken nothing of it."""
+        header = read_header(batch)
+        records = list(iter_records(batch))
+        if header.is_control:
+            for record in records:
+                self._end(header.producer_id, record)
+            return
+        rows = [self._row(header, record) for record in records]
+        if header.is_transactional:
+            known = self._open.setdefault(header.producer_id, [])
+            known += range(len(self._rows), len(self._rows) + len(rows))
+        self._rows += rows
+
+    def rows(self) -> list[RecordRow]:
+        """All records from the log start on."""
+        return [row for row in self._rows if row.offset >= self._partition.bounds.log_start]
+
+    def _end(self, producer_id: int, record: Record) -> None:
+        marker = read_marker(record)
+        if marker is None or producer_id not in self._open:
+            return
+        self.ended[marker.commit] += 1
+        for index in self._open.pop(producer_id):
+            self._rows[index] = self._rows[index]._replace(transaction="committed" if marker.commit else "aborted")
+
+    def _row(self, header: BatchHeader, record: Record) -> RecordRow:
+        value_hash = digest(record.value)
+        sequence = (header.base_sequence + record.offset_delta) % 2**31 if header.base_sequence >= 0 else -1
+        appended = header.is_log_append_time
+        return RecordRow(
+            self._partition.topic, self._partition.partition, header.base_offset + record.offset_delta,
+            header.max_timestamp if appended else header.base_timestamp + record.timestamp_delta,
+            header.producer_id, header.producer_epoch, sequence, "open" if header.is_transactional else "none",
+            record.key, value_hash, content_hash(record.key, value_hash, record.headers), head(record.value),
+        )  # fmt: skip
