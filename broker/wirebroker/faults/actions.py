@@ -54,7 +54,7 @@ class Struck:
     failing: list[Partition] = field(default_factory=list)
     """Partitions to which it cannot be written."""
     crashes: bool = False
-    """Whether the brokers are killed once it is handled."""
+    """Whether the broker is killed once it is handled."""
 
 
 Action = Callable[["FaultPlan", Strike, Message, Exchange], "Message | Outcome"]
@@ -181,9 +181,9 @@ def _disk_full(plan: FaultPlan, strike: Strike, request: Message, exchange: Exch
         partition
         for topic in topics
         for partition in topic.partitions
-        if partition.leader == exchange.node_id and match.partition in (None, partition.index) and not partition.offline
+        if partition.leader == exchange.node_id and match.partition in (None, partition.index) and partition.offline_at is None
     ]
-    plan.take_offline(strike.rule, full)
+    plan.take_offline(strike.rule, full, exchange.node_id)
     return request
 
 

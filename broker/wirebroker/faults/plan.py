@@ -212,12 +212,20 @@ class FaultPlan:
         for partition in struck.failing:
             partition.fail_next_write(0)
         if struck.crashes:
-            self.engine.restart("kill", exchange.now)
+            self._crash(exchange.node_id, exchange.now)
         for held in [each for each in self._held if each.connection != exchange.connection.number]:
             held.others -= 1
             if held.others <= 0:
                 self._held.remove(held)
                 held.go_on(exchange.now)
+
+    def _crash(self, node_id: int, now: int) -> None:
+        """The broker is killed and starts again; if it is not the only one, others lead in its place."""
+        if len(self.engine.cluster.brokers) == 1:
+            self.engine.restart("kill", now)
+        else:
+            self.engine.kill_broker(node_id, now)
+            self.engine.start_broker(node_id, now)
 
     def later(self, request: Message, exchange: Exchange, ms: int) -> Outcome:
         """Handle the request `ms` later."""
@@ -250,11 +258,11 @@ class FaultPlan:
         if exchange.struck.facts.acks == 0 and exchange.alive:
             self.engine.effects.append(Reply(connection, []))  # nothing is sent, but what waits behind it may go on
 
-    def take_offline(self, rule: Rule, partitions: list[Partition]) -> None:
-        """The directory of these partitions is gone until the rule is unloaded."""
+    def take_offline(self, rule: Rule, partitions: list[Partition], node_id: int) -> None:
+        """The broker's directory with these partitions is gone until the rule is unloaded."""
         self._offline.setdefault(rule, []).extend(partitions)
         for partition in partitions:
-            partition.go_offline()
+            partition.go_offline(node_id)
 
     # After
 
