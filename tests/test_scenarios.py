@@ -33,13 +33,15 @@ FINDINGS = {
     ("new-partition-race", "confluent"): {"loses"},
     ("ooo-in-txn", "kafka-python"): {"loses"},
     ("ooo-in-txn", "aiokafka"): {"loses"},
+    ("late-produce-after-abort", "kafka-python"): {"loses"},
+    ("retention-forgets-pid", "kafka-python"): {"hangs"},
     ("coordinator-dies", "kafka-python"): {"hangs"},
     ("coordinator-moves", "kafka-python"): {"loses"},
     ("coordinator-dies", "aiokafka"): {"hangs"},
     ("missing-batch", "aiokafka"): {"fails cleanly"},
 }
 """Clients that do something else than a good one does, and what; docs/clients-table.md has the versions."""
-SLOW = {("coordinator-dies", "kafka-python"), ("coordinator-dies", "aiokafka")}
+SLOW = {pair for pair, outcomes in FINDINGS.items() if "hangs" in outcomes}
 """A client that hangs takes the whole time limit."""
 
 
