@@ -149,6 +149,8 @@ class Engine:
         if handler is None:
             handler = self._handlers[key] = handler_of(key)
         outcome = handler(request, exchange)
+        if self.groups.unwritten:
+            self.groups.write_down_changes(exchange.now)
         if outcome is Outcome.PARKED:
             exchange.park()
         elif not isinstance(outcome, Outcome):
@@ -169,6 +171,8 @@ class Engine:
     def tick(self, now: int) -> None:
         """Run every timer that has fallen due, in order."""
         self.timers.run(now)
+        if self.groups.unwritten:
+            self.groups.write_down_changes(now)
 
     def deadline(self) -> int | None:
         """When to tick next, in ms since the epoch; None if nothing waits."""

@@ -11,6 +11,16 @@ from typing import NamedTuple
 
 from kafkawire.errors import ErrorCode
 from wirebroker.core.groups.assignors import NOTHING, Partitions
+from wirebroker.core.groups.consumer_log import (
+    Change,
+    Part,
+    assignment_value,
+    current_value,
+    epoch_value,
+    member_value,
+    regex_value,
+    target_value,
+)
 from wirebroker.core.groups.java_order import TimelineOrder
 from wirebroker.core.groups.members import NOT_OWNED, ConsumerMember, Owned
 from wirebroker.core.purgatory import Action, Timer, Timers
@@ -56,8 +66,12 @@ class Subscriptions(NamedTuple):
 class ConsumerGroup:
     """A consumer group."""
 
-    def __init__(self, group_id: str, timers: Timers) -> None:
+    def __init__(self, group_id: str, timers: Timers, unwritten: list[ConsumerGroup]) -> None:
+        """`unwritten` is where the group puts itself when something of it is to be written down."""
         self.group_id = group_id
+        self.journal: dict[Change, None] = {}
+        """What has changed and is not written down."""
+        self._unwritten = unwritten
         self.epoch = FIRST_EPOCH
         self.assignment_epoch = FIRST_EPOCH
         """The group epoch for which `targets` were worked out."""
@@ -202,9 +216,41 @@ class ConsumerGroup:
 
     # What is written down
 
+    def note(self, part: Part, name: str = "") -> None:
+        """This part of the group has changed."""
+        if not self.journal:
+            self._unwritten.append(self)
+        self.journal[part, name] = None
+
+    def parts(self) -> list[Change]:
+        """Everything that is written down of it."""
+        whole = [(Part.EPOCH, ""), (Part.ASSIGNMENT, "")]
+        whole += [(part, name) for name in self.members for part in (Part.MEMBER, Part.TARGET, Part.CURRENT)]
+        return whole + [(Part.REGEX, regex) for regex in self.resolved]
+
+    def value_of(self, change: Change) -> bytes | None:
+        """What the group says of this part now; None if it has no such part any more."""
+        part, name = change
+        if part is Part.EPOCH:
+            return epoch_value(self.epoch)
+        if part is Part.ASSIGNMENT:
+            return assignment_value(self.assignment_epoch, self.assigned_at)
+        if part is Part.REGEX:
+            found = self.resolved.get(name)
+            return None if found is None else regex_value(found.topics, found.created, found.time)
+        member = self.members.get(name)
+        if member is None:
+            return None
+        if part is Part.TARGET:
+            return target_value(self.targets.get(name, NOTHING))
+        return member_value(member) if part is Part.MEMBER else current_value(member)
+
     def update(self, member: ConsumerMember) -> None:
         """A member is new or has changed."""
         old = self.members.get(member.member_id)
+        if not member.says_the_same(old):
+            self.note(Part.MEMBER, member.member_id)
+        self.note(Part.CURRENT, member.member_id)
         self._member_order.put(len(self.members))
         self.members[member.member_id] = member
         self._member_order.put(len(self.members))  # Kafka writes down first what it says, then what it is given
@@ -215,6 +261,8 @@ class ConsumerGroup:
 
     def remove(self, member_id: str) -> None:
         """A member is gone, and what it had and should have had."""
+        for part in (Part.CURRENT, Part.TARGET, Part.MEMBER):
+            self.note(part, member_id)
         old = self.members.pop(member_id)
         self.targets.pop(member_id, None)
         self._recount(old, None)
@@ -261,9 +309,12 @@ class ConsumerGroup:
             given, before = made.get(member_id, NOTHING), self.targets.get(member_id)
             if before is None or not _same(given, before):
                 self.targets[member_id] = given
+                self.note(Part.TARGET, member_id)
+        self.note(Part.ASSIGNMENT)
 
     def resolve(self, regex: str, resolved: Resolved | None) -> None:
         """Note what a regular expression matches; with None, forget it."""
+        self.note(Part.REGEX, regex)
         old = self.resolved.pop(regex, None)
         by_regex = self.subscriptions.by_regex
         if old is not None:

@@ -17,6 +17,7 @@ from wirebroker.core.config_resources import group_number
 from wirebroker.core.groups.assignors import ASSIGNORS, NOTHING, Partitions, Subscriber
 from wirebroker.core.groups.assignors import Group as AssignorGroup
 from wirebroker.core.groups.consumer import ConsumerGroup, Resolved, Subscriptions, TopicFacts
+from wirebroker.core.groups.consumer_log import Part
 from wirebroker.core.groups.java_order import buckets_for, hash_order, set_of_names
 from wirebroker.core.groups.members import (
     LEAVES,
@@ -365,10 +366,13 @@ class ConsumerGroups:
             given = group.targets.get(change.replaces, NOTHING)
             group.remove(change.replaces)
             group.targets[new.member_id] = given
+            group.note(Part.TARGET, new.member_id)
         if change.forgotten_regex is not None:
             group.resolve(change.forgotten_regex, None)
         if group.members.get(new.member_id) != new:
             group.update(new)
+        if group.epoch != change.epoch:
+            group.note(Part.EPOCH)
         group.epoch, group.facts = change.epoch, change.facts
         if change.targets is not None:
             group.take_targets(change.targets)
@@ -412,6 +416,7 @@ class ConsumerGroups:
         facts = self.facts(group.subscriptions)
         if bumps or facts != group.facts:
             group.epoch += 1
+            group.note(Part.EPOCH)
             group.facts, group.facts_version = facts, self._cluster.version
 
     # Leaving
@@ -462,6 +467,7 @@ class ConsumerGroups:
             group.resolve(regex, None)
         group.facts = self.facts(group.subscriptions)
         group.epoch += 1
+        group.note(Part.EPOCH)
 
     # Restarting
 

@@ -12,8 +12,9 @@ from typing import NamedTuple
 from kafkawire.errors import ErrorCode
 from wirebroker.core.cluster import GROUP_TOPIC, Cluster
 from wirebroker.core.groups.classic import CONSUMER, Group, Joined, Joiner, Member, Protocols, Synced, Syncer
-from wirebroker.core.groups.consumer import ConsumerGroup
+from wirebroker.core.groups.consumer import ConsumerGroup, Resolved
 from wirebroker.core.groups.consumer_groups import ConsumerGroups, Refused
+from wirebroker.core.groups.consumer_log import WrittenGroup, key_of, tombstones
 from wirebroker.core.groups.loading import GroupLog
 from wirebroker.core.groups.log import group_record, group_tombstone, offset_record, offset_tombstone, records_batch
 from wirebroker.core.groups.members import ConsumerMember
@@ -54,6 +55,8 @@ class GroupCoordinator:
         self._cluster = cluster
         self.groups: dict[str, Group | ConsumerGroup] = {}
         self.offsets = OffsetStore()
+        self.unwritten: list[ConsumerGroup] = []
+        """Consumer groups of which something is to be written down; see `write_down_changes`."""
         self.consumers = ConsumerGroups(cluster, self._consumer_group, self._adopt, self._downgrade)
         self._classic_members = ClassicMembers(cluster, self.consumers, self._convert)
         self._set_timers(now)
@@ -76,9 +79,26 @@ class GroupCoordinator:
             group = self._create(group_id, now)
             group.snapshot = snapshot
             group.restart(now)
+        for group_id, written in loaded.consumer_groups.items():
+            if written.epoch is not None:
+                self._load_consumer_group(group_id, written, now)
         for group_id in loaded.with_offsets - self.groups.keys():
-            if self.offsets.of(group_id):
+            if self.offsets.of(group_id) or any(True for _ in self.offsets.pending_of(group_id)):
                 self._create(group_id, now)
+
+    def _load_consumer_group(self, group_id: str, written: WrittenGroup, now: int) -> None:
+        group = self.groups[group_id] = ConsumerGroup(group_id, self._cluster.timers, self.unwritten)
+        group.epoch = written.epoch or 0
+        group.assignment_epoch, group.assigned_at = written.assignment_epoch, written.assigned_at
+        for member in written.as_members():
+            group.update(member)
+        group.targets = {name: given for name, given in written.targets.items() if name in group.members}
+        for regex, (topics, time) in written.regexes.items():
+            group.resolve(regex, Resolved(topics, self._cluster.topics_created, time))
+        group.facts = self.consumers.facts(group.subscriptions)
+        group.journal.clear()
+        self.unwritten.clear()
+        self.consumers.restart(group, now)
 
     def _set_timers(self, now: int) -> None:
         configs = self._cluster.configs
@@ -107,16 +127,20 @@ class GroupCoordinator:
                 absent = f"Consumer group {group_id} not found."
             return Refused(ErrorCode.GROUP_ID_NOT_FOUND, absent)
         if group is None or group.state is State.EMPTY:
-            return ConsumerGroup(group_id, self._cluster.timers)
-        return upgrade_fault(group, self._cluster) or upgraded(group, self._cluster, self.consumers, now)
+            return ConsumerGroup(group_id, self._cluster.timers, self.unwritten)
+        fault = upgrade_fault(group, self._cluster)
+        return fault or upgraded(group, self._cluster, self.consumers, self.unwritten, now)
 
     def _adopt(self, group: ConsumerGroup, now: int) -> None:
         """From now on this is the group of its id; a classic group that was there is gone."""
         before = self.groups.get(group.group_id)
+        if before is group:
+            return
         if isinstance(before, Group):
-            before.die(now)
-            del self.groups[group.group_id]
+            self._forget(before, now)
         self.groups[group.group_id] = group
+        for change in group.parts():
+            group.note(*change)
 
     def _downgrade(self, group: ConsumerGroup, leaving: Sequence[ConsumerMember], now: int) -> bool:
         """Make it a classic group if without these only members are left that speak the classic protocol."""
@@ -137,6 +161,7 @@ class GroupCoordinator:
         now: int,
     ) -> None:  # fmt: skip
         group.cancel_timers()
+        self._log(group.group_id, tombstones(group.group_id, [*group.parts(), *group.journal]), now)
         made = self._create(group.group_id, now)
         downgraded(group, leaving, joining, made, self._cluster, now)
         for member in made.members.values():
@@ -159,7 +184,7 @@ class GroupCoordinator:
             if group.members:
                 self._classic_members.join(group, _classic_join(asked), joiner, now)
                 return
-            del self.groups[asked.group_id]  # an empty group changes its protocol with the first that joins
+            self._forget(group, now)  # an empty group changes its protocol with the first that joins
             group = None
         if group is None:
             if asked.member_id:
@@ -468,10 +493,21 @@ class GroupCoordinator:
         return now >= (committed.expires if committed.expires is not None else since + keep)
 
     def _forget(self, group: Group | ConsumerGroup, now: int) -> None:
+        del self.groups[group.group_id]
         if isinstance(group, Group):
             group.die(now)
-        del self.groups[group.group_id]
-        self._log(group.group_id, [group_tombstone(group.group_id)], now)
+            self._log(group.group_id, [group_tombstone(group.group_id)], now)
+        else:
+            self._log(group.group_id, tombstones(group.group_id, [*group.parts(), *group.journal]), now)
+
+    def write_down_changes(self, now: int) -> None:
+        """Write down what has changed of consumer groups."""
+        changed, self.unwritten[:] = self.unwritten[:], []
+        for group in changed:
+            if self.groups.get(group.group_id) is group:
+                records = [(key_of(group.group_id, each), group.value_of(each)) for each in group.journal]
+                self._log(group.group_id, records, now)
+            group.journal.clear()
 
 
 def _is_empty(group: Group | ConsumerGroup) -> bool:

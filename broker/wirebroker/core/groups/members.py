@@ -65,6 +65,20 @@ class ConsumerMember:
     classic: ClassicSide | None = None
     """Set while it speaks the classic protocol."""
 
+    def with_assignment(
+        self, epoch: int, previous_epoch: int, state: MemberState, assigned: Owned, revoking: Owned
+    ) -> ConsumerMember:
+        """The member with these epochs, and with what it has."""
+        return replace(
+            self, epoch=epoch, previous_epoch=previous_epoch, state=state, assigned=assigned, revoking=revoking
+        )
+
+    def says_the_same(self, other: ConsumerMember | None) -> bool:
+        """Whether it says of itself what the other does, whatever either has."""
+        return other is not None and self == other.with_assignment(
+            self.epoch, self.previous_epoch, self.state, self.assigned, self.revoking
+        )
+
     def reconciled_to(self, epoch: int) -> bool:
         """Whether nothing is left to do for the target assignment of this epoch."""
         return self.state is MemberState.STABLE and self.epoch == epoch

@@ -58,14 +58,16 @@ def _cannot_upgrade(group: Group, reason: str) -> Refused:
     return Refused(ErrorCode.GROUP_ID_NOT_FOUND, CANNOT_UPGRADE.format(group.group_id, reason))
 
 
-def upgraded(group: Group, cluster: Cluster, groups: ConsumerGroups, now: int) -> ConsumerGroup | Refused:
+def upgraded(
+    group: Group, cluster: Cluster, groups: ConsumerGroups, unwritten: list[ConsumerGroup], now: int
+) -> ConsumerGroup | Refused:
     """A consumer group with the members of a classic one, which are asked to join again; the classic one is left."""
     group.ask_to_rejoin()
     speak = [{name for name, _ in member.protocols} for member in group.members.values()]
     if group.protocol is None or any(group.protocol not in names for names in speak):
         # Kafka fails if there never was a generation, or if a member that joined meanwhile does not speak its protocol.
         return Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
-    made = ConsumerGroup(group.group_id, cluster.timers)
+    made = ConsumerGroup(group.group_id, cluster.timers, unwritten)
     made.epoch = made.assignment_epoch = group.generation
     for member in group.members.values():
         try:
