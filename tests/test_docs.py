@@ -276,5 +276,5 @@ def test_methods_of_mock_kafka_exist(path: Path) -> None:
 
 
 def test_nothing_is_promised_that_is_not_there() -> None:
-    for word in ("audit", "proxy", "--data", "--scenario", "--control"):
+    for word in ("audit", "proxy", "--scenario", "--control"):
         assert word not in README, word
