@@ -391,5 +391,5 @@ def test_methods_of_mock_kafka_exist(path: Path) -> None:
 
 
 def test_nothing_is_promised_that_is_not_there() -> None:
-    for word in ("wirebroker audit", "proxy", "--data"):
+    for word in ("wirebroker audit", "proxy"):
         assert word not in README, word

@@ -41,7 +41,7 @@ from wirebroker.storage.folder.properties import (
     read_partition_metadata,
     read_properties,
 )
-from wirebroker.storage.folder.segment import FULL, Index, Segment, SegmentSettings
+from wirebroker.storage.folder.segment import FULL, Index, OpenFiles, Segment, SegmentSettings
 from wirebroker.storage.folder.snapshots import read_snapshot, snapshot_bytes
 from wirekit import batch
 
@@ -178,7 +178,7 @@ def test_properties(tmp_path: Path) -> None:
 
 def test_a_segment_is_full_when_its_index_is(tmp_path: Path) -> None:
     told: list[int] = []
-    segment = Segment(tmp_path, 0, 1, SegmentSettings(0, 3, 9, lambda: told.append(1)), Index())
+    segment = Segment(tmp_path, 0, 1, SegmentSettings(0, 3, 9, lambda: told.append(1), OpenFiles()), Index())
     segment.create()
     for offset in range(4):
         assert segment.created == 1
