@@ -119,7 +119,8 @@ class Controller:
         )
 
     def _look_at_lag(self, partition: Partition, node_id: int, now: int) -> None:
-        if partition.deleted:
+        if partition.deleted or node_id not in partition.replication.frozen:
+            self._forget_lag(partition, node_id)
             return
         if out := partition.replication.lags(now, self._longest_lag):
             self._change([partition], lambda each: each.replication.shrink(out, self._cluster.alive, now), now)
