@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -303,16 +304,19 @@ def test_who_does_not_read_his_answer_is_cut_off_when_the_broker_stops(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("wirebroker.control.server.LAST_WORDS_S", 0.05)
-    with MockKafka(control=True) as kafka:
-        for _ in range(5):
-            kafka.produce("orders", value=b"x" * 900_000)
-        with socket.create_connection(("127.0.0.1", int(kafka.control_url.rpartition(":")[2])), 10) as connection:
-            connection.sendall(b"GET /topics/orders/records HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert connection.recv(15) == b"HTTP/1.1 200 OK"
-            tasks = kafka._control._state.tasks  # type: ignore[union-attr]
-            assert len(tasks) == 1
-            kafka.stop()
-            assert tasks == set()
+    with MockKafka(control=True, topics=["orders"]) as kafka:
+        RawProducer(kafka).send(0)
+        (row,) = kafka.trace.produce()
+        stream = follow(ControlClient(kafka.control_url), "/verdicts.jsonl?follow=true")
+        stream.readline()
+        large = replace(row, explain="x" * 1_000_000)
+        kafka._call(lambda engine: [sink(large) for sink in engine.trace.sinks for _ in range(30)])
+        tasks = kafka._control._state.tasks  # type: ignore[union-attr]
+        assert len(tasks) == 1
+        kafka.stop()
+        assert tasks == set()
+        with pytest.raises((OSError, http.client.IncompleteRead)):
+            stream.read()
     assert caplog.records == []
 
 
