@@ -304,11 +304,7 @@ def test_the_control_answers_curl_as_shown(name: str, count: int, controlled: Mo
         for command, said in re.findall(r"^\$ (curl .*)\n(.*)$", block.code, re.MULTILINE):
             asked = shlex.split(command.replace("localhost:9099", here))
             run = subprocess.run(asked, capture_output=True, text=True, check=True)
-            assert re.fullmatch(".*".join(map(re.escape, said.split("…"))), run.stdout), (
-                named(block),
-                command,
-                run.stdout,
-            )
+            assert re.fullmatch(".*".join(map(re.escape, said.split("…"))), run.stdout), (named(block), command, run.stdout)
         if "lose_ack" in block.code and "assert-fired" in block.code:
             send_an_order(controlled)
     assert len(shown) == count

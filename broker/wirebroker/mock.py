@@ -360,7 +360,7 @@ class MockKafka:
         self._call(lambda engine: engine.start_broker(node_id, self._clock.now()), changes=True)
 
     def move_leader(self, topic: str, partition: int = 0, *, to: int) -> None:
-        """Let this broker lead the partition; nothing is lost. ValueError unless it is up and in sync."""
+        """Let this broker lead the partition; what it lacks, being frozen, is lost. ValueError unless it is up and in sync."""
         now = self._clock.now()
         self._call(lambda engine: engine.controller.move_leader(topic, partition, to, now), changes=True)
 
