@@ -365,6 +365,8 @@ def test_damage_is_refused_by_file_and_position_and_nothing_is_changed(data: Pat
     assert {name: raw for name, raw in contents(copy).items() if not name.endswith(".lock")} == {
         name: raw for name, raw in before.items() if not name.endswith(".lock")
     }
+    with pytest.raises(DamagedFile):  # and it is not in use
+        MockKafka(data=copy).start()
 
 
 def test_damage_that_is_met_while_reading_is_an_error_of_that_partition(data: Path) -> None:

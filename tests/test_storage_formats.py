@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkawire.errors import ProtocolError
@@ -100,6 +100,7 @@ def test_a_damaged_snapshot_is_told(at: int, tmp_path: Path) -> None:
         read_snapshot(tmp_path / "s")
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 1000), st.integers(1, 1000)), max_size=20), st.integers(0, 40))
 def test_indexes_are_read_as_far_as_they_rise(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, int]], zeros: int
