@@ -127,7 +127,11 @@ def test_leaders_move_and_brokers_die(three: MockKafka) -> None:
     moved = control.ask("POST", f"{first}/move-leader", {"to": 2})
     assert (moved["leader"], moved["leader_epoch"]) == (2, 1)
     assert kafka.partition("orders").leader == 2
+    connected = client(kafka, 1)
+    connected.request(MetadataRequest(topics=None), 9)
     told = control.ask("POST", "/brokers/2/kill")["brokers"]
+    connected._socket("main").settimeout(5)
+    assert connected._socket("main").recv(1) == b"", "its connections break at once"
     assert [each["alive"] for each in told] == [True, False, True]
     state = control.ask("GET", "/leaders?topic=orders")["leaders"][0]
     assert (state["leader"], state["in_sync"], state["offline"]) == (1, [1], [2])
