@@ -587,6 +587,15 @@ def test_a_producer_is_forgotten_and_a_log_is_cut_off(kafka: MockKafka, control:
     assert control.refused("POST", "/topics/orders/partitions/0/truncate", {"offset": 9})["status"] == 422
 
 
+def test_what_was_changed_over_http_is_traced_with_its_time(mock_kafka_factory: Start) -> None:
+    kafka = mock_kafka_factory(clock="frozen", trace="changes", control=True)
+    control = ControlClient(kafka.control_url)
+    kafka._clock.advance(5000)  # as time passes, without a timer or a request that tells it to the engine
+    control.ask("POST", "/topics", {"name": "later"})
+    (row,) = (json.loads(line) for line in control.send("GET", "/trace.jsonl").body.splitlines())
+    assert (row["event"], row["topic"], row["time"]) == ("topic", "later", kafka.clock.now())
+
+
 @pytest.mark.mock_kafka(profile="pulsar", topics=["orders"], control=True)
 def test_producers_may_be_known_by_name(mock_kafka: MockKafka) -> None:
     RawProducer(mock_kafka).send(0)
