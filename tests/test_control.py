@@ -127,7 +127,11 @@ def test_leaders_move_and_brokers_die(three: MockKafka) -> None:
     moved = control.ask("POST", f"{first}/move-leader", {"to": 2})
     assert (moved["leader"], moved["leader_epoch"]) == (2, 1)
     assert kafka.partition("orders").leader == 2
+    connected = client(kafka, 1)
+    connected.request(MetadataRequest(topics=None), 9)
     told = control.ask("POST", "/brokers/2/kill")["brokers"]
+    connected._socket("main").settimeout(5)
+    assert connected._socket("main").recv(1) == b"", "its connections break at once"
     assert [each["alive"] for each in told] == [True, False, True]
     state = control.ask("GET", "/leaders?topic=orders")["leaders"][0]
     assert (state["leader"], state["in_sync"], state["offline"]) == (1, [1], [2])
@@ -581,6 +585,15 @@ def test_a_producer_is_forgotten_and_a_log_is_cut_off(kafka: MockKafka, control:
     assert control.ask("POST", f"/producers/{producer.pid}/expire") == {"partitions": 1}
     assert kafka.producers("orders", 0) == {}
     assert control.refused("POST", "/topics/orders/partitions/0/truncate", {"offset": 9})["status"] == 422
+
+
+def test_what_was_changed_over_http_is_traced_with_its_time(mock_kafka_factory: Start) -> None:
+    kafka = mock_kafka_factory(clock="frozen", trace="changes", control=True)
+    control = ControlClient(kafka.control_url)
+    kafka._clock.advance(5000)  # as time passes, without a timer or a request that tells it to the engine
+    control.ask("POST", "/topics", {"name": "later"})
+    (row,) = (json.loads(line) for line in control.send("GET", "/trace.jsonl").body.splitlines())
+    assert (row["event"], row["topic"], row["time"]) == ("topic", "later", kafka.clock.now())
 
 
 @pytest.mark.mock_kafka(profile="pulsar", topics=["orders"], control=True)
