@@ -89,7 +89,7 @@ class ProducerSettings:
     retries: bool = True
     transactional_id: str | None = None
     transaction_timeout: int = 60_000
-    request_timeout: int = 600
+    request_timeout: int = 2000
     delivery_timeout: int = 4000
     batches: list[int] = field(default_factory=list)
     """How many records the wire client puts into its batches; all others send every record in a batch of its own."""

@@ -141,7 +141,9 @@ class Screen:
             line = Text(f"  {event.what:<7}  ").append("fault      ", "magenta")
             self._line(line, event.fault.rule.replace(", after=False", "") + again, "magenta")
         else:
-            self.console.print(Text(f"  {event.what}{again}", "dim"))
+            answered = event.errors or ("unheard" if event.unanswered else "")
+            line = Text(f"  {event.what:<20}", "dim").append(answered, "magenta" if event.unanswered else "red")
+            self.console.print(line.append(again, "dim") if answered or again else Text(f"  {event.what}", "dim"))
 
     def _told(self, result: Result) -> None:
         told = [(named([each.value]), each.offset, each.error) for each in result.journal.told]
@@ -177,7 +179,7 @@ def _collapsed(events: Sequence[Event]) -> Iterable[tuple[Event, int]]:
         if event.row is not None:
             row = event.row
             return event.what, row.verdict, row.code, row.producer_epoch, row.base_offset, row.connection
-        return event.what, event.fault and event.fault.rule
+        return event.what, event.fault and event.fault.rule, event.errors, event.unanswered
 
     for _, alike in groupby(events, key=same):
         found = list(alike)

@@ -16,7 +16,7 @@ from kafkawire.messages.produce import ProduceRequest
 from wirebroker import faults
 from wirebroker.faults.facts import Facts
 from wirebroker.mock import MockKafka
-from wirebroker.trace.rows import FaultRow, ProduceRow
+from wirebroker.trace.rows import FaultRow, ProduceRow, ReplyRow, Row
 
 SHOWN = ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
 """Requests beside Produce that belong into the picture."""
@@ -26,7 +26,7 @@ RING = 10_000
 
 @dataclass(slots=True)
 class Event:
-    """A batch that was judged (`row`), a fault that struck (`fault`), another request, or what befell the broker (`mark`)."""
+    """A batch that was judged (`row`), a fault that struck (`fault`), a request, or what befell the broker (`mark`)."""
 
     what: str
     """the records of the batch, or of the request that was struck; else what the request is"""
@@ -34,6 +34,8 @@ class Event:
     fault: FaultRow | None = None
     unanswered: bool = False
     """the client does not hear of it"""
+    errors: str = ""
+    """what a request was refused with, where there is no verdict that says it"""
     mark: bool = False
 
 
@@ -52,6 +54,7 @@ class Watch:
         self._seen: list[_Seen] = []
         self._marks: list[tuple[int, str]] = []
         self.requests: Counter[str] = Counter()
+        kafka.trace.level = "exchanges"
         self._rule = kafka.faults.add(faults.answer(self._look, name="watch"))
 
     def _look(self, facts: Facts, request: Message) -> None:
@@ -67,17 +70,18 @@ class Watch:
 
     def events(self) -> list[Event]:
         """Everything so far."""
-        rows, looks = self._rows(), _Join(str(self._rule), self._seen)
+        rows = self._rows()
+        join = _Join(str(self._rule), self._seen, rows)
         found: list[Event] = []
         done = 0
         for until, what in [*self._marks, (len(rows), "")]:
-            found += looks.events(rows[done:until])
+            found += join.events(rows[done:until])
             done = until
             found += [Event(what, mark=True)] if what else []
         return found
 
-    def _rows(self) -> list[ProduceRow | FaultRow]:
-        return [row for row in self._kafka.trace.last(RING) if isinstance(row, ProduceRow | FaultRow)]
+    def _rows(self) -> list[Row]:
+        return self._kafka.trace.last(RING)
 
 
 def _records(request: ProduceRequest) -> Iterable[tuple[int, str]]:
@@ -94,36 +98,49 @@ def named(values: list[str]) -> str:
 
 
 class _Join:
-    """Joins rows with what was seen of their requests, by connection and correlation id."""
+    """Joins rows with what was seen of their requests, and with their answers, by connection and correlation id."""
 
-    def __init__(self, watching: str, seen: list[_Seen]) -> None:
+    def __init__(self, watching: str, seen: list[_Seen], rows: Iterable[Row]) -> None:
         self._watching = watching
         self._looks = iter(seen)
         self._known: dict[tuple[int, int], _Seen] = {}
-        self._silent: set[int] = set()
-        """Connections on which nothing is answered any more."""
-        self._lost: set[tuple[int, int]] = set()
-        """Requests whose answer is lost."""
+        self._answers = {(row.connection, row.correlation_id): row for row in rows if isinstance(row, ReplyRow)}
+        self._judged: set[tuple[int, int]] = set()
+        """Requests of which there is a verdict, or a fault that prevented one."""
 
-    def events(self, rows: Iterable[ProduceRow | FaultRow]) -> Iterable[Event]:
+    def events(self, rows: Iterable[Row]) -> Iterable[Event]:
         """The next rows as events."""
         for row in rows:
-            request = (row.connection, row.correlation_id)
             if isinstance(row, ProduceRow):
-                records = self._known.get(request, _Seen("")).records
-                unanswered = row.connection in self._silent or request in self._lost
-                yield Event(records.get(row.partition, ""), row=row, unanswered=unanswered)
-            elif row.rule == self._watching:
-                self._known[request] = look = next(self._looks)
-                if row.api in SHOWN:
-                    yield Event(look.what)
-            else:
-                look = self._known.get(request, _Seen(row.api))
-                yield Event(" ".join(look.records.values()) or look.what, fault=row)
-                self._struck(row)
+                yield self._batch(row)
+            elif isinstance(row, FaultRow) and row.rule == self._watching:
+                yield from self._request(row)
+            elif isinstance(row, FaultRow):
+                yield self._fault(row)
+            elif isinstance(row, ReplyRow) and row.api == "Produce" and row.errors:
+                yield from self._refusal(row)
 
-    def _struck(self, row: FaultRow) -> None:
-        if row.kind == "lose_ack" or (row.kind == "disconnect" and "after=True" in row.rule):
-            self._lost.add((row.connection, row.correlation_id))
-        if "then=silence" in row.rule:
-            self._silent.add(row.connection)
+    def _batch(self, row: ProduceRow) -> Event:
+        request = (row.connection, row.correlation_id)
+        self._judged.add(request)
+        records = self._known[request].records if request in self._known else {}
+        return Event(records.get(row.partition, ""), row=row, unanswered=row.acks != 0 and request not in self._answers)
+
+    def _request(self, row: FaultRow) -> Iterable[Event]:
+        self._known[row.connection, row.correlation_id] = look = next(self._looks)
+        if row.api in SHOWN:
+            answer = self._answers.get((row.connection, row.correlation_id))
+            yield Event(look.what, unanswered=answer is None, errors=", ".join(answer.errors) if answer else "")
+
+    def _fault(self, row: FaultRow) -> Event:
+        request = (row.connection, row.correlation_id)
+        look = self._known.get(request, _Seen(row.api))
+        if row.kind == "error":
+            self._judged.add(request)
+        return Event(" ".join(look.records.values()) or look.what, fault=row)
+
+    def _refusal(self, row: ReplyRow) -> Iterable[Event]:
+        """An answer with an error that no verdict explains: this broker does not lead the partition."""
+        request = (row.connection, row.correlation_id)
+        if request in self._known and request not in self._judged:
+            yield Event(" ".join(self._known[request].records.values()), errors=", ".join(row.errors))

@@ -14,9 +14,11 @@ from wirebroker.core.changes import GroupChange
 from wirebroker.core.cluster import GROUP_TOPIC, Cluster
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.groups.classic import CONSUMER, Group, Joined, Joiner, Member, Protocols, Synced, Syncer
-from wirebroker.core.groups.consumer import ConsumerGroup
+from wirebroker.core.groups.consumer import ConsumerGroup, Resolved
 from wirebroker.core.groups.consumer_groups import ConsumerGroups, Refused
+from wirebroker.core.groups.consumer_loading import WrittenGroup
 from wirebroker.core.groups.consumer_log import changes, ends
+from wirebroker.core.groups.loading import GroupLog
 from wirebroker.core.groups.log import group_record, group_tombstone, offset_record, offset_tombstone, records_batch
 from wirebroker.core.groups.members import ConsumerMember
 from wirebroker.core.groups.migration import (
@@ -90,6 +92,35 @@ class GroupCoordinator:
     def log_fault(self, group_id: str) -> ErrorCode:
         """Why nothing of the group can be written down: COORDINATOR_NOT_AVAILABLE if too few replicas are in sync."""
         return self._cluster.coordinator_log_fault("group", group_id)
+
+    def load(self, home: int, batches: Iterable[memoryview], now: int) -> None:
+        """Know what this partition of __consumer_offsets says. Raises ProtocolError."""
+        loaded = GroupLog(home, self.offsets)
+        for batch in batches:
+            loaded.read(batch)
+        for group_id, snapshot in loaded.groups.items():
+            group = self._create(group_id, now)
+            group.snapshot = snapshot
+            group.restart(now)
+        for group_id, written in loaded.consumer_groups.items():
+            if written.epoch is not None:
+                self._load_consumer_group(group_id, written, now)
+        for group_id in loaded.with_offsets - self.groups.keys():
+            if self.offsets.of(group_id) or any(True for _ in self.offsets.pending_of(group_id)):
+                self._create(group_id, now)
+
+    def _load_consumer_group(self, group_id: str, written: WrittenGroup, now: int) -> None:
+        group = self.groups[group_id] = ConsumerGroup(group_id, self._cluster.timers)
+        group.epoch = written.epoch or 0
+        group.assignment_epoch, group.assigned_at = written.assignment_epoch, written.assigned_at
+        for member in written.as_members():
+            group.update(member)
+        group.targets = {name: given for name, given in written.targets.items() if name in group.members}
+        for regex, (topics, time) in written.regexes.items():
+            group.resolve(regex, Resolved(topics, self._cluster.topics_created, time))
+        group.facts = self.consumers.facts(group.subscriptions)
+        changes(group)  # which are none: all of it was written
+        self.consumers.restart(group, now)
 
     def _set_timers(self, now: int) -> None:
         configs = self._cluster.configs

@@ -7,7 +7,7 @@ that nobody has to wait between the answer to EndTxn and the next transaction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from kafkawire.errors import ErrorCode
@@ -15,7 +15,7 @@ from wirebroker.core.changes import TransactionChange
 from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC, Cluster
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.partition import EndMarker, Partition
-from wirebroker.core.transactions.log import transaction_batch
+from wirebroker.core.transactions.log import read_transactions, transaction_batch
 from wirebroker.core.transactions.states import State
 from wirebroker.core.transactions.transaction import (
     BUMPS_EPOCH,
@@ -79,17 +79,30 @@ class TransactionCoordinator:
         self._set_timers(now)
 
     def restart(self, now: int) -> None:
-        """Go on from what is written down, which is everything; markers that are missing are written."""
+        """Go on from what is written down, as `moved` does."""
         self._set_timers(now)
         self._awaiting.clear()
+        self._finish_all(now)
+
+    def load(self, batches: Iterable[memoryview], now: int) -> None:
+        """Know what a partition of __transaction_state says; markers that are missing are written."""
+        read_transactions(batches, self.transactions)
+        self._finish_all(now)
+
+    def _finish_all(self, now: int) -> None:
         for transaction in self.transactions.values():
-            self._finish(transaction, now)
+            self._load(transaction, now)
 
     def moved(self, index: int, now: int) -> None:
         """Another broker, or none, leads a partition of __transaction_state: what was decided is carried out by it."""
         for transaction in self.transactions.values():
             if self._cluster.coordinator_partition("transaction", transaction.transactional_id) == index:
-                self._finish(transaction, now)
+                self._load(transaction, now)
+
+    def _load(self, transaction: Transaction, now: int) -> None:
+        """All is written down but the epoch before this one: whoever asks for that again is fenced, as in Kafka."""
+        transaction.last_producer_epoch = NO_EPOCH
+        self._finish(transaction, now)
 
     def _log_fault(self, transactional_id: str) -> ErrorCode:
         return self._cluster.coordinator_log_fault("transaction", transactional_id)

@@ -72,14 +72,17 @@ class Producer:
         except Exception as error:
             raised = error.__cause__ or error
             self._producer.flush(timeout)
-        while self._reports:
-            value, failed, message = self._reports.popleft()
-            self._tell(value, -1 if failed else message.offset(), f"{failed.name()}: {failed.str()}" if failed else "")
+        self._hear()
         if raised is not None and not len(self._producer):
             # What is fatal the library raises while it is at the delivery reports, and the report of the record that it
             # is about may get lost in that. The application knows by the exception.
             for value in list(self._pending):
                 self._tell(value, -1, sentence(raised))
+
+    def _hear(self) -> None:
+        while self._reports:
+            value, failed, message = self._reports.popleft()
+            self._tell(value, -1 if failed else message.offset(), f"{failed.name()}: {failed.str()}" if failed else "")
 
     def _tell(self, value: str, offset: int | None, error: str) -> None:
         self._pending.remove(value)
@@ -90,6 +93,7 @@ class Producer:
 
     def commit(self) -> None:
         self._producer.commit_transaction(BLOCK)
+        self._hear()
 
     def abort(self) -> None:
         self._producer.abort_transaction(BLOCK)
