@@ -22,6 +22,7 @@ from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from wirebroker import faults
 from wirebroker.conformance.client import ConnectionClosed
 from wirebroker.mock import MockKafka
@@ -74,6 +75,18 @@ def test_a_slow_write_holds_back_the_partition_and_no_other(mock_kafka: MockKafk
     mock_kafka.clock.advance(minutes=1)
     assert [answered(slow).base_offset, answered(behind).base_offset] == [0, 1]
     assert values(mock_kafka, "orders", 0) == [b"slow0", b"behind0"]
+
+
+def test_only_the_slow_partition_of_a_request_holds_back_others(mock_kafka: MockKafka) -> None:
+    mock_kafka.faults.add(faults.slow_write(60_000, topic="orders", partition=0, nth=1))
+    parts = [PartitionProduceData(index=index, records=batch(tag=f"p{index}-")) for index in range(2)]
+    both = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name="orders", partition_data=parts)])
+    slow = client(mock_kafka)
+    slow.send(both, 9)
+    mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
+    assert client(mock_kafka).request(plain("aside", 1), 9).responses[0].partition_responses[0].base_offset == 0
+    mock_kafka.clock.advance(minutes=1)
+    assert [part.base_offset for part in slow.answer(0, 9).responses[0].partition_responses] == [0, 1]
 
 
 def test_slow_writes_add_up(mock_kafka: MockKafka) -> None:

@@ -15,7 +15,7 @@ from kafkawire.errors import ErrorCode
 from kafkawire.messages.produce import ProduceRequest, ProduceResponse
 from wirebroker.exchange import Exchange, Outcome
 from wirebroker.faults import state
-from wirebroker.faults.facts import Batch, Facts, Where, topic_name
+from wirebroker.faults.facts import Batch, Facts, TopicPartition, Where, topic_name
 from wirebroker.faults.refusals import READING, join, refuse, without
 from wirebroker.faults.rules import Count, Match, Rule
 
@@ -49,8 +49,8 @@ class Struck:
     refused: ProduceResponse | None = None
     """The answer to the partitions of a Produce that were not handled."""
     delayed: bool = False
-    slow: int = 0
-    """How many ms its writing takes."""
+    slow: dict[TopicPartition, int] = field(default_factory=dict)
+    """How many ms it takes to write to these partitions."""
     failing: list[Partition] = field(default_factory=list)
     """Partitions to which it cannot be written."""
     crashes: bool = False
@@ -161,7 +161,11 @@ def _fail_write(plan: FaultPlan, strike: Strike, request: Message, exchange: Exc
 
 
 def _slow_write(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange) -> Message:
-    exchange.struck.slow += strike.rule.options["ms"]
+    slow = exchange.struck.slow
+    for batch in strike.batches:
+        if batch is not None:
+            where = (batch.topic, batch.partition)
+            slow[where] = slow.get(where, 0) + strike.rule.options["ms"]
     return request
 
 

@@ -8,7 +8,7 @@ is kept beside the exchange (`Exchange.struck`) and happens when the answer is m
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -95,6 +95,7 @@ class FaultPlan:
 
     def connected(self, connection: Connection, now: int) -> None:
         """A connection was made: see whether it is refused."""
+        self._weighed = {known: rules for known, rules in self._weighed.items() if not known.closed}
         for rule in self.rules:
             of_node = rule.match.node in (None, connection.node_id)
             if rule.kind == "refuse" and of_node and rule.strikes(self._random.random):
@@ -188,15 +189,15 @@ class FaultPlan:
             self._park(request, exchange)
             self._behind[before].append(lambda later: self._resume(request, exchange, later, self.admit))
         elif struck.slow:
-            ms, struck.slow = struck.slow, 0
+            slow, struck.slow = struck.slow, {}
             self._park(request, exchange)
-            for each in wanted:
+            for each in slow:
                 self._behind[each] = []
-            self.engine.timers.at(now + ms, lambda later: self._written(wanted, request, exchange, later))
+            self.engine.timers.at(now + max(slow.values()), lambda later: self._written(slow, request, exchange, later))
         else:
             self.handle(request, exchange)
 
-    def _written(self, partitions: list[TopicPartition], request: Message, exchange: Exchange, now: int) -> None:
+    def _written(self, partitions: Iterable[TopicPartition], request: Message, exchange: Exchange, now: int) -> None:
         """A slow write is done: handle it, and then those that waited behind it, in order."""
         waiting = [each for partition in partitions for each in self._behind.pop(partition)]
         self._resume(request, exchange, now, self.admit)
