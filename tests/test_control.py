@@ -193,6 +193,23 @@ def test_waiting_for_records_ends_when_they_come(kafka: MockKafka, control: Cont
     assert [text(each["value"]) for each in found[0]["records"]] == ["v0", "v1", "v2"]
 
 
+def test_seed_data_is_brought_to_those_who_wait_for_it(kafka: MockKafka, control: ControlClient) -> None:
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "g", "fetch.wait.max.ms": 60_000})
+    consumer.assign([TopicPartition("orders", 0, 0)])
+    found: list[Any] = []
+    waiter = threading.Thread(target=lambda: found.append(control.ask("GET", "/topics/orders/records/wait?timeout=10")))
+    waiter.start()
+    while not kafka._host.engine.cluster.topics["orders"].partitions[0].waiting:  # type: ignore[union-attr]
+        control.ask("GET", "/health")
+    control.ask("POST", "/topics/orders/records", {"records": [{"value": "x"}]})
+    message = consumer.poll(10)
+    assert message is not None
+    assert message.value() == b"x"
+    waiter.join(10)
+    assert [text(each["value"]) for each in found[0]["records"]] == ["x"]
+    consumer.close()
+
+
 def test_waiting_in_vain_says_how_many_came(kafka: MockKafka, control: ControlClient) -> None:
     kafka.produce("orders", value=b"x")
     problem = control.refused("GET", "/topics/orders/records/wait?count=2&timeout=0.01")
@@ -507,11 +524,13 @@ def test_transactions_and_groups(protocol: str, kafka: MockKafka, control: Contr
     assert [each["state"] for each in control.ask("GET", "/transactions")["transactions"]] == ["CompleteCommit"]
     (group,) = control.ask("GET", "/groups")["groups"]
     assert [(each["topic"], each["offset"], each["pending"]) for each in group["offsets"]] == [("orders", 1, False)]
-    records = control.ask("GET", "/topics/orders/records?partition=2")["records"]
-    assert [(each["transactional"], each["control"]) for each in records] == [(True, False), (True, True)]
+    stored = control.ask("GET", "/topics/orders/records?partition=2")["records"]
+    assert [(each["transactional"], each["control"]) for each in stored] == [(True, False), (True, True)]
     internal = {topic["name"] for topic in control.ask("GET", "/topics?internal=true")["topics"] if topic["internal"]}
     assert internal == {"__consumer_offsets", "__transaction_state"}
     consumer.close()
+    control.ask("DELETE", "/topics/orders")
+    assert control.ask("GET", "/groups/a/b")["offsets"] == [], "as with DeleteTopics"
 
 
 # The broker as a whole
@@ -644,13 +663,28 @@ def test_a_body_has_a_limit(control: ControlClient) -> None:
 def test_no_page_of_another_site_gets_through(kafka: MockKafka, control: ControlClient) -> None:
     kafka.produce("orders", value=b"x")
     own = control.url.partition("//")[2]
-    for headers in ({"Origin": "https://evil.example"}, {"Origin": "null"}, {"Host": "evil.example"}):
+    port = own.partition(":")[2]
+    for name, value in (("Origin", "https://evil.example"), ("Origin", "null"), ("Host", "a.com"), ("Host", f"a.com:{port}")):
         for method, path in (("POST", "/reset"), ("GET", "/topics/orders/records")):
-            answer = control.send(method, path, headers=headers)
-            assert (answer.status, answer.media) == (403, PROBLEM)
+            answer = control.send(method, path, headers={name: value})
+            assert (answer.status, answer.media, answer.json["field"]) == (403, PROBLEM, name)
     assert len(kafka.records("orders")) == 1
-    for headers in ({"Origin": control.url}, {"Host": own}, {"Host": f"localhost:{own.partition(':')[2]}"}):
+    hosts = [own, f"localhost:{port}", f"[::1]:{port}", f"host.docker.internal:{port}", "broker", "10.0.0.1"]
+    for headers in ({"Origin": control.url}, *({"Host": host} for host in hosts)):
         assert control.send("GET", "/health", headers=headers).status == 200
+
+
+NO_HTTP = [b"\x00\x00\x00\x14\x00\x12\x00\x03", b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/1.1\r\n" + b"a" * 99_999]
+
+
+@pytest.mark.parametrize("garbage", NO_HTTP, ids=["kafka", "tls", "endless head"])
+def test_what_is_no_http_closes_its_connection(garbage: bytes, control: ControlClient) -> None:
+    host, _, port = control.url.partition("//")[2].partition(":")
+    with socket.create_connection((host, int(port)), 10) as connection:
+        connection.sendall(garbage + b"\r\n\r\n")
+        answered = b"".join(iter(lambda: connection.recv(4096), b""))
+    assert answered.startswith(b"HTTP/1.1 400 ")
+    assert control.ask("GET", "/health")["status"] == "ok"
 
 
 def test_an_error_of_ours_is_answered_and_logged(

@@ -88,6 +88,9 @@ def _serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         help="a Kafka setting by Kafka's name (repeatable)",
     )
     add("--scenario", metavar="NAME[/PART]", help="be set up as in this scenario, and load its faults; its part by number")
+    add("--data", metavar="DIR", help="keep everything in this directory, in Kafka's own files; in memory without it")
+    add("--sync", default="never", choices=("always", "interval", "never"), help="with --data, when it is put on the disk: "
+        "before an answer, every log.flush.interval.ms, or when the system likes to, as in Kafka (%(default)s)")  # fmt: skip
     add("--faults", metavar="FILE.toml", help="load the faults in this file")
     add("--require-fired", action="store_true", help="exit with code 1 if a fault never fired")
     add("--random-seed", type=int, metavar="N", help="make ids and chances repeatable")

@@ -24,7 +24,7 @@ from kafkawire.registry import API_VERSIONS, PRODUCE, api_name, request_class
 from wirebroker.apis import Handler, handler_of, served_versions
 from wirebroker.apis.produce_shape import produce_alike
 from wirebroker.core.changes import RestartChange
-from wirebroker.core.cluster import GROUP_TOPIC, Broker, Cluster
+from wirebroker.core.cluster import CLUSTER_ID, GROUP_TOPIC, Broker, Cluster, memory_log
 from wirebroker.core.configs import BrokerConfigs
 from wirebroker.core.controller import Controller
 from wirebroker.core.fetch_sessions import FetchSessions
@@ -38,6 +38,7 @@ from wirebroker.trace.recorder import Recorder
 
 if TYPE_CHECKING:
     from wirebroker.faults.plan import FaultPlan
+    from wirebroker.storage.folder.store import FolderStore
 
 
 class Engine:
@@ -55,7 +56,9 @@ class Engine:
         cold_start: bool = True,
         max_versions: Mapping[int, int] | None = None,
         seed: int = 0,
+        store: FolderStore | None = None,
     ) -> None:
+        """With a `store` the cluster is the one that is in it. Raises OSError if it cannot be read."""
         self.timers = Timers()
         self._told = now
         self.rules = rules or Rules()
@@ -64,6 +67,8 @@ class Engine:
         nodes: Sequence[Broker] = [Broker(node_id) for node_id in range(first, first + brokers)]
         self.cluster = Cluster(
             nodes, self.configs, self.rules, self.timers, random_bytes, full_checks=full_checks, cold_start=cold_start,
+            cluster_id=CLUSTER_ID if store is None else store.cluster_id,
+            open_log=memory_log if store is None else store.open_log,
         )  # fmt: skip
         self.fetch_sessions = FetchSessions(random_bytes)
         self.groups = GroupCoordinator(self.cluster, now)
@@ -71,6 +76,9 @@ class Engine:
         self.maintenance = Maintenance(self.cluster, now)
         self.controller = Controller(self.cluster, self._coordinator_moved)
         self.trace = Recorder(lambda: self.now)
+        self.store = store
+        if store is not None:
+            store.load(self.cluster, self.groups, self.transactions, now)
         self.faults: FaultPlan | None = None
         """The plan, while it has a rule."""
         self._seed = seed
@@ -222,6 +230,8 @@ class Engine:
         for node_id, broker in self.cluster.brokers.items():
             broker.alive = True
             self.cluster.producer_ids.restarted(node_id)
+        if self.store is not None:
+            self.store.restart(mode, now)
         for partition in self.cluster.partitions():
             partition.restart(mode, now)
         self.fetch_sessions.clear()
@@ -229,6 +239,8 @@ class Engine:
         self.transactions.restart(now)
         self.maintenance = Maintenance(self.cluster, now)
         self.cluster.tell(RestartChange(mode))
+        if self.store is not None:
+            self.store.restarted(now)
 
     def kill_broker(self, node_id: int, now: int) -> None:
         """End one broker as with kill −9: its connections break, and others lead what it led. ValueError if it is down."""

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from wirebroker.audit.report import AuditReport
     from wirebroker.control.server import Control
     from wirebroker.faults.rules import Rule
+    from wirebroker.storage.folder.store import FolderStore
 
 T = TypeVar("T")
 __all__ = ["ClockControl", "Faults", "MockKafka", "PartitionState", "StoredRecord", "TraceView"]
@@ -52,7 +53,10 @@ class MockKafka:
     how the validator decides; `clock` is "system" or "frozen". With `cold_start` the coordinators of groups and transactions
     take their time at first, as in Kafka, and clients have to ask again. `trace` is how much is traced: "off", "verdicts",
     "changes", "exchanges" or "all" (`wirebroker.trace.levels`). With `control` it can be asked and told over HTTP as well, at
-    `control_url` (needs wirebroker[control]). Raises ValueError for a setting that does not exist.
+    `control_url` (needs wirebroker[control]). With `data` everything is kept in
+    that directory, in Kafka's own files, and what is there is served; `sync` says when it is put on the disk: "always",
+    "interval" or "never". Raises ValueError for a setting that does not exist, DataError (an OSError) if the directory cannot
+    be used.
     """
 
     def __init__(
@@ -72,10 +76,14 @@ class MockKafka:
         host: str = "127.0.0.1",
         port: int = 0,
         control: bool = False,
+        data: str | os.PathLike[str] | None = None,
+        sync: str = "never",
         loop_thread: LoopThread | None = None,
     ) -> None:
         if record_checks not in ("full", "header"):
             raise ValueError(f"record_checks is 'full' or 'header', not {record_checks!r}")
+        if sync not in ("always", "interval", "never"):
+            raise ValueError(f"sync is 'always', 'interval' or 'never', not {sync!r}")
         self._brokers = brokers
         self._topics = topics if isinstance(topics, Mapping) else dict.fromkeys(topics or (), 1)
         self._rules = named_profile(profile, **(rules or {}))
@@ -89,6 +97,8 @@ class MockKafka:
         self._trace_level = trace
         self._clock = make_clock(clock)
         self._address = (host, port)
+        self._data = None if data is None else Path(data)
+        self._sync = sync
         self._given_thread = loop_thread
         self._thread: LoopThread | None = None
         self._host: Host | None = None
@@ -161,14 +171,23 @@ class MockKafka:
             self._ports.clear()
 
     def _engine(self) -> Engine:
+        store = None if self._data is None else self._open_store(self._data)
         engine = Engine(
             self._clock.now(), self._random, brokers=self._brokers, settings=self._configs, rules=self._rules,
             full_checks=self._full_checks, cold_start=self._cold_start, max_versions=self._max_versions, seed=self._seed,
+            store=store,
         )  # fmt: skip
         engine.trace_at(self._trace_level)
+        found = store.topics_found if store is not None else ()
         for name, partitions in self._topics.items():
-            operations.create_topic(engine, name, self._clock.now(), partitions)
+            if name not in found:
+                operations.create_topic(engine, name, self._clock.now(), partitions)
         return engine
+
+    def _open_store(self, data: Path) -> FolderStore:
+        from wirebroker.storage.folder.store import FolderStore
+
+        return FolderStore(data, self._random, brokers=self._brokers, sync=self._sync)
 
     @property
     def _running(self) -> Host:
@@ -370,6 +389,8 @@ class MockKafka:
         """Close the connections and empty the broker, as if it had just been started."""
         host = self._running
         assert self._loop is not None
+        if self._data is not None:
+            raise RuntimeError(f"this broker keeps its data in {self._data}, and a reset would delete it")
         call_on(self._loop, lambda: host.replace(self._engine()))
 
 

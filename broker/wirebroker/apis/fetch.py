@@ -144,7 +144,11 @@ class Fetch:
             return data, 0
         visible = seen.last_stable_offset if self.committed else seen.high_watermark
         limit = min(left, asked.partition_max_bytes)
-        found = partition.log.read(asked.fetch_offset, visible, limit, at_least_one)
+        try:
+            found = partition.log.read(asked.fetch_offset, visible, limit, at_least_one)
+        except OSError:  # the data directory cannot be read, or is damaged
+            data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            return data, 0
         data.records = found.data
         if found.available and not found.data and limit > 0:
             data.aborted_transactions = None  # the next batch was larger than what may be sent

@@ -53,7 +53,10 @@ def _one(
     fault = leader_fault(partition, exchange.node_id, asked.current_leader_epoch)
     if fault or partition is None:
         return _answer(asked, fault)
-    found = partition.offset_for(asked.timestamp, committed)
+    try:
+        found = partition.offset_for(asked.timestamp, committed)
+    except OSError:  # the data directory cannot be read, or is damaged
+        return _answer(asked, ErrorCode.KAFKA_STORAGE_ERROR)
     if partition.epoch_start > partition.high_watermark and (asked.timestamp == LATEST or found.offset < 0):
         known = exchange.version >= OFFSET_NOT_AVAILABLE_FROM
         return _answer(asked, ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)

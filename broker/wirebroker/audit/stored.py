@@ -71,7 +71,7 @@ def snapshot(topics: Iterable[Topic], expiration_ms: int, now: int) -> list[Stor
         StoredPartition(
             topic.name, partition.index,
             Bounds(partition.log_start_offset, 0, expiration_ms, topic.internal, now),
-            partition.log.batches(partition.log_start_offset),
+            list(partition.log.batches(partition.log_start_offset)),
         )
         for topic in topics
         for partition in topic.partitions

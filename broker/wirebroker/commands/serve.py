@@ -10,7 +10,7 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,11 +22,13 @@ from wirebroker.core.names import topic_name_fault
 from wirebroker.core.profile import profile
 from wirebroker.engine import Engine
 from wirebroker.net.host import Host, ListenError, new_loop
+from wirebroker.storage.folder.faults import DataError
 
 if TYPE_CHECKING:
     from wirebroker.control.server import Control
     from wirebroker.faults.files import FaultFile
     from wirebroker.scenarios.scenario import Part
+    from wirebroker.storage.folder.store import FolderStore
 
 KAFKA_PREFIX = "KAFKA_"
 NOT_SETTINGS = frozenset({"KAFKA_LISTENERS", "KAFKA_ADVERTISED_LISTENERS", "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP",
@@ -60,14 +62,14 @@ def run(options: argparse.Namespace) -> int:
         with ExitStack() as resources:
             resources.callback(loop.close)
             return loop.run_until_complete(_serve(options, resources, part))
-    except (ListenError, ConfigError, ValueError) as wrong:
+    except (ListenError, DataError, ConfigError, ValueError) as wrong:
         print(f"wirebroker serve: {wrong}", file=sys.stderr)
         return 2
 
 
 async def _serve(options: argparse.Namespace, resources: ExitStack, part: Part | None) -> int:
     time_source = clock(options.clock)
-    engine = _engine(options, time_source.now())
+    engine = _engine(options, time_source.now(), resources)
     if options.trace and options.trace_level == "off":
         raise UsageError("--trace-level off leaves --trace nothing to show")
     engine.trace_at(options.trace_level)
@@ -76,7 +78,7 @@ async def _serve(options: argparse.Namespace, resources: ExitStack, part: Part |
     for sink in options.trace:
         _attach(engine, sink, resources)
     host = Host(engine, time_source)
-    control = _control(host, options, time_source) if options.control else None
+    control = _control(host, options, time_source, resources) if options.control else None
     stop = _stop_signal()
     try:
         for listener in listeners(options, min(engine.cluster.brokers)):
@@ -102,14 +104,14 @@ async def _serve(options: argparse.Namespace, resources: ExitStack, part: Part |
     return _unfired(host.engine) if options.require_fired else 0
 
 
-def _control(host: Host, options: argparse.Namespace, time_source: Clock) -> Control:
+def _control(host: Host, options: argparse.Namespace, time_source: Clock, resources: ExitStack) -> Control:
     """The HTTP control, which a reset goes on with an engine as at the start."""
     control_address(options.control)
     try:
         from wirebroker.control.server import Control
     except ImportError as missing:
         raise UsageError(f"--control: {missing}") from None
-    return Control(host, lambda: _engine(options, time_source.now()))
+    return Control(host, lambda: _engine(options, time_source.now(), resources))
 
 
 def _unfired(engine: Engine) -> int:
@@ -120,7 +122,7 @@ def _unfired(engine: Engine) -> int:
     return 1 if silent else 0
 
 
-def _engine(options: argparse.Namespace, now: int) -> Engine:
+def _engine(options: argparse.Namespace, now: int, resources: ExitStack) -> Engine:
     settings = dict(_pair(text, "--config") for text in options.config)
     if options.partitions is not None:
         settings["num.partitions"] = str(options.partitions)
@@ -132,15 +134,18 @@ def _engine(options: argparse.Namespace, now: int) -> Engine:
     faults = _fault_file(options.faults) if options.faults else None
     seed = options.random_seed
     chances = seed if seed is not None else (faults.seed if faults and faults.seed is not None else 0)
+    random_bytes = os.urandom if seed is None else random.Random(seed).randbytes
+    store = _store(options, random_bytes, resources) if options.data else None
     engine = Engine(
         now,
-        os.urandom if seed is None else random.Random(seed).randbytes,
+        random_bytes,
         brokers=options.brokers,
         settings=settings,
         rules=rules,
         full_checks=options.record_checks == "full",
         max_versions=dict(_max_version(text) for text in options.max_version),
         seed=chances,
+        store=store,
     )
     for text in options.topic:
         _create_topic(engine, text, now)
@@ -174,6 +179,14 @@ def _bring_about(part: Part, engine: Engine, now: int) -> None:
     bring_about(part, engine, now)
 
 
+def _store(options: argparse.Namespace, random_bytes: Callable[[int], bytes], resources: ExitStack) -> FolderStore:
+    from wirebroker.storage.folder.store import FolderStore
+
+    store = FolderStore(Path(options.data), random_bytes, brokers=options.brokers, sync=options.sync)
+    resources.callback(store.abandon)
+    return store
+
+
 def _fault_file(path: str) -> FaultFile:
     from wirebroker.faults.files import FaultFileError, load
 
@@ -191,6 +204,8 @@ def _create_topic(engine: Engine, text: str, now: int) -> None:
         raise UsageError(f"--topic {text}: {fault}")
     if colon and not (count.isdigit() and int(count) > 0):
         raise UsageError(f"--topic {text}: the number of partitions is {count!r}")
+    if engine.store is not None and name in engine.store.topics_found:
+        return  # it was there before, and stays as it is
     if name in engine.cluster.topics:
         raise UsageError(f"--topic {text}: this topic is named twice")
     engine.cluster.create_topic(name, now, partitions=int(count) if count else None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
 
 from wirebroker.mock import MockKafka
@@ -11,8 +12,8 @@ from wirebroker.mock import MockKafka
 class OwnBroker:
     """A MockKafka that a scenario runs on; sleeping is moving its clock."""
 
-    def __init__(self, settings: Mapping[str, str], *, profile: str = "kafka-4.3") -> None:
-        self._kafka = MockKafka(configs=settings, profile=profile, cold_start=True)
+    def __init__(self, settings: Mapping[str, str], *, profile: str = "kafka-4.3", data: Path | None = None) -> None:
+        self._kafka = MockKafka(configs=settings, profile=profile, cold_start=True, data=data)
 
     def __enter__(self) -> OwnBroker:
         self._kafka.start()

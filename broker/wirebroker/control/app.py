@@ -9,6 +9,7 @@ import ipaddress
 import json
 import logging
 import math
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import is_dataclass
 from functools import cache
@@ -33,6 +34,8 @@ logger = logging.getLogger("wirebroker")
 
 MOST_BYTES = 16 * 1024 * 1024
 """A larger body is refused with 413."""
+PRIVATE = frozenset({"localhost", "internal", "local", "test", "home", "lan"})
+"""What names end in that no site on the internet can have; containers reach their host by some of them."""
 Answer = Callable[[Request], Awaitable[Response]]
 
 
@@ -189,24 +192,22 @@ def _finite(digits: str) -> float:
 def _check_sender(request: Request) -> None:
     """Refuse what a browser sends for somebody else's page. Raises Problem.
 
-    A page may send requests to localhost without being allowed to; the browser says in Origin whose they are. A name that
-    only leads here by somebody's DNS is no name of this machine's loopback (that is not asked where others may come in).
+    A page may send requests to localhost without being allowed to; the browser says in Origin whose they are. And a site
+    may let its own name lead to 127.0.0.1, to be taken for the same site: no name of the public DNS is right there.
     """
     host = request.headers.get("host", "")
     origin = request.headers.get("origin")
     if origin is not None and origin.partition("://")[2] != host:
         raise Problem(403, f"this request was sent by a page of {origin}, not by one of this control's", "Origin")
-    server = request.scope.get("server")
-    if server and _is_loopback(server[0]) and not _is_loopback(host.rpartition(":")[0] if ":" in host else host):
-        raise Problem(403, f"{host!r} is no name of this machine's loopback", "Host")
+    if _is_public(re.sub(r":\d*$", "", host)) and ipaddress.ip_address(request.scope["server"][0]).is_loopback:
+        raise Problem(403, f"{host} is no name of this machine's loopback; ask for localhost", "Host")
 
 
-def _is_loopback(host: str) -> bool:
-    name = host.strip("[]")
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return name in ("localhost", "") or name.endswith(".localhost")
+def _is_public(name: str) -> bool:
+    """Whether it is a name that anybody could have registered."""
+    if name.startswith("[") or re.fullmatch(r"[\d.]+", name):
+        return False
+    return "." in name.rstrip(".") and name.rstrip(".").rpartition(".")[2].lower() not in PRIVATE
 
 
 async def _refused_by_the_router(request: Request, refused: Exception) -> Response:

@@ -42,7 +42,9 @@ class Controlled:
         operations.changed(self.host)
 
     def reset(self) -> None:
-        """Close the connections and empty the broker, as if it had just been started."""
+        """Close the connections and empty the broker, as if it had just been started. Problem if it keeps its data."""
+        if self.engine.store is not None:
+            raise Problem(409, f"this broker keeps its data in {self.engine.store.root}, and a reset would delete it")
         self.host.replace(self._new_engine())
 
     def numbered(self, rules: Sequence[Rule]) -> dict[int, Rule]:

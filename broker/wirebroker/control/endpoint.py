@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from inspect import getdoc
 from typing import Any, get_type_hints
 
@@ -58,4 +59,9 @@ class Endpoint:
     @property
     def hints(self) -> dict[str, Any]:
         """The types of what the handler takes and gives."""
-        return get_type_hints(self.handler)
+        return _hints(self.handler)
+
+
+@cache
+def _hints(handler: Callable[..., Any]) -> dict[str, Any]:
+    return get_type_hints(handler)

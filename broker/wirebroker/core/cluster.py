@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from kafkawire.errors import ErrorCode
 from wirebroker.core.changes import Change, TopicChange
@@ -15,9 +15,12 @@ from wirebroker.core.partition import Partition
 from wirebroker.core.producer_ids import ProducerIds
 from wirebroker.core.profile import Rules
 from wirebroker.core.purgatory import Timers
+from wirebroker.storage.interface import Log
+from wirebroker.storage.memory import MemoryLog
 
 GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
+CLUSTER_ID = "wirebroker-cluster-00A"
 INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC})
 
 
@@ -54,6 +57,22 @@ class Topic:
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
 
 
+class StoredPartition(NamedTuple):
+    """A partition that was there before the broker started: the brokers that have it, and its leader epoch then."""
+
+    replicas: list[int]
+    leader_epoch: int
+
+
+OpenLog = Callable[[Topic, int, list[int], int], Log]
+"""Gives a partition its log: of which topic and index, with which replicas, and what time it is."""
+
+
+def memory_log(topic: Topic, index: int, replicas: list[int], now: int) -> Log:
+    """A new log in memory."""
+    return MemoryLog(0, now)
+
+
 class Cluster:
     """All that the brokers of one process share. Time and random bytes are arguments."""
 
@@ -67,7 +86,8 @@ class Cluster:
         *,
         full_checks: bool = True,
         cold_start: bool = True,
-        cluster_id: str = "wirebroker-cluster-00A",
+        cluster_id: str = CLUSTER_ID,
+        open_log: OpenLog = memory_log,
     ) -> None:
         self.brokers = {broker.node_id: broker for broker in brokers}
         self.configs = configs
@@ -76,6 +96,7 @@ class Cluster:
         self.random_bytes = random_bytes
         self.full_checks = full_checks
         self.cluster_id = cluster_id
+        self._open_log = open_log
         self.producer_ids = ProducerIds()
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[bytes, Topic] = {}
@@ -123,13 +144,16 @@ class Cluster:
         assignment: Mapping[int, Sequence[int]] | None = None,
         overrides: Mapping[str, str] | None = None,
     ) -> Topic:
-        """Create the topic; the caller has checked name, counts and configs. Leaders go round the brokers."""
+        """Create the topic; the caller has checked name, counts and configs. Leaders go round the brokers.
+
+        Raises OSError if its logs cannot be created; then there is no topic.
+        """
         topic = Topic(name, self._new_topic_id(), TopicConfigs(self.configs, overrides or {}))
         count = len(assignment) if assignment else partitions or self.configs.integer("num.partitions")
         factor = replication_factor or self.configs.integer("default.replication.factor")
+        self.add_partitions(topic, count, now, factor, assignment)
         self.topics[name] = self.topics_by_id[topic.topic_id] = topic
         self.topics_created += 1
-        self.add_partitions(topic, count, now, factor, assignment)
         return topic
 
     def add_partitions(
@@ -142,12 +166,32 @@ class Cluster:
         for index in range(len(topic.partitions), total):
             start = index % max(len(nodes), 1)
             replicas = list((assignment or {}).get(index) or (nodes[start:] + nodes[:start] + down)[:factor])
-            made = Partition(topic.name, index, replicas, topic.configs, self.rules, now, full_checks=self.full_checks)
+            made = self._new_partition(topic, index, replicas, now)
             for node_id in self.offline(made):
                 made.replication.absent(node_id)
             topic.partitions.append(made)
         self.version += 1
         self.tell(TopicChange(change, topic.name, total))
+
+    def _new_partition(self, topic: Topic, index: int, replicas: list[int], now: int) -> Partition:
+        log = self._open_log(topic, index, replicas, now)
+        return Partition(
+            topic.name, index, replicas, topic.configs, self.rules, now, full_checks=self.full_checks, log=log
+        )
+
+    def restore_topic(
+        self, name: str, topic_id: bytes, overrides: Mapping[str, str], partitions: Sequence[StoredPartition], now: int
+    ) -> Topic:
+        """Have a topic again that was there before; each partition's first replica is elected as its leader."""
+        topic = Topic(name, topic_id, TopicConfigs(self.configs, overrides))
+        for index, stored in enumerate(partitions):
+            partition = self._new_partition(topic, index, stored.replicas, now)
+            partition.new_leader_epoch(stored.leader_epoch + 1)
+            topic.partitions.append(partition)
+        self.topics[name] = self.topics_by_id[topic_id] = topic
+        self.topics_created += 1
+        self.version += 1
+        return topic
 
     def delete_topic(self, topic: Topic) -> None:
         """Forget the topic and everything in it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from wirebroker.core.producers import Verification
@@ -81,6 +82,11 @@ class OpenTransactions:
         made._unreplicated = list(self._unreplicated)
         return made
 
+    def ended_between(self, start: int, stop: int) -> list[AbortedTransaction]:
+        """What was aborted by a marker at the offsets from `start` up to `stop`."""
+        first, behind = (bisect_left(self._aborted, each, key=lambda a: a.last_offset) for each in (start, stop))
+        return self._aborted[first:behind]
+
     def forget_below(self, offset: int) -> None:
         """The log begins at `offset` now."""
         del self._aborted[: bisect_left(self._aborted, offset, key=lambda a: a.last_offset)]
@@ -89,6 +95,10 @@ class OpenTransactions:
         """The log ends at `end_offset` now; these are open by the producers' states."""
         del self._aborted[bisect_left(self._aborted, end_offset, key=lambda a: a.last_offset) :]
         self.restart(open_ones)
+
+    def restore_aborted(self, aborted: Iterable[AbortedTransaction]) -> None:
+        """These, in the order of their markers, are all that were aborted."""
+        self._aborted = list(aborted)
 
     def restart(self, open_ones: dict[int, int]) -> None:
         """Go on with the transactions that are open by the producers' states; who was awaited is forgotten."""

@@ -50,7 +50,8 @@ from wirebroker.core.producers import (
 from wirebroker.core.profile import Rules
 from wirebroker.core.record_checks import Checked, RecordPolicy, RecordReject, check
 from wirebroker.core.replication import Prefix, Replication
-from wirebroker.storage.memory import MemoryLog, Slice
+from wirebroker.storage.interface import Kept, Log, Slice
+from wirebroker.storage.memory import MemoryLog
 
 EARLIEST, LATEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -2, -1, -3, -4, -5
 CHECKPOINT_MS = 60_000
@@ -95,7 +96,7 @@ class Partition:
 
     def __init__(
         self, topic: str, index: int, replicas: list[int], configs: TopicConfigs, rules: Rules, now: int,
-        *, full_checks: bool = True,
+        *, full_checks: bool = True, log: Log | None = None,
     ) -> None:  # fmt: skip
         self.topic = topic
         self.index = index
@@ -111,7 +112,7 @@ class Partition:
         self._settings = configs.broker
         self.rules = rules
         self.full_checks = full_checks
-        self.log = MemoryLog(0, now)
+        self.log = log or MemoryLog(0, now)
         self.log_start_offset = 0
         self.producers: dict[Key, bytes] = {}
         self.transactions = OpenTransactions()
@@ -131,6 +132,8 @@ class Partition:
         self.replication = Replication(self)
         self._plain_limit = self._latest_ahead = self._oldest_behind = self._segment_bytes = self._segment_ms = 0
         """What `append_next` needs of the policy: the largest batch it may take, and how far timestamps may be off."""
+        if (kept := self.log.belongs_to(self)) is not None:
+            self._take(kept, now)
 
     @property
     def log_end_offset(self) -> int:
@@ -197,9 +200,15 @@ class Partition:
             return -1
         active = log.active
         if active.size + size > self._segment_bytes or now - active.created > self._segment_ms:
-            log.roll(now)
+            try:
+                log.roll(now)
+            except OSError:
+                return -1
             active = log.active
-        active.append(records, base, self.leader_epoch, latest, owned)
+        try:
+            active.append(records, base, self.leader_epoch, latest, owned)
+        except OSError:
+            return -1
         log.end_offset = base + count
         self.producers[pid] = advanced
         if self.waiting:
@@ -256,7 +265,10 @@ class Partition:
         header, _, timestamp, append_time, _ = checked
         if self.write_fails:
             return self._failed(header, state)
-        base = self._write(checked, now, owned, policy)
+        try:
+            base = self._write(checked, now, owned, policy)
+        except OSError:
+            return _not_written(header, state)
         if key is not None:
             self.producers[key] = advance(state, header, base, timestamp, self.rules)
             if header.attributes & TRANSACTIONAL:
@@ -287,8 +299,7 @@ class Partition:
         self.write_fails -= 1
         if not self.write_fails:
             self._policy_version = -1
-        code = ErrorCode.KAFKA_STORAGE_ERROR
-        return Appended(Reject(code, "write_failed", header.base_sequence, -1), code, -1, -1, -1, header, state)
+        return _not_written(header, state)
 
     def _write(self, checked: Checked, now: int, owned: bool, policy: RecordPolicy) -> int:
         header, batch, timestamp, _, rewritten = checked
@@ -349,7 +360,10 @@ class Partition:
         checked = Checked(read_header(batch), memoryview(batch), now, -1, False)
         if self.write_fails:
             return ErrorCode(self._failed(checked.header, state).error_code)
-        base = self._write(checked, now, False, self.policy)
+        try:
+            base = self._write(checked, now, False, self.policy)
+        except OSError:
+            return ErrorCode.KAFKA_STORAGE_ERROR
         self.producers[marker.producer_id] = end_transaction(state, *epochs, now)
         replicated = self.held_at is None
         self.transactions.end(marker.producer_id, base, aborted=not marker.commit, replicated=replicated)
@@ -447,9 +461,10 @@ class Partition:
         """A leader is elected: what it appends from here on carries `epoch`. Or nobody could be, which counts as well."""
         self.leader_epoch = epoch
         if elected:
-            if self._epoch_starts[-1][1] == self.log_end_offset:
+            if self._epoch_starts and self._epoch_starts[-1][1] == self.log_end_offset:
                 self._epoch_starts.pop()
             self._epoch_starts.append((epoch, self.log_end_offset))
+            self.log.keep_epochs(self._epoch_starts)
 
     @property
     def epoch_start(self) -> int:
@@ -514,7 +529,7 @@ class Partition:
             return
         keep_ms = self.configs.integer("retention.ms")
         keep_bytes = self.configs.integer("retention.bytes")
-        while (first := self.log.segments[0]).bases:
+        while (first := self.log.segments[0]).size or first is not self.log.active:
             newest = first.max_timestamp if first.max_timestamp >= 0 else first.created
             expired = keep_ms >= 0 and now - newest > keep_ms
             oversize = keep_bytes >= 0 and self.log.size - first.size >= keep_bytes
@@ -552,6 +567,7 @@ class Partition:
         """The topic is deleted: those who wait are told, and find no leader."""
         self.deleted = True
         self.leader = -1
+        self.log.delete()
         self.tell(0)
 
     def restart(self, mode: str, now: int) -> None:
@@ -562,6 +578,26 @@ class Partition:
         """
         self.waiting.clear()
         self.replication.restart(now)
+        kept = self.log.restart(mode, now)
+        if kept is None:
+            self._restart_in_memory(mode, now)
+        else:
+            self._take(kept, now)
+        self.new_leader_epoch(self.leader_epoch + (2 if mode == "clean" else 1))
+
+    def _take(self, kept: Kept, now: int) -> None:
+        """Be what the log has kept."""
+        self.log_start_offset = kept.log_start_offset
+        self.producers = dict(kept.producers)
+        self.transactions.restore_aborted(kept.aborted)
+        self.transactions.restart({int(key): open_since(s) for key, s in kept.producers.items() if open_since(s) >= 0})
+        self._epoch_starts = kept.epoch_starts
+        if not self._epoch_starts:
+            self._epoch_starts = [(self.leader_epoch, self.log_end_offset)]
+            self.log.keep_epochs(self._epoch_starts)
+        self._checkpointed_start = (now, self.log_start_offset)
+
+    def _restart_in_memory(self, mode: str, now: int) -> None:
         if mode == "kill":
             written, start = self._checkpointed_start
             if now - written < CHECKPOINT_MS:
@@ -569,7 +605,6 @@ class Partition:
         survivors = self.producers = self.found_again(self.producers, self.log_start_offset, self.log_end_offset)
         self.transactions.restart({int(k): open_since(s) for k, s in survivors.items() if open_since(s) >= 0})
         self._checkpointed_start = (now, self.log_start_offset)
-        self.new_leader_epoch(self.leader_epoch + (2 if mode == "clean" else 1))
 
     def found_again(self, producers: Mapping[Key, bytes], start: int, end: int) -> dict[Key, bytes]:
         """What a restarted broker knows of these producers, with a log from `start` to `end`: the last batch of each.
@@ -582,6 +617,11 @@ class Partition:
             if self.rules.key == "client_id" or last >= start or (last < 0 and start < end):
                 found[key] = last_batch_only(state)
         return found
+
+
+def _not_written(header: BatchHeader, state: bytes | None) -> Appended:
+    code = ErrorCode.KAFKA_STORAGE_ERROR
+    return Appended(Reject(code, "write_failed", header.base_sequence, -1), code, -1, -1, -1, header, state)
 
 
 class EndMarker(NamedTuple):

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import sys
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from kafkawire.primitives import Buffer
 from wirebroker.clock import Clock
@@ -14,6 +15,10 @@ from wirebroker.engine import Engine
 from wirebroker.exchange import Close, Connection, Effect, Reply, Shaped
 from wirebroker.net.protocol import SHARED_BUFFER, BrokerProtocol
 from wirebroker.storage.arena import Arena
+
+if TYPE_CHECKING:
+    from wirebroker.net.keeping import Keeper
+    from wirebroker.storage.folder.store import FolderStore
 
 logger = logging.getLogger("wirebroker")
 
@@ -44,6 +49,7 @@ class Host:
         self.arena = Arena()
         self._idle_alarm: asyncio.TimerHandle | None = None
         self._shared = None if type(self.loop).__name__ == "ProactorEventLoop" else bytearray(SHARED_BUFFER)
+        self._keeper = None if engine.store is None else self._new_keeper(engine, engine.store)
         self.watchers: list[Callable[[], None]] = []
         """Called after every request and timer, for those who wait for a condition."""
 
@@ -101,11 +107,19 @@ class Host:
 
     def flush(self) -> None:
         """Perform the engine's effects, and let go on those that its answers released."""
-        engine = self.engine
+        engine, keeper = self.engine, self._keeper
+        if keeper is not None:
+            keeper.look()
         while engine.effects:
             effects, engine.effects = engine.effects, []
-            if self._answer_one(effects):
-                continue
+            self._perform(effects)
+            if keeper is not None and engine.effects:
+                keeper.look()
+        if engine.deadline() != self._alarm_at:
+            self.arm()
+
+    def _perform(self, effects: list[Effect]) -> None:
+        if not self._answer_one(effects):
             answered: list[Connection] = []
             parts: list[Buffer] = []
             current: Connection | None = None
@@ -127,8 +141,18 @@ class Host:
             for connection in answered:
                 if (protocol := self._protocols.get(connection)) is not None:
                     protocol.released()
-        if engine.deadline() != self._alarm_at:
-            self.arm()
+
+    def _new_keeper(self, engine: Engine, store: FolderStore) -> Keeper:
+        from wirebroker.net.keeping import Keeper
+
+        return Keeper(engine, store, self.clock, self._let_go)
+
+    def _let_go(self, effects: list[Effect]) -> None:
+        """Perform effects that had to wait."""
+        if effects:
+            self._perform(effects)
+        self.flush()
+        self.notify()
 
     def _answer_one(self, effects: list[Effect]) -> bool:
         """What nearly every call is: small answers to one connection. False if it is anything else, and nothing was done."""
@@ -232,6 +256,11 @@ class Host:
                 alarm.cancel()
         for protocol in list(self._protocols.values()):
             protocol.transport.abort()
+        if self._keeper is not None:
+            await self._keeper.close()
+            self._keeper = None
+        if self.engine.store is not None:
+            self.engine.store.close(self.clock.now())
         for server in self._servers:
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(server.wait_closed(), 1)

@@ -10,10 +10,11 @@ from __future__ import annotations
 import struct
 from array import array
 from bisect import bisect_left, bisect_right
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from kafkawire.primitives import Buffer
 from wirebroker.storage.arena import allocate
+from wirebroker.storage.interface import EMPTY, Kept, Owner, Slice
 
 FIRST_CHUNK = 16 * 1024
 LARGEST_CHUNK = 4 * 1024 * 1024
@@ -22,16 +23,6 @@ OWN_BUFFER_FROM = 100 * 1024
 INDEX_INTERVAL = 4096
 """Bytes between two entries of Kafka's index of offsets."""
 _START = struct.Struct(">qii")
-
-
-class Slice(NamedTuple):
-    """Batches in one piece, the last perhaps cut off; `available` counts the bytes from its start to the end asked for."""
-
-    data: memoryview
-    available: int
-
-
-EMPTY = Slice(memoryview(b""), 0)
 
 
 class Segment:
@@ -219,6 +210,22 @@ class MemoryLog:
         self.end_offset = offset
         self.active = Segment(offset, now)
         self.segments = [self.active]
+
+    # A log in memory is not lost by what the brokers go through, as they are one process
+
+    def belongs_to(self, owner: Owner) -> Kept | None:
+        """Nothing was kept."""
+        return None
+
+    def restart(self, mode: str, now: int) -> Kept | None:
+        """What Kafka would find on its disk is for the partition to say."""
+        return None
+
+    def keep_epochs(self, starts: Sequence[tuple[int, int]]) -> None:
+        """Nothing is written down."""
+
+    def delete(self) -> None:
+        """Nothing is left behind."""
 
     def _segment_of(self, offset: int) -> int:
         segments = self.segments

@@ -17,6 +17,7 @@ from wirebroker.core.groups.classic import CONSUMER, Group, Joined, Joiner, Memb
 from wirebroker.core.groups.consumer import ConsumerGroup
 from wirebroker.core.groups.consumer_groups import ConsumerGroups, Refused
 from wirebroker.core.groups.consumer_log import changes, ends
+from wirebroker.core.groups.loading import GroupLog
 from wirebroker.core.groups.log import group_record, group_tombstone, offset_record, offset_tombstone, records_batch
 from wirebroker.core.groups.members import ConsumerMember
 from wirebroker.core.groups.migration import (
@@ -90,6 +91,19 @@ class GroupCoordinator:
     def log_fault(self, group_id: str) -> ErrorCode:
         """Why nothing of the group can be written down: COORDINATOR_NOT_AVAILABLE if too few replicas are in sync."""
         return self._cluster.coordinator_log_fault("group", group_id)
+
+    def load(self, home: int, batches: Iterable[memoryview], now: int) -> None:
+        """Know what this partition of __consumer_offsets says. Raises ProtocolError."""
+        loaded = GroupLog(home, self.offsets)
+        for batch in batches:
+            loaded.read(batch)
+        for group_id, snapshot in loaded.groups.items():
+            group = self._create(group_id, now)
+            group.snapshot = snapshot
+            group.restart(now)
+        for group_id in loaded.with_offsets - self.groups.keys():
+            if self.offsets.of(group_id):
+                self._create(group_id, now)
 
     def _set_timers(self, now: int) -> None:
         configs = self._cluster.configs

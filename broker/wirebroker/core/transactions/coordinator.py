@@ -7,7 +7,7 @@ that nobody has to wait between the answer to EndTxn and the next transaction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from kafkawire.errors import ErrorCode
@@ -15,7 +15,7 @@ from wirebroker.core.changes import TransactionChange
 from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC, Cluster
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.partition import EndMarker, Partition
-from wirebroker.core.transactions.log import transaction_batch
+from wirebroker.core.transactions.log import read_transactions, transaction_batch
 from wirebroker.core.transactions.states import State
 from wirebroker.core.transactions.transaction import (
     BUMPS_EPOCH,
@@ -82,6 +82,14 @@ class TransactionCoordinator:
         """Go on from what is written down, which is everything; markers that are missing are written."""
         self._set_timers(now)
         self._awaiting.clear()
+        self._finish_all(now)
+
+    def load(self, batches: Iterable[memoryview], now: int) -> None:
+        """Know what a partition of __transaction_state says; markers that are missing are written."""
+        read_transactions(batches, self.transactions)
+        self._finish_all(now)
+
+    def _finish_all(self, now: int) -> None:
         for transaction in self.transactions.values():
             self._finish(transaction, now)
 
