@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 
-from wirebroker.scenarios.drivers import NotInstalled, driver
+from wirebroker.scenarios.drivers import NotInstalled, driver, silence
 from wirebroker.scenarios.play import Result, play
 from wirebroker.scenarios.scenario import ClientName, Scenario, ScenarioError, find, names
 from wirebroker.scenarios.show import Screen, as_json
@@ -22,6 +22,7 @@ def run(options: argparse.Namespace) -> int:
         if options.action == "show":
             Screen().describe(find(options.name))
             return 0
+        silence()
         return _run_all(options) if options.name == "all" else _run_one(options)
     except (ScenarioError, NotInstalled) as wrong:
         print(f"wirebroker scenario: {wrong}", file=sys.stderr)

@@ -7,13 +7,13 @@ held.
 from __future__ import annotations
 
 import argparse
-import logging
 import time
 from collections.abc import Sequence
 
 from wirebroker.commands.demo.clients import CLIENTS, Client, ClientResult, drive
 from wirebroker.commands.demo.show import Screen
 from wirebroker.mock import MockKafka
+from wirebroker.scenarios.drivers import silence
 from wirebroker.scenarios.play import Result, play
 from wirebroker.scenarios.scenario import Part, Scenario, find
 
@@ -23,8 +23,7 @@ FLOWS = ("B1", "B2", "B3", "B4", "B7")
 
 def run(options: argparse.Namespace) -> int:
     """Send, show and compare: 0 if everything went as expected, 1 if anything did not."""
-    for library in ("kafka", "aiokafka"):  # what they think of a broker that goes away is not the demo's subject
-        logging.getLogger(library).setLevel(logging.CRITICAL + 1)
+    silence()  # what the libraries think of a broker that goes away is not the demo's subject
     with MockKafka() as kafka:
         return demonstrate(kafka, Screen())
 

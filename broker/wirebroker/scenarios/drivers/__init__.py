@@ -6,6 +6,7 @@ imported only when they are asked for, so that one that is not installed can be 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -110,6 +111,12 @@ def driver(client: ClientName) -> Any:
     """The module that drives this client. Raises NotInstalled."""
     client_version(client)
     return import_module(f"{__name__}.{MODULES[client]}")
+
+
+def silence() -> None:
+    """Keep the libraries from logging their misfortunes, for a program that prints what comes of them itself."""
+    for library in ("kafka", "aiokafka"):
+        logging.getLogger(library).setLevel(logging.CRITICAL + 1)
 
 
 def sentence(error: BaseException) -> str:
