@@ -1,7 +1,7 @@
 FROM python:3.12-slim
 
 COPY . /src
-RUN pip install --no-cache-dir "/src[codecs]" && rm -rf /src
+RUN pip install --no-cache-dir "/src[codecs,control]" && rm -rf /src
 
 RUN useradd --system --no-create-home wirebroker
 USER wirebroker

@@ -11,7 +11,8 @@ python_for_venv() {
     return 1
 }
 
-# ensure_env GROUP: the project with its extra (demo) or its development group (dev); the second call costs nothing.
+# ensure_env GROUP: the project with its extra (demo; the control as well) or its development group (dev); the second
+# call costs nothing.
 ensure_env() {
     local group=$1 stamp python
     stamp=.venv/.wirebroker-$group
@@ -22,7 +23,7 @@ ensure_env() {
         if [ "$group" = dev ]; then
             uv sync --quiet --frozen --group dev >&2
         else
-            uv sync --quiet --frozen --inexact --no-group dev --extra "$group" >&2
+            uv sync --quiet --frozen --inexact --no-group dev --extra "$group" --extra control >&2
         fi
     else
         if [ ! -x .venv/bin/python ]; then
@@ -35,9 +36,9 @@ ensure_env() {
         fi
         if [ "$group" = dev ]; then
             .venv/bin/python -m pip install --quiet --disable-pip-version-check "pip>=25.1" >&2
-            .venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".[demo,codecs,uvloop]" --group dev >&2
+            .venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".[demo,codecs,control,uvloop]" --group dev >&2
         else
-            .venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".[$group]" >&2
+            .venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".[$group,control]" >&2
         fi
     fi
     touch "$stamp"

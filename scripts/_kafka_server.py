@@ -41,17 +41,21 @@ class KafkaUnavailable(Exception):
     """A real Kafka cannot be had here; the text says why."""
 
 
+def jar_folder(version: str = VERSION) -> Path:
+    """Where the jars are kept."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wirebroker" / f"kafka-{version}"
+
+
 def fetch_jars(version: str = VERSION) -> Path:
     """The folder with Kafka's jars and all that they need, fetched once. Raises KafkaUnavailable."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wirebroker"
-    target = cache / f"kafka-{version}"
+    target = jar_folder(version)
     if target.is_dir():
         return target
     for tool in ("java", "mvn"):
         if shutil.which(tool) is None:
             raise KafkaUnavailable(f"a real Kafka needs `{tool}`, which is not on this machine")
-    cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache) as work:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as work:
         wanted = [("org.apache.kafka", artifact, version) for artifact in ARTIFACTS]
         wanted.append(tuple(LOGGER.split(":")))  # type: ignore[arg-type]
         pom = Path(work, "pom.xml")

@@ -19,8 +19,13 @@ from kafkawire.batches import Record, build_batch
 from kafkawire.declare import Message
 from kafkawire.frames import decode_response, encode_request
 from kafkawire.messages import alter_configs as legacy
+from kafkawire.messages import alter_partition_reassignments as moves
+from kafkawire.messages import alter_replica_log_dirs as log_dirs
+from kafkawire.messages import describe_quorum as quorum
+from kafkawire.messages import elect_leaders as elections
 from kafkawire.messages import incremental_alter_configs as incremental
 from kafkawire.messages.api_versions import ApiVersionsRequest
+from kafkawire.messages.create_acls import AclCreation, CreateAclsRequest
 from kafkawire.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -32,8 +37,10 @@ from kafkawire.messages.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from kafkawire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kafkawire.messages.describe_acls import DescribeAclsRequest
 from kafkawire.messages.describe_cluster import DescribeClusterRequest
 from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkawire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
@@ -41,6 +48,8 @@ from kafkawire.messages.describe_producers import DescribeProducersRequest
 from kafkawire.messages.describe_producers import TopicRequest as ProducersOf
 from kafkawire.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest
 from kafkawire.messages.describe_topic_partitions import TopicRequest as PartitionsOf
+from kafkawire.messages.list_config_resources import ListConfigResourcesRequest
+from kafkawire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from kafkawire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -984,6 +993,7 @@ def test_what_is_served_is_offered_and_nothing_is_promised_beyond(version: int) 
     promised = {
         "transaction.version": KEYS["EndTxn"],
         "group.version": KEYS["ConsumerGroupHeartbeat"],
+        "eligible.leader.replicas.version": KEYS["DescribeTopicPartitions"],
         "share.version": KEYS["ShareGroupHeartbeat"],
         "streams.version": KEYS["StreamsGroupHeartbeat"],
     }
@@ -1000,11 +1010,16 @@ def test_a_feature_is_announced_once_its_apis_are_served() -> None:
         admin.engine.versions[KEYS[name]] = (0, 5)
     answer = admin.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4)
     supported = [(each.name, each.min_version, each.max_version) for each in answer.supported_features]
-    assert supported == [("metadata.version", 7, 30), ("transaction.version", 0, 2), ("group.version", 0, 1)]
+    assert supported == [
+        ("metadata.version", 7, 30), ("transaction.version", 0, 2), ("group.version", 0, 1),
+        ("eligible.leader.replicas.version", 0, 1),
+    ]  # fmt: skip
     older = admin.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
     assert [each.name for each in older.supported_features] == ["metadata.version"], "older clients cannot read level 0"
     finalized = [(each.name, each.max_version_level) for each in answer.finalized_features]
-    assert finalized == [("metadata.version", 30), ("transaction.version", 2), ("group.version", 1)]
+    assert finalized == [
+        ("metadata.version", 30), ("transaction.version", 2), ("group.version", 1), ("eligible.leader.replicas.version", 1),
+    ]  # fmt: skip
 
 
 def test_a_version_that_is_not_served_is_answered_in_version_0() -> None:
@@ -1017,6 +1032,150 @@ def test_a_version_that_is_not_served_is_answered_in_version_0() -> None:
     assert isinstance(effect, Reply)
     answer = b"".join(bytes(part) for part in effect.parts)
     assert answer.hex() == "00000010" + "00000007" + "0023" + "00000001" + "0012" + "0000" + "0004"
+
+
+# Elections, reassignments, and what a Kafka without an authorizer answers
+
+
+def elected(admin: Admin, asked: list[tuple[str, list[int]]] | None, kind: int = 0) -> Any:
+    topics = None if asked is None else [elections.TopicPartitions(topic=name, partitions=of) for name, of in asked]
+    answer = admin.ask(elections.ElectLeadersRequest(election_type=kind, topic_partitions=topics, timeout_ms=1), 2)
+    assert answer.error_code == (0 if kind < 2 else 42)
+    return [
+        (topic.topic, each.partition_id, each.error_code, each.error_message)
+        for topic in answer.replica_election_results
+        for each in topic.partition_result
+    ]
+
+
+def test_leaders_that_need_no_election() -> None:
+    admin = Admin()
+    admin.create(topic("orders", 2))
+    not_needed = (84, "Leader election not needed for topic partition.")
+    assert elected(admin, [("orders", [1, 7]), ("nope", [0])]) == [
+        ("orders", 1, *not_needed),
+        ("orders", 7, 3, "No such partition as orders-7"),
+        ("nope", 0, 3, "No such topic as nope"),
+    ]
+    assert elected(admin, [("orders", [0])], kind=1) == [("orders", 0, *not_needed)]
+    assert elected(admin, None) == []
+    assert elected(admin, [("orders", [0])], kind=9) == [("orders", 0, 42, "Unknown election type 9")]
+
+
+def reassigned(admin: Admin, *asked: tuple[str, int, list[int] | None], any_number: bool = True) -> Any:
+    topics = [
+        moves.ReassignableTopic(name=name, partitions=[moves.ReassignablePartition(partition_index=i, replicas=to)])
+        for name, i, to in asked
+    ]
+    request = moves.AlterPartitionReassignmentsRequest(allow_replication_factor_change=any_number, topics=topics)
+    answer = admin.ask(request, 1)
+    assert (answer.error_code, answer.error_message) == (0, None)
+    assert answer.allow_replication_factor_change is any_number
+    return [(each.error_code, each.error_message) for one in answer.responses for each in one.partitions]
+
+
+def test_replicas_that_cannot_move() -> None:
+    admin = Admin()
+    admin.create(topic("orders"))
+    assert reassigned(
+        admin, ("orders", 0, [1]), ("orders", 0, None), ("orders", 0, []), ("orders", 0, [5]), ("orders", 0, [1, 1]),
+        ("orders", 9, [1]), ("nope", 0, [1]),
+    ) == [
+        (0, None),
+        (85, None),
+        (39, f"{MANUAL} an empty replica list."),
+        (39, f"{MANUAL} broker 5, but no such broker is registered."),
+        (39, f"{MANUAL} the broker 1 more than once."),
+        (3, "Unable to find partition orders:9."),
+        (3, "Unable to find a topic named nope."),
+    ]  # fmt: skip
+    listed = admin.ask(ListPartitionReassignmentsRequest(topics=None), 0)
+    assert (listed.error_code, listed.topics) == (0, [])
+
+
+def test_replicas_move_and_the_preferred_leader_leads_again() -> None:
+    admin = Admin(brokers=3)
+    admin.create(topic("orders", 1, 2))
+    (partition,) = admin.engine.cluster.topics["orders"].partitions
+    before = admin.engine.cluster.version
+    assert (partition.replicas, partition.leader, partition.leader_epoch) == ([1, 2], 1, 0)
+    assert reassigned(admin, ("orders", 0, [2, 1, 3])) == [(0, None)]
+    assert (partition.replicas, partition.in_sync, partition.leader) == ([2, 1, 3], [2, 1, 3], 1)
+    assert elected(admin, None) == [("orders", 0, 0, None)]
+    assert (partition.leader, partition.leader_epoch) == (2, 1)
+    refused = reassigned(admin, ("orders", 0, [3]), any_number=False)
+    assert refused == [(38, "The replication factor is changed from 3 to 1")]
+    assert reassigned(admin, ("orders", 0, [3])) == [(0, None)]
+    assert (partition.replicas, partition.leader, partition.leader_epoch) == ([3], 3, 2)
+    assert admin.engine.cluster.version == before + 3, "clients and producers learn of each change"
+
+
+def test_replicas_stay_in_the_one_log_directory() -> None:
+    admin = Admin(brokers=2, log_dirs="/data/kafka")
+    admin.create(topic("orders", 2))
+    long = "n" * 249
+
+    def moved(path: str) -> list[tuple[str, int, int]]:
+        wanted = [log_dirs.AlterReplicaLogDirTopic(name=n, partitions=of) for n, of in (("orders", [0, 1, 9]), (long, [0]))]
+        request = log_dirs.AlterReplicaLogDirsRequest(dirs=[log_dirs.AlterReplicaLogDir(path=path, topics=wanted)])
+        results = admin.ask(request, 2).results
+        return [(one.topic_name, each.partition_index, each.error_code) for one in results for each in one.partitions]
+
+    assert moved("/data/kafka") == [("orders", 0, 0), ("orders", 1, 9), ("orders", 9, 3), (long, 0, 17)]
+    assert moved("/nowhere") == [("orders", 0, 57), ("orders", 1, 57), ("orders", 9, 57), (long, 0, 17)]
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_the_quorum_is_all_brokers(version: int) -> None:
+    admin = Admin(brokers=3)
+
+    def asked(name: str, *indexes: int) -> Any:
+        partitions = [quorum.PartitionData(partition_index=index) for index in indexes]
+        topics = [quorum.TopicData(topic_name=name, partitions=partitions)]
+        answer = admin.ask(quorum.DescribeQuorumRequest(topics=topics), version)
+        assert answer.error_code == 0
+        return answer
+
+    answer = asked("__cluster_metadata", 0)
+    (told,) = answer.topics[0].partitions
+    assert (told.error_code, told.error_message, told.leader_id, told.observers) == (0, "", 1, [])
+    assert [each.replica_id for each in told.current_voters] == [1, 2, 3]
+    assert [each.node_id for each in answer.nodes] == ([1, 2, 3] if version == 2 else [])
+    for name, indexes in (("__cluster_metadata", [0, 1]), ("x", [0])):
+        unknown = asked(name, *indexes).topics[0].partitions
+        assert [(each.partition_index, each.error_code) for each in unknown] == [(index, 3) for index in indexes]
+
+
+def test_resources_with_settings_are_listed() -> None:
+    admin = Admin(brokers=2)
+    admin.create(topic("orders"))
+    admin.alter(GROUP, "readers", ("consumer.session.timeout.ms", SET, "50000"))
+
+    def listed(kinds: Sequence[int], version: int = 1) -> Any:
+        answer = admin.ask(ListConfigResourcesRequest(resource_types=list(kinds)), version)
+        return [(each.resource_type, each.resource_name) for each in answer.config_resources] or answer.error_code
+
+    assert listed([]) == [(GROUP, "readers"), (BROKER, "1"), (BROKER, "2"), (TOPIC, "orders")]
+    assert listed([TOPIC, BROKER]) == [(BROKER, "1"), (BROKER, "2"), (TOPIC, "orders")]
+    assert (listed([LOGGERS]), listed([1]), listed([TOPIC, 99]), listed([], version=0)) == (0, 35, 35, 0)
+    admin.alter(CLIENT_METRICS, "latency", ("interval.ms", SET, "1000"))
+    assert listed([], version=0) == [(CLIENT_METRICS, "latency")]
+
+
+@pytest.mark.parametrize("version", range(1, 4))
+def test_without_an_authorizer_there_are_no_acls(version: int) -> None:
+    admin = Admin()
+    acl = {"resource_name": "x", "principal": "User:a", "host": "*", "operation": 3, "permission_type": 3}
+    found = {f"{name}_filter" if isinstance(value, str) else name: value for name, value in acl.items()}
+    described = admin.ask(DescribeAclsRequest(resource_type_filter=2, **found), version)
+    said = (described.error_code, described.error_message, described.resources)
+    assert said == (54, "No Authorizer is configured on the broker", [])
+    created = admin.ask(CreateAclsRequest(creations=[AclCreation(resource_type=2, **acl)] * 2), version).results
+    filters = [DeleteAclsFilter(resource_type_filter=2, **found)] * 2
+    deleted = admin.ask(DeleteAclsRequest(filters=filters), version).filter_results
+    assert [(each.error_code, each.error_message) for each in (*created, *deleted)] == [
+        (54, "No Authorizer is configured.")
+    ] * 4
 
 
 # What is absent

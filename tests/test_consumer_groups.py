@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import confluent_kafka
 import pytest
 
 from kafkawire.codec import encode
+from kafkawire.coordinator_log import read_record
+from kafkawire.coordinator_records import GROUP_RECORDS
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kafkawire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
@@ -46,7 +50,7 @@ from wirebroker.core.groups.java_order import (
 from wirebroker.core.groups.topic_regex import RegexFault, compile_topic_regex
 from wirebroker.core.names import java_hash
 from wirebroker.mock import MockKafka
-from wirekit import client
+from wirekit import client, kafka_jars
 
 GROUP = "team"
 UNKNOWN_MEMBER, REBALANCE, INVALID_REQUEST, UNSUPPORTED_VERSION = 25, 27, 42, 35
@@ -217,6 +221,120 @@ def test_a_target_is_worked_out_once_in_a_while(start: Callable[..., MockKafka])
     broker.clock.advance(milliseconds=1)
     two.beat()
     assert two.epoch == 3
+
+
+def test_a_thousand_members_join_and_settle(start: Callable[..., MockKafka]) -> None:
+    broker = start({"group.consumer.assignment.interval.ms": 1000}, topics={"orders": 1500})
+    members = [Member(broker, f"member-{number:03}") for number in range(1000)]
+    for member in members:
+        member.wire = members[0].wire
+        member.join()
+    for _ in range(3):
+        broker.clock.advance(seconds=5)
+        for member in members:
+            member.beat()
+    assert state(broker)[0] == "Stable"
+    held = sorted(index for member in members for index in member.owned["orders"])
+    assert held == list(range(1500))
+    assert {len(member.owned["orders"]) for member in members} == {1, 2}
+
+
+# What is written down
+
+
+def written(broker: MockKafka, group: str = GROUP) -> list[tuple[str, str | None, Any]]:
+    """The records of the group in __consumer_offsets: what they are about, the member, and the value."""
+    found = []
+    for partition in range(4):
+        for record in broker.records("__consumer_offsets", partition):
+            assert record.key is not None
+            told = read_record(GROUP_RECORDS, record.key, record.value)
+            if told is not None and getattr(told.key, "group_id", getattr(told.key, "group", None)) == group:
+                name = type(told.key).__name__.removeprefix("ConsumerGroup").removesuffix("Key")
+                member = getattr(told.key, "member_id", getattr(told.key, "regular_expression", None))
+                found.append((name, member, told.value))
+    return found
+
+
+def kinds(rows: list[tuple[str, str | None, Any]]) -> list[tuple[str, str | None, bool]]:
+    return [(name, member, value is not None) for name, member, value in rows]
+
+
+def test_members_and_epochs_are_written_down_as_in_kafka(broker: MockKafka) -> None:
+    one, two = Member(broker, "one"), Member(broker, "two", instance="i")
+    one.join("orders", "absent", rack_id="r")
+    rows = written(broker)
+    assert kinds(rows) == [
+        ("MemberMetadata", "one", True), ("Metadata", None, True), ("TargetAssignmentMember", "one", True),
+        ("TargetAssignmentMetadata", None, True), ("CurrentMemberAssignment", "one", True),
+    ]  # fmt: skip
+    orders = one._ids()["orders"]
+    values = [value for _, _, value in rows]
+    assert (values[0].rack_id, values[0].subscribed_topic_names) == ("r", ["absent", "orders"])
+    assert (values[0].subscribed_topic_regex, values[0].classic_member_metadata) == ("", None)
+    assert (values[1].epoch, values[3].assignment_epoch) == (2, 2)
+    assert [(each.topic_id, each.partitions) for each in values[2].topic_partitions] == [(orders, [0, 1, 2, 3])]
+    (held,) = values[4].assigned_partitions
+    assert (values[4].member_epoch, values[4].previous_member_epoch, values[4].state) == (2, 0, 0)
+    assert (held.topic_id, held.partitions, held.assignment_epochs) == (orders, [0, 1, 2, 3], [2, 2, 2, 2])
+    two.join()
+    one.beat()
+    given_up = written(broker)[-1]
+    assert (given_up[:2], given_up[2].state) == (("CurrentMemberAssignment", "one"), 1), "it still has to revoke"
+    assert [each.partitions for each in given_up[2].partitions_pending_revocation] == [[2, 3]]
+    before = len(written(broker))
+    one.beat()
+    two.beat()
+    one.beat()
+    two.beat()
+    assert kinds(written(broker)[before:]) == [("CurrentMemberAssignment", name, True) for name in ("one", "two")]
+    before = len(written(broker))
+    two.leave(-2)
+    one.leave()
+    assert kinds(written(broker)[before:]) == [
+        ("CurrentMemberAssignment", "two", True), ("CurrentMemberAssignment", "one", False),
+        ("TargetAssignmentMember", "one", False), ("MemberMetadata", "one", False), ("Metadata", None, True),
+    ]  # fmt: skip
+
+
+def test_expressions_and_the_end_of_a_group_are_written_down(broker: MockKafka) -> None:
+    one = Member(broker, "one")
+    one.join(subscribed_topic_regex="ord.*")
+    row = next(row for row in written(broker) if row[0] == "RegularExpression")
+    assert (row[1], row[2].topics) == ("ord.*", ["orders"])
+    one.leave()
+    before = len(written(broker))
+    assert one.wire.request(DeleteGroupsRequest(groups_names=[GROUP]), 2).results[0].error_code == 0
+    assert ("RegularExpression", "ord.*", False) in kinds(written(broker)[:before])
+    ends = [("TargetAssignmentMetadata", None, False), ("PartitionMetadata", None, False), ("Metadata", None, False)]
+    assert kinds(written(broker)[before:]) == ends
+
+
+def test_kafkas_own_classes_read_what_is_written_down(broker: MockKafka) -> None:
+    jars = kafka_jars()
+    one, two = Member(broker, "one"), Member(broker, "two", instance="i")
+    one.join("orders", server_assignor="range", rack_id="r")
+    two.join(subscribed_topic_regex="ord.*")
+    for member in (one, two, one, two):
+        member.beat()
+    assert one.commit(3) == 0
+    Classic(broker).join()
+    two.leave(-2)
+    one.leave()
+    lines = []
+    for partition in range(4):
+        for record in broker.records("__consumer_offsets", partition):
+            assert record.key is not None
+            lines.append(f"{record.key.hex()} {'-' if record.value is None else record.value.hex()}")
+    source = Path(__file__).parent / "GroupRecords.java"
+    options = ["-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
+    run = subprocess.run(
+        ["java", *options, "-cp", jars, source], input="\n".join(lines), capture_output=True, text=True, timeout=50
+    )
+    assert run.returncode == 0, run.stderr
+    kinds_read = run.stdout.splitlines()
+    assert len(kinds_read) == len(lines)
+    assert set(kinds_read) == {"1", "3", "5", "6", "7", "8", "16"}, run.stdout
 
 
 # Fencing

@@ -8,21 +8,25 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from wirebroker.commands.demo import demonstrate
+from wirebroker.commands.demo import FLOWS, demonstrate
 from wirebroker.commands.demo.clients import CLIENTS, RECORDS, Client
-from wirebroker.commands.demo.flows import BATCHES, FLOWS, Flow, Step, play
-from wirebroker.commands.demo.show import WIDTH, Screen, reason
+from wirebroker.commands.demo.show import WIDTH, Screen
 from wirebroker.mock import MockKafka
+from wirebroker.scenarios.play import play
+from wirebroker.scenarios.scenario import Part, Scenario, find
+from wirebroker.scenarios.show import reason
 
 
-def flow(name: str) -> Flow:
-    return next(each for each in FLOWS if each.id == name)
+def flow(name: str, **broker: Any) -> tuple[Scenario, Part]:
+    """The first part of a flow, with other settings of the broker if any are given."""
+    scenario = find(name)
+    part = scenario.parts[0]
+    return scenario, replace(part, broker=replace(part.broker, **broker))
 
 
 def run(kafka: MockKafka, **parts: Any) -> tuple[int, str]:
@@ -51,7 +55,7 @@ def test_every_client_and_every_flow_is_shown(printed: str) -> None:
             printed,
             re.MULTILINE,
         ), client
-    assert re.findall(r"^(B\d)  ", printed, re.MULTILINE) == ["B1", "B2", "B3", "B4", "B7"]
+    assert re.findall(r"^(B\d)  ", printed, re.MULTILINE) == list(FLOWS)
     assert "DIFFERENT" not in printed
     assert "Everything went as expected, in" in printed
 
@@ -64,55 +68,19 @@ def test_it_fits_a_hundred_columns_and_is_plain_where_there_is_no_terminal(print
 
 def test_verdicts_are_shown_with_their_reason(printed: str) -> None:
     b2 = printed.partition("\nB2")[2].partition("\nB3")[0]
-    assert "  D  133–142  duplicate  offset 19  batch 2 of 5 in the window; not stored again\n" in b2
+    assert "  D        133–142    duplicate  offset 19  batch 2 of 5 in the window; not stored again\n" in b2
     b4 = printed.partition("\nB4")[2].partition("\nB7")[0]
-    assert "  A  114–120  rejected   error 45   expected 156, got 114–120, older than the window\n" in b4
-    assert "  B  121–124  rejected   error 47   this producer is fenced by its epoch 1\n" in b4
-    assert re.search(r"^  B4 +42 +49 +7 +7 +0 +2$", printed, re.MULTILINE), "sent, stored, twice, and the verdicts"
+    assert "  A        114–120    rejected   error 45   expected 156, got 114–120, older than the window\n" in b4
+    assert "  A        0–6 e1     accepted   offset 42  the start of a new epoch of this producer\n" in b4
+    assert re.search(r"^  B4 +42 +49 +7 +7 +5 +1$", printed, re.MULTILINE), "sent, stored, twice, and the verdicts"
 
 
-@pytest.mark.parametrize("each", FLOWS, ids=lambda each: each.id)
-def test_each_flow_goes_as_the_table_says(mock_kafka: MockKafka, each: Flow) -> None:
-    result = play(each, mock_kafka)
-    assert result.differences == []
-    assert [row.verdict for row in result.rows] == [step.verdict for step in each.steps]
-    letters = "".join(record.value.decode()[0] for record in mock_kafka.records(f"flow-{each.id}") if record.value)
-    assert letters == "".join(name * (BATCHES[name][1] - BATCHES[name][0] + 1) for name in each.log)
-
-
-def test_b4_without_its_extra_batch_is_inside_the_window(mock_kafka: MockKafka) -> None:
-    five = tuple(step for step in flow("B4").steps[:6] if step.batch != "F")
-    within = flow("B4")._replace(steps=(*five, Step("A", "duplicate", 0)), log="ABCDE")
-    assert play(within, mock_kafka).differences == []
-
-
-OTHERWISE: list[tuple[dict[str, Any], set[str]]] = [
-    ({"rules": {"window": 1}}, {"B2"}),
-    ({"rules": {"window": 6}}, {"B4"}),
-    ({"profile": "textbook"}, {"B1", "B2", "B3", "B4"}),
-]
-
-
-@pytest.mark.parametrize(("settings", "differing"), OTHERWISE, ids=["window=1", "window=6", "textbook"])
-def test_a_broker_that_decides_otherwise_is_noticed(
-    mock_kafka_factory: Callable[..., MockKafka], settings: dict[str, Any], differing: set[str]
-) -> None:
-    kafka = mock_kafka_factory(**settings)
-    assert {each.id for each in FLOWS if play(each, kafka).differences} == differing
-
-
-def test_a_difference_is_shown_and_the_exit_code_is_1(mock_kafka_factory: Callable[..., MockKafka]) -> None:
-    code, shown = run(mock_kafka_factory(rules={"window": 1}), flows=(flow("B2"),))
+def test_a_difference_is_shown_and_the_exit_code_is_1(mock_kafka: MockKafka) -> None:
+    code, shown = run(mock_kafka, flows=(flow("B2", rules={"window": 1}),))
     assert code == 1
-    assert "step 6, batch D: the answer is code 45, offset -1; expected code 0, offset 19" in shown
-    assert "step 6, batch D: the verdict is rejected; expected duplicate" in shown
-    assert flow("B2").moral not in shown
+    assert "FINDING: it stores records twice; expected is that it recovers" in shown
+    assert find("B2").good_client not in shown
     assert "1 of 1 parts went otherwise than expected." in shown
-
-
-def test_a_log_that_holds_something_else_is_a_difference(mock_kafka: MockKafka) -> None:
-    wrong = flow("B1")._replace(log="ABCED")
-    assert play(wrong, mock_kafka).differences == ["the log holds 37 records of ABCDE; expected 37 of ABCED"]
 
 
 def test_a_client_that_is_not_installed_is_skipped_by_name(mock_kafka: MockKafka) -> None:
@@ -143,7 +111,7 @@ def test_acknowledgements_of_other_offsets_are_a_difference(mock_kafka: MockKafk
     assert "stored once" not in shown
 
 
-def test_a_reason_says_nothing_that_its_line_says_already(mock_kafka: MockKafka) -> None:
-    rows = [row for each in FLOWS for row in play(each, mock_kafka).rows]
+def test_a_reason_says_nothing_that_its_line_says_already() -> None:
+    rows = [row for name in FLOWS for row in play(*flow(name), "wire").rows]
     assert all("producer " not in reason(row).replace("this producer", "").replace("a producer id", "") for row in rows)
     assert all(reason(row) and reason(row)[0].islower() for row in rows)

@@ -23,7 +23,9 @@ DATA = Path(__file__).parent / "data"
 SCRIPT = Path(__file__).parent.parent / "scripts" / "record-dialogues"
 GROUPS = list(load(DATA / "dialogues-groups.jsonl.gz"))
 TRANSACTIONS = list(load(DATA / "dialogues-transactions.jsonl.gz"))
-REPLAYED = GROUPS + (TRANSACTIONS if "EndTxn" in SERVED else [])
+LOGS = list(load(DATA / "dialogues-logs.jsonl.gz"))
+ADMIN = list(load(DATA / "dialogues-admin.jsonl.gz"))
+REPLAYED = ADMIN + LOGS + GROUPS + (TRANSACTIONS if "EndTxn" in SERVED else [])
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +43,9 @@ def test_kafka_answers(dialogue: Dialogue, broker: OwnBroker) -> None:
 
 
 def test_the_recordings_are_whole() -> None:
-    assert (len(GROUPS), len(TRANSACTIONS)) == (60, 150)
+    assert (len(ADMIN), len(LOGS), len(GROUPS), len(TRANSACTIONS)) == (27, 80, 60, 150)
+    assert sum(len(dialogue.steps) for dialogue in ADMIN) > 1100
+    assert sum(len(dialogue.steps) for dialogue in LOGS) == 4800
     assert sum(len(dialogue.steps) for dialogue in GROUPS) > 2500
     assert sum(len(dialogue.steps) for dialogue in TRANSACTIONS) > 5900
 

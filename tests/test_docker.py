@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from controlkit import ControlClient
 from kafkawire.messages.metadata import MetadataRequest
 from wirebroker.conformance.client import WireClient
 
@@ -100,11 +101,13 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def container(image: Path) -> Iterator[tuple[Path, list[tuple[str, int]]]]:
-    """The image's entry point with the compose file's command, on loopback and any free ports; where it listens."""
+def container(image: Path) -> Iterator[tuple[Path, list[tuple[str, int]], str]]:
+    """The image's entry point with the compose file's command, on loopback and any free ports; where it listens, and
+    where its control is.
+    """
     command = [*json.loads(instruction("ENTRYPOINT")), *service()[1]["command"]]
     assert command[0] == "wirebroker"
-    here = [re.sub(r"=0\.0\.0\.0:\d+@", "=127.0.0.1:0@", argument) for argument in command[1:]]
+    here = [re.sub(r"=0\.0\.0\.0:\d+(@|$)", r"=127.0.0.1:0\1", argument) for argument in command[1:]]
     process = subprocess.Popen(
         [image / command[0], *here, "--host", "127.0.0.1", "--port", "0"], stdout=subprocess.PIPE, text=True
     )
@@ -113,7 +116,8 @@ def container(image: Path) -> Iterator[tuple[Path, list[tuple[str, int]]]]:
     try:
         said = list(takewhile(lambda line: line != "ready\n", out))
         listening = [re.fullmatch(r"listening on (\S+):(\d+) \(.*\)\n", line) for line in said]
-        yield image, [(match[1], int(match[2])) for match in listening if match]
+        (control,) = [line.removeprefix("control on ").strip() for line in said if line.startswith("control on ")]
+        yield image, [(match[1], int(match[2])) for match in listening if match], control
     finally:
         process.terminate()
         assert process.wait(10) == 0
@@ -133,9 +137,11 @@ def test_the_compose_file_fits_the_compose_specification() -> None:
 def test_each_network_is_told_an_address_that_it_can_reach() -> None:
     name, described = service()
     told = flags(described["command"])
-    (published,) = described["ports"]
+    published, control = described["ports"]
     interface, outside, inside = published.split(":")
     assert interface == "127.0.0.1", "nobody but this machine"
+    assert control == "127.0.0.1:9099:9099"
+    assert told["--control"] == "0.0.0.0:9099", "as others of the container's network"
     assert told["--advertise"] == f"localhost:{outside}"
     assert inside == instruction("EXPOSE")
     listener = re.fullmatch(r"NETWORK=0\.0\.0\.0:(\d+)@(\w+):(\d+)", told["--listener"])
@@ -159,15 +165,16 @@ def test_both_health_checks_ask_the_same() -> None:
 
 @pytest.mark.timeout(300)
 def test_what_the_image_starts_is_healthy_and_advertises_both_addresses(
-    container: tuple[Path, list[tuple[str, int]]],
+    container: tuple[Path, list[tuple[str, int]], str],
 ) -> None:
-    programs, (outside, inside) = container
+    programs, (outside, inside), control = container
     _, described = service()
     for (host, port), advertised in ((outside, "localhost:9092"), (inside, "wirebroker:29092")):
         answer = WireClient(host, port).request(MetadataRequest(topics=None), 9)
         assert [f"{broker.host}:{broker.port}" for broker in answer.brokers] == [advertised]
         topics = {f"{topic.name}:{len(topic.partitions)}" for topic in answer.topics}
         assert topics == {flags(described["command"])["--topic"]}
+    assert ControlClient(control).ask("GET", "/health")["bootstrap_servers"] == "localhost:9092"
     program, *arguments = health_command()
     healthy = [argument.replace("127.0.0.1:9092", f"{outside[0]}:{outside[1]}") for argument in arguments]
     assert healthy != arguments

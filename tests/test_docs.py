@@ -6,34 +6,41 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from kafka import KafkaProducer
 
 from wirebroker.apis import SERVED
+from wirebroker.audit.findings import KINDS, severity_of
+from wirebroker.audit.journal import FIELDS
 from wirebroker.cli import build_parser, main
 from wirebroker.commands.demo import demonstrate
 from wirebroker.commands.demo.show import Screen
 from wirebroker.conformance.recording import load
+from wirebroker.control.table import ENDPOINTS
 from wirebroker.core.configs import BrokerConfigs
 from wirebroker.core.profile import PROFILES, Rules
 from wirebroker.core.settings import BROKER_SETTINGS
 from wirebroker.mock import MockKafka
+from wirebroker.scenarios.play import play
+from wirebroker.scenarios.scenario import find
 from wirebroker.trace.rows import ProduceRow
-from wirekit import RawProducer
+from wirekit import RawProducer, kafka_jars, lacking
 
 pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "wirebroker"
-JARS = CACHE / "kafka-4.3.1"
+AUDIT = ROOT / "docs" / "audit.md"
 OF_OTHERS = {"--user", "--check", "--rm", "--build", "--py-files", "--archives"}
 """Flags of other programs that the texts show."""
 
@@ -72,21 +79,14 @@ def table(text: str, heading: str) -> list[list[str]]:
     return [rows[0], *rows[2:]]
 
 
-def lacking(what: str, reason: str) -> None:
-    """Skip, or fail where it is required."""
-    if what in os.environ.get("WIREBROKER_REQUIRE", "").split(","):
-        pytest.fail(f"{what} is required, and {reason}")
-    pytest.skip(reason)
-
-
 # Code
 
 
 @pytest.mark.parametrize("block", [b for b in blocks("python") if "def test_" not in b.code], ids=named)
-def test_python_runs(block: Block, mock_kafka: MockKafka) -> None:
+def test_python_runs(block: Block, mock_kafka: MockKafka, tmp_path: Path) -> None:
     imports = "from kafka import KafkaProducer\n" if "import KafkaProducer" not in block.code else ""
     code = imports + block.code.replace("localhost:9092", mock_kafka.bootstrap_servers)
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=40)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=40, cwd=tmp_path)
     assert run.returncode == 0, run.stderr
     if code.count(mock_kafka.bootstrap_servers):
         assert [record.value for record in mock_kafka.records("orders")] == [b"a pound of tea"]
@@ -104,17 +104,14 @@ def test_python_tests_pass_and_can_fail(block: Block, pytester: pytest.Pytester)
 
 @pytest.mark.parametrize("block", blocks("java"), ids=named)
 def test_java_runs(block: Block, mock_kafka: MockKafka, tmp_path: Path) -> None:
-    if shutil.which("java") is None:
-        lacking("java", "java is not installed")
-    if not JARS.is_dir():
-        lacking("java", "Kafka's own client is not there; scripts/record-oracle fetches it")
+    jars = kafka_jars()
     source = tmp_path / "Shown.java"
     body = block.code.replace("localhost:9092", mock_kafka.bootstrap_servers)
     source.write_text(
         "import java.util.Properties;\nimport org.apache.kafka.clients.producer.*;\n"
         f"public class Shown {{ public static void main(String[] a) throws Exception {{\n{body}}} }}\n"
     )
-    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{JARS}/*", str(source)]
+    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", jars, str(source)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=50)
     assert run.returncode == 0, run.stderr
     (row,) = mock_kafka.trace.produce("orders")
@@ -130,6 +127,23 @@ def test_readme_shows_what_the_demo_prints(mock_kafka: MockKafka) -> None:
     shown = README.partition("<!-- printed by the demo -->\n```text\n")[2].partition("```")[0]
     assert shown.startswith("B2")
     assert shown in out.getvalue()
+
+
+def test_readme_shows_what_the_audit_says() -> None:
+    flow = find("B4")
+    result = play(flow, flow.parts[0], "wire")
+    with pytest.raises(AssertionError) as failed:
+        result.audit.assert_exactly_once()
+    shown = README.partition("<!-- printed by the audit -->\n```text\n")[2].partition("```")[0]
+    assert shown == f"{failed.value}\n"
+
+
+def test_the_audits_page_shows_what_it_prints() -> None:
+    text = AUDIT.read_text(encoding="utf-8")
+    code = text.partition("```python\n")[2].partition("```")[0]
+    shown = text.partition("<!-- printed by the block above -->\n```text\n")[2].partition("```")[0]
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=40)
+    assert run.stdout == shown, run.stderr
 
 
 def test_readme_shows_what_verdicts_say(mock_kafka: MockKafka) -> None:
@@ -200,6 +214,15 @@ def test_the_schema_of_the_trace_is_whole() -> None:
     assert list(shown.items()) == list(known.items())
 
 
+def test_the_audits_tables_are_whole() -> None:
+    text = AUDIT.read_text(encoding="utf-8")
+    kinds = table(text, "| kind | severity |")[1:]
+    assert {kind: (severity, says) for kind, severity, says in kinds} == {
+        kind: (severity_of(kind), says) for kind, says in KINDS.items()
+    }
+    assert [row[0] for row in table(text, "| field | |")[1:]] == list(FIELDS)
+
+
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
 @pytest.mark.parametrize("number", range(4))
 def test_the_questions_in_jq_have_answers(number: int, mock_kafka: MockKafka, tmp_path: Path) -> None:
@@ -223,6 +246,86 @@ def test_the_questions_in_jq_have_answers(number: int, mock_kafka: MockKafka, tm
         assert (answer[0] if isinstance(answer, list) else answer) == expected
     else:
         assert expected in run.stdout
+
+
+def test_readme_shows_what_interop_runs() -> None:
+    sys.path.insert(0, str(ROOT / "scripts"))
+    try:
+        from interop_parts.checks import CHECKS
+        from interop_parts.clients import CLIENTS
+    finally:
+        sys.path.pop(0)
+    headings, *rows = table(README, "| client | version |")
+    assert headings[2:] == [check.replace("-", " ") for check in CHECKS]
+    assert [row[0] for row in rows] == list(CLIENTS)
+    assert {mark for row in rows for mark in row[2:]} == {"✓", "–"}
+
+
+def test_readme_shows_what_the_clients_suites_must_pass() -> None:
+    _, *rows = table(README, "| suite | version |")
+    for name, _, _, passing, _ in rows:
+        recorded = ROOT / "scripts" / "suites_parts" / "expected" / f"{name}.txt"
+        assert len(recorded.read_text(encoding="utf-8").split()) == int(passing)
+
+
+# The control
+
+
+@pytest.fixture
+def controlled(mock_kafka_factory: Callable[..., MockKafka]) -> MockKafka:
+    return mock_kafka_factory(topics={"orders": 3}, control=True)
+
+
+def send_an_order(kafka: MockKafka) -> None:
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
+    producer.send("orders", b"a pound of tea", partition=0).get(timeout=10)
+    producer.close()
+
+
+@pytest.mark.parametrize(("name", "count"), [("README.md", 1), ("control.md", 4)])
+def test_the_control_answers_curl_as_shown(name: str, count: int, controlled: MockKafka) -> None:
+    if shutil.which("curl") is None:
+        lacking("curl", "curl is not installed")
+    shown = [b for b in blocks("console") if b.path.name == name and b.code.startswith("$ curl")]
+    here = controlled.control_url.removeprefix("http://").replace("127.0.0.1", "localhost")
+    for block in shown:
+        for command, said in re.findall(r"^\$ (curl .*)\n(.*)$", block.code, re.MULTILINE):
+            asked = shlex.split(command.replace("localhost:9099", here))
+            run = subprocess.run(asked, capture_output=True, text=True, check=True)
+            assert re.fullmatch(".*".join(map(re.escape, said.split("…"))), run.stdout), (named(block), command, run.stdout)
+        if "lose_ack" in block.code and "assert-fired" in block.code:
+            send_an_order(controlled)
+    assert len(shown) == count
+
+
+def test_javascript_runs(controlled: MockKafka, tmp_path: Path) -> None:
+    if shutil.which("node") is None:
+        lacking("node", "node is not installed")
+    (block,) = blocks("js")
+    (tmp_path / "shown.test.mjs").write_text(block.code, encoding="utf-8")
+    client = (
+        f"from kafka import KafkaProducer\nproducer = KafkaProducer(bootstrap_servers={controlled.bootstrap_servers!r})\n"
+        'import sys\nproducer.send("orders", sys.argv[1].encode()).get(timeout=10)\n'
+    )
+    (tmp_path / "orders.mjs").write_text(
+        'import { execFileSync } from "node:child_process";\nexport const sendOrder = async (order) =>\n'
+        f"  execFileSync({json.dumps(sys.executable)}, ['-c', {json.dumps(client)}, order]);\n",
+        encoding="utf-8",
+    )
+    environment = os.environ | {"CONTROL": controlled.control_url}
+    command = ["node", "--test", "shown.test.mjs"]
+    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=50)
+    assert run.returncode == 0, run.stdout
+    assert [row.verdict for row in controlled.trace.produce("orders")] == ["accepted", "duplicate"]
+    (tmp_path / "shown.test.mjs").write_text(block.code.replace("nth: 1", "nth: 9"), encoding="utf-8")
+    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=50)
+    assert run.returncode == 1
+    assert "did not fire at all: it matched 1 and struck 0" in run.stdout
+
+
+def test_the_table_of_endpoints_is_the_controls() -> None:
+    rows = table((ROOT / "docs" / "control.md").read_text(encoding="utf-8"), "| | | |")[1:]
+    assert rows == [[each.method, each.shown_path, each.summary.replace("`", "")] for each in ENDPOINTS]
 
 
 def test_readme_counts_the_apis() -> None:
@@ -251,7 +354,7 @@ def test_flags_and_commands_exist(path: Path) -> None:
     scripts = "".join(script.read_text() for script in (ROOT / "scripts").iterdir() if script.is_file())
     assert {flag for flag in shown if flag not in ours and flag not in scripts and flag != "--strict"} == set()
     commands = re.findall(r"(?:`|\$ )(?:wirebroker|scripts/run) ([a-z]+)", text)
-    known = {"serve", "demo", "conformance", "health", "trace", "audit"}
+    known = {"serve", "demo", "scenario", "conformance", "health", "trace", "audit"}
     assert set(commands) <= known
 
 
@@ -276,5 +379,5 @@ def test_methods_of_mock_kafka_exist(path: Path) -> None:
 
 
 def test_nothing_is_promised_that_is_not_there() -> None:
-    for word in ("audit", "proxy", "--data", "--scenario", "--control"):
+    for word in ("proxy",):
         assert word not in README, word

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -62,6 +63,9 @@ def test_a_file_says_the_same_as_python(tmp_path: Path) -> None:
         ('[[fault]]\nkind = "error"\ncode = "NO_SUCH"', r":3: there is no error 'NO_SUCH'"),
         ('[[fault]]\nkind = "lose_ack"\n\n[[fault]]\nkind = "lose_ack"\napi = "Prodce"', r":6: there is no API 'Prodce'"),
         ('[[fault]]\nkind = "lose_ack"\nnth = 1\nevery = 2', r"nth and every are two ways of counting"),
+        ('[[fault]]\nkind = "refuse"\napi = "Produce"', r":3: refuse knows no 'api'"),
+        ('[[fault]]\nkind = "truncate"\noffset = 3\ntopic = "a"', r":2: truncate needs 'partition'"),
+        ('[[fault]]\nkind = "fail_write"\napi = "Fetch"', r":3: fail_write: only a Produce writes"),
         ('seeds = 3', r":1: there is no 'seeds' here; did you mean 'seed'"),
         ('seed = "x"', r":1: the seed is a whole number"),
         ('[fault]\nkind = "lose_ack"', r"rules are written as \[\[fault\]\]"),
@@ -78,20 +82,51 @@ def test_what_is_wrong_is_said_with_its_line(tmp_path: Path, text: str, message:
 def test_rules_are_written_as_they_are_read() -> None:
     made = [
         faults.lose_request(api=["Produce", "Fetch"], version=(3, 9), then="silence", name="first"),
+        faults.lose_ack(nth=2),
         faults.error(45, sequence=(5, 9), probability=0.25, after=True),
         faults.delay(20, every=3, times=2),
         faults.reorder(2, node=1),
         faults.throttle(5, group="team"),
         faults.disconnect(client_id="a\"b", transactional_id="till"),
+        faults.cut(9, request=True, api="Produce", nth=2),
+        faults.slice(7, ms=0),
+        faults.bandwidth(100),
+        faults.corrupt(2, at=-3, topic="orders"),
+        faults.reset(after=True),
+        faults.refuse(node=2, every=2),
+        faults.close(ms=10),
+        faults.fail_write(partition=1),
+        faults.slow_write(5),
+        faults.disk_full(topic="orders"),
+        faults.crash_after_write(nth=[1, 3]),
+        faults.expire_producer(producer_id=3),
+        faults.expire_transactional_id("till"),
+        faults.fence("till", api="EndTxn"),
+        faults.restart(mode="kill"),
+        faults.truncate(4, topic="orders", partition=0),
+        faults.lose_coordinator(group="team"),
     ]
+    assert {rule.kind for rule in made} == set(MAKERS)
     again = parse(tomllib.loads(dump(made, 42)), "again")
     assert [rule.described() for rule in again.rules] == [rule.described() for rule in made]
     assert again.seed == 42
+    jsonschema.validate(tomllib.loads(dump(made, 42)), schema())
 
 
 def test_the_schema_that_is_checked_in_is_the_codes() -> None:
     assert json.loads(SCHEMA.read_text(encoding="utf-8")) == schema()
     assert {each["properties"]["kind"]["const"] for each in schema()["properties"]["fault"]["items"]["oneOf"]} == set(MAKERS)
+
+
+def test_the_documentation_has_every_kind_with_an_example_that_makes_one() -> None:
+    text = (SCHEMA.parent / "faults.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| .* \| `(faults\..*)` \|$", text, re.MULTILINE)
+    assert [kind for kind, _ in rows if eval(example_of(rows, kind)).kind != kind] == []
+    assert {kind for kind, _ in rows} == {*MAKERS, "answer"}
+
+
+def example_of(rows: list[tuple[str, str]], kind: str) -> str:
+    return dict(rows)[kind]
 
 
 def test_the_schema_takes_what_the_loader_takes() -> None:

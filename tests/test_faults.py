@@ -14,6 +14,7 @@ from kafkawire.messages.describe_cluster import DescribeClusterResponse
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
+from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -182,6 +183,50 @@ def _plain(tag: str) -> ProduceRequest:
     return ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name="orders", partition_data=data)])
 
 
+# Several rules
+
+
+def test_what_is_held_back_meets_the_other_rules_when_it_goes_on(mock_kafka: MockKafka) -> None:
+    rules = [
+        mock_kafka.faults.add(each)
+        for each in (faults.delay(60_000, nth=1), faults.fail_write(nth=1), faults.throttle(7, api="Produce", nth=1))
+    ]
+    wire = client(mock_kafka)
+    wire.send(_plain("late"), 9)
+    mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
+    mock_kafka.clock.advance(minutes=1)
+    answer = wire.answer(0, 9)
+    assert (answer.responses[0].partition_responses[0].error_code, answer.throttle_time_ms) == (56, 7)
+    assert [row.kind for row in mock_kafka.trace.faults()] == ["delay", "fail_write", "throttle"]
+    assert [rule.fired for rule in rules] == [1, 1, 1]
+
+
+def test_a_rule_behind_one_that_ended_the_request_has_not_fired(mock_kafka: MockKafka) -> None:
+    """It has seen the request all the same, so that `nth` means the same request for every rule."""
+    first = mock_kafka.faults.add(faults.lose_request(api="Produce", nth=1))
+    behind = [mock_kafka.faults.add(each) for each in (faults.fail_write(nth=1), faults.lose_ack(api="Produce", nth=[1, 2]))]
+    producer = RawProducer(mock_kafka)
+    with pytest.raises(ConnectionClosed):
+        producer.send(0)
+    assert [(rule.seen, rule.fired) for rule in (first, *behind)] == [(1, 1), (1, 0), (1, 0)]
+    with pytest.raises(ConnectionClosed):
+        producer.send(0)
+    assert [rule.fired for rule in behind] == [0, 1]
+    assert [row.kind for row in mock_kafka.trace.faults()] == ["lose_request", "lose_ack"]
+    assert values(mock_kafka) == [b"v0"]
+
+
+def test_an_answer_of_a_rule_may_be_lost_too(mock_kafka: MockKafka) -> None:
+    lost = mock_kafka.faults.add(faults.lose_ack(api="InitProducerId", nth=1))
+    mock_kafka.faults.add(faults.error(TIMED_OUT, api="InitProducerId", times=2))
+    wire = client(mock_kafka)
+    init = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+    with pytest.raises(ConnectionClosed):
+        wire.request(init, 4)
+    lost.assert_fired(1)
+    assert [wire.request(init, 4).error_code for _ in range(2)] == [TIMED_OUT, 0]
+
+
 # Answers and the rest
 
 
@@ -239,6 +284,17 @@ def test_which_are_struck(mock_kafka: MockKafka, options: dict[str, Any], struck
     codes = [wire.request(init, 4).error_code for _ in range(6)]
     assert [number for number, code in enumerate(codes, 1) if code] == struck
     assert (rule.seen, rule.fired) == (6, len(struck))
+
+
+def test_a_groups_protocols_are_no_topics(mock_kafka: MockKafka) -> None:
+    rule = mock_kafka.faults.add(faults.error(TIMED_OUT, topic="range"))
+    protocol = JoinGroupRequestProtocol(name="range", metadata=b"")
+    asked = JoinGroupRequest(
+        group_id="team", session_timeout_ms=6000, rebalance_timeout_ms=6000, member_id="", protocol_type="consumer",
+        protocols=[protocol],
+    )  # fmt: skip
+    client(mock_kafka).request(asked, 3)
+    assert rule.seen == 0
 
 
 def test_chance_is_repeatable(mock_kafka_factory: Any) -> None:

@@ -13,6 +13,7 @@ from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, F
 from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkawire.messages.metadata import MetadataRequest
 from wirebroker.conformance.client import WireClient
+from wirebroker.core import fetch_sessions
 from wirebroker.mock import MockKafka
 from wirekit import batch, client, produce_request
 
@@ -160,6 +161,18 @@ def test_a_closed_session_is_gone(wire: WireClient) -> None:
     first = wire.request(fetch({0: 0}, epoch=0), 11)
     assert wire.request(fetch({0: 0}, session=first.session_id, epoch=-1), 11).session_id == 0
     assert wire.request(fetch({}, session=first.session_id, epoch=1), 11).error_code == 70
+
+
+def test_a_session_makes_room_only_when_it_was_not_used_for_two_minutes(
+    broker: MockKafka, wire: WireClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch_sessions, "SLOTS", 1)
+    first = wire.request(fetch({0: 0}, epoch=0), 11).session_id
+    assert wire.request(fetch({0: 0}, epoch=0), 11).session_id == 0
+    broker.clock.advance(seconds=121)
+    second = wire.request(fetch({0: 0}, epoch=0), 11).session_id
+    assert second > 0
+    assert wire.request(fetch({}, session=first, epoch=1), 11).error_code == 70
 
 
 def test_topics_by_id(wire: WireClient) -> None:

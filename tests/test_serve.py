@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from controlkit import ControlClient
 from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkawire.messages.metadata import MetadataRequest
 from wirebroker.cli import main
@@ -43,11 +44,19 @@ def serve() -> Iterator[Start]:
 
 def until_ready(process: subprocess.Popen[str]) -> list[tuple[str, int, str]]:
     """Host, port and the rest of each listener line."""
-    found = []
+    return until_ready_with_control(process)[0]
+
+
+def until_ready_with_control(process: subprocess.Popen[str]) -> tuple[list[tuple[str, int, str]], str]:
+    """The same, and what it says of where the control is; "" if it says nothing."""
+    found, control = [], ""
     assert process.stdout is not None
     for text in process.stdout:
         if text == "ready\n":
-            return found
+            return found, control
+        if text.startswith("control on "):
+            control = text.removeprefix("control on ").strip()
+            continue
         match = re.fullmatch(r"listening on (\S+):(\d+) \((.*)\)\n", text)
         assert match, text
         found.append((match[1], int(match[2]), match[3]))
@@ -82,6 +91,17 @@ def test_three_brokers(serve: Start) -> None:
     assert [rest for _, _, rest in listeners] == ["node 1", "node 2", "node 3"]
     told = WireClient(*listeners[1][:2]).request(MetadataRequest(topics=None), 9).brokers
     assert [(b.node_id, b.host, b.port) for b in told] == [(i, h, p) for i, (h, p, _) in enumerate(listeners, 1)]
+
+
+def test_brokers_are_numbered_from_where_node_id_says(serve: Start) -> None:
+    listeners = until_ready(serve("--port", "0", "--brokers", "2", KAFKA_NODE_ID="0"))
+    assert [rest for _, _, rest in listeners] == ["node 0", "node 1"]
+    wire = WireClient(*listeners[0][:2])
+    told = wire.request(MetadataRequest(topics=None), 9).brokers
+    assert [(b.node_id, b.port) for b in told] == [(i, p) for i, (_, p, _) in enumerate(listeners)]
+    resource = DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=["node.id"])
+    (found,) = WireClient(*listeners[1][:2]).request(DescribeConfigsRequest(resources=[resource]), 4).results
+    assert [config.value for config in found.configs] == ["1"]
 
 
 def test_each_listener_advertises_its_own_address(serve: Start) -> None:
@@ -127,6 +147,7 @@ def test_kafkas_listener_variables(serve: Start) -> None:
 
 
 REFUSED = [
+    (["--sync", "always"], "there is no --data"),
     (["--config", "num.partitons=3"], "num.partitions"),
     (["--config", "num.partitions=many"], "num.partitions"),
     (["--config", "nothing"], "this is not NAME=VALUE"),
@@ -140,7 +161,10 @@ REFUSED = [
     (["--advertise", "somewhere"], "is not host:port"),
     (["--listener", "X=1:2", "--brokers", "2"], "--listener is for one broker"),
     (["--trace", "/nonexistent/trace.jsonl"], "No such file or directory"),
+    (["--trace", "console", "--trace-level", "off"], "--trace-level off leaves --trace nothing to show"),
     (["--host", "256.1.1.1"], "cannot listen on 256.1.1.1"),
+    (["--control", "somewhere"], "--control: 'somewhere' is not host:port"),
+    (["--control", "65536"], "--control: '127.0.0.1:65536' is not host:port"),
 ]
 
 
@@ -197,6 +221,17 @@ def test_the_trace_on_the_console_and_in_a_file(
     assert f"{file}:4" in shown.err
 
 
+def test_the_trace_at_another_level(serve: Start) -> None:
+    process = serve("--port", "0", "--topic", "orders", "--trace", "console", "--trace-level", "exchanges")
+    ((host, port, _),) = until_ready(process)
+    WireClient(host, port).request(MetadataRequest(topics=[]), 9)
+    process.send_signal(signal.SIGTERM)
+    printed = process.communicate()[0]
+    assert re.search(r"#1 +Metadata v9 +0 ms \d+ B answered", printed)
+    assert "opened" in printed
+    assert " asked" not in printed, "that is the level after this one"
+
+
 def test_trace_show_of_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", "show", "/nonexistent"]) == 2
     assert "No such file" in capsys.readouterr().err
@@ -217,3 +252,70 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["--help"])
     assert "wirebroker serve --topic orders:3" in capsys.readouterr().out
+
+
+# --control
+
+
+@pytest.mark.parametrize(
+    ("where", "printed"),
+    [
+        ("0", r"http://127\.0\.0\.1:\d+"),
+        (":0", r"http://127\.0\.0\.1:\d+"),
+        ("localhost:0", r"http://localhost:\d+"),
+        ("0.0.0.0:0", r"http://0\.0\.0\.0:\d+ \(open to others\)"),
+    ],
+)
+def test_the_control_says_where_it_is_and_whether_others_can_come(serve: Start, where: str, printed: str) -> None:
+    ((host, port, _),), said = until_ready_with_control(serve("--port", "0", "--control", where))
+    assert re.fullmatch(printed, said)
+    health = ControlClient(said.split()[0].replace("0.0.0.0", "127.0.0.1")).ask("GET", "/health")
+    assert health["bootstrap_servers"] == f"{host}:{port}"
+
+
+def test_it_ends_cleanly_while_somebody_waits(serve: Start) -> None:
+    process = serve("--port", "0", "--control", "0")
+    url = until_ready_with_control(process)[1]
+    with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), 10) as waiting:
+        waiting.sendall(b"GET /topics/orders/records/wait?timeout=300 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        ControlClient(url).ask("GET", "/health")
+        process.send_signal(signal.SIGTERM)
+        assert waiting.recv(100).startswith(b"HTTP/1.1 503 ")
+    assert process.wait(5) == 0
+    assert process.stderr is not None
+    assert process.stderr.read() == ""
+
+
+def test_a_reset_goes_back_to_what_was_served_at_first(serve: Start, tmp_path: Path) -> None:
+    from wirekit import batch, produce_request
+
+    plan, trace = tmp_path / "faults.toml", tmp_path / "trace.jsonl"
+    plan.write_text('[[fault]]\nkind = "throttle"\nms = 1\napi = "Produce"\n')
+    process = serve(
+        "--port", "0", "--control", "0", "--topic", "orders:2", "--faults", str(plan), "--require-fired",
+        "--trace", str(trace), "--random-seed", "5",
+    )  # fmt: skip
+    ((host, port, _),), url = until_ready_with_control(process)
+    control = ControlClient(url)
+    before = control.ask("GET", "/topics")["topics"]
+    control.ask("POST", "/topics", {"name": "more"})
+    control.ask("DELETE", "/faults")
+    WireClient(host, port).request(produce_request("orders", batch()), 9)
+    control.ask("POST", "/reset")
+    assert control.ask("GET", "/topics")["topics"] == before
+    assert [fault["fired"] for fault in control.ask("GET", "/faults")["faults"]] == [0]
+    WireClient(host, port).request(produce_request("orders", batch()), 9)
+    assert [json.loads(text)["event"] for text in trace.read_text().splitlines()] == ["produce", "fault", "produce"]
+    control.ask("POST", "/reset")
+    plan.unlink()
+    problem = control.refused("POST", "/reset")
+    assert (problem["status"], problem["detail"]) == (422, f"--faults {plan}: No such file or directory")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(5) == 1, "after the reset the fault has not fired"
+
+
+def test_a_port_in_use_for_the_control(capfd: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["serve", "--port", "0", "--control", str(port)]) == 2
+    assert f"cannot listen on 127.0.0.1:{port} for the control: " in capfd.readouterr().err

@@ -9,9 +9,11 @@ import pytest
 
 from simulation.schedule import Schedule, shrink
 from simulation.world import Violation, World
+from wirebroker.apis import produce
 from wirebroker.core import partition as partition_module
 from wirebroker.core import producers
 from wirebroker.core.profile import PROFILES
+from wirebroker.core.replication import Replication
 
 CHUNK, CHUNKS = 100, 20
 
@@ -91,8 +93,49 @@ BROKEN: dict[str, Callable[[pytest.MonkeyPatch], dict[str, Any]]] = {
 }
 
 
+# And each of these breaks replication.
+
+
+def all_is_acknowledged_at_once(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.setattr(produce, "_awaited", lambda *_: ())
+    return {}
+
+
+def consumers_see_what_is_not_replicated(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.setattr(partition_module.Partition, "high_watermark", property(lambda self: self.log.end_offset))
+    return {}
+
+
+def a_new_leader_knows_what_it_does_not_have(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    def take_over(self: Any, prefix: Any) -> None:
+        known = self.producers
+        original(self, prefix)
+        self.producers = known
+
+    original = partition_module.Partition.take_over
+    monkeypatch.setattr(partition_module.Partition, "take_over", take_over)
+    return {}
+
+
+def anybody_may_lead(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    def circumstances(self: Any, alive: Any, unclean: bool = False) -> Any:
+        return original(self, alive, True)
+
+    original = Replication._circumstances
+    monkeypatch.setattr(Replication, "_circumstances", circumstances)
+    return {}
+
+
+BROKEN |= {
+    "acks=all is acknowledged at once": all_is_acknowledged_at_once,
+    "consumers see what is not replicated": consumers_see_what_is_not_replicated,
+    "a new leader knows what it does not have": a_new_leader_knows_what_it_does_not_have,
+    "anybody may lead": anybody_may_lead,
+}
+
+
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_validator_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broken_rules_are_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     options = BROKEN[name](monkeypatch)
     caught = 0
     for seed in range(300):

@@ -14,6 +14,7 @@ A Kafka test double that speaks the real wire protocol and answers as Apache Kaf
   wirebroker serve --topic orders:3          point any Kafka client at 127.0.0.1:9092
   wirebroker serve --trace console           ... and watch each batch being judged
   wirebroker demo                            see real clients, retries, gaps and old epochs
+  wirebroker scenario run B3                 see what your client library does in a named misfortune
   wirebroker conformance                     compare with what a real Kafka answered
   wirebroker audit --path DIR --out REPORT   was delivery exactly once? of any Kafka's log directory
 """
@@ -47,6 +48,7 @@ def build_parser() -> argparse.ArgumentParser:
     conformance.add_argument("--json", metavar="FILE", help="write the result to this file")
     conformance.add_argument("--file", metavar="FILE", help="replay the recording in this file")
     conformance.set_defaults(command="conformance")
+    _scenario(commands)
     _trace(commands)
     _audit(commands)
     return parser
@@ -87,6 +89,10 @@ def _serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         metavar="KEY=VALUE",
         help="a Kafka setting by Kafka's name (repeatable)",
     )
+    add("--scenario", metavar="NAME[/PART]", help="be set up as in this scenario, and load its faults; its part by number")
+    add("--data", metavar="DIR", help="keep everything in this directory, in Kafka's own files; in memory without it")
+    add("--sync", default="never", choices=("always", "interval", "never"), help="with --data, when it is put on the disk: "
+        "before an answer, every log.flush.interval.ms, or when the system likes to, as in Kafka (%(default)s)")  # fmt: skip
     add("--faults", metavar="FILE.toml", help="load the faults in this file")
     add("--require-fired", action="store_true", help="exit with code 1 if a fault never fired")
     add("--random-seed", type=int, metavar="N", help="make ids and chances repeatable")
@@ -106,8 +112,13 @@ def _serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         action="append",
         default=[],
         metavar="console|FILE.jsonl",
-        help="show or write each verdict (repeatable)",
+        help="show or write what --trace-level says (repeatable)",
     )
+    add("--control", metavar="H:P", help="let tests in any language ask and tell it over HTTP; a port alone listens on "
+        "127.0.0.1, 0 = any free (needs wirebroker[control])")  # fmt: skip
+    add("--trace-level", default="verdicts", choices=("off", "verdicts", "changes", "exchanges", "all"),
+        help="each adds to the last: verdicts and faults; changes of state and connections; answers, and what was fetched; "
+        "requests (%(default)s)")  # fmt: skip
     _mirror(parser)
     parser.set_defaults(command="serve")
 
@@ -129,14 +140,35 @@ def _mirror(parser: argparse.ArgumentParser) -> None:
                 parser.error(f"{variable}: {text!r} is none of {', '.join(action.choices)}")
 
 
+def _scenario(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    scenario = commands.add_parser("scenario", help="named misfortunes, and what a client does in them")
+    actions = scenario.add_subparsers(metavar="COMMAND", required=True, dest="action")
+    actions.add_parser("list", help="what there is")
+    show = actions.add_parser("show", help="what happens in one, and what a good client does")
+    show.add_argument("name", metavar="NAME", help="as in the list, or a file that ends in .toml")
+    run = actions.add_parser("run", help="let a client meet it: exit code 1 if it does not do what a good client does")
+    run.add_argument("name", metavar="NAME", help="as in the list, a file that ends in .toml, or `all`")
+    run.add_argument("--client", choices=("kafka-python", "aiokafka", "confluent", "wire"),
+        help="(kafka-python) `wire` is a good producer spoken by hand")  # fmt: skip
+    run.add_argument("--json", action="store_true", help="print what came of it as JSON")
+    scenario.set_defaults(command="scenario")
+
+
 def _trace(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     trace = commands.add_parser("trace", help="look at a trace that was written with --trace FILE.jsonl")
-    show = trace.add_subparsers(metavar="COMMAND", required=True).add_parser("show", help="print its verdicts")
+    show = trace.add_subparsers(metavar="COMMAND", required=True).add_parser("show", help="print its rows")
     show.add_argument("file", metavar="FILE")
-    show.add_argument("--topic")
-    show.add_argument("--partition", type=int)
-    show.add_argument("--producer", type=int, help="a producer id")
+    show.add_argument("--topic", metavar="NAME")
+    show.add_argument("--partition", type=int, metavar="N")
+    show.add_argument("--producer", type=int, metavar="ID", help="a producer id")
     show.add_argument("--verdict", choices=("accepted", "duplicate", "rejected"))
+    show.add_argument("--event", metavar="NAME", help="produce, fault, reply, fetch, group, transaction …")
+    show.add_argument("--api", metavar="NAME", help="requests and answers of this API, and what it came to")
+    show.add_argument("--connection", type=int, metavar="N", help="the number behind #")
+    show.add_argument("--client", metavar="ID", help="a client id")
+    show.add_argument("--since", metavar="TIME", help="12:30:05.250, 2026-11-21T12:30 or ms since the epoch")
+    show.add_argument("--until", metavar="TIME")
+    show.add_argument("--timeline", action="store_true", help="draw each producer's sequences: stored, doubled, missing")
     show.set_defaults(command="trace")
 
 

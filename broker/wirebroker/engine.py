@@ -23,8 +23,10 @@ from kafkawire.frames import KEY_VERSION_CORRELATION, read_request_header
 from kafkawire.registry import API_VERSIONS, PRODUCE, api_name, request_class
 from wirebroker.apis import Handler, handler_of, served_versions
 from wirebroker.apis.produce_shape import produce_alike
-from wirebroker.core.cluster import Broker, Cluster
+from wirebroker.core.changes import RestartChange
+from wirebroker.core.cluster import CLUSTER_ID, GROUP_TOPIC, Broker, Cluster, memory_log
 from wirebroker.core.configs import BrokerConfigs
+from wirebroker.core.controller import Controller
 from wirebroker.core.fetch_sessions import FetchSessions
 from wirebroker.core.groups import GroupCoordinator
 from wirebroker.core.maintenance import Maintenance
@@ -36,6 +38,7 @@ from wirebroker.trace.recorder import Recorder
 
 if TYPE_CHECKING:
     from wirebroker.faults.plan import FaultPlan
+    from wirebroker.storage.folder.store import FolderStore
 
 
 class Engine:
@@ -53,19 +56,29 @@ class Engine:
         cold_start: bool = True,
         max_versions: Mapping[int, int] | None = None,
         seed: int = 0,
+        store: FolderStore | None = None,
     ) -> None:
+        """With a `store` the cluster is the one that is in it. Raises OSError if it cannot be read."""
         self.timers = Timers()
+        self._told = now
         self.rules = rules or Rules()
         self.configs = BrokerConfigs(settings or {}, brokers=brokers)
-        nodes: Sequence[Broker] = [Broker(node_id) for node_id in range(1, brokers + 1)]
+        first = self.configs.integer("node.id") if "node.id" in self.configs.static else 1
+        nodes: Sequence[Broker] = [Broker(node_id) for node_id in range(first, first + brokers)]
         self.cluster = Cluster(
             nodes, self.configs, self.rules, self.timers, random_bytes, full_checks=full_checks, cold_start=cold_start,
+            cluster_id=CLUSTER_ID if store is None else store.cluster_id,
+            open_log=memory_log if store is None else store.open_log,
         )  # fmt: skip
         self.fetch_sessions = FetchSessions(random_bytes)
         self.groups = GroupCoordinator(self.cluster, now)
         self.transactions = TransactionCoordinator(self.cluster, self.groups.offsets.end_transaction, now)
         self.maintenance = Maintenance(self.cluster, now)
-        self.trace = Recorder()
+        self.controller = Controller(self.cluster, self._coordinator_moved)
+        self.trace = Recorder(lambda: self.now)
+        self.store = store
+        if store is not None:
+            store.load(self.cluster, self.groups, self.transactions, now)
         self.faults: FaultPlan | None = None
         """The plan, while it has a rule."""
         self._seed = seed
@@ -85,23 +98,50 @@ class Engine:
             self._plan = FaultPlan(self, self._seed)
         return self._plan
 
-    def connect(self, node_id: int, client_host: str = "127.0.0.1", listener: str = "PLAINTEXT") -> Connection:
+    @property
+    def now(self) -> int:
+        """What time it is, as far as the engine was told by the latest request, timer or call of `it_is`.
+
+        Requests that take the short way tell nothing.
+        """
+        return max(self._told, self.timers.reached)
+
+    def it_is(self, now: int) -> None:
+        """Say what time it is, before something that has no time as an argument."""
+        self._told = max(self._told, now)
+
+    def trace_at(self, level: str) -> None:
+        """Trace so much from now on. ValueError for a level that does not exist."""
+        self.trace.set_level(level)
+        self.cluster.watch = self.trace.changed if self.trace.changes else None
+        for connection in self.connections:
+            connection.produce_shape = None  # the short way has no exchange to trace
+
+    def connect(
+        self, node_id: int, client_host: str = "127.0.0.1", listener: str = "PLAINTEXT", now: int = 0
+    ) -> Connection:
         """A client has connected to this broker."""
         connection = Connection(next(self._numbers), node_id, client_host, listener)
         self.connections.add(connection)
+        if self.trace.changes:
+            self.it_is(now)
+            self.trace.opened(connection)
         return connection
 
-    def disconnected(self, connection: Connection) -> None:
+    def disconnected(self, connection: Connection, reason: str = "the client closed it", now: int = 0) -> None:
         """The client has gone; an answer that it waited for is dropped."""
+        if self.trace.changes and not connection.closed:
+            self.it_is(now)
+            self.trace.closed(connection, reason)
         connection.closed = connection.halted = True
         connection.parked = None
         self.connections.discard(connection)
 
-    def close(self, connection: Connection, reason: str) -> None:
-        """Have the connection closed, with a sentence for the log."""
+    def close(self, connection: Connection, reason: str, *, reset: bool = False) -> None:
+        """Have the connection closed, with a sentence for the log; with `reset` without sending what waits."""
         if not connection.closed:
-            self.disconnected(connection)
-            self.effects.append(Close(connection, reason))
+            self.disconnected(connection, reason)
+            self.effects.append(Close(connection, reason, reset))
 
     def receive(self, connection: Connection, frame: memoryview, now: int, owned: bool = False) -> None:
         """Handle one request frame (without its size). With `owned` the frame's buffer may be kept as it is."""
@@ -128,7 +168,10 @@ class Engine:
         except ProtocolError as damage:
             self.close(connection, f"the client's request cannot be read: {damage}")
             return
+        self._told = now
         exchange = Exchange(self, connection, key, version, correlation_id, header.client_id, now, frame)
+        if self.trace.exchanges:
+            self.trace.requested(request, exchange)
         if self.faults is not None:
             self.faults.receive(request, exchange)
         else:
@@ -178,14 +221,39 @@ class Engine:
         """
         if mode not in ("clean", "kill"):
             raise ValueError(f"a restart is 'clean' or 'kill', not {mode!r}")
+        self.it_is(now)
         for connection in sorted(self.connections, key=lambda each: each.number):
             self.close(connection, "the broker restarts")
         self.timers.clear()
-        for node_id in self.cluster.brokers:
+        if self._plan is not None:
+            self._plan.restarted()
+        for node_id, broker in self.cluster.brokers.items():
+            broker.alive = True
             self.cluster.producer_ids.restarted(node_id)
+        if self.store is not None:
+            self.store.restart(mode, now)
         for partition in self.cluster.partitions():
             partition.restart(mode, now)
         self.fetch_sessions.clear()
         self.groups.restart(now)
         self.transactions.restart(now)
         self.maintenance = Maintenance(self.cluster, now)
+        self.cluster.tell(RestartChange(mode))
+        if self.store is not None:
+            self.store.restarted(now)
+
+    def kill_broker(self, node_id: int, now: int) -> None:
+        """End one broker as with kill −9: its connections break, and others lead what it led. ValueError if it is down."""
+        for connection in sorted(self.connections, key=lambda each: each.number):
+            if connection.node_id == node_id:
+                self.close(connection, f"broker {node_id} was killed")
+        self.controller.broker_down(node_id, now)
+        self.fetch_sessions.clear_at(node_id)
+        self.cluster.producer_ids.restarted(node_id)
+
+    def start_broker(self, node_id: int, now: int) -> None:
+        """Start a broker that was killed. ValueError if it is up."""
+        self.controller.broker_up(node_id, now)
+
+    def _coordinator_moved(self, topic: str, index: int, now: int) -> None:
+        (self.groups if topic == GROUP_TOPIC else self.transactions).moved(index, now)

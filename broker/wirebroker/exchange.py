@@ -55,13 +55,38 @@ class Reply(NamedTuple):
 
 
 class Close(NamedTuple):
-    """Close the connection; `reason` is a sentence for the log."""
+    """Close the connection once what was answered is sent, or with `reset` at once, by a RST where there is such a thing.
+
+    `reason` is a sentence for the log.
+    """
 
     connection: Connection
     reason: str
+    reset: bool = False
 
 
-Effect = Reply | Close
+class Shape(NamedTuple):
+    """What the network makes of an answer. Bytes are counted from the first of its size."""
+
+    cut: int | None = None
+    """Only so many bytes arrive."""
+    piece: int | None = None
+    """It is sent in pieces of so many bytes, each by itself,"""
+    pause: float = 0.0
+    """and so many seconds apart, by the machine's time."""
+    flipped: tuple[int, ...] = ()
+    """Bytes that arrive with all their bits turned."""
+
+
+class Shaped(NamedTuple):
+    """Send one whole response frame as a fault has it."""
+
+    connection: Connection
+    parts: list[Buffer]
+    shape: Shape
+
+
+Effect = Reply | Close | Shaped
 
 
 class Outcome(Enum):
@@ -76,7 +101,7 @@ class Exchange:
     """A request that is being handled. `now` is the time at which it arrived, in ms since the epoch."""
 
     __slots__ = (
-        "api_key", "client_id", "connection", "correlation_id", "engine", "frame", "now", "struck", "version",
+        "api_key", "client_id", "connection", "correlation_id", "engine", "frame", "now", "struck", "traced", "version",
     )  # fmt: skip
 
     def __init__(
@@ -93,6 +118,8 @@ class Exchange:
         self.frame = frame
         self.struck: Any = None
         """What faults want of the answer; see `wirebroker.faults.plan`."""
+        self.traced: Any = None
+        """What the trace needs for the row of the answer: when the request arrived, and what it names."""
 
     @property
     def cluster(self) -> Cluster:
@@ -123,7 +150,12 @@ class Exchange:
             parts = encode_response(self.correlation_id, response, self.version)
             if len(parts) > 1:
                 connection.halted = True
-            self.engine.effects.append(Reply(connection, parts))
+            if self.engine.trace.exchanges:
+                self.engine.trace.replied(self, response, sum(map(len, parts)))
+            if self.struck is not None and self.struck.wire:
+                self.engine.plan.send(parts, self)
+            else:
+                self.engine.effects.append(Reply(connection, parts))
 
     def answer_by(self, work: Callable[[Callable[[Message], None]], None]) -> Message | Outcome:
         """Do work that answers through the function it is given, at once or later; what the handler returns then."""

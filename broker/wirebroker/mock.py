@@ -10,6 +10,7 @@ loop. Every method may be called from any thread.
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import random
 import threading
@@ -17,46 +18,32 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkawire.batches import Record as WireRecord
-from kafkawire.batches import build_batch, iter_records, read_header
 from kafkawire.registry import KEYS
+from wirebroker import operations
 from wirebroker.clock import Clock
 from wirebroker.clock import clock as make_clock
-from wirebroker.core.names import topic_name_fault
-from wirebroker.core.partition import Partition
-from wirebroker.core.producers import ProducerEntry, unpack
+from wirebroker.core.producers import ProducerEntry
 from wirebroker.core.profile import profile as named_profile
-from wirebroker.core.record_checks import RecordReject
 from wirebroker.engine import Engine
+from wirebroker.faults import state
 from wirebroker.net.host import Host
 from wirebroker.net.thread import LoopThread, call_on
+from wirebroker.operations import PartitionState, StoredRecord
+from wirebroker.trace.levels import includes
 from wirebroker.trace.rows import FaultRow, ProduceRow, Row
 
 if TYPE_CHECKING:
     from wirebroker.audit.journal import Rows
     from wirebroker.audit.report import AuditReport
+    from wirebroker.control.server import Control
     from wirebroker.faults.rules import Rule
+    from wirebroker.storage.folder.store import FolderStore
 
 T = TypeVar("T")
-
-
-class StoredRecord(NamedTuple):
-    """One record as it is stored; −1 stands for "none"."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
-    producer_id: int
-    producer_epoch: int
-    sequence: int
-    transactional: bool
-    control: bool
+__all__ = ["ClockControl", "Faults", "MockKafka", "PartitionState", "StoredRecord", "TraceView"]
 
 
 class MockKafka:
@@ -64,7 +51,12 @@ class MockKafka:
 
     `topics` maps names to partition counts; `configs` are Kafka's settings by Kafka's names; `profile` and `rules` say
     how the validator decides; `clock` is "system" or "frozen". With `cold_start` the coordinators of groups and transactions
-    take their time at first, as in Kafka, and clients have to ask again. Raises ValueError for a setting that does not exist.
+    take their time at first, as in Kafka, and clients have to ask again. `trace` is how much is traced: "off", "verdicts",
+    "changes", "exchanges" or "all" (`wirebroker.trace.levels`). With `control` it can be asked and told over HTTP as well, at
+    `control_url` (needs wirebroker[control]). With `data` everything is kept in
+    that directory, in Kafka's own files, and what is there is served; `sync` says when it is put on the disk: "always",
+    "interval" or "never". Raises ValueError for a setting that does not exist, DataError (an OSError) if the directory cannot
+    be used.
     """
 
     def __init__(
@@ -80,28 +72,42 @@ class MockKafka:
         max_versions: Mapping[str, int] | None = None,
         random_seed: int | None = None,
         cold_start: bool = False,
+        trace: str = "verdicts",
         host: str = "127.0.0.1",
         port: int = 0,
+        control: bool = False,
+        data: str | os.PathLike[str] | None = None,
+        sync: str = "never",
         loop_thread: LoopThread | None = None,
     ) -> None:
         if record_checks not in ("full", "header"):
             raise ValueError(f"record_checks is 'full' or 'header', not {record_checks!r}")
+        if sync not in ("always", "interval", "never"):
+            raise ValueError(f"sync is 'always', 'interval' or 'never', not {sync!r}")
+        if sync != "never" and data is None:
+            raise ValueError(f"sync={sync!r} says when data is put on the disk, and there is none")
         self._brokers = brokers
         self._topics = topics if isinstance(topics, Mapping) else dict.fromkeys(topics or (), 1)
         self._rules = named_profile(profile, **(rules or {}))
-        self._configs = {name: _setting(value) for name, value in (configs or {}).items()}
+        self._configs = {name: operations.setting(value) for name, value in (configs or {}).items()}
         self._full_checks = record_checks == "full"
         self._max_versions = {_api_key(name): version for name, version in (max_versions or {}).items()}
         self._seed = int.from_bytes(os.urandom(4), "big") if random_seed is None else random_seed
         self._random = os.urandom if random_seed is None else random.Random(random_seed).randbytes
         self._cold_start = cold_start
+        includes(trace, "off")
+        self._trace_level = trace
         self._clock = make_clock(clock)
         self._address = (host, port)
+        self._data = None if data is None else Path(data)
+        self._sync = sync
         self._given_thread = loop_thread
         self._thread: LoopThread | None = None
         self._host: Host | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ports: list[tuple[str, int]] = []
+        self._new_control = _control_class() if control else None
+        self._control: Control | None = None
         self.clock = ClockControl(self)
         self.trace = TraceView(self)
         self.faults = Faults(self)
@@ -150,24 +156,48 @@ class MockKafka:
         try:
             for i, node_id in enumerate(engine.cluster.brokers):
                 self._ports.append(await self._host.listen(node_id, name, port + i if port else 0))
+            if self._new_control is not None:
+                self._control = self._new_control(self._host, self._engine)
+                await self._control.listen("127.0.0.1", 0)
         except BaseException:
             await self._stop()
             raise
 
     async def _stop(self) -> None:
+        if self._control is not None:
+            await self._control.close()
+            self._control = None
         if self._host is not None:
             await self._host.close()
             self._host = None
             self._ports.clear()
 
     def _engine(self) -> Engine:
+        store = None if self._data is None else self._open_store(self._data)
+        try:
+            return self._engine_on(store)
+        except BaseException:
+            if store is not None:
+                store.abandon()
+            raise
+
+    def _engine_on(self, store: FolderStore | None) -> Engine:
         engine = Engine(
             self._clock.now(), self._random, brokers=self._brokers, settings=self._configs, rules=self._rules,
             full_checks=self._full_checks, cold_start=self._cold_start, max_versions=self._max_versions, seed=self._seed,
+            store=store,
         )  # fmt: skip
+        engine.trace_at(self._trace_level)
+        found = store.topics_found if store is not None else ()
         for name, partitions in self._topics.items():
-            _create(engine, name, self._clock.now(), partitions, {})
+            if name not in found:
+                operations.create_topic(engine, name, self._clock.now(), partitions)
         return engine
+
+    def _open_store(self, data: Path) -> FolderStore:
+        from wirebroker.storage.folder.store import FolderStore
+
+        return FolderStore(data, self._random, brokers=self._brokers, sync=self._sync)
 
     @property
     def _running(self) -> Host:
@@ -181,10 +211,11 @@ class MockKafka:
         assert self._loop is not None
 
         def run() -> T:
+            if changes:
+                host.engine.it_is(self._clock.now())
             result = function(host.engine)
             if changes:
-                host.flush()
-                host.notify()
+                operations.changed(host)
             return result
 
         return call_on(self._loop, run)
@@ -197,31 +228,42 @@ class MockKafka:
         self._running  # noqa: B018
         return ",".join(f"{host}:{port}" for host, port in self._ports)
 
-    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, Any] | None = None) -> None:
+    @property
+    def control_url(self) -> str:
+        """Where the HTTP control is: `http://127.0.0.1:PORT`. RuntimeError without `control=True`."""
+        self._running  # noqa: B018
+        if self._control is None:
+            raise RuntimeError("this MockKafka has no HTTP control; make it with MockKafka(control=True)")
+        return self._control.url
+
+    def create_topic(
+        self, name: str, partitions: int = 1, configs: Mapping[str, Any] | None = None, *,
+        replication_factor: int | None = None,
+    ) -> None:  # fmt: skip
         """Create a topic. ValueError if there is one of this name, or if the name or a setting is not allowed."""
-        overrides = {key: _setting(value) for key, value in (configs or {}).items()}
         now = self._clock.now()
-        self._call(lambda engine: _create(engine, name, now, partitions, overrides), changes=True)
+        create = functools.partial(
+            operations.create_topic, name=name, now=now, partitions=partitions, configs=configs,
+            replication_factor=replication_factor,
+        )  # fmt: skip
+        self._call(lambda engine: create(engine), changes=True)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with all that is in it. KeyError for a topic that does not exist."""
+        now = self._clock.now()
+        self._call(lambda engine: operations.delete_topic(engine, name, now), changes=True)
 
     def records(self, topic: str, partition: int | None = None) -> list[StoredRecord]:
         """Every record that is stored, by partition and offset. KeyError for a topic that does not exist."""
-        return self._call(
-            lambda engine: [
-                record
-                for held in engine.cluster.topics[topic].partitions
-                if partition in (None, held.index)
-                for record in stored_records(held)
-            ]
-        )
+        return self._call(lambda engine: operations.records(engine, topic, partition))
 
     def producers(self, topic: str, partition: int) -> dict[int | str, ProducerEntry]:
         """The validator's state of one partition: producer id to epoch and latest batches."""
-        return self._call(
-            lambda engine: {
-                key: unpack(state)
-                for key, state in engine.cluster.topics[topic].partitions[partition].producers.items()
-            }
-        )
+
+        def read(engine: Engine) -> dict[int | str, ProducerEntry]:
+            return operations.producers(operations.partition_of(operations.topic_named(engine, topic), partition))
+
+        return self._call(read)
 
     def produce(
         self,
@@ -235,18 +277,10 @@ class MockKafka:
     ) -> int:
         """Store a record without a client, creating the topic if there is none; its offset."""
         now = self._clock.now()
-        record = WireRecord(0, 0, key, value, tuple(headers))
-        batch = build_batch([record], base_timestamp=now if timestamp is None else timestamp)
-
-        def store(engine: Engine) -> int:
-            if topic not in engine.cluster.topics:
-                _create(engine, topic, now, None, {})
-            appended = engine.cluster.topics[topic].partitions[partition].append(memoryview(batch), now, 9)
-            if isinstance(appended.verdict, RecordReject):
-                raise ValueError(f"the record was refused: {appended.verdict.message or appended.verdict.rule}")
-            return appended.base_offset
-
-        return self._call(store, changes=True)
+        record, when = WireRecord(0, 0, key, value, tuple(headers)), now if timestamp is None else timestamp
+        return self._call(
+            lambda engine: operations.store(engine, topic, partition, record, when, now), changes=True
+        )
 
     def wait_until(self, condition: Callable[[], bool], timeout: float = 5.0) -> None:
         """Wait, without polling, until `condition()` holds; it is asked after every change. TimeoutError after `timeout` s."""
@@ -265,16 +299,7 @@ class MockKafka:
 
     async def wait_until_async(self, condition: Callable[[], bool], timeout: float = 5.0) -> None:
         """`wait_until` for code that runs in the broker's own loop."""
-        changed = asyncio.Event()
-        host = self._running
-        host.watchers.append(changed.set)
-        try:
-            async with asyncio.timeout(timeout):
-                while not condition():
-                    await changed.wait()
-                    changed.clear()
-        finally:
-            host.watchers.remove(changed.set)
+        await operations.until(self._running, condition, timeout)
 
     def wait_for_records(self, topic: str, count: int, timeout: float = 5.0) -> list[StoredRecord]:
         """Wait until `count` records are stored in the topic; all of them. TimeoutError says how many came."""
@@ -291,11 +316,7 @@ class MockKafka:
         return self.records(topic)
 
     def _stored(self, topic: str) -> int:
-        def count(engine: Engine) -> int:
-            found = engine.cluster.topics.get(topic)
-            return sum(p.log_end_offset - p.log_start_offset for p in found.partitions) if found else 0
-
-        return self._call(count)
+        return self._call(lambda engine: operations.record_count(engine, topic))
 
     def audit(self, topics: Iterable[str] | str | None = None, *, intended: Rows | None = None) -> AuditReport:
         """Whether delivery was exactly once: the findings in what is stored now, of these topics or of all.
@@ -304,21 +325,82 @@ class MockKafka:
         KeyError for a topic that does not exist, ValueError for a row that cannot be understood.
         """
         from wirebroker.audit.report import AuditReport
-        from wirebroker.audit.stored import snapshot
 
         names = [topics] if isinstance(topics, str) else None if topics is None else list(topics)
         now = self._clock.now()
-        partitions, arrivals = self._call(lambda engine: (snapshot(engine.cluster, now, names), engine.trace.produce()))
+        partitions, arrivals = self._call(lambda engine: operations.evidence(engine, names, now))
         return AuditReport(partitions, arrivals=arrivals, intended=intended, topics=names)
+
+    # What takes days, or a second client
+
+    def expire_producer(self, producer_id: int, topic: str | None = None, partition: int | None = None) -> int:
+        """Let partitions forget a producer as after producer.id.expiration.ms; on how many it was known."""
+        return self._call(lambda engine: state.expire_producer(engine, producer_id, topic, partition), changes=True)
+
+    def expire_transactional_id(self, transactional_id: str) -> None:
+        """Let the coordinator forget a transactional id as after transactional.id.expiration.ms. ValueError if it may not."""
+        now = self._clock.now()
+        self._call(lambda engine: state.expire_transactional_id(engine, transactional_id, now), changes=True)
+
+    def fence(self, transactional_id: str) -> int:
+        """Fence a transactional producer, as a second one with its id would; the new epoch. ValueError if there is none."""
+        now = self._clock.now()
+        return self._call(lambda engine: state.fence(engine, transactional_id, now), changes=True)
+
+    def truncate(self, topic: str, partition: int, offset: int) -> int:
+        """Let a partition lose everything from the batch that holds `offset` on; its log end offset. ValueError."""
+        now = self._clock.now()
+        return self._call(lambda engine: state.truncate(engine, topic, partition, offset, now), changes=True)
 
     def restart(self, mode: str = "clean") -> None:
         """Stop and start the brokers: "clean", or "kill" as with kill −9. The addresses stay the same."""
         self._call(lambda engine: engine.restart(mode, self._clock.now()), changes=True)
 
+    # The cluster: brokers, leaders, replicas
+
+    def kill_broker(self, node_id: int) -> None:
+        """End a broker as with kill −9: its connections break, its port refuses, others lead what it led.
+
+        What was not replicated is lost. ValueError if there is no such broker, or it is down already.
+        """
+        self._call(lambda engine: engine.kill_broker(node_id, self._clock.now()), changes=True)
+
+    def start_broker(self, node_id: int) -> None:
+        """Start a broker that was killed: it follows again and is in sync. ValueError if it is up."""
+        self._call(lambda engine: engine.start_broker(node_id, self._clock.now()), changes=True)
+
+    def move_leader(self, topic: str, partition: int = 0, *, to: int) -> None:
+        """Let this broker lead the partition; what it lacks, being frozen, is lost. ValueError unless it is up and in sync."""
+        now = self._clock.now()
+        self._call(lambda engine: engine.controller.move_leader(topic, partition, to, now), changes=True)
+
+    def elect_leader(self, topic: str, partition: int = 0, *, unclean: bool = False) -> int:
+        """Elect the preferred leader, or with `unclean`, if there is none, any replica that is up; Kafka's error code."""
+        now = self._clock.now()
+        return self._call(
+            lambda engine: engine.controller.elect_leader(topic, partition, now, unclean=unclean), changes=True
+        )
+
+    def freeze_replica(self, topic: str, partition: int, node_id: int) -> None:
+        """Let a follower stop fetching; after replica.lag.time.max.ms it is out of sync. ValueError for the leader."""
+        now = self._clock.now()
+        self._call(lambda engine: engine.controller.freeze_replica(topic, partition, node_id, now), changes=True)
+
+    def thaw_replica(self, topic: str, partition: int, node_id: int) -> None:
+        """Let a follower fetch again: it catches up, and is in sync."""
+        now = self._clock.now()
+        self._call(lambda engine: engine.controller.thaw_replica(topic, partition, node_id, now), changes=True)
+
+    def partition(self, topic: str, partition: int = 0) -> PartitionState:
+        """Where a partition stands: who leads, who is in sync, and its offsets. KeyError for an unknown topic."""
+        return self._call(lambda engine: operations.partition_state(engine, topic, partition))
+
     def reset(self) -> None:
         """Close the connections and empty the broker, as if it had just been started."""
         host = self._running
         assert self._loop is not None
+        if self._data is not None:
+            raise RuntimeError(f"this broker keeps its data in {self._data}, and a reset would delete it")
         call_on(self._loop, lambda: host.replace(self._engine()))
 
 
@@ -353,7 +435,7 @@ class Faults:
     @property
     def seed(self) -> int:
         """What the probabilities of rules are drawn from; `MockKafka(random_seed=…)` repeats a run."""
-        return self._kafka._seed
+        return self._kafka._seed if self._kafka._host is None else self._kafka._call(lambda engine: engine.plan.seed)
 
     @property
     def rules(self) -> list[Rule]:
@@ -376,7 +458,8 @@ class Faults:
         """Load the rules of a fault file; they are returned. FaultFileError names the line that is wrong."""
         from wirebroker.faults.files import load
 
-        return [self.add(rule) for rule in load(Path(path)).rules]
+        file = load(Path(path))
+        return self._kafka._call(lambda engine: operations.load_faults(engine, file))
 
     def as_toml(self) -> str:
         """The loaded rules as a fault file, with which a run can be repeated."""
@@ -391,10 +474,23 @@ class Faults:
 
 
 class TraceView:
-    """The verdicts of the latest Produce requests."""
+    """The latest rows of the trace: verdicts and faults, and at a higher level all else that happened."""
 
     def __init__(self, kafka: MockKafka) -> None:
         self._kafka = kafka
+
+    @property
+    def level(self) -> str:
+        """How much is traced; may be set at any time."""
+        return self._kafka._call(lambda engine: engine.trace.level)
+
+    @level.setter
+    def level(self, level: str) -> None:
+        self._kafka._call(lambda engine: engine.trace_at(level))
+
+    def events(self, *names: str) -> list[Row]:
+        """Every row of these events ("reply", "group" …), or of all, oldest first."""
+        return self._kafka._call(lambda engine: engine.trace.events(*names))
 
     def produce(self, topic: str | None = None, partition: int | None = None) -> list[ProduceRow]:
         """Every verdict in the ring, oldest first."""
@@ -409,47 +505,17 @@ class TraceView:
         return self._kafka._call(lambda engine: engine.trace.last(count))
 
 
-def stored_records(partition: Partition) -> list[StoredRecord]:
-    """Every record of a partition from its log start on."""
-    found = []
-    for batch in partition.log.batches(partition.log_start_offset):
-        header = read_header(batch)
-        for record in iter_records(batch):
-            offset = header.base_offset + record.offset_delta
-            if offset < partition.log_start_offset:
-                continue
-            numbered = header.base_sequence >= 0
-            found.append(
-                StoredRecord(
-                    partition.topic, partition.index, offset,
-                    header.max_timestamp if header.is_log_append_time else header.base_timestamp + record.timestamp_delta,
-                    record.key, record.value, tuple(record.headers), header.producer_id, header.producer_epoch,
-                    (header.base_sequence + record.offset_delta) % 2**31 if numbered else -1,
-                    header.is_transactional, header.is_control,
-                )
-            )  # fmt: skip
-    return found
-
-
-def _create(engine: Engine, name: str, now: int, partitions: int | None, overrides: Mapping[str, str]) -> None:
-    if (fault := topic_name_fault(name)) is not None:
-        raise ValueError(fault)
-    if name in engine.cluster.topics:
-        raise ValueError(f"Topic '{name}' already exists.")
-    if partitions is not None and partitions < 1:
-        raise ValueError(f"a topic has at least one partition, not {partitions}")
-    engine.cluster.create_topic(name, now, partitions=partitions, overrides=overrides)
-
-
-def _setting(value: Any) -> str:
-    """A setting as Kafka writes it: `true` for True."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def _api_key(name: str) -> int:
     if name not in KEYS:
         raise ValueError(f"there is no API named {name!r}")
     return KEYS[name]
+
+
+def _control_class() -> type[Control]:
+    """Imported in the caller's thread, and only when it is asked for."""
+    from wirebroker.control.server import Control
+
+    return Control
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

@@ -99,7 +99,7 @@ def _plan(kafka: MockKafka) -> str | None:
 
 
 def _last_lines(kafka: MockKafka) -> str:
-    from wirebroker.trace.sinks import line
+    from wirebroker.trace.lines import line
 
     try:
         return "\n".join(line(row) for row in kafka.trace.last(REPORTED))

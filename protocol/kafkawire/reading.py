@@ -174,6 +174,14 @@ class _ReaderSource(Source):
         self.put(f"{target}.append(item)")
         self.indent -= 1
 
+    def _tag(self, target: str, field: Field) -> None:
+        nullable = field.nullable(self.version)
+        if nullable and isinstance(field.spec, type):  # here zero means null, unlike outside of tags
+            self.put("mark, pos = uvarint(view, pos)", f"if not mark: {target} = None")
+            self.put(f"else: {target}, pos = {self._sub(field.spec)}(view, pos, end, budget)")
+        else:
+            self._value(target, field.spec, nullable, field.name)
+
     def _tags(self) -> None:
         tagged = self.tagged()
         for field in tagged:
@@ -189,7 +197,7 @@ class _ReaderSource(Source):
         for number, field in enumerate(tagged):
             self.put(f"{'elif' if number else 'if'} tag == {field.tag}:")
             self.indent += 1
-            self._value(f"v_{field.name}", field.spec, field.nullable(self.version), field.name)
+            self._tag(f"v_{field.name}", field)
             self.indent -= 1
         if unknown_here:  # a tag of another version is an error to Kafka, unlike a tag that it does not know at all
             word = "elif" if tagged else "if"

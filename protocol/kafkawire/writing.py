@@ -64,13 +64,13 @@ class _WriterSource(Source):
     def _check_uuid(self, value: str) -> None:
         self.put(f"if len({value}) != 16: raise ValueError('an id has 16 bytes')")
 
-    def _value(self, value: str, spec: Any, nullable: bool) -> None:
+    def _value(self, value: str, spec: Any, nullable: bool, null_struct: bytes = b"\xff") -> None:
         if is_fixed(spec):
             self.put(f"out += {self.name(layout('>' + FORMATS[spec]).pack, 'pack')}({value})")
             return
         form = ">h" if spec == "string" else ">i"
         if nullable:
-            self.put(f"if {value} is None:", f"    out += {self._null(spec, form)!r}", "else:")
+            self.put(f"if {value} is None:", f"    out += {self._null(spec, form, null_struct)!r}", "else:")
             self.indent += 1
         if isinstance(spec, type):
             if nullable:
@@ -83,9 +83,9 @@ class _WriterSource(Source):
         if nullable:
             self.indent -= 1
 
-    def _null(self, spec: Any, form: str) -> bytes:
+    def _null(self, spec: Any, form: str, null_struct: bytes) -> bytes:
         if isinstance(spec, type):
-            return b"\xff"
+            return null_struct
         return b"\0" if self.flexible else layout(form).pack(-1)
 
     def _sub(self, spec: type[Struct]) -> str:
@@ -138,7 +138,7 @@ class _WriterSource(Source):
             self.put("outer, out, around, splices = out, bytearray(), splices, None")
             if field.spec == "uuid":
                 self._check_uuid(value)
-            self._value(value, field.spec, field.nullable(self.version))
+            self._value(value, field.spec, field.nullable(self.version), b"\0")
             self.put(f"tagged.append(({field.tag}, out))", "out, splices = outer, around")
             self.indent -= 1
         self.put("if tagged: put_tagged(out, tagged)", "else: out.append(0)")

@@ -25,10 +25,13 @@ class Contender:
     command: tuple[str, ...]
     load: tuple[str, ...] = ()
     port_flag: str = "--port"
+    data_flag: str = ""
+    """The flag with which it is given a new directory for its data."""
 
-    def at(self, port: int) -> list[str]:
-        """The command that listens on this port."""
-        return [*self.command, self.port_flag, str(port)]
+    def at(self, port: int, folder: str = "") -> list[str]:
+        """The command that listens on this port; it may keep its data in the folder."""
+        data = [self.data_flag, f"{folder}/data"] if self.data_flag and folder else []
+        return [*self.command, self.port_flag, str(port), *data]
 
 
 @dataclass(slots=True)
@@ -76,6 +79,7 @@ def _python_servers(loop: str, missing: list[Missing]) -> list[Contender]:
         Contender("wirebroker full", full),
         Contender("wirebroker full, varied", full, ("-varied",)),
         Contender("wirebroker header", header),
+        Contender("wirebroker --data", full, data_flag="--data"),
     ]
 
 

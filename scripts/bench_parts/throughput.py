@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -102,7 +103,7 @@ def run(
 
 def measure(contender: Contender, generator: Sequence[str], load: Sequence[str]) -> Report:
     """A fresh server under this load; what the generator measured. Raises ServerFailed."""
-    with Server(contender.at(0)) as server:
+    with tempfile.TemporaryDirectory(prefix="wirebroker-bench-") as folder, Server(contender.at(0, folder)) as server:
         command = [*generator, "-address", server.address, "-pid", str(server.pid), *contender.load, *load]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=LOAD_WITHIN)

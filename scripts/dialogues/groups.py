@@ -21,6 +21,7 @@ class Groups:
     """One dialogue; what is asked next depends on what the first broker answered."""
 
     blocking = frozenset({"JoinGroup", "SyncGroup"})
+    pause = 0.0
 
     def __init__(self, seed: int) -> None:
         self.head = Head("groups", seed, ["t", "u"], ["a", "b", "c"])

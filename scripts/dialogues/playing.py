@@ -34,6 +34,8 @@ class Subject(Protocol):
     head: Head
     blocking: frozenset[str]
     """APIs that may wait for what others ask."""
+    pause: float
+    """Seconds after each request until every part of a Kafka has heard of it."""
 
     def ask(self, free: list[int]) -> Ask:
         """The next request, on one of these connections."""
@@ -75,6 +77,7 @@ def play(subject: Subject, addresses: list[Address], steps: int) -> Played:
                         return Played(dialogue, None, True)
                     return Played(dialogue, Difference(subject.head, index, done, got), True)
             subject.learn(ask, answers[0])
+            time.sleep(subject.pause)
             settled = [player.settle(ask) for player in players]
             if not all(settled):
                 return Played(Dialogue(subject.head, done), None, True)

@@ -49,6 +49,7 @@ class Transactions:
     head_groups = ["g", "h", "i"]
     head_ids = ["a", "b", "c"]
     blocking = frozenset[str]()
+    pause = 0.0
 
     def __init__(self, seed: int) -> None:
         self.head = Head("transactions", seed, self.head_topics, self.head_groups, self.head_ids)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from _kafka_server import KafkaUnavailable, fetch_jars
+from _kafka_server import KafkaUnavailable, fetch_jars, jar_folder
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 FETCH_WITHIN = 600.0
@@ -60,6 +60,22 @@ def call(words: Sequence[str | Path], folder: Path, doing: str) -> str:
     return done.stdout
 
 
+def node_folder() -> Path:
+    """Where the npm packages of the lock file are."""
+    lock = (PROGRAMS / "node" / "package-lock.json").read_bytes()
+    return cache() / f"node-{hashlib.sha256(lock).hexdigest()[:12]}"
+
+
+def fetched(client: str) -> bool:
+    """Whether all that the client needs is in the cache, or comes with this environment."""
+    needed = {
+        "java": jar_folder(), "franz-go": cache() / "franz", "sarama": cache() / "sarama",
+        "kafkajs": node_folder() / "node_modules" / "kafkajs", "kcat": Path(shutil.which("kcat") or cache() / "kcat"),
+        "pyspark": cache() / f"pyspark-{PYSPARK}" / "complete",
+    }  # fmt: skip
+    return client not in needed or needed[client].exists()
+
+
 def python(module: str, program: str) -> Callable[[], Command]:
     """A client that is a Python package of this environment."""
 
@@ -95,9 +111,7 @@ def go(program: str) -> Callable[[], Command]:
 
 def kafkajs() -> Command:
     """The npm package of the lock file, in a folder that is named after it, beside a copy of the program."""
-    node, npm, source = tool("node"), tool("npm"), PROGRAMS / "node"
-    lock = (source / "package-lock.json").read_bytes()
-    folder = cache() / f"node-{hashlib.sha256(lock).hexdigest()[:12]}"
+    node, npm, source, folder = tool("node"), tool("npm"), PROGRAMS / "node", node_folder()
     folder.mkdir(exist_ok=True)
     for file in source.glob("*.js*"):
         shutil.copy(file, folder)

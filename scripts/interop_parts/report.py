@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 from interop_parts.checks import CHECKS, FAIL, NOT_OFFERED, NOT_RUN, PASS, Outcome
@@ -32,12 +33,16 @@ def show(console: Console, outcomes: Sequence[Outcome], checks: Sequence[str]) -
 
 
 def markdown(outcomes: Sequence[Outcome], checks: Sequence[str]) -> str:
-    """A table with a column for each client that ran, and a line that explains its marks."""
-    ran = [outcome for outcome in outcomes if not outcome.missing]
+    """A table with a row for each client that ran, and a line that explains its headings and marks."""
     lines = [
-        "| | " + " | ".join(f"{outcome.client} {outcome.version}" for outcome in ran) + " |",
-        "|---|" + ":-:|" * len(ran),
+        "| client | version | " + " | ".join(check.replace("-", " ") for check in checks) + " |",
+        "|---|---|" + ":-:|" * len(checks),
     ]
-    for check in checks:
-        lines.append(f"| {CHECKS[check]} | " + " | ".join(MARKS[outcome.result(check)] for outcome in ran) + " |")
-    return "\n".join(lines) + "\n\n✓ passes, ✗ fails, – is not offered by the client.\n"
+    for outcome in outcomes:
+        if not outcome.missing:
+            marks = " | ".join(MARKS[outcome.result(check)] for check in checks)
+            lines.append(f"| {outcome.client} | {outcome.version} | {marks} |")
+    headings = {check.replace("-", " "): CHECKS[check] for check in checks}
+    told = "; ".join(f"{heading}: {text}" for heading, text in headings.items() if heading != text)
+    explained = textwrap.fill(f"✓ passes, ✗ fails, – is not offered by the client. What was run: {told}.", 120)
+    return "\n".join(lines) + f"\n\n{explained}\n"

@@ -13,21 +13,24 @@ from typing import IO, Any
 
 from bench_parts.process import end_group
 from interop_parts.checks import FAIL, Outcome, Result
-from interop_parts.clients import CLIENTS, Command, Missing
+from interop_parts.clients import CLIENTS, Command, Missing, fetched
 
 SILENCE = 90.0
 """Seconds that one check may take before the program is ended; the programs give up waiting after 20 s each time."""
 
 
 def run(
-    client: str, bootstrap: str, prefix: str, checks: Sequence[str], told: Callable[[str, Result], None] = lambda *_: None
-) -> Outcome:
-    """Run the checks of one client; `told` hears of each as soon as it is done.
+    client: str, bootstrap: str, prefix: str, checks: Sequence[str], told: Callable[[str, Result], None] = lambda *_: None,
+    *, offline: bool = False,
+) -> Outcome:  # fmt: skip
+    """Run the checks of one client; `told` hears of each as soon as it is done. With `offline` nothing is fetched.
 
     A program that dies or hangs fails the check it was at, and is started again for those that are left.
     """
     outcome = Outcome(client)
     try:
+        if offline and not fetched(client):
+            raise Missing(f"it was not fetched yet; scripts/interop --fetch --clients {client} does that")
         command = CLIENTS[client]()
     except Missing as missing:
         outcome.missing = str(missing)

@@ -14,6 +14,9 @@ from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, Top
 from simulation.world import TOPIC, Link, Violation, World
 
 OUT_OF_ORDER, INVALID_EPOCH, INVALID_STATE, CONCURRENT, FENCED, ABORTABLE, STORAGE = 45, 47, 48, 51, 90, 120, 56
+NOT_LEADER, TIMED_OUT, NO_COORDINATOR, NOT_COORDINATOR, TOO_FEW_REPLICAS = 6, 7, 15, 16, 19
+AGAIN = (STORAGE, TIMED_OUT, TOO_FEW_REPLICAS)
+"""Errors after which the same request may succeed where it was sent to."""
 GONE = (INVALID_EPOCH, INVALID_STATE, FENCED, ABORTABLE, 49)
 """A transactional producer that is told one of these has lost its transaction, and begins anew."""
 
@@ -26,11 +29,29 @@ class Actor:
         self.link: Link | None = None
         world.soon(self.connect)
 
+    def where(self) -> int | None:
+        """The broker that it has to speak to next; None if there is none."""
+        return 1
+
     def connect(self) -> None:
         """Make a connection and go on."""
         if self.link is None or not self.link.open:
-            self.link = Link(self.world, self.broken)
+            node = self.where()
+            if node is None or not self.world.engine.cluster.alive(node):
+                self.broken()
+                return
+            self.link = Link(self.world, self.broken, node)
             self.connected()
+
+    def look_elsewhere(self) -> None:
+        """It is the wrong broker: find the right one."""
+        if self.link is not None:
+            self.link.leave()
+        self.broken()
+
+    def leader(self, partition: int) -> int | None:
+        leader = self.world.engine.cluster.topics[TOPIC].partitions[partition].leader
+        return leader if leader >= 0 else None
 
     def broken(self) -> None:
         """The connection is gone: make another one after a while."""
@@ -78,6 +99,9 @@ class IdempotentProducer(Actor):
         self._next_sequence = first_sequence
         self._unacknowledged = self._to_send = self._under_way = 0
         self._rewinds = False
+
+    def where(self) -> int | None:
+        return self.leader(self.partition)
 
     @property
     def done(self) -> bool:
@@ -136,7 +160,10 @@ class IdempotentProducer(Actor):
             sent.offset = answer.base_offset
             while self._unacknowledged < len(self.batches) and self.batches[self._unacknowledged].offset >= 0:
                 self._unacknowledged += 1
-        elif answer.error_code == STORAGE or (answer.error_code == OUT_OF_ORDER and not first):
+        elif answer.error_code == NOT_LEADER:
+            self.look_elsewhere()
+            return
+        elif answer.error_code in AGAIN or (answer.error_code == OUT_OF_ORDER and not first):
             self._rewinds = True
         else:
             raise Violation(f"{self.name}: sequence {sent.sequence} is the next, and was answered {answer.error_code}")
@@ -169,6 +196,15 @@ class TransactionalProducer(Actor):
     def done(self) -> bool:
         return self.left == 0 and not self._open
 
+    def where(self) -> int | None:
+        """The leader of the partition that it writes to, or else the coordinator."""
+        if self._open and self._work:
+            return self.leader(self._work[0][0])
+        cluster = self.world.engine.cluster
+        if cluster.coordinator_partition("transaction", self.txid) is None:
+            return min(cluster.live_brokers, default=None)
+        return cluster.coordinator("transaction", self.txid)
+
     def connected(self) -> None:
         self._waits = False
         if self.producer_id < 0:
@@ -185,7 +221,9 @@ class TransactionalProducer(Actor):
         self._send(InitProducerIdRequest(transactional_id=self.txid, transaction_timeout_ms=60_000), 5, self._initialized)
 
     def _initialized(self, answer: Any) -> None:
-        if answer.error_code == CONCURRENT:
+        if answer.error_code == NOT_COORDINATOR:
+            self.look_elsewhere()
+        elif answer.error_code in (CONCURRENT, NO_COORDINATOR):
             self.world.soon(self._anew, 20)
         elif answer.error_code:
             raise Violation(f"{self.name}: InitProducerId was answered {answer.error_code}")
@@ -234,7 +272,9 @@ class TransactionalProducer(Actor):
         code = response.responses[0].partition_responses[0].error_code
         if code in GONE:
             self._lost("aborted")
-        elif code in (STORAGE, CONCURRENT):
+        elif code == NOT_LEADER:
+            self.look_elsewhere()
+        elif code == CONCURRENT or code in AGAIN:
             self.world.soon(self._retry, 20)
         elif code:
             raise Violation(f"{self.name}: a transactional batch was answered {code}")
@@ -247,7 +287,9 @@ class TransactionalProducer(Actor):
             self._step()
 
     def _ended(self, answer: Any) -> None:
-        if answer.error_code == CONCURRENT:
+        if answer.error_code == NOT_COORDINATOR:
+            self.look_elsewhere()
+        elif answer.error_code in (CONCURRENT, NO_COORDINATOR):
             self.world.soon(self._retry, 20)
         elif answer.error_code in GONE:
             self._lost("aborted" if answer.error_code == INVALID_STATE else "unknown")
@@ -278,8 +320,11 @@ class TransactionalProducer(Actor):
             self._find()
 
     def _send(self, request: Any, version: int, on_reply: Any) -> None:
-        """One request at a time."""
+        """One request at a time, to whom it concerns."""
         if self.link is not None and self.link.open:
+            if self.where() != self.link.node:
+                self.look_elsewhere()
+                return
             self._waits = True
             self.link.send(request, version, lambda answer: self._answered(answer, on_reply))
 
@@ -299,7 +344,11 @@ class Consumer(Actor):
         self._aborting: set[int] = set()
         self._waits = False
 
+    def where(self) -> int | None:
+        return self.leader(self.partition)
+
     def connected(self) -> None:
+        self._waits = False
         self._fetch()
 
     def _fetch(self) -> None:

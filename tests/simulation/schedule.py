@@ -29,11 +29,32 @@ class Shape:
     failing_writes: int
     near_the_end: bool
     """Whether sequences begin just below 2³¹."""
+    kills: int = 0
+    """How many brokers are killed, and started again after a while."""
+    freezes: int = 0
+    """How many followers are frozen for a while."""
+    moves: int = 0
+    """How many leaders are moved."""
+
+
+CLUSTERS = 4
+"""One schedule of so many has three brokers, which hold everything three times."""
+
+
+def brokers_of(seed: int) -> int:
+    """How many brokers a schedule has."""
+    return 3 if seed % CLUSTERS == 2 else 1
 
 
 def shape_of(world: World) -> Shape:
     """Restarts forget all but the last batch of a producer, as Kafka's do, so that with them one batch is in flight."""
     chance = world.random
+    if brokers_of(world.seed) > 1:
+        return Shape(
+            producers=chance.randint(1, 2), transactional=chance.randint(0, 2), in_flight=1, cuts=chance.randint(0, 3),
+            restarts=chance.choice([0, 0, 0, 1]), failing_writes=0, near_the_end=chance.random() < 0.3,
+            kills=chance.randint(1, 5), freezes=chance.randint(0, 4), moves=chance.randint(0, 3),
+        )  # fmt: skip
     restarts = chance.choice([0, 0, 1, 2])
     return Shape(
         producers=chance.randint(1, 2), transactional=chance.randint(0, 3), in_flight=1 if restarts else 5,
@@ -48,7 +69,10 @@ def shrink(seed: int, found: Violation, **options: Any) -> tuple[Shape, Violatio
     smaller = True
     while smaller:
         smaller = False
-        for name in ("producers", "transactional", "cuts", "restarts", "failing_writes", "in_flight", "near_the_end"):
+        for name in (
+            "producers", "transactional", "kills", "freezes", "moves", "cuts", "restarts", "failing_writes", "in_flight",
+            "near_the_end",
+        ):  # fmt: skip
             value = getattr(shape, name)
             least = 1 if name == "in_flight" else 0
             if value <= least:
@@ -68,7 +92,7 @@ class Schedule:
         self, seed: int, rules: Rules | None = None, spoil: Callable[[World], None] | None = None,
         shape: Shape | None = None,
     ) -> None:  # fmt: skip
-        self.world = world = World(seed, rules=rules)
+        self.world = world = World(seed, rules=rules, brokers=brokers_of(seed))
         self.shape = shape = shape or shape_of(world)
         self.partitions: list[Partition] = world.engine.cluster.topics[TOPIC].partitions
         self.producers = [
@@ -84,6 +108,8 @@ class Schedule:
         ]
         self.consumers = [Consumer(world, f"c{index}", index) for index in range(PARTITIONS)]
         self._seen = [0] * PARTITIONS
+        self._epochs = [0] * PARTITIONS
+        self._visible = [0] * PARTITIONS
         self._stored: set[tuple[int, int, int, int]] = set()
         for _ in range(shape.cuts):
             world.soon(self._cut, 900)
@@ -91,6 +117,9 @@ class Schedule:
             world.soon(lambda: world.restart(world.random.choice(["clean", "kill"])), 900)
         for _ in range(shape.failing_writes):
             world.soon(self._fail_a_write, 900)
+        for times, misfortune in ((shape.kills, self._kill), (shape.freezes, self._freeze), (shape.moves, self._move)):
+            for _ in range(times):
+                world.soon(misfortune, 900)
         if spoil is not None:
             spoil(world)
 
@@ -108,10 +137,9 @@ class Schedule:
         for partition in self.partitions:
             self._check_new(partition)
         finished = all(each.done for each in (*self.producers, *self.transactional))
-        finished = finished and all(partition.transactions.first_offset() is None for partition in self.partitions)
-        return finished and all(
-            consumer.offset == self.partitions[consumer.partition].last_stable_offset for consumer in self.consumers
-        )
+        ends = [partition.log_end_offset for partition in self.partitions]
+        finished = finished and ends == [partition.last_stable_offset for partition in self.partitions]
+        return finished and all(consumer.offset == ends[consumer.partition] for consumer in self.consumers)
 
     # What goes wrong
 
@@ -121,6 +149,37 @@ class Schedule:
             link = self.world.random.choice(links)
             self.world.say(f"connection {link.connection.number} is cut")
             link.cut()
+
+    def _kill(self) -> None:
+        cluster = self.world.engine.cluster
+        if cluster.live_brokers:
+            node = self.world.random.choice(sorted(cluster.live_brokers))
+            self.world.kill(node)
+            self.world.soon(lambda: self._start(node), 250)
+
+    def _start(self, node: int) -> None:
+        if not self.world.engine.cluster.alive(node):  # else all brokers were restarted meanwhile
+            self.world.say(f"broker {node} is started")
+            self.world.engine.start_broker(node, self.world.now)
+
+    def _freeze(self) -> None:
+        partition = self.world.random.choice(self.partitions)
+        followers = [node for node in self.world.engine.cluster.live_brokers if node != partition.leader]
+        if not followers:
+            return
+        node = self.world.random.choice(followers)
+        self.world.say(f"the replica of partition {partition.index} on broker {node} is frozen")
+        controller = self.world.engine.controller
+        controller.freeze_replica(TOPIC, partition.index, node, self.world.now)
+        self.world.soon(lambda: controller.thaw_replica(TOPIC, partition.index, node, self.world.now), 400)
+
+    def _move(self) -> None:
+        partition = self.world.random.choice(self.partitions)
+        able = [node for node in partition.in_sync if self.world.engine.cluster.alive(node)]
+        if able:
+            to = self.world.random.choice(able)
+            self.world.say(f"broker {to} leads partition {partition.index}")
+            self.world.engine.controller.move_leader(TOPIC, partition.index, to, self.world.now)
 
     def _fail_a_write(self) -> None:
         """A write fails, but not the first of a producer: Kafka then takes what comes after it, and the first is lost."""
@@ -132,7 +191,15 @@ class Schedule:
     # What must hold
 
     def _check_new(self, partition: Partition) -> None:
-        """Offsets are dense, and every sequence of a producer's epoch is stored once."""
+        """Offsets are dense, every sequence of a producer's epoch is stored once, and what was visible stays so."""
+        index = partition.index
+        if partition.high_watermark < self._visible[index] or partition.high_watermark > partition.log_end_offset:
+            visible = f"{self._visible[index]} of partition {index} were visible"
+            raise Violation(f"{visible}, and {partition.high_watermark} of {partition.log_end_offset} are")
+        self._visible[index] = partition.high_watermark
+        if partition.leader_epoch != self._epochs[index]:  # what was not replicated may have been cut off
+            self._epochs[index], self._seen[index] = partition.leader_epoch, 0
+            self._stored = {key for key in self._stored if key[0] != index}
         if partition.log_end_offset == self._seen[partition.index]:
             return
         for raw in partition.log.batches(self._seen[partition.index]):

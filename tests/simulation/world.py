@@ -23,6 +23,7 @@ from wirebroker.exchange import Close, Connection, Reply
 START = 1_800_000_000_000
 PARTITIONS = 2
 TOPIC = "orders"
+SETTINGS = {"auto.create.topics.enable": "false", "replica.lag.time.max.ms": "150"}
 
 
 class Violation(AssertionError):
@@ -36,9 +37,10 @@ OnCut = Callable[[], None]
 class Link:
     """A client's connection. Requests and answers keep their order; `on_cut` is called when it breaks."""
 
-    def __init__(self, world: World, on_cut: OnCut) -> None:
+    def __init__(self, world: World, on_cut: OnCut, node: int = 1) -> None:
         self.world = world
-        self.connection: Connection = world.engine.connect(1)
+        self.node = node
+        self.connection: Connection = world.engine.connect(node)
         self.open = True
         self._on_cut = on_cut
         self._correlation = 0
@@ -96,6 +98,12 @@ class Link:
         self.world.at(self._last_arrival, self._end)
         self.world.at(self.world.now + self.world.delay(), self._on_cut)
 
+    def leave(self) -> None:
+        """The client closes it."""
+        self.open = False
+        self._under_way = 0
+        self._end()
+
     def closed_by_broker(self) -> None:
         """The broker has closed it."""
         if self.open:
@@ -111,7 +119,7 @@ class Link:
 class World:
     """Engine, network and time. What is left to chance is drawn from the seed."""
 
-    def __init__(self, seed: int, *, rules: Rules | None = None, slowest: int = 40) -> None:
+    def __init__(self, seed: int, *, rules: Rules | None = None, slowest: int = 40, brokers: int = 1) -> None:
         self.seed = seed
         self.random = random.Random(seed)
         self.now = START
@@ -121,10 +129,9 @@ class World:
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._order = count()
         self.engine = Engine(
-            self.now, random.Random(seed).randbytes, settings={"auto.create.topics.enable": "false"}, rules=rules,
-            cold_start=False,
+            self.now, random.Random(seed).randbytes, settings=SETTINGS, rules=rules, cold_start=False, brokers=brokers,
         )  # fmt: skip
-        self.engine.cluster.create_topic(TOPIC, self.now, partitions=PARTITIONS)
+        self.engine.cluster.create_topic(TOPIC, self.now, partitions=PARTITIONS, replication_factor=brokers)
         self.steps = 0
 
     def delay(self) -> int:
@@ -178,6 +185,12 @@ class World:
         self.perform()
         for link in list(self.links.values()):
             link.deliver()
+
+    def kill(self, node: int) -> None:
+        """Kill a broker; its connections break."""
+        self.say(f"broker {node} is killed")
+        self.engine.kill_broker(node, self.now)
+        self.perform()
 
     def restart(self, mode: str) -> None:
         """Restart the broker; all connections break."""

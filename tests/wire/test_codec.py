@@ -13,6 +13,10 @@ from hypothesis import strategies as st
 
 from kafkawire import codec, declare
 from kafkawire.compiling import Counted, is_fixed, least_size
+from kafkawire.coordinator_records.consumer_group_member_metadata import (
+    ClassicMemberMetadata,
+    ConsumerGroupMemberMetadataValue,
+)
 from kafkawire.declare import Field, Message, Struct, message, wire
 from kafkawire.errors import EncodeError, ProtocolError
 from kafkawire.messages.api_versions import ApiVersionsRequest
@@ -424,6 +428,22 @@ def test_an_unsigned_varint_byte_by_byte(value: int, raw: str) -> None:
     write_uvarint(out, value)
     assert out.hex() == raw
     assert read_uvarint(bytes.fromhex(raw), 0) == (value, len(raw) // 2)
+
+
+def test_a_struct_that_may_be_null_is_marked_otherwise_in_a_tag() -> None:
+    """The value of a record that Kafka 4.3.1 wrote of a consumer group's member."""
+    raw = bytes.fromhex(
+        "00037231177769726562726f6b65722d636f6e666f726d616e63650b2f3132372e302e302e31"
+        "0307616273656e74067265632d7401000075300001000100"
+    )
+    member, end = codec.decode(ConsumerGroupMemberMetadataValue, raw, 0)
+    assert (end, member.client_host, member.subscribed_topic_names) == (len(raw), "/127.0.0.1", ["absent", "rec-t"])
+    assert member.classic_member_metadata is None
+    assert codec.encode(member, 0) == raw
+    member.classic_member_metadata = ClassicMemberMetadata(session_timeout_ms=7, supported_protocols=[])
+    again = codec.encode(member, 0)
+    assert again.hex().endswith("01000701" + "00000007" + "01" + "00"), "one tag of seven bytes, present, and the struct"
+    assert codec.decode(ConsumerGroupMemberMetadataValue, again, 0)[0] == member
 
 
 def test_a_topic_id_is_printed_as_kafka_prints_it() -> None:

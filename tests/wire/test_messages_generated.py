@@ -41,7 +41,7 @@ def test_a_changed_module_is_noticed(tmp_path: Path) -> None:
     messages = kafkawire / "messages"
     for path, original in [(copy, SCRIPT)] + [
         (kafkawire / folder / module.name, module)
-        for folder in ("messages", "coordinator_records")
+        for folder in ("messages", "coordinator_records", "metadata_records")
         for module in (ROOT / "protocol" / "kafkawire" / folder).glob("*.py")
     ]:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,8 @@ SERVED = (
     "DescribeLogDirs", "CreatePartitions", "DeleteGroups", "IncrementalAlterConfigs", "OffsetDelete",
     "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "WriteTxnMarkers", "TxnOffsetCommit", "DescribeCluster",
     "DescribeProducers", "DescribeTransactions", "ListTransactions", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe",
-    "DescribeTopicPartitions",
+    "DescribeTopicPartitions", "ElectLeaders", "AlterPartitionReassignments", "ListPartitionReassignments",
+    "AlterReplicaLogDirs", "DescribeQuorum", "ListConfigResources", "DescribeAcls", "CreateAcls", "DeleteAcls",
 )  # fmt: skip
 """The APIs that have a handler."""
 

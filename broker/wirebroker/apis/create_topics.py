@@ -145,14 +145,17 @@ def _create(name: str, plan: Plan, exchange: Exchange, validate_only: bool) -> C
         configs=_configs(plan, exchange),
     )
     if not validate_only:
-        topic = cluster.create_topic(
-            name,
-            exchange.now,
-            partitions=plan.partitions,
-            replication_factor=plan.factor,
-            assignment=plan.assignment,
-            overrides=plan.overrides,
-        )
+        try:
+            topic = cluster.create_topic(
+                name,
+                exchange.now,
+                partitions=plan.partitions,
+                replication_factor=plan.factor,
+                assignment=plan.assignment,
+                overrides=plan.overrides,
+            )
+        except OSError as failed:
+            return _refused(name, Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"The topic cannot be written down: {failed}"))
         answer.topic_id = topic.topic_id
     return answer
 

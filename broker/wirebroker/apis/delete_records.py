@@ -2,11 +2,15 @@
 
 Everything before an offset is gone; −1 stands for the high watermark. The answer holds the offset at which the
 partition now begins, which is not moved back by an earlier one. A partition that is only compacted keeps its records
-(POLICY_VIOLATION), and so do the coordinators' topics (INVALID_TOPIC_EXCEPTION).
+(POLICY_VIOLATION), and so do the coordinators' topics (INVALID_TOPIC_EXCEPTION). The answer waits until all live replicas
+have deleted them, or is REQUEST_TIMED_OUT with the offset at which the last of them begins.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -14,46 +18,86 @@ from kafkawire.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from wirebroker.apis.delayed import Delayed
 from wirebroker.core.cluster import INTERNAL_TOPICS
 from wirebroker.core.leadership import leader_fault
 from wirebroker.core.partition import Partition
-from wirebroker.exchange import Exchange
+from wirebroker.exchange import Exchange, Outcome
 
 HIGH_WATERMARK = -1
 UNKNOWN_LOW_WATERMARK = -1
 
 
-def handle(request: DeleteRecordsRequest, exchange: Exchange) -> DeleteRecordsResponse:
+class Awaited(NamedTuple):
+    """A result that holds once all live replicas of the partition begin at an offset."""
+
+    partition: Partition
+    required_offset: int
+    result: DeleteRecordsPartitionResult
+
+
+def handle(request: DeleteRecordsRequest, exchange: Exchange) -> Message | Outcome:
     """Delete the records, and say where each partition begins."""
     offsets: dict[str, dict[int, int]] = {}
     for topic in request.topics:
         for asked in topic.partitions:
             # Kafka keeps these in a map: of a partition that is named twice the last offset counts.
             offsets.setdefault(topic.name, {})[asked.partition_index] = asked.offset
-    topics = []
+    topics: list[DeleteRecordsTopicResult] = []
+    awaited: list[Awaited] = []
     for name, wanted in offsets.items():
-        results = [_one(name, index, offset, exchange) for index, offset in wanted.items()]
+        results = []
+        for index, offset in wanted.items():
+            result = DeleteRecordsPartitionResult(
+                partition_index=index, low_watermark=UNKNOWN_LOW_WATERMARK, error_code=ErrorCode.NONE
+            )
+            partition = exchange.cluster.partition(name, index)
+            result.error_code = _delete(partition, offset, result, awaited, exchange)
+            results.append(result)
         topics.append(DeleteRecordsTopicResult(name=name, partitions=results))
-    return DeleteRecordsResponse(topics=topics)
+    response = DeleteRecordsResponse(topics=topics)
+    return _wait(awaited, request.timeout_ms, response, exchange) if awaited else response
 
 
-def _one(topic: str, index: int, offset: int, exchange: Exchange) -> DeleteRecordsPartitionResult:
-    code, low_watermark = _delete(exchange.cluster.partition(topic, index), offset, exchange)
-    return DeleteRecordsPartitionResult(partition_index=index, low_watermark=low_watermark, error_code=code)
-
-
-def _delete(partition: Partition | None, offset: int, exchange: Exchange) -> tuple[ErrorCode, int]:
+def _delete(
+    partition: Partition | None, offset: int, result: DeleteRecordsPartitionResult, awaited: list[Awaited],
+    exchange: Exchange,
+) -> ErrorCode:  # fmt: skip
     if partition is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_LOW_WATERMARK
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if partition.topic in INTERNAL_TOPICS:
-        return ErrorCode.INVALID_TOPIC_EXCEPTION, UNKNOWN_LOW_WATERMARK
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
     fault = leader_fault(partition, exchange.node_id)
     if fault:
-        return fault, UNKNOWN_LOW_WATERMARK
+        return fault
     policy = partition.configs.value("cleanup.policy")
     if policy == ["compact"]:
-        return ErrorCode.POLICY_VIOLATION, UNKNOWN_LOW_WATERMARK
+        return ErrorCode.POLICY_VIOLATION
     wanted = partition.high_watermark if offset == HIGH_WATERMARK else offset
     if not 0 <= wanted <= partition.high_watermark:
-        return ErrorCode.OFFSET_OUT_OF_RANGE, UNKNOWN_LOW_WATERMARK
-    return ErrorCode.NONE, partition.delete_records(wanted, exchange.now)
+        return ErrorCode.OFFSET_OUT_OF_RANGE
+    partition.delete_records(wanted, exchange.now)
+    result.low_watermark = partition.replication.low_watermark
+    if result.low_watermark < wanted:
+        awaited.append(Awaited(partition, wanted, result))
+        return ErrorCode.REQUEST_TIMED_OUT  # unless the replicas are heard of in time
+    return ErrorCode.NONE
+
+
+def _wait(
+    awaited: list[Awaited], timeout_ms: int, response: DeleteRecordsResponse, exchange: Exchange
+) -> Message | Outcome:
+    left = list(awaited)
+
+    def is_complete() -> bool:
+        for each in list(left):
+            fault = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if each.partition.deleted else ErrorCode.NONE
+            fault = fault or leader_fault(each.partition, exchange.node_id)
+            low_watermark = each.partition.replication.low_watermark
+            if fault or low_watermark >= each.required_offset:
+                each.result.error_code = fault
+                each.result.low_watermark = UNKNOWN_LOW_WATERMARK if fault else low_watermark
+                left.remove(each)
+        return not left
+
+    return Delayed(exchange, [each.partition for each in awaited], is_complete, lambda: response).wait(timeout_ms)

@@ -1,7 +1,7 @@
 """DescribeCluster, versions 0–2.
 
 The brokers by the addresses of the listener that was asked. Asking for the controllers' endpoints (version 1) finds
-none here: MISMATCHED_ENDPOINT_TYPE. No broker is ever fenced.
+none here: MISMATCHED_ENDPOINT_TYPE. A broker that is down is fenced, and shown to those alone who ask for such (version 2).
 """
 
 from __future__ import annotations
@@ -27,9 +27,14 @@ def handle(request: DescribeClusterRequest, exchange: Exchange) -> DescribeClust
         return _refused(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}")
     cluster = exchange.cluster
     brokers = []
-    for broker in cluster.brokers.values():
+    shown = cluster.brokers if request.include_fenced_brokers else cluster.live_brokers
+    for broker in shown.values():
         host, port = broker.address(exchange.connection.listener)
-        brokers.append(DescribeClusterBroker(broker_id=broker.node_id, host=host, port=port, rack=broker.rack))
+        brokers.append(
+            DescribeClusterBroker(
+                broker_id=broker.node_id, host=host, port=port, rack=broker.rack, is_fenced=not broker.alive
+            )
+        )
     asked = request.include_cluster_authorized_operations
     return DescribeClusterResponse(
         error_code=ErrorCode.NONE,

@@ -1,7 +1,7 @@
 """DescribeLogDirs, versions 1–5.
 
-The partitions that the asked broker holds, with their sizes in bytes, all in one directory. Logs are kept in memory, so
-that the directory is the one that the settings name, and its volume is unknown (−1).
+The partitions that the asked broker holds, with their sizes in bytes, all in one directory. Without --data logs are kept
+in memory, and the directory is the one that the settings name. Its volume is unknown (−1).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from kafkawire.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from wirebroker.core.configs import BrokerConfigs
 from wirebroker.exchange import Exchange
 
 
@@ -33,7 +34,15 @@ def handle(request: DescribeLogDirsRequest, exchange: Exchange) -> DescribeLogDi
         ]
         if held:
             topics.append(DescribeLogDirsTopic(name=topic.name, partitions=held))
-    configs = exchange.cluster.configs
-    directory = (configs.text("log.dirs") or configs.text("log.dir")).split(",")[0]
+    store = exchange.engine.store
+    if store is None:
+        directory = log_dir(exchange.cluster.configs)
+    else:
+        directory = str(store.directories[exchange.node_id].root.resolve())
     result = DescribeLogDirsResult(error_code=ErrorCode.NONE, log_dir=directory, topics=topics)
     return DescribeLogDirsResponse(results=[result])
+
+
+def log_dir(configs: BrokerConfigs) -> str:
+    """The directory of a broker's logs."""
+    return (configs.text("log.dirs") or configs.text("log.dir")).split(",")[0]

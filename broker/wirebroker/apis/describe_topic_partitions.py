@@ -17,7 +17,7 @@ from kafkawire.messages.describe_topic_partitions import (
 )
 from kafkawire.primitives import ZERO_UUID
 from wirebroker.apis.metadata import ALL_TOPIC_OPERATIONS
-from wirebroker.core.cluster import Topic
+from wirebroker.core.cluster import Cluster, Topic
 from wirebroker.core.names import topic_name_fault
 from wirebroker.core.partition import Partition
 from wirebroker.exchange import Exchange
@@ -50,7 +50,7 @@ def handle(request: DescribeTopicPartitionsRequest, exchange: Exchange) -> Descr
         start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         page = topic.partitions[start : start + left]
         left -= len(page)
-        response.topics.append(_topic(topic, page))
+        response.topics.append(_topic(topic, page, cluster))
         if start + len(page) < len(topic.partitions):
             response.next_cursor = ResponseCursor(topic_name=name, partition_index=start + len(page))
             break
@@ -76,18 +76,18 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     )
 
 
-def _topic(topic: Topic, page: list[Partition]) -> DescribeTopicPartitionsResponseTopic:
+def _topic(topic: Topic, page: list[Partition], cluster: Cluster) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.internal,
-        partitions=[_partition(partition) for partition in page],
+        partitions=[_partition(partition, cluster) for partition in page],
         topic_authorized_operations=ALL_TOPIC_OPERATIONS,
     )
 
 
-def _partition(partition: Partition) -> DescribeTopicPartitionsResponsePartition:
+def _partition(partition: Partition, cluster: Cluster) -> DescribeTopicPartitionsResponsePartition:
     return DescribeTopicPartitionsResponsePartition(
         error_code=ErrorCode.NONE,
         partition_index=partition.index,
@@ -96,7 +96,7 @@ def _partition(partition: Partition) -> DescribeTopicPartitionsResponsePartition
         replica_nodes=partition.replicas,
         isr_nodes=partition.in_sync,
         # Java's admin client fails on a null list here.
-        eligible_leader_replicas=[],
-        last_known_elr=[],
-        offline_replicas=[],
+        eligible_leader_replicas=partition.eligible,
+        last_known_elr=[] if partition.last_known_leader is None else [partition.last_known_leader],
+        offline_replicas=cluster.offline(partition),
     )

@@ -1,9 +1,11 @@
 """Fetch, versions 4–18.
 
-Whole batches from each partition, up to the high watermark, or with read_committed up to the last stable offset. The
-answer waits until min_bytes are there, max_wait_ms has passed, or a partition has an error. The first batch of the first
-partition that has any comes even if it is larger than the limits (KIP-74). Sessions are KIP-227's, topic ids KIP-516's
-(version 13), who leads instead is told from version 16 (KIP-951).
+Batches from each partition, up to the high watermark, or with read_committed up to the last stable offset; the last is
+cut off where the limit ends, as in Kafka, which sends a piece of its file. The answer waits until min_bytes are there,
+max_wait_ms has passed, or a partition has an error. The first batch of the first partition that has any comes even if it
+is larger than the limits (KIP-74). Sessions are KIP-227's, topic ids KIP-516's (version 13), who leads instead is told
+from version 16 (KIP-951). From version 11 any replica may be read from (KIP-392); one that does not keep up shows what
+it has.
 """
 
 from __future__ import annotations
@@ -32,12 +34,13 @@ from wirebroker.core.purgatory import Timer
 from wirebroker.exchange import Exchange, Outcome
 
 NO_BYTES = memoryview(b"")
+FROM_FOLLOWERS_SINCE = 11
 TELLS_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def handle(request: FetchRequest, exchange: Exchange) -> FetchResponse | Outcome:
     """Answer with what is there, or wait for more."""
-    context = exchange.engine.fetch_sessions.open(request, exchange.version, exchange.node_id)
+    context = exchange.engine.fetch_sessions.open(request, exchange.version, exchange.node_id, exchange.now)
     if context.error:
         return FetchResponse(error_code=context.error, session_id=0, responses=[])
     fetch = Fetch(request, exchange, context)
@@ -71,10 +74,14 @@ class Fetch:
         request = self.request
         left = min(request.max_bytes, self.exchange.cluster.configs.integer("fetch.max.bytes"))
         readable, enough, at_least_one = 0, False, True
-        results = []
+        results, absent = [], []
         for key, asked in self.context.partitions:
             found = self._find(key, asked)
-            if found.fault or found.partition is None:
+            if found.partition is None:
+                absent.append((key, self._refuse(asked, found)))
+                enough = True
+                continue
+            if found.fault:
                 data, available = self._refuse(asked, found), 0
                 enough = True
             else:
@@ -86,7 +93,7 @@ class Fetch:
                 left = max(left - size, 0)
             readable += min(available, max(asked.partition_max_bytes, size))
             results.append((key, data))
-        return results, enough or readable >= request.min_bytes
+        return results + absent, enough or readable >= request.min_bytes
 
     def _find(self, key: PartitionKey, asked: FetchPartition) -> _Found:
         cluster = self.exchange.cluster
@@ -98,13 +105,15 @@ class Fetch:
         else:
             topic = cluster.topics.get(name)
         partition = topic.partition(index) if topic is not None else None
-        fault = leader_fault(partition, self.exchange.node_id, asked.current_leader_epoch)
+        followers = self.exchange.version >= FROM_FOLLOWERS_SINCE
+        fault = leader_fault(partition, self.exchange.node_id, asked.current_leader_epoch, or_follower=followers)
         return _Found(topic, partition, fault)
 
     def _refuse(self, asked: FetchPartition, found: _Found) -> PartitionData:
         data = PartitionData(
-            partition_index=asked.partition, error_code=found.fault, high_watermark=-1, aborted_transactions=[],
-            records=NO_BYTES,
+            partition_index=asked.partition, error_code=found.fault, high_watermark=-1, records=NO_BYTES,
+            # Kafka's answer about a partition that is there is made in another place, with another default.
+            aborted_transactions=[] if found.partition is None else None,
         )  # fmt: skip
         if found.fault in TELLS_LEADER and self.exchange.version >= 16 and found.partition is not None:
             leader = found.partition
@@ -114,25 +123,36 @@ class Fetch:
     def _records(
         self, asked: FetchPartition, partition: Partition, left: int, at_least_one: bool
     ) -> tuple[PartitionData, int]:
+        seen = partition.seen_at(self.exchange.node_id)
         data = PartitionData(
-            partition_index=asked.partition, error_code=ErrorCode.NONE, high_watermark=partition.high_watermark,
-            last_stable_offset=partition.last_stable_offset, log_start_offset=partition.log_start_offset,
+            partition_index=asked.partition, error_code=ErrorCode.NONE, high_watermark=seen.high_watermark,
+            last_stable_offset=seen.last_stable_offset, log_start_offset=seen.log_start_offset,
             aborted_transactions=[] if self.committed else None, records=NO_BYTES,
         )  # fmt: skip
+        known = asked.fetch_offset >= seen.log_start_offset
         if asked.last_fetched_epoch >= 0:
             epoch, end = partition.end_offset_for_epoch(asked.last_fetched_epoch)
-            if epoch < asked.last_fetched_epoch or end < asked.fetch_offset:
-                data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end)
+            known &= end >= 0
+            if known and (epoch < asked.last_fetched_epoch or end < asked.fetch_offset):
+                data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=min(end, seen.log_end_offset))
+                data.aborted_transactions = None
                 return data, 0
-        if not partition.log_start_offset <= asked.fetch_offset <= partition.log_end_offset:
+        if not known or asked.fetch_offset > seen.log_end_offset:
             data.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
             data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
             data.aborted_transactions = None
             return data, 0
+        visible = seen.last_stable_offset if self.committed else seen.high_watermark
         limit = min(left, asked.partition_max_bytes)
-        found = partition.read(asked.fetch_offset, limit, at_least_one=at_least_one, committed=self.committed)
+        try:
+            found = partition.log.read(asked.fetch_offset, visible, limit, at_least_one)
+        except OSError:  # the data directory cannot be read, or is damaged
+            data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            return data, 0
         data.records = found.data
-        if self.committed and found.data:
+        if found.available and not found.data and limit > 0:
+            data.aborted_transactions = None  # the next batch was larger than what may be sent
+        elif self.committed and found.data:
             aborted = partition.aborted_transactions(asked.fetch_offset, found)
             data.aborted_transactions = [
                 AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in aborted
@@ -145,20 +165,32 @@ class Fetch:
         response = FetchResponse(
             error_code=ErrorCode.NONE, session_id=session.session_id if session else 0, responses=[]
         )
-        topics: dict[TopicKey, FetchableTopicResponse] = {}
-        for (name, _), data in self.context.answer(results):
-            topic = topics.get(name)
-            if topic is None:
-                topic = topics[name] = FetchableTopicResponse(partitions=[])
+        named = self.context.answer(results)
+        if self.exchange.engine.trace.exchanges:
+            self._trace(named)
+        current: TopicKey | None = None
+        for (name, _), data in named:
+            if name != current:  # a topic whose partitions do not come one after the other is named again, as in Kafka
+                current = name
+                topic = FetchableTopicResponse(partitions=[])
                 if isinstance(name, bytes):
                     topic.topic_id = name
                 else:
                     topic.topic = name
                 response.responses.append(topic)
-            topic.partitions.append(data)
+            response.responses[-1].partitions.append(data)
             if data.current_leader.leader_id >= 0:
                 self._name_node(data.current_leader.leader_id, response)
         return response
+
+    def _trace(self, results: list[tuple[PartitionKey, PartitionData]]) -> None:
+        offsets = {key: asked.fetch_offset for key, asked in self.context.partitions}
+        for key, data in results:
+            name = key[0]
+            if isinstance(name, bytes):
+                topic = self.exchange.cluster.topics_by_id.get(name)
+                name = topic.name if topic is not None else name.hex()
+            self.exchange.engine.trace.fetched(self.exchange, name, offsets[key], self.committed, data)
 
     def _name_node(self, node_id: int, response: FetchResponse) -> None:
         broker = self.exchange.cluster.brokers.get(node_id)
@@ -180,6 +212,8 @@ class Fetch:
         return Outcome.PARKED
 
     def _appended(self, partition: Partition, now: int) -> None:
+        if not self._watched:  # what was told before has made others append, of which it was told first, and answered
+            return
         if not self.exchange.alive:
             self._leave()
         elif self.read()[1]:

@@ -3,7 +3,8 @@
 Which broker coordinates a group (key type 0) or a transactional id (1); from version 4 several keys at once. The first
 to ask creates the coordinators' topic. On a cold start it is told COORDINATOR_NOT_AVAILABLE, as in Kafka; the next finds
 it, and whoever then comes to the coordinator first is told NOT_COORDINATOR, because it is still loading. Share groups
-(key type 2, version 6) are not served: INVALID_REQUEST.
+(key type 2, version 6) are not served: INVALID_REQUEST. While nobody leads the partition that a key belongs to, its
+coordinator is COORDINATOR_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def _find(key_type: int, key: str, exchange: Exchange) -> Coordinator:
         return _none(key, ErrorCode.INVALID_REQUEST)
     kind, topic = KINDS[key_type]
     node_id = cluster.coordinator(kind, key)
-    if node_id is None:
+    if node_id is None and topic not in cluster.topics:
         cluster.create_internal_topic(topic, exchange.now)
         node_id = None if cluster.cold_start else cluster.coordinator(kind, key)
     broker = cluster.brokers.get(node_id) if node_id is not None else None

@@ -3,7 +3,8 @@
 Times are ms since the epoch, or stand-ins: −1 the end, −2 the beginning, −3 the record with the largest timestamp
 (version 7), −4 the beginning of what is local (8), −5 the end of what is tiered (9), −6 the beginning of what is not yet
 tiered (11). Without tiered storage −4 is the beginning, −5 and −6 find nothing. A partition named twice is
-INVALID_REQUEST.
+INVALID_REQUEST. While a new leader does not know that its epoch's beginning is replicated, the end is OFFSET_NOT_AVAILABLE
+(before version 5 LEADER_NOT_AVAILABLE), and so is a time that finds nothing.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from kafkawire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from wirebroker.core.leadership import leader_fault
+from wirebroker.core.partition import LATEST
 from wirebroker.exchange import Exchange
 
 CONSUMER, DEBUGGING_CONSUMER = -1, -2
+OFFSET_NOT_AVAILABLE_FROM = 5
 OLDEST_VERSION_OF_STAND_IN = {-3: 7, -4: 8, -5: 9, -6: 11}
 
 
@@ -50,7 +53,13 @@ def _one(
     fault = leader_fault(partition, exchange.node_id, asked.current_leader_epoch)
     if fault or partition is None:
         return _answer(asked, fault)
-    found = partition.offset_for(asked.timestamp, committed)
+    try:
+        found = partition.offset_for(asked.timestamp, committed)
+    except OSError:  # the data directory cannot be read, or is damaged
+        return _answer(asked, ErrorCode.KAFKA_STORAGE_ERROR)
+    if partition.epoch_start > partition.high_watermark and (asked.timestamp == LATEST or found.offset < 0):
+        known = exchange.version >= OFFSET_NOT_AVAILABLE_FROM
+        return _answer(asked, ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)
     return _answer(asked, ErrorCode.NONE, found.offset, found.timestamp, found.leader_epoch)
 
 

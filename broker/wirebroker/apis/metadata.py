@@ -3,7 +3,9 @@
 Who the brokers are and who leads what. Asking for a topic that does not exist creates it if the broker's
 auto.create.topics.enable and the request allow it; as in Kafka the asking request itself is still told
 UNKNOWN_TOPIC_OR_PARTITION, and the next one finds the topic. Version 0 means all topics by an empty list, later ones by
-null. From version 10 topics may be asked for by id. With no authorizer every operation is allowed.
+null. From version 12 topics may be asked for by id. With no authorizer every operation is allowed. Brokers that are down
+are left out, and their replicas are offline; version 0, which cannot say so, leaves them out of the replicas and calls the
+partition REPLICA_NOT_AVAILABLE. A partition that nobody leads is LEADER_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
@@ -18,9 +20,12 @@ from kafkawire.messages.metadata import (
 )
 from kafkawire.primitives import ZERO_UUID
 from wirebroker.core.cluster import Cluster, Topic
+from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.names import topic_name_fault
+from wirebroker.core.partition import Partition
 from wirebroker.exchange import Exchange
 
+TOPIC_IDS_FROM = 12
 NOT_ASKED = -(2**31)
 ALL_TOPIC_OPERATIONS = 0b1101_1111_1000
 """READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS."""
@@ -30,9 +35,11 @@ ALL_CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 
 def handle(request: MetadataRequest, exchange: Exchange) -> MetadataResponse:
     """Answer with the brokers and the topics asked for."""
+    if exchange.version < TOPIC_IDS_FROM and any(t.name is None or t.topic_id != ZERO_UUID for t in request.topics or ()):
+        return _not_by_id(request)
     cluster = exchange.cluster
     brokers = []
-    for broker in cluster.brokers.values():
+    for broker in cluster.live_brokers.values():
         host, port = broker.address(exchange.connection.listener)
         brokers.append(MetadataResponseBroker(node_id=broker.node_id, host=host, port=port, rack=broker.rack))
     response = MetadataResponse(
@@ -46,22 +53,33 @@ def handle(request: MetadataRequest, exchange: Exchange) -> MetadataResponse:
         response.cluster_authorized_operations = ALL_CLUSTER_OPERATIONS
     if request.include_topic_authorized_operations:
         for topic in response.topics:
+            if topic.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
+                continue
             topic.topic_authorized_operations = ALL_TOPIC_OPERATIONS
     return response
+
+
+def _not_by_id(request: MetadataRequest) -> MetadataResponse:
+    """Versions 10 and 11 have a field for ids that must not be used (KAFKA-13265); brokers are not told then."""
+    topics = [
+        MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=t.name or "", topic_id=t.topic_id, partitions=[])
+        for t in request.topics or ()
+    ]
+    return MetadataResponse(brokers=[], topics=topics)
 
 
 def _topics(request: MetadataRequest, exchange: Exchange) -> list[MetadataResponseTopic]:
     cluster = exchange.cluster
     if request.topics is None or (exchange.version == 0 and not request.topics):
-        return [describe(topic) for topic in cluster.topics.values()]
+        return [describe(topic, exchange) for topic in cluster.topics.values()]
     # Java's client names a topic by id together with an empty name; Kafka goes by ids as soon as there is one.
     by_id = any(asked.topic_id != ZERO_UUID for asked in request.topics)
     answers = []
-    for asked in request.topics:
+    for asked in {(asked.name, asked.topic_id): asked for asked in request.topics}.values():
         if not by_id and asked.name is not None:
             answers.append(_by_name(asked.name, request, exchange))
         elif asked.topic_id in cluster.topics_by_id:
-            answers.append(describe(cluster.topics_by_id[asked.topic_id]))
+            answers.append(describe(cluster.topics_by_id[asked.topic_id], exchange))
         else:
             answers.append(_refused(ErrorCode.UNKNOWN_TOPIC_ID, None, asked.topic_id))
     return answers
@@ -71,18 +89,18 @@ def _by_name(name: str, request: MetadataRequest, exchange: Exchange) -> Metadat
     cluster = exchange.cluster
     topic = cluster.topics.get(name)
     if topic is not None:
-        return describe(topic)
+        return describe(topic, exchange)
+    if topic_name_fault(name) is not None:
+        return _refused(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
     if exchange.version >= 4 and not request.allow_auto_topic_creation:
         return _refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
     return _refused(auto_create(cluster, name, exchange.now), name)
 
 
 def auto_create(cluster: Cluster, name: str, now: int) -> ErrorCode:
-    """Create a topic because it was asked for, if the broker is set so; the code that the asking request gets."""
+    """Create a topic of an allowed name if the broker does that when asked for it; the code that the asking request gets."""
     if not cluster.configs.value("auto.create.topics.enable"):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if topic_name_fault(name) is not None:
-        return ErrorCode.INVALID_TOPIC_EXCEPTION
     if cluster.configs.integer("default.replication.factor") > len(cluster.brokers):
         return ErrorCode.INVALID_REPLICATION_FACTOR
     cluster.create_topic(name, now)
@@ -95,22 +113,30 @@ def _refused(code: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUID) -> 
     )
 
 
-def describe(topic: Topic) -> MetadataResponseTopic:
+def describe(topic: Topic, exchange: Exchange) -> MetadataResponseTopic:
     """A topic as Metadata shows it."""
-    partitions = []
-    for partition in topic.partitions:
-        partitions.append(
-            MetadataResponsePartition(
-                error_code=ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
-                partition_index=partition.index,
-                leader_id=partition.leader,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=partition.replicas,
-                isr_nodes=partition.in_sync,
-                offline_replicas=[],
-            )
-        )
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE, name=topic.name, topic_id=topic.topic_id, is_internal=topic.internal,
-        partitions=partitions, topic_authorized_operations=NOT_ASKED,
+        partitions=[_partition(partition, exchange) for partition in topic.partitions],
+        topic_authorized_operations=NOT_ASKED,
     )  # fmt: skip
+
+
+def _partition(partition: Partition, exchange: Exchange) -> MetadataResponsePartition:
+    offline = exchange.cluster.offline(partition)
+    replicas, in_sync, code = partition.replicas, partition.in_sync, ErrorCode.NONE
+    if exchange.version == 0 and offline:
+        replicas = [node_id for node_id in replicas if node_id not in offline]
+        in_sync = [node_id for node_id in in_sync if node_id not in offline]
+        code = ErrorCode.REPLICA_NOT_AVAILABLE
+    if partition.leader == NO_LEADER:
+        code = ErrorCode.LEADER_NOT_AVAILABLE
+    return MetadataResponsePartition(
+        error_code=code,
+        partition_index=partition.index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=in_sync,
+        offline_replicas=offline,
+    )

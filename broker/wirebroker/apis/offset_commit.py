@@ -76,10 +76,11 @@ def _answer(
 
 def _fault(request: OffsetCommitRequest, exchange: Exchange, where: list[tuple[bytes, int]]) -> ErrorCode:
     groups = exchange.engine.groups
-    return groups.here(request.group_id, exchange.node_id) or groups.commit_fault(
+    fault = groups.here(request.group_id, exchange.node_id) or groups.commit_fault(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch,
         exchange.version, exchange.now, where,
     )  # fmt: skip
+    return fault or groups.log_fault(request.group_id)
 
 
 def _topic(asked: OffsetCommitRequestTopic, exchange: Exchange) -> Topic | None:

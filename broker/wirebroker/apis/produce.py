@@ -4,10 +4,19 @@ Each partition's batch is judged by `Partition.append` and answered on its own. 
 version 13 topics are named by id. acks=0 has no answer, and any error in it closes the connection. A null record set is
 INVALID_RECORD (Kafka never answers it at all). At a broker that does not lead the partition the answer is
 NOT_LEADER_OR_FOLLOWER, from version 10 with who does.
+
+acks=all is refused with NOT_ENOUGH_REPLICAS while fewer than min.insync.replicas are in sync. Else it is answered when all
+that are in sync have the batch, a retry also, or with REQUEST_TIMED_OUT and the batch's offset when timeout_ms is over.
+NOT_ENOUGH_REPLICAS_AFTER_APPEND does not come: since Kafka 4 the high watermark waits with them (KIP-966).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
+from kafkawire.batches import read_header
+from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -21,28 +30,35 @@ from kafkawire.messages.produce import (
     TopicProduceResponse,
 )
 from kafkawire.primitives import Buffer
+from wirebroker.apis.delayed import Delayed
 from wirebroker.apis.produce_shape import remember_shape
-from wirebroker.apis.produce_transaction import REFUSALS, check_transaction, message_of, told_by_produce
+from wirebroker.apis.produce_transaction import REFUSALS, check_transaction, message_of, told_by_produce, unreadable
 from wirebroker.core.cluster import Topic
 from wirebroker.core.leadership import leader_fault
 from wirebroker.core.partition import Appended, Partition
-from wirebroker.core.record_checks import RecordReject
+from wirebroker.core.record_checks import RecordReject, size_of_only_batch
 from wirebroker.core.transactions.verification import Verified
 from wirebroker.exchange import Exchange, Outcome
 
+ALL = -1
+"""The acks of a producer that wants all in-sync replicas to have what it sends."""
 ADMIN_CLIENT = "__admin_client"
 """The client id that Kafka lets write to its internal topics."""
 
 
-def handle(request: ProduceRequest, exchange: Exchange) -> ProduceResponse | Outcome:
+def handle(request: ProduceRequest, exchange: Exchange) -> Message | Outcome:
     """Append what is in order and answer each partition on its own."""
+    damage = unreadable(request, exchange.version)
+    if damage is not None:
+        return _all_refused(request, damage[0], exchange, damage[1])
     checked = check_transaction(request, exchange)
     if isinstance(checked, ErrorCode):
         return _all_refused(request, checked, exchange, REFUSALS.get(checked))
     if request.acks not in (-1, 0, 1):
-        return _all_refused(request, ErrorCode.INVALID_REQUIRED_ACKS, exchange)
+        return _invalid_acks(request, exchange)
     response = ProduceResponse(responses=[])
     failed: list[int] = []
+    awaited: list[Awaited] = []
     for data in request.topic_data:
         topic = _topic(data, exchange)
         answers = []
@@ -50,12 +66,16 @@ def handle(request: ProduceRequest, exchange: Exchange) -> ProduceResponse | Out
             answer = _partition(topic, checked, partition_data, request.acks, exchange)
             if answer.error_code:
                 failed.append(answer.error_code)
+            elif request.acks == ALL and topic is not None and topic.partitions[answer.index].held_at is not None:
+                awaited += _awaited(topic, answer, partition_data)
             if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 _tell_leader(answer, topic, response, exchange)
             answers.append(answer)
         response.responses.append(
             TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=answers)
         )
+    if awaited:
+        return _wait(awaited, request.timeout_ms, response, exchange)
     if request.acks != 0:
         if not failed and checked is None:
             remember_shape(request, exchange)
@@ -91,8 +111,51 @@ def _partition(
         refused = _refuse(asked, told_by_produce(code, exchange.version))
         refused.error_message = message_of(code, refused.error_code)
         return refused
+    if acks == ALL and len(partition.in_sync) < len(partition.replicas) and partition.replication.too_few:
+        refused = _refuse(asked, ErrorCode.NOT_ENOUGH_REPLICAS)
+        refused.log_start_offset = partition.log_start_offset
+        return refused
     verified = checked is not None and where in checked.first_writes
     return answer_of(asked.index, append(partition, asked.records, acks, exchange, verified))
+
+
+class Awaited(NamedTuple):
+    """An answer that holds once the high watermark has reached an offset."""
+
+    topic: Topic
+    partition: Partition
+    required_offset: int
+    answer: PartitionProduceResponse
+
+
+def _awaited(topic: Topic, answer: PartitionProduceResponse, asked: PartitionProduceData) -> list[Awaited]:
+    """What an answer waits for, if it has to: the end of its batch, also of one that was stored before."""
+    partition = topic.partitions[answer.index]
+    count = read_header(asked.records).last_offset_delta + 1 if asked.records is not None else 0
+    required = answer.base_offset + count
+    return [Awaited(topic, partition, required, answer)] if partition.high_watermark < required else []
+
+
+def _wait(
+    awaited: list[Awaited], timeout_ms: int, response: ProduceResponse, exchange: Exchange
+) -> Message | Outcome:
+    """Wait for all of them; what has not come when the time is up is REQUEST_TIMED_OUT (Kafka's DelayedProduce)."""
+    left = list(awaited)
+    for each in awaited:
+        each.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+
+    def is_complete() -> bool:
+        for each in list(left):
+            fault = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if each.partition.deleted else ErrorCode.NONE
+            fault = fault or leader_fault(each.partition, exchange.node_id)
+            if fault or each.partition.high_watermark >= each.required_offset:
+                each.answer.error_code = fault
+                left.remove(each)
+                if fault == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    _tell_leader(each.answer, each.topic, response, exchange)
+        return not left
+
+    return Delayed(exchange, [each.partition for each in awaited], is_complete, lambda: response).wait(timeout_ms)
 
 
 def append(
@@ -108,10 +171,11 @@ def append(
         issued=exchange.cluster.producer_ids.issued if rules.asks_whether_issued else None,
         verified=verified,
     )
-    exchange.engine.trace.produced(
-        exchange.now, exchange.connection, exchange.client_id, exchange.version, exchange.correlation_id, acks,
-        partition, appended,
-    )  # fmt: skip
+    if exchange.engine.trace.verdicts:
+        exchange.engine.trace.produced(
+            exchange.now, exchange.connection, exchange.client_id, exchange.version, exchange.correlation_id, acks,
+            partition, appended,
+        )  # fmt: skip
     return appended
 
 
@@ -140,15 +204,42 @@ def _refuse(asked: PartitionProduceData, code: ErrorCode) -> PartitionProduceRes
 def _all_refused(
     request: ProduceRequest, code: ErrorCode, exchange: Exchange, message: str | None = None
 ) -> ProduceResponse | Outcome:
+    """The same for every partition, whether it is there or not."""
+    if request.acks == 0:
+        return exchange.close(f"a Produce with acks=0 failed ({code.name}), which a client can be told in no other way")
+
+    def refuse(_: Topic | None, asked: PartitionProduceData) -> PartitionProduceResponse:
+        answer = _refuse(asked, code)
+        answer.error_message = message
+        return answer
+
+    return _each(request, exchange, refuse)
+
+
+def _invalid_acks(request: ProduceRequest, exchange: Exchange) -> ProduceResponse:
+    """INVALID_REQUIRED_ACKS, where nothing is found to be wrong before the log is asked."""
+
+    def refuse(topic: Topic | None, asked: PartitionProduceData) -> PartitionProduceResponse:
+        if topic is None and exchange.version >= 13:
+            return _refuse(asked, ErrorCode.UNKNOWN_TOPIC_ID)
+        if topic is None or topic.partition(asked.index) is None:
+            return _refuse(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        records = memoryview(asked.records) if asked.records is not None else None
+        fault = size_of_only_batch(records, exchange.version)
+        code = ErrorCode(fault.code) if isinstance(fault, RecordReject) else ErrorCode.INVALID_REQUIRED_ACKS
+        return _refuse(asked, code)
+
+    return _each(request, exchange, refuse)
+
+
+def _each(
+    request: ProduceRequest, exchange: Exchange,
+    answer: Callable[[Topic | None, PartitionProduceData], PartitionProduceResponse],
+) -> ProduceResponse:  # fmt: skip
     topics = []
     for data in request.topic_data:
         topic = _topic(data, exchange)
-        answers = []
-        for asked in data.partition_data:
-            known = topic is not None and topic.partition(asked.index) is not None
-            answer = _refuse(asked, code if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            answer.error_message = message
-            answers.append(answer)
+        answers = [answer(topic, asked) for asked in data.partition_data]
         topics.append(TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=answers))
     return ProduceResponse(responses=topics)
 

@@ -70,6 +70,8 @@ def remember_shape(request: ProduceRequest, exchange: Exchange) -> None:
     """Keep what this request looked like, if it is one that may come again."""
     connection = exchange.connection
     connection.produce_shape = None
+    if exchange.engine.trace.exchanges:
+        return
     if len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1 or exchange.frame is None:
         return
     data = request.topic_data[0]
@@ -81,6 +83,8 @@ def remember_shape(request: ProduceRequest, exchange: Exchange) -> None:
     )
     partition = topic.partition(asked.index) if topic is not None else None
     if partition is None or partition.rules.asks_whether_issued or asked.records is None:
+        return
+    if partition.held_at is not None:  # its batches may have to wait for replicas; when they need not, the metadata changes
         return
     size = len(asked.records)
     frame = exchange.frame
@@ -133,15 +137,17 @@ def produce_alike(
     append_time = -1
     base_offset = partition.append_next(records, now, owned)
     if base_offset >= 0:
-        header = records[:HEADER_SIZE].tobytes()
-        engine.trace.stored_next(
-            now, connection, client_id, version, correlation_id, shape.acks, partition, base_offset, header
-        )
+        if engine.trace.verdicts:
+            header = records[:HEADER_SIZE].tobytes()
+            engine.trace.stored_next(
+                now, connection, client_id, version, correlation_id, shape.acks, partition, base_offset, header
+            )
     elif end - at > ATTRIBUTES_AT and records[ATTRIBUTES_AT] & TRANSACTIONAL:
         return False
     else:
         appended = partition.append(records, now, version, client_id=client_id, owned=owned)
-        engine.trace.produced(now, connection, client_id, version, correlation_id, shape.acks, partition, appended)
+        if engine.trace.verdicts:
+            engine.trace.produced(now, connection, client_id, version, correlation_id, shape.acks, partition, appended)
         if appended.error_code:
             _refuse(engine, connection, correlation_id, shape, appended)
             return True

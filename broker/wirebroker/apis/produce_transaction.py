@@ -6,18 +6,20 @@ coordinator knows: versions before 12 have that verified, from 12 on (transactio
 
 from __future__ import annotations
 
-from kafkawire.batches import HEADER_SIZE, BatchHeader, read_header
+from kafkawire.batches import HEADER_SIZE, TRANSACTIONAL, BatchHeader, CorruptBatch, next_batch_size, read_header
+from kafkawire.compression import ZSTD
 from kafkawire.errors import ErrorCode, error_name
 from kafkawire.messages.produce import ProduceRequest, TopicProduceData
 from kafkawire.primitives import Buffer
 from wirebroker.core.cluster import Topic
 from wirebroker.core.leadership import leader_fault
 from wirebroker.core.partition import Partition
+from wirebroker.core.record_checks import OLDEST_VERSION_OF_ZSTD
 from wirebroker.core.transactions.verification import Speaks, TransactionalProducer, Verified, verify
 from wirebroker.exchange import Exchange
 
 NEW_ERRORS_FROM, IMPLICIT_ADDS_FROM = 11, 12
-MAGIC = 2
+MAGIC, MAGIC_AT, ATTRIBUTES_END = 2, 16, 23
 RETRIED_AS = (
     ErrorCode.NETWORK_EXCEPTION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR, ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -26,6 +28,43 @@ RETRIED_AS = (
 
 REFUSALS = {ErrorCode.INVALID_PRODUCER_ID_MAPPING: "Transactional records contained more than one producer ID"}
 """What is said with an error that refuses the whole request."""
+
+NOT_FORESEEN = (ErrorCode.UNKNOWN_SERVER_ERROR, "The server experienced an unexpected error when processing the request.")
+
+
+def unreadable(request: ProduceRequest, version: int) -> tuple[ErrorCode, str | None] | None:
+    """Why the request is refused as a whole, whatever else is in it: Kafka stumbles while it looks for transactions.
+
+    It looks at the first batch of each partition, up to the first transactional one (RequestUtils.hasTransactionalRecords).
+    """
+    for data in request.topic_data:
+        for asked in data.partition_data:
+            records = asked.records
+            if records is None:
+                continue
+            try:
+                size = next_batch_size(memoryview(records), 0)
+            except CorruptBatch as corrupt:
+                return ErrorCode.CORRUPT_MESSAGE, str(corrupt)
+            if size is None or size > len(records):
+                continue
+            if size < ATTRIBUTES_END:
+                return NOT_FORESEEN
+            if records[ATTRIBUTES_END - 1] & TRANSACTIONAL and records[MAGIC_AT] == MAGIC:
+                return _unknown_codec(request, version)
+    return _unknown_codec(request, version)
+
+
+def _unknown_codec(request: ProduceRequest, version: int) -> tuple[ErrorCode, str | None] | None:
+    """Before version 7 the codec is looked at to refuse zstd, and one that does not exist is not foreseen."""
+    if version >= OLDEST_VERSION_OF_ZSTD:
+        return None
+    firsts = [asked.records for data in request.topic_data for asked in data.partition_data]
+    unknown = any(
+        first is not None and len(first) >= HEADER_SIZE and first[MAGIC_AT] == MAGIC and read_header(first).compression > ZSTD
+        for first in firsts
+    )
+    return NOT_FORESEEN if unknown else None
 
 
 def check_transaction(request: ProduceRequest, exchange: Exchange) -> Verified | ErrorCode | None:

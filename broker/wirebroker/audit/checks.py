@@ -1,6 +1,6 @@
 """What the batches of one partition say of themselves: is every sequence stored once, in order, and undamaged?
 
-Pure functions over `BatchRow`s in the order of the log, wherever these come from. Three things keep innocent logs clean:
+Pure functions over `BatchRow`s in the order of the log, wherever these come from. Four things keep innocent logs clean:
 
 * **Sequences are unwrapped**: they count modulo 2³¹, so that a batch's place is the running sum of the signed distances
   between neighbours of one producer and epoch. Duplicates and gaps are then looked for in the order of these places, and
@@ -9,6 +9,8 @@ Pure functions over `BatchRow`s in the order of the log, wherever these come fro
 * **A producer has lives**: where the timestamps of two neighbouring batches of it are at least
   `producer.id.expiration.ms` apart, and no transaction is open between them, the broker has forgotten it. Its sequences
   and epochs begin anew.
+* **What is damaged is still believed a little**: the header of a batch with a bad checksum tells nothing of sequences, but
+  when a producer lived and when its transactions ended; else a damaged marker would be told of twice.
 * **Holes have reasons**: what lies below the log start is not looked at; missing sequences are no gap where at least
   as many offsets are missing that compaction has taken, or that lie in batches which cannot be trusted.
 """
@@ -66,19 +68,25 @@ class _Placed(NamedTuple):
 def check_partition(entries: Iterable[BatchRow | Damage], bounds: Bounds | None = None) -> list[Finding]:
     """Every finding that the batches of one partition give by themselves; `entries` in the order of the log."""
     bounds = bounds or Bounds()
+    entries = list(entries)
+    if bounds.now < 0:
+        stamps = [each.max_timestamp for each in entries if isinstance(each, BatchRow)]
+        bounds = bounds._replace(now=max(stamps, default=-1))
     kept = [each for each in entries if isinstance(each, Damage) or not _is_gone(each, bounds)]
-    sound, findings = _integrity(kept, bounds)
-    holes = _Holes(kept, {id(row) for row in sound}, bounds)
+    trusted, findings = _integrity(kept, bounds)
+    sound = {id(row) for row in trusted}
+    holes = _Holes(kept, sound, bounds)
     by_producer: dict[int, list[BatchRow]] = defaultdict(list)
-    for row in sound:
-        if row.producer_id >= 0:
+    for row in kept:
+        if isinstance(row, BatchRow) and row.producer_id >= 0:
             by_producer[row.producer_id].append(row)
     for rows in by_producer.values():
-        for life in _lives(rows, bounds.expiration_ms):
+        findings += _transactions(rows, sound, bounds)
+        for whole in _lives(rows, bounds.expiration_ms):
+            life = [row for row in whole if id(row) in sound]
             findings += _epochs(life)
             if not bounds.internal:
                 findings += _sequences(life, holes)
-    findings += _transactions([each for each in kept if isinstance(each, BatchRow)], bounds)
     return sorted(findings, key=lambda each: (each.first_offset, each.kind))
 
 
@@ -101,7 +109,7 @@ def _integrity(kept: Sequence[BatchRow | Damage], bounds: Bounds) -> tuple[list[
                 _found("crc", each, f"the batch at offset {each.base_offset} has the checksum {each.crc_stored:#010x}, and "
                        f"its bytes have {each.crc_computed:#010x}; its header cannot be trusted")
             )  # fmt: skip
-        elif fault := _contradiction(each, bounds.cleaned_to):
+        elif fault := _contradiction(each, bounds):
             findings.append(
                 _found("bad_batch", each, f"the batch at offset {each.base_offset} contradicts itself: {fault}")
             )
@@ -116,18 +124,18 @@ def _integrity(kept: Sequence[BatchRow | Damage], bounds: Bounds) -> tuple[list[
     return sound, findings
 
 
-def _contradiction(row: BatchRow, cleaned_to: int) -> str:
+def _contradiction(row: BatchRow, bounds: Bounds) -> str:
     """What a header says that cannot be; "" if nothing."""
     span = row.last_offset - row.base_offset + 1
     if row.bytes < LEAST_BYTES:
         return f"it has {row.bytes} bytes, and a header alone has {LEAST_BYTES}"
     if span < 1 or row.records < 0:
         return f"it ends at offset {row.last_offset} and counts {row.records} records"
-    if row.records > span or (row.records < span and row.base_offset >= cleaned_to):
+    if row.records > span or (row.records < span and row.base_offset >= bounds.cleaned_to):
         return f"it counts {row.records} records and spans {span} offsets"
     if row.base_sequence >= 0 and (row.base_sequence + span - 1) % SEQUENCES != row.last_sequence:
         return f"it spans {span} offsets, and its sequences go from {row.base_sequence} to {row.last_sequence}"
-    if row.producer_id >= 0 and row.base_sequence < 0 and not row.attributes & CONTROL:
+    if row.producer_id >= 0 and row.base_sequence < 0 and not row.attributes & CONTROL and not bounds.internal:
         return f"it has the producer id {row.producer_id} and no sequence"
     return ""
 
@@ -206,7 +214,7 @@ def _sequences(life: Sequence[BatchRow], holes: _Holes) -> Iterator[Finding]:
             continue
         epoch = row.producer_epoch
         if epoch not in epochs:
-            older = (each for each in reversed(life[:index]) if each.producer_epoch < epoch)
+            older = (each for each in reversed(life[:index]) if 0 <= each.producer_epoch < epoch)
             if (before := next(older, None)) is not None:
                 lower[epoch] = before
         epochs[epoch].append(row)
@@ -238,16 +246,22 @@ def _duplicates(placed: Sequence[_Placed]) -> Generator[Finding, None, set[int]]
             earlier[second.order].append(first)
         active.append(each)
     for order in sorted(earlier):
-        yield _stored_twice(placed[order], min(earlier[order], key=lambda one: one.order))
+        yield _stored_twice(placed[order], sorted(earlier[order], key=lambda one: one.order))
     return set(earlier)
 
 
-def _stored_twice(again: _Placed, first: _Placed) -> Finding:
-    start, end = max(again.place, first.place), min(again.end, first.end)
-    once, twice = (first.offset(start), first.offset(end)), (again.offset(start), again.offset(end))
+def _stored_twice(again: _Placed, earlier: Sequence[_Placed]) -> Finding:
+    """All sequences of a batch that were stored before: at best in one batch, else from one to another."""
+    start = max(again.place, min(one.place for one in earlier))
+    end = min(again.end, max(one.end for one in earlier))
+    first = next((one for one in earlier if one.place <= start <= one.end), earlier[0])
+    last = next((one for one in earlier if one.place <= end <= one.end), earlier[-1])
+    if (whole := next((one for one in earlier if one.place <= start and end <= one.end), None)) is not None:
+        first = last = whole
+    once, twice = (first.offset(start), last.offset(end)), (again.offset(start), again.offset(end))
     row = again.row
     return _found(
-        "duplicate", row, f"{_what(row, start, end)} stored twice: at {_offsets(*once)} and at {_offsets(*twice)}",
+        "duplicate", row, f"{_what(row, start, end)} stored twice: at {_offsets(*once)} and at {_range(*twice)}",
         (start, end), twice, first=_place(first.row), again=_place(row),
     )  # fmt: skip
 
@@ -289,34 +303,37 @@ def _disorder(placed: Sequence[_Placed]) -> Iterator[Finding]:
 # Transactions
 
 
-def _transactions(rows: Sequence[BatchRow], bounds: Bounds) -> Iterator[Finding]:
-    """Transactions without an end, and ends without a beginning. A header with a bad CRC is believed here.
+def _transactions(rows: Sequence[BatchRow], sound: set[int], bounds: Bounds) -> Iterator[Finding]:
+    """Transactions of one producer without an end, and ends without a beginning.
 
-    Were it not, a marker that is damaged would be told of twice.
+    A batch that is not sound may end one, and may be why an end has no beginning, but begins none: its header may lie.
     """
-    latest = bounds.now if bounds.now >= 0 else max((row.max_timestamp for row in rows), default=-1)
-    begun: dict[int, BatchRow] = {}
-    seen: set[int] = set()
+    begun: BatchRow | None = None
+    perhaps = False
+    before: BatchRow | None = None
     for row in rows:
-        if row.producer_id < 0:
-            continue
         if row.attributes & CONTROL:
-            if begun.pop(row.producer_id, None) is None and not _may_have_lost_data(row, seen, bounds):
+            if not perhaps and id(row) in sound and not _may_have_lost_data(before, bounds):
                 yield _found("marker_without_data", row, f"a transaction of {_who(row)} ended at offset {row.base_offset} "
                              "without a batch of it being stored here")  # fmt: skip
+            begun, perhaps = None, False
         elif row.attributes & TRANSACTIONAL:
-            begun.setdefault(row.producer_id, row)
-        seen.add(row.producer_id)
-    for row in begun.values():
-        duration = max(latest - row.max_timestamp, 0)
-        yield _found("open_transaction", row, f"the transaction that {_who(row)} began at offset {row.base_offset} has "
+            if id(row) in sound:
+                begun = begun or row
+            perhaps = True
+        before = row
+    if begun is not None:
+        duration = max(bounds.now - begun.max_timestamp, 0)
+        yield _found("open_transaction", begun, f"the transaction that {_who(begun)} began at offset {begun.base_offset} has "
                      f"neither been committed nor aborted; it has been open for {_duration(duration)}",
                      open_ms=duration)  # fmt: skip
 
 
-def _may_have_lost_data(marker: BatchRow, seen: set[int], bounds: Bounds) -> bool:
-    """Whether the batches of the transaction may have been deleted, or compacted away."""
-    return marker.base_offset < bounds.cleaned_to or (bounds.log_start > 0 and marker.producer_id not in seen)
+def _may_have_lost_data(before: BatchRow | None, bounds: Bounds) -> bool:
+    """Whether batches of a transaction may have been deleted or compacted away that were behind the producer's last one."""
+    if before is None:
+        return bounds.log_start > 0 or bounds.cleaned_to > 0
+    return before.base_offset < bounds.cleaned_to
 
 
 # Words

@@ -34,5 +34,7 @@ def head(data: bytes | None) -> str:
     if data is None:
         return "null"
     text = data[: SHOWN * 4].decode(errors="replace")
-    shown = "".join(each if each.isprintable() else "\N{MIDDLE DOT}" for each in text[:SHOWN])
+    shown = text[:SHOWN]
+    if not shown.isprintable():
+        shown = "".join(each if each.isprintable() else "\N{MIDDLE DOT}" for each in shown)
     return f"'{shown}{'…' if len(text) > SHOWN or len(data) > SHOWN * 4 else ''}'"

@@ -188,35 +188,40 @@ def _side(first: RecordRow, last: RecordRow) -> dict[str, int]:
 
 def _sentence(run: Sequence[_Copy]) -> str:
     """`orders-0: records 125–132 of producer 12 are stored twice: at offsets 3–10 under epoch 0 and at …`"""
-    first, again, last_first, last_again = run[0].first, run[0].again, run[-1].first, run[-1].again
-    kind = run[0].kind
+    first, again = run[0].first, run[0].again
+    shown = ""
+    if len(run) == 1:
+        shown = f"; value {again.value_head}" if again.key is None else f"; key {head(again.key)}"
+    return f"{first.topic}-{first.partition}: {_subject(run)} stored twice: {_places(run)}{shown}"
+
+
+def _subject(run: Sequence[_Copy]) -> str:
+    """`records 125–132 of producer 12 are`, by the sequences of the first copies, if they have any."""
+    first, last = run[0].first, run[-1].first
     one = len(run) == 1
-    numbers = f" {_range(first.sequence, last_first.sequence)}" if first.sequence >= 0 else ""
-    who = f" of producer {first.producer_id}" if first.producer_id >= 0 and kind != "session_duplicate" else ""
-    what = (
-        f"{'record' if one else 'records' if numbers else f'{len(run)} records'}{numbers}{who} {'is' if one else 'are'}"
-    )
-    once, twice = _offsets(first.offset, last_first.offset), _offsets(again.offset, last_again.offset)
-    there = (
-        f", there as {_range(again.sequence, last_again.sequence)}"
-        if again.sequence not in (-1, first.sequence)
-        else ""
-    )
-    shown = (
-        f"; key {head(again.key)}" if one and again.key is not None else f"; value {again.value_head}" if one else ""
-    )
-    said = {
-        "partition_duplicate": f"at {once} and on partition {again.partition} at {twice}",
-        "session_duplicate": f"at {once} by {_producer(first)} and at {twice} by {_producer(again)}{there}",
-        "epoch_duplicate": f"at {once} under epoch {first.producer_epoch} and at {twice} under epoch "
-        f"{again.producer_epoch}{there}",
-        "duplicate": f"at {once} and at {twice}, in the same epoch {again.producer_epoch}",
-        "application_duplicate": f"at {once} and at {twice}, " + (
-            f"in the same epoch {again.producer_epoch}{there}" if again.producer_id >= 0
-            else "without a producer id: a retry without idempotence, or the application sent them twice"
-        ),
-    }[kind]  # fmt: skip
-    return f"{first.topic}-{first.partition}: {what} stored twice: {said}{shown}"
+    if first.sequence < 0 or first.producer_id < 0:
+        return "a record is" if one else f"{len(run)} records are"
+    who = "" if run[0].kind == "session_duplicate" else f" of producer {first.producer_id}"
+    return f"record{'' if one else 's'} {_range(first.sequence, last.sequence)}{who} {'is' if one else 'are'}"
+
+
+def _places(run: Sequence[_Copy]) -> str:
+    """Where and by whom both copies were written, and which sequences the later ones have, if others."""
+    kind, first, again = run[0].kind, run[0].first, run[0].again
+    once = f"at {_offsets(first.offset, run[-1].first.offset)}"
+    if kind == "partition_duplicate":
+        return f"{once} and on partition {again.partition} at {_offsets(again.offset, run[-1].again.offset)}"
+    twice = f"and at {_range(again.offset, run[-1].again.offset)}"
+    others = again.sequence not in (-1, first.sequence)
+    there = f", there as {_range(again.sequence, run[-1].again.sequence)}" if others else ""
+    if kind == "session_duplicate":
+        return f"{once} by {_producer(first)} {twice} by {_producer(again)}{there}"
+    if kind == "epoch_duplicate":
+        return f"{once} under epoch {first.producer_epoch} {twice} under epoch {again.producer_epoch}{there}"
+    if again.producer_id >= 0:
+        return f"{once} {twice}, in the same epoch {again.producer_epoch}{there}"
+    them = "it" if len(run) == 1 else "them"
+    return f"{once} {twice}, without a producer id: a retry without idempotence, or the application sent {them} twice"
 
 
 def _producer(row: RecordRow) -> str:

@@ -12,6 +12,7 @@ from wirebroker.audit.findings import KINDS, BatchRow, Damage, Finding, RecordRo
 from wirebroker.audit.journal import Intended, Rows, intended_rows
 from wirebroker.audit.reconcile import Where, reconcile
 from wirebroker.audit.stored import Contents, StoredPartition
+from wirebroker.core.cluster import INTERNAL_TOPICS
 from wirebroker.trace.rows import ProduceRow
 
 SHOWN, SAID = 10, 100
@@ -137,8 +138,11 @@ class AuditReport:
         raise AssertionError("\n".join(lines))
 
     def __str__(self) -> str:
+        told_of = {each.topic for each in self.findings}
         rows = [("topic", *COUNTED)]
-        rows += [(name, *map(str, counts.values())) for name, counts in self.summary()["topics"].items()]
+        for name, counts in self.summary()["topics"].items():
+            if name not in INTERNAL_TOPICS or name in told_of:
+                rows.append((name, *map(str, counts.values())))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [
             "  ".join(f"{cell:<{width}}" if i == 0 else f"{cell:>{width}}" for i, (cell, width) in enumerate(pairs))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from difflib import get_close_matches
 from typing import NamedTuple
 
 from kafkawire.batches import (
@@ -21,7 +20,7 @@ from kafkawire.primitives import Buffer
 from wirebroker.audit.checks import Bounds
 from wirebroker.audit.content import content_hash, digest, head
 from wirebroker.audit.findings import BatchRow, Damage, RecordRow
-from wirebroker.core.cluster import INTERNAL_TOPICS, Cluster
+from wirebroker.core.cluster import Topic
 
 MAGIC = 2
 MEMORY = "memory"
@@ -63,23 +62,20 @@ class StoredPartition(NamedTuple):
         return Contents(entries, found.rows(), found.ended[True], found.ended[False])
 
 
-def snapshot(cluster: Cluster, now: int, topics: Iterable[str] | None = None) -> list[StoredPartition]:
-    """The partitions of these topics, or of all. KeyError names a topic that does not exist.
+def snapshot(topics: Iterable[Topic], expiration_ms: int, now: int) -> list[StoredPartition]:
+    """The partitions of these topics, whose producers expire after so many ms.
 
     It only takes hold of the batches; reading them can be left to another thread.
     """
-    names = list(cluster.topics) if topics is None else list(dict.fromkeys(topics))
-    expiration_ms = cluster.configs.integer("producer.id.expiration.ms")
-    found = []
-    for name in names:
-        if name not in cluster.topics:
-            close = get_close_matches(name, cluster.topics, 1)
-            raise KeyError(f"there is no topic {name!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
-        for partition in cluster.topics[name].partitions:
-            bounds = Bounds(partition.log_start_offset, 0, expiration_ms, name in INTERNAL_TOPICS, now)
-            batches = partition.log.batches(partition.log_start_offset)
-            found.append(StoredPartition(name, partition.index, bounds, batches))
-    return found
+    return [
+        StoredPartition(
+            topic.name, partition.index,
+            Bounds(partition.log_start_offset, partition.log.cleaned_to, expiration_ms, topic.internal, now),
+            list(partition.log.batches(partition.log_start_offset)),
+        )
+        for topic in topics
+        for partition in topic.partitions
+    ]  # fmt: skip
 
 
 def scan(data: Buffer, topic: str, partition: int, segment: str) -> Iterator[BatchRow | Damage]:

@@ -10,25 +10,29 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkawire.registry import KEYS
-from wirebroker.clock import clock
+from wirebroker.clock import Clock, clock
 from wirebroker.core.configs import ConfigError
 from wirebroker.core.names import topic_name_fault
 from wirebroker.core.profile import profile
 from wirebroker.engine import Engine
 from wirebroker.net.host import Host, ListenError, new_loop
+from wirebroker.storage.folder.faults import DataError
 
 if TYPE_CHECKING:
+    from wirebroker.control.server import Control
     from wirebroker.faults.files import FaultFile
+    from wirebroker.scenarios.scenario import Part
+    from wirebroker.storage.folder.store import FolderStore
 
 KAFKA_PREFIX = "KAFKA_"
 NOT_SETTINGS = frozenset({"KAFKA_LISTENERS", "KAFKA_ADVERTISED_LISTENERS", "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP",
-                          "KAFKA_NODE_ID", "KAFKA_BROKER_ID", "KAFKA_PROCESS_ROLES", "KAFKA_CONTROLLER_QUORUM_VOTERS",
+                          "KAFKA_BROKER_ID", "KAFKA_PROCESS_ROLES", "KAFKA_CONTROLLER_QUORUM_VOTERS",
                           "KAFKA_CONTROLLER_LISTENER_NAMES", "KAFKA_INTER_BROKER_LISTENER_NAME", "KAFKA_HEAP_OPTS",
                           "KAFKA_OPTS", "KAFKA_HOME", "KAFKA_VERSION", "KAFKA_URI", "KAFKA_LOG_DIRS"})  # fmt: skip
 """Variables of Kafka's images that say where things are, which is told here in other ways or has no meaning."""
@@ -53,29 +57,39 @@ def run(options: argparse.Namespace) -> int:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     try:
         from_environment(options, os.environ)
+        part = from_scenario(options) if options.scenario else None
         loop = new_loop(options.loop)
         with ExitStack() as resources:
             resources.callback(loop.close)
-            return loop.run_until_complete(_serve(options, resources))
-    except (ListenError, ConfigError, ValueError) as wrong:
+            return loop.run_until_complete(_serve(options, resources, part))
+    except (ListenError, DataError, ConfigError, ValueError) as wrong:
         print(f"wirebroker serve: {wrong}", file=sys.stderr)
         return 2
 
 
-async def _serve(options: argparse.Namespace, resources: ExitStack) -> int:
+async def _serve(options: argparse.Namespace, resources: ExitStack, part: Part | None) -> int:
     time_source = clock(options.clock)
-    engine = _engine(options, time_source.now())
+    engine = _engine(options, time_source.now(), resources)
+    if options.trace and options.trace_level == "off":
+        raise UsageError("--trace-level off leaves --trace nothing to show")
+    engine.trace_at(options.trace_level)
+    if part is not None:
+        _bring_about(part, engine, time_source.now())
     for sink in options.trace:
         _attach(engine, sink, resources)
     host = Host(engine, time_source)
+    control = _control(host, options, time_source, resources) if options.control else None
     stop = _stop_signal()
     try:
-        for listener in listeners(options):
+        for listener in listeners(options, min(engine.cluster.brokers)):
             bound = await host.listen(
                 listener.node_id, listener.host, listener.port, listener.name, listener.advertised
             )
             name = "" if listener.name == "PLAINTEXT" else f", {listener.name}"
             print(f"listening on {bound[0]}:{bound[1]} (node {listener.node_id}{name})", flush=True)
+        if control is not None:
+            await control.listen(*control_address(options.control))
+            print(f"control on {control.url}{' (open to others)' if control.open_to_others else ''}", flush=True)
         print("ready", flush=True)
         # What is loaded by now stays; and most that is made per request is dropped at once or kept for good, so that a
         # collector that looks often finds nothing.
@@ -84,8 +98,20 @@ async def _serve(options: argparse.Namespace, resources: ExitStack) -> int:
         gc.set_threshold(50_000, 20, 100)
         await stop.wait()
     finally:
+        if control is not None:
+            await control.close()
         await host.close()
-    return _unfired(engine) if options.require_fired else 0
+    return _unfired(host.engine) if options.require_fired else 0
+
+
+def _control(host: Host, options: argparse.Namespace, time_source: Clock, resources: ExitStack) -> Control:
+    """The HTTP control, which a reset goes on with an engine as at the start."""
+    control_address(options.control)
+    try:
+        from wirebroker.control.server import Control
+    except ImportError as missing:
+        raise UsageError(f"--control: {missing}") from None
+    return Control(host, lambda: _engine(options, time_source.now(), resources))
 
 
 def _unfired(engine: Engine) -> int:
@@ -96,7 +122,7 @@ def _unfired(engine: Engine) -> int:
     return 1 if silent else 0
 
 
-def _engine(options: argparse.Namespace, now: int) -> Engine:
+def _engine(options: argparse.Namespace, now: int, resources: ExitStack) -> Engine:
     settings = dict(_pair(text, "--config") for text in options.config)
     if options.partitions is not None:
         settings["num.partitions"] = str(options.partitions)
@@ -108,21 +134,59 @@ def _engine(options: argparse.Namespace, now: int) -> Engine:
     faults = _fault_file(options.faults) if options.faults else None
     seed = options.random_seed
     chances = seed if seed is not None else (faults.seed if faults and faults.seed is not None else 0)
+    if options.sync != "never" and not options.data:
+        raise UsageError(f"--sync {options.sync} says when --data is put on the disk, and there is no --data")
+    random_bytes = os.urandom if seed is None else random.Random(seed).randbytes
+    store = _store(options, random_bytes, resources) if options.data else None
     engine = Engine(
         now,
-        os.urandom if seed is None else random.Random(seed).randbytes,
+        random_bytes,
         brokers=options.brokers,
         settings=settings,
         rules=rules,
         full_checks=options.record_checks == "full",
         max_versions=dict(_max_version(text) for text in options.max_version),
         seed=chances,
+        store=store,
     )
     for text in options.topic:
         _create_topic(engine, text, now)
     for loaded in faults.rules if faults else ():
         engine.plan.add(loaded)
     return engine
+
+
+def from_scenario(options: argparse.Namespace) -> Part:
+    """Let the scenario say what no flag does; the part of it that is to be served. Raises ValueError."""
+    from wirebroker.scenarios.scenario import find
+    from wirebroker.scenarios.setup import topics
+
+    name, slash, number = options.scenario.rpartition("/") if not options.scenario.endswith(".toml") else ("", "", "")
+    scenario = find(name if slash else options.scenario)
+    if slash and not (number.isdigit() and 0 < int(number) <= len(scenario.parts)):
+        raise UsageError(f"--scenario {options.scenario}: {name} has the parts 1 to {len(scenario.parts)}")
+    part = scenario.parts[int(number) - 1 if slash else 0]
+    options.brokers = max(options.brokers, part.broker.brokers)
+    options.profile = part.broker.profile if options.profile == "kafka-4.3" else options.profile
+    options.topic[:0] = [f"{topic}:{count}" for topic, count in topics(part).items()]
+    options.set[:0] = [f"{rule}={value}" for rule, value in part.broker.rules.items()]
+    options.config[:0] = [f"{key}={value}" for key, value in part.broker.configs.items()]
+    print(f"scenario {scenario.name}: {scenario.title}. {scenario.broker_does}", file=sys.stderr)
+    return part
+
+
+def _bring_about(part: Part, engine: Engine, now: int) -> None:
+    from wirebroker.scenarios.setup import bring_about
+
+    bring_about(part, engine, now)
+
+
+def _store(options: argparse.Namespace, random_bytes: Callable[[int], bytes], resources: ExitStack) -> FolderStore:
+    from wirebroker.storage.folder.store import FolderStore
+
+    store = FolderStore(Path(options.data), random_bytes, brokers=options.brokers, sync=options.sync)
+    resources.callback(store.abandon)
+    return store
 
 
 def _fault_file(path: str) -> FaultFile:
@@ -142,6 +206,8 @@ def _create_topic(engine: Engine, text: str, now: int) -> None:
         raise UsageError(f"--topic {text}: {fault}")
     if colon and not (count.isdigit() and int(count) > 0):
         raise UsageError(f"--topic {text}: the number of partitions is {count!r}")
+    if engine.store is not None and name in engine.store.topics_found:
+        return  # it was there before, and stays as it is
     if name in engine.cluster.topics:
         raise UsageError(f"--topic {text}: this topic is named twice")
     engine.cluster.create_topic(name, now, partitions=int(count) if count else None)
@@ -172,20 +238,20 @@ def _stop_signal() -> asyncio.Event:
     return stop
 
 
-def listeners(options: argparse.Namespace) -> list[Listener]:
-    """Every socket to open. Raises UsageError for an address that is none."""
+def listeners(options: argparse.Namespace, first_node: int = 1) -> list[Listener]:
+    """Every socket to open; brokers are numbered from `first_node` on. Raises UsageError for an address that is none."""
     advertised = address(options.advertise, "--advertise") if options.advertise else None
     found = []
     for i in range(options.brokers):
         shown = (advertised[0], advertised[1] + i) if advertised else None
         port = options.port + i if options.port else 0
-        found.append(Listener(i + 1, "PLAINTEXT", options.host, port, shown))
+        found.append(Listener(first_node + i, "PLAINTEXT", options.host, port, shown))
     if options.listener and options.brokers > 1:
         raise UsageError("--listener is for one broker; with --brokers N each has one listener")
     for text in options.listener:
         name, where = _pair(text, "--listener")
         bind, _, told = where.partition("@")
-        found.append(Listener(1, name, *address(bind, "--listener"), address(told, "--listener") if told else None))
+        found.append(Listener(first_node, name, *address(bind, "--listener"), address(told, "--listener") if told else None))
     return found
 
 
@@ -195,6 +261,12 @@ def address(text: str, flag: str) -> tuple[str, int]:
     if not colon or not port.isdigit() or int(port) > 65535:
         raise UsageError(f"{flag}: {text!r} is not host:port")
     return host.strip("[]"), int(port)
+
+
+def control_address(text: str) -> tuple[str, int]:
+    """Where --control says to listen; a port alone is one of loopback. Raises UsageError."""
+    port = text.removeprefix(":")
+    return address(f"127.0.0.1:{port}" if port.isdigit() else text, "--control")
 
 
 def from_environment(options: argparse.Namespace, environment: Mapping[str, str]) -> None:

@@ -35,8 +35,13 @@ def record_data(step: Step, timestamp: int) -> bytes | None:
 
 
 def batch(step: Step, timestamp: int) -> bytes:
-    """One batch, altered as the step says; the CRC covers the alterations unless it is one of them."""
-    made = bytearray(_well_formed(step, timestamp))
+    """One batch, altered as the step says."""
+    return altered(_well_formed(step, timestamp), step)
+
+
+def altered(sound: bytes, step: Step) -> bytes:
+    """The batch with what the step says is wrong with it; the CRC covers the alterations unless it is one of them."""
+    made = bytearray(sound)
     header = read_header(made)
     changes = {field: step[name] for name, field in _ALTERED.items() if name in step}
     attributes = changes.get("attributes", header.attributes)

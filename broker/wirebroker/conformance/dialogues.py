@@ -24,7 +24,7 @@ from kafkawire.declare import Message
 from kafkawire.errors import ProtocolError
 from kafkawire.frames import SIZE, decode_response, encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
-from kafkawire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kafkawire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkawire.registry import KEYS, request_class
@@ -75,6 +75,8 @@ class Head:
     topics: list[str] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)
     transactional_ids: list[str] = field(default_factory=list)
+    configs: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Settings of topics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +167,14 @@ class Player:
         self._symbols.prefix = prefix_for(head.groups)
         names = [self._symbols.prefix + name for name in head.topics]
         topics = [
-            CreatableTopic(name=name, num_partitions=PARTITIONS, replication_factor=1, assignments=[], configs=[])
-            for name in names
-        ]
+            CreatableTopic(
+                name=self._symbols.prefix + name, num_partitions=PARTITIONS, replication_factor=1, assignments=[],
+                configs=[
+                    CreatableTopicConfig(name=key, value=value) for key, value in head.configs.get(name, {}).items()
+                ],
+            )
+            for name in head.topics
+        ]  # fmt: skip
         created = self._admin.request(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 7).topics
         for topic in created:
             if topic.error_code:
@@ -177,8 +184,7 @@ class Player:
         self._transactional_ids = [self._symbols.prefix + name for name in head.transactional_ids]
         groups = [self._symbols.prefix + name for name in head.groups]
         coordinators_loaded(self._admin, groups, self._transactional_ids)
-        if self._transactional_ids:
-            until(self._gives_producer_ids)
+        until(self._gives_producer_ids)
 
     def _gives_producer_ids(self) -> bool:
         """Whether it has a block of producer ids, which the first to ask for one makes it fetch."""
@@ -197,13 +203,14 @@ class Player:
     def send(self, ask: Ask) -> None:
         """Send a request. KeyError for a symbol that this broker's answers gave no meaning."""
         self._clock = max(self._clock + _TIMESTAMP_STEP, time.time_ns() // 1_000_000)
+        self._count += 1
+        self._symbols.date(self._count, self._clock)
         message = from_json(request_class(KEYS[ask.api]), ask.body, self._symbols, self._clock)
         connection = self._connections.get(ask.connection)
         if connection is None:
             connection = self._connections[ask.connection] = Connection(self._address)
             connection.send(_greeting(), "ApiVersions", _GREETING_VERSION, 0)
             connection.answer(TIMEOUT)  # a broker may be slow to accept, and hear others that spoke later first
-        self._count += 1
         connection.send(message, ask.api, ask.version, self._count)
 
     def answers(
@@ -363,6 +370,8 @@ def save(path: Path, dialogues: list[Dialogue]) -> None:
         told: Json = {
             name: getattr(head, name) for name in ("subject", "seed", "topics", "groups", "transactional_ids")
         }
+        if head.configs:
+            told["configs"] = head.configs
         told["steps"] = [
             [step.ask.connection, step.ask.api, step.ask.version, step.ask.body, step.answers]
             for step in dialogue.steps

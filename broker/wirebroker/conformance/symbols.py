@@ -1,7 +1,8 @@
 """Messages as JSON in which what differs from broker to broker stands as a symbol.
 
 `@t` is a name: the topic, group or transactional id `t` of this dialogue, and where a topic id is expected the id of the
-topic. `$p1` is the first producer id that was handed out and `$m2` the second member id. A field that holds its default
+topic. `$p1` is the first producer id that was handed out, `$m2` the second member id, `$s1` the first fetch session, and
+`$t3` the time that the batches of the third request were given. A field that holds its default
 is left out. Times are compared for being set and texts of errors for being there.
 """
 
@@ -23,8 +24,10 @@ from kafkawire.batches import (
     read_header,
     read_marker,
 )
+from kafkawire.compression import NAMES
 from kafkawire.declare import Field, Message, Struct
 from kafkawire.errors import error_name
+from wirebroker.conformance.batches import altered
 
 Json = dict[str, Any]
 NAME, ID = "@", "$"
@@ -32,11 +35,11 @@ UNORDERED = frozenset(
     {
         "members", "groups", "topics", "partitions", "results", "topic_results", "results_by_partition",
         "results_by_transaction", "results_by_topic_v3_and_below", "active_producers", "transaction_states", "markers",
-        "responses", "partition_responses",
+        "responses", "partition_responses", "configs",
     }
 )  # fmt: skip
 """Arrays whose order is that of a hash table in Kafka."""
-_NOT_COMPARED = frozenset({"throttle_time_ms", "client_host", "node_endpoints"})
+_NOT_COMPARED = frozenset({"throttle_time_ms", "client_host", "node_endpoints", "host", "port", "cluster_id"})
 _TIMES = frozenset({"transaction_start_time_ms", "last_timestamp", "log_append_time_ms", "timestamp"})
 _PRESENCE_ONLY = frozenset({"error_message", "batch_index_error_message"})
 _RANDOM = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -69,6 +72,10 @@ class Symbols:
         """The id of a topic; of one that is not there an id that no topic has."""
         return self._topic_ids.get(text[1:], bytes(15) + b"\5")
 
+    def date(self, request: int, now: int) -> None:
+        """Take note of the time, in ms, that the batches of a request were given."""
+        self._ids[f"{ID}t{request}"] = now
+
     def learn(self, answer: Message) -> None:
         """Give symbols to the ids that this answer hands out."""
         error = getattr(answer, "error_code", 0)
@@ -76,6 +83,12 @@ class Symbols:
             self._number("p", answer.producer_id)  # type: ignore[attr-defined]
         if error in (0, _MEMBER_ID_REQUIRED) and isinstance(member := getattr(answer, "member_id", None), str):
             self._number("m", member)
+        if getattr(answer, "session_id", 0):
+            self._number("s", answer.session_id)  # type: ignore[attr-defined]
+        for topic in getattr(answer, "topics", None) or getattr(answer, "responses", None) or ():
+            name, topic_id = getattr(topic, "name", None), getattr(topic, "topic_id", None)
+            if name and topic_id and any(topic_id) and name.startswith(self.prefix):
+                self.topic(name.removeprefix(self.prefix), topic_id)
 
     def _number(self, kind: str, real: Any) -> None:
         if real != "" and real not in self._symbols:
@@ -119,6 +132,8 @@ def _shown(item: Any, declared: Field, owner: Struct, symbols: Symbols) -> Any:
         return "a time"
     if name == "coordinator_epoch" and item >= 0:
         return "0 or more"
+    if name == "session_id":
+        return symbols.symbol(item)
     if name == "producer_id":
         return item if getattr(owner, "error_code", 0) else symbols.symbol(item)
     if declared.spec == "records":
@@ -147,6 +162,7 @@ def _batch_line(header: BatchHeader, batch: memoryview, symbols: Symbols) -> str
     producer = symbols.symbol(header.producer_id)
     line = f"{header.base_offset}: {producer} epoch {header.producer_epoch} seq {header.base_sequence}"
     line += " txn" if header.attributes & TRANSACTIONAL else ""
+    line += f" {NAMES[header.compression]}" if header.compression else ""
     for record in iter_records(batch):
         if header.attributes & CONTROL:
             marker = read_marker(record)
@@ -180,14 +196,19 @@ def _meant(item: Any, spec: Any, symbols: Symbols, now: int) -> Any:
 
 
 def _batch(told: Json, symbols: Symbols, now: int) -> bytes:
-    """A batch of `n` records (1) whose values are the tag and a number."""
+    """A batch of `n` records (1) whose values are the tag and a number; what is wrong with it is named as in `batches`."""
     producer = told.get("pid", _NOBODY)
-    return build_batch(
-        [Record(i, 0, None, f"{told['tag']}{i}".encode()) for i in range(told.get("n", 1))],
-        base_timestamp=now,
+    key = told.get("key")
+    sound = build_batch(
+        [
+            Record(i, 0, key and key.encode(), f"{told['tag']}{i}".encode())
+            for i in told.get("offset_deltas") or range(told.get("n", 1))
+        ],
+        base_timestamp=now + told.get("ts_offset_ms", 0),
         producer_id=symbols.real(producer) if isinstance(producer, str) else producer,
         producer_epoch=told.get("epoch", -1),
         base_sequence=told.get("seq", -1),
+        compression=NAMES.index(told.get("codec", "none")),
         transactional=bool(told.get("txn")),
-        control=bool(told.get("control")),
     )
+    return altered(sound, told)

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
 from kafkawire.errors import ErrorCode
+from wirebroker.core.changes import Change, TopicChange
 from wirebroker.core.configs import BrokerConfigs, TopicConfigs
+from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.names import abs_hash
 from wirebroker.core.partition import Partition
 from wirebroker.core.producer_ids import ProducerIds
 from wirebroker.core.profile import Rules
 from wirebroker.core.purgatory import Timers
+from wirebroker.storage.interface import Log
+from wirebroker.storage.memory import MemoryLog
 
 GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
+CLUSTER_ID = "wirebroker-cluster-00A"
 INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC})
 
 
@@ -25,6 +31,7 @@ class Broker:
     node_id: int
     addresses: dict[str, tuple[str, int]] = field(default_factory=dict)
     rack: str | None = None
+    alive: bool = True
 
     def address(self, listener: str) -> tuple[str, int]:
         """Host and port for a client of this listener; a listener unknown here is given the first address."""
@@ -50,6 +57,22 @@ class Topic:
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
 
 
+class StoredPartition(NamedTuple):
+    """A partition that was there before the broker started: the brokers that have it, and its leader epoch then."""
+
+    replicas: list[int]
+    leader_epoch: int
+
+
+OpenLog = Callable[[Topic, int, list[int], int], Log]
+"""Gives a partition its log: of which topic and index, with which replicas, and what time it is."""
+
+
+def memory_log(topic: Topic, index: int, replicas: list[int], now: int) -> Log:
+    """A new log in memory."""
+    return MemoryLog(0, now)
+
+
 class Cluster:
     """All that the brokers of one process share. Time and random bytes are arguments."""
 
@@ -63,7 +86,8 @@ class Cluster:
         *,
         full_checks: bool = True,
         cold_start: bool = True,
-        cluster_id: str = "wirebroker-cluster-00A",
+        cluster_id: str = CLUSTER_ID,
+        open_log: OpenLog = memory_log,
     ) -> None:
         self.brokers = {broker.node_id: broker for broker in brokers}
         self.configs = configs
@@ -72,6 +96,7 @@ class Cluster:
         self.random_bytes = random_bytes
         self.full_checks = full_checks
         self.cluster_id = cluster_id
+        self._open_log = open_log
         self.producer_ids = ProducerIds()
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[bytes, Topic] = {}
@@ -82,11 +107,33 @@ class Cluster:
         """Rises with every change of the metadata: topics, partitions, leaders, configs."""
         self.topics_created = 0
         """How many topics there have ever been."""
+        self.watch: Callable[[Change], None] | None = None
+        """Told of what changes, if somebody wants to know."""
+
+    def tell(self, change: Change) -> None:
+        """Something has changed."""
+        if self.watch is not None:
+            self.watch(change)
 
     @property
     def controller_id(self) -> int:
         """The broker that clients are told to send admin requests to; any would do."""
-        return min(self.brokers)
+        return min(self.live_brokers, default=min(self.brokers))
+
+    @property
+    def live_brokers(self) -> dict[int, Broker]:
+        """The brokers that are not down, by id; they are all that clients are told of."""
+        return {node_id: broker for node_id, broker in self.brokers.items() if broker.alive}
+
+    def alive(self, node_id: int) -> bool:
+        """Whether there is such a broker, and it is not down."""
+        broker = self.brokers.get(node_id)
+        return broker is not None and broker.alive
+
+    def offline(self, partition: Partition) -> list[int]:
+        """The replicas of the partition whose brokers are down, or whose directory has failed."""
+        at = partition.offline_at
+        return [node_id for node_id in partition.replicas if not self.alive(node_id) or node_id == at]
 
     def create_topic(
         self,
@@ -98,27 +145,54 @@ class Cluster:
         assignment: Mapping[int, Sequence[int]] | None = None,
         overrides: Mapping[str, str] | None = None,
     ) -> Topic:
-        """Create the topic; the caller has checked name, counts and configs. Leaders go round the brokers."""
+        """Create the topic; the caller has checked name, counts and configs. Leaders go round the brokers.
+
+        Raises OSError if its logs cannot be created; then there is no topic.
+        """
         topic = Topic(name, self._new_topic_id(), TopicConfigs(self.configs, overrides or {}))
         count = len(assignment) if assignment else partitions or self.configs.integer("num.partitions")
         factor = replication_factor or self.configs.integer("default.replication.factor")
+        self.add_partitions(topic, count, now, factor, assignment)
         self.topics[name] = self.topics_by_id[topic.topic_id] = topic
         self.topics_created += 1
-        self.add_partitions(topic, count, now, factor, assignment)
         return topic
 
     def add_partitions(
         self, topic: Topic, total: int, now: int, factor: int, assignment: Mapping[int, Sequence[int]] | None = None
     ) -> None:
-        """Let the topic have `total` partitions; each is led by the first of its replicas."""
-        nodes = sorted(self.brokers)
+        """Let the topic have `total` partitions; each is led by the first of its replicas that is alive."""
+        nodes = sorted(self.live_brokers)
+        down = sorted(self.brokers.keys() - nodes)
+        change: Literal["created", "grown"] = "grown" if topic.partitions else "created"
         for index in range(len(topic.partitions), total):
-            start = index % len(nodes)
-            replicas = list((assignment or {}).get(index) or (nodes[start:] + nodes[:start])[:factor])
-            topic.partitions.append(
-                Partition(topic.name, index, replicas, topic.configs, self.rules, now, full_checks=self.full_checks)
-            )
+            start = index % max(len(nodes), 1)
+            replicas = list((assignment or {}).get(index) or (nodes[start:] + nodes[:start] + down)[:factor])
+            made = self._new_partition(topic, index, replicas, now)
+            for node_id in self.offline(made):
+                made.replication.absent(node_id)
+            topic.partitions.append(made)
         self.version += 1
+        self.tell(TopicChange(change, topic.name, total))
+
+    def _new_partition(self, topic: Topic, index: int, replicas: list[int], now: int) -> Partition:
+        log = self._open_log(topic, index, replicas, now)
+        return Partition(
+            topic.name, index, replicas, topic.configs, self.rules, now, full_checks=self.full_checks, log=log
+        )
+
+    def restore_topic(
+        self, name: str, topic_id: bytes, overrides: Mapping[str, str], partitions: Sequence[StoredPartition], now: int
+    ) -> Topic:
+        """Have a topic again that was there before; each partition's first replica is elected as its leader."""
+        topic = Topic(name, topic_id, TopicConfigs(self.configs, overrides))
+        for index, stored in enumerate(partitions):
+            partition = self._new_partition(topic, index, stored.replicas, now)
+            partition.new_leader_epoch(stored.leader_epoch + 1)
+            topic.partitions.append(partition)
+        self.topics[name] = self.topics_by_id[topic_id] = topic
+        self.topics_created += 1
+        self.version += 1
+        return topic
 
     def delete_topic(self, topic: Topic) -> None:
         """Forget the topic and everything in it."""
@@ -126,6 +200,7 @@ class Cluster:
         for partition in topic.partitions:
             partition.delete()
         self.version += 1
+        self.tell(TopicChange("deleted", topic.name, len(topic.partitions)))
 
     def partition(self, topic: str, index: int) -> Partition | None:
         """The partition, or None if the cluster does not have it."""
@@ -144,11 +219,19 @@ class Cluster:
 
     def coordinator(self, kind: str, key: str) -> int | None:
         """The broker that coordinates this group ("group") or transactional id ("transaction"), or None."""
+        log = self.coordinator_log(kind, key)
+        return log.leader if log is not None and log.leader != NO_LEADER else None
+
+    def coordinator_log(self, kind: str, key: str) -> Partition | None:
+        """The partition that holds what is written down of this group or transactional id; None if there is none yet."""
         index = self.coordinator_partition(kind, key)
-        if index is None:
-            return None
-        partition = self.partition(GROUP_TOPIC if kind == "group" else TRANSACTION_TOPIC, index)
-        return partition.leader if partition else None
+        return None if index is None else self.partition(GROUP_TOPIC if kind == "group" else TRANSACTION_TOPIC, index)
+
+    def coordinator_log_fault(self, kind: str, key: str) -> ErrorCode:
+        """Why a coordinator cannot write down anything: too few replicas of its log are in sync."""
+        log = self.coordinator_log(kind, key)
+        unavailable = log is not None and (log.leader == NO_LEADER or log.replication.too_few)
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE if unavailable else ErrorCode.NONE
 
     def coordinator_fault(self, kind: str, key: str, node_id: int) -> ErrorCode:
         """Whether this broker coordinates the key. On a cold start whoever comes first finds it still loading."""

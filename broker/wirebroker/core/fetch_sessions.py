@@ -13,7 +13,9 @@ from kafkawire.errors import ErrorCode
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, PartitionData
 
 SLOTS = 1000
-"""Sessions kept at most (max.incremental.fetch.session.cache.slots); the one unused for longest makes room."""
+"""Sessions kept at most (max.incremental.fetch.session.cache.slots)."""
+KEPT_MS = 120_000
+"""Milliseconds without use after which a session makes room for another (min.incremental.fetch.session.eviction.ms)."""
 FINAL_EPOCH, INITIAL_EPOCH = -1, 0
 LARGEST_EPOCH = 2**31 - 1
 
@@ -36,6 +38,8 @@ class Session:
 
     session_id: int
     by_topic_id: bool
+    used: int
+    """when it was last used, in ms since the epoch"""
     epoch: int = 1
     partitions: dict[PartitionKey, Cached] = field(default_factory=dict)
 
@@ -69,7 +73,7 @@ class FetchContext:
             cached.log_start_offset = data.log_start_offset
             if changed or not self.incremental:
                 named.append((key, data))
-            if data.records:  # those that had data go to the end of the line
+            if data.records and self.incremental:  # those that had data go to the end of the line
                 self.session.partitions[key] = self.session.partitions.pop(key)
         return named
 
@@ -85,8 +89,12 @@ class FetchSessions:
         """Forget all sessions, as a restarted broker does."""
         self._sessions.clear()
 
-    def open(self, request: FetchRequest, version: int, node_id: int) -> FetchContext:
-        """What this request is about; `error` is set if its session cannot be gone on with."""
+    def clear_at(self, node_id: int) -> None:
+        """Forget the sessions of one broker."""
+        self._sessions = {key: session for key, session in self._sessions.items() if key[0] != node_id}
+
+    def open(self, request: FetchRequest, version: int, node_id: int, now: int) -> FetchContext:
+        """What this request is about; `error` is set if its session cannot be gone on with. `now` is ms since the epoch."""
         by_topic_id = version >= 13
         asked: list[tuple[PartitionKey, FetchPartition]] = [
             ((topic.topic_id if by_topic_id else topic.topic, partition.partition), partition)
@@ -97,7 +105,7 @@ class FetchSessions:
             self._sessions.pop((node_id, request.session_id), None)
             if version < 7 or request.session_epoch == FINAL_EPOCH or not asked:
                 return FetchContext(asked)
-            return FetchContext(asked, self._create(asked, node_id, by_topic_id))
+            return FetchContext(asked, self._create(asked, node_id, by_topic_id, now))
         session = self._sessions.get((node_id, request.session_id))
         if session is None:
             return FetchContext([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -105,15 +113,22 @@ class FetchSessions:
             return FetchContext([], error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.by_topic_id != by_topic_id:
             return FetchContext([], error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        session.used = now
         return self._resume(session, asked, request, node_id)
 
-    def _create(self, asked: list[tuple[PartitionKey, FetchPartition]], node_id: int, by_topic_id: bool) -> Session:
-        while len(self._sessions) >= SLOTS:
-            del self._sessions[next(iter(self._sessions))]
+    def _create(
+        self, asked: list[tuple[PartitionKey, FetchPartition]], node_id: int, by_topic_id: bool, now: int
+    ) -> Session | None:
+        """A new session, or None if there is no room for it: the client then fetches without one."""
+        if len(self._sessions) >= SLOTS:
+            oldest = next(iter(self._sessions))
+            if now - self._sessions[oldest].used <= KEPT_MS:
+                return None
+            del self._sessions[oldest]
         session_id = 0
         while session_id == 0 or (node_id, session_id) in self._sessions:
             session_id = int.from_bytes(self._random_bytes(4), "big") & 0x7FFFFFFF
-        session = Session(session_id, by_topic_id, partitions={key: Cached(partition) for key, partition in asked})
+        session = Session(session_id, by_topic_id, now, partitions={key: Cached(partition) for key, partition in asked})
         self._sessions[node_id, session_id] = session
         return session
 
@@ -130,7 +145,7 @@ class FetchSessions:
                 session.partitions.pop((forgotten.topic_id if session.by_topic_id else forgotten.topic, index), None)
         if not session.partitions:
             del self._sessions[node_id, session.session_id]
-            return FetchContext([])
+            return FetchContext(asked)  # without a session, though the request has just given up what it asks for
         session.epoch = 1 if session.epoch == LARGEST_EPOCH else session.epoch + 1
         self._sessions[node_id, session.session_id] = self._sessions.pop((node_id, session.session_id))  # used last
         everything = [(key, cached.asked) for key, cached in session.partitions.items()]

@@ -6,16 +6,20 @@ from kafkawire.errors import ErrorCode
 from wirebroker.core.partition import Partition
 
 
-def leader_fault(partition: Partition | None, node_id: int, leader_epoch: int = -1) -> ErrorCode:
-    """What a broker answers that is asked about a partition as its leader; NONE if it may answer.
+def leader_fault(
+    partition: Partition | None, node_id: int, leader_epoch: int = -1, *, or_follower: bool = False
+) -> ErrorCode:
+    """What a broker answers that is asked about a partition as its leader, or as a replica; NONE if it may answer.
 
     `leader_epoch` is what the client believes, −1 if it does not say.
     """
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if partition.offline_at == node_id:
+        return ErrorCode.KAFKA_STORAGE_ERROR
     if leader_epoch != -1 and leader_epoch != partition.leader_epoch:
         older = leader_epoch < partition.leader_epoch
         return ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
-    if partition.leader != node_id:
+    if partition.leader != node_id and not (or_follower and node_id in partition.replicas):
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     return ErrorCode.NONE

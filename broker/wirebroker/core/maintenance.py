@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wirebroker.core.changes import LogStartChange, ProducerChange
 from wirebroker.core.cluster import Cluster
 
 
@@ -18,9 +19,13 @@ class Maintenance:
 
     def _retain(self, now: int) -> None:
         for partition in self._cluster.partitions():
+            before = partition.log_start_offset
             partition.retain(now)
+            if partition.log_start_offset != before:
+                self._cluster.tell(LogStartChange(partition.topic, partition.index, before, partition.log_start_offset))
 
     def _expire_producers(self, now: int) -> None:
         after_ms = self._cluster.configs.integer("producer.id.expiration.ms")
         for partition in self._cluster.partitions():
-            partition.expire_producers(now, after_ms)
+            for producer_id, epoch in partition.expire_producers(now, after_ms):
+                self._cluster.tell(ProducerChange("expired", partition.topic, partition.index, producer_id, epoch))

@@ -6,7 +6,7 @@ the log and the state together. One place decides; the reply, the trace and the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from crc32c import crc32c
@@ -48,7 +48,9 @@ from wirebroker.core.producers import (
 )
 from wirebroker.core.profile import Rules
 from wirebroker.core.record_checks import Checked, RecordPolicy, RecordReject, check
-from wirebroker.storage.memory import EMPTY, MemoryLog, Slice
+from wirebroker.core.replication import Prefix, Replication
+from wirebroker.storage.interface import Kept, Log, Slice
+from wirebroker.storage.memory import MemoryLog
 
 EARLIEST, LATEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -2, -1, -3, -4, -5
 CHECKPOINT_MS = 60_000
@@ -93,7 +95,7 @@ class Partition:
 
     def __init__(
         self, topic: str, index: int, replicas: list[int], configs: TopicConfigs, rules: Rules, now: int,
-        *, full_checks: bool = True,
+        *, full_checks: bool = True, log: Log | None = None,
     ) -> None:  # fmt: skip
         self.topic = topic
         self.index = index
@@ -101,11 +103,15 @@ class Partition:
         self.in_sync = list(replicas)
         self.leader = replicas[0] if replicas else -1
         self.leader_epoch = 0
+        self.eligible: list[int] = []
+        """Who else may lead where nobody is in sync (eligible leader replicas, KIP-966)."""
+        self.last_known_leader: int | None = None
+        """Who led before nobody did."""
         self.configs = configs
         self._settings = configs.broker
         self.rules = rules
         self.full_checks = full_checks
-        self.log = MemoryLog(0, now)
+        self.log = log or MemoryLog(0, now)
         self.log_start_offset = 0
         self.producers: dict[Key, bytes] = {}
         self.transactions = OpenTransactions()
@@ -114,12 +120,19 @@ class Partition:
         """Told of every append; parked Fetches are here."""
         self.write_fails = 0
         """How many of the next writes fail; see `fail_next_write`."""
+        self.offline_at: int | None = None
+        """The broker whose directory with this partition has failed; see `go_offline`."""
         self._epoch_starts: list[tuple[int, int]] = [(0, 0)]
         self._checkpointed_start = (now, 0)
         self._policy: RecordPolicy | None = None
         self._policy_version = -1
+        self.held_at: int | None = None
+        """The high watermark where it is not the end of the log; `Replication.review` says when."""
+        self.replication = Replication(self)
         self._plain_limit = self._latest_ahead = self._oldest_behind = self._segment_bytes = self._segment_ms = 0
         """What `append_next` needs of the policy: the largest batch it may take, and how far timestamps may be off."""
+        if (kept := self.log.belongs_to(self)) is not None:
+            self._take(kept, now)
 
     @property
     def log_end_offset(self) -> int:
@@ -129,15 +142,15 @@ class Partition:
     @property
     def high_watermark(self) -> int:
         """The offset up to which records are replicated and so visible to consumers."""
-        return self.log.end_offset
+        return self.log.end_offset if self.held_at is None else self.held_at
 
     @property
     def last_stable_offset(self) -> int:
         """The offset up to which a read_committed consumer may read: where the earliest open transaction begins."""
-        first_open = self.transactions.first_offset()
-        if first_open is None:
+        unstable = self.transactions.first_unstable()
+        if unstable is None:
             return self.high_watermark
-        return min(max(first_open, self.log_start_offset), self.high_watermark)
+        return min(max(unstable, self.log_start_offset), self.high_watermark)
 
     @property
     def policy(self) -> RecordPolicy:
@@ -147,9 +160,11 @@ class Partition:
             self._policy_version = self._settings.version
             plain = policy.compression == "producer" and not policy.append_time and not policy.compacted
             plain = plain and self.rules.key == "producer_id"
+            plain = plain and not self.write_fails and self.offline_at is None
             self._plain_limit = min(policy.max_message_bytes, policy.segment_bytes) if plain else 0
             self._latest_ahead, self._oldest_behind = policy.after_max_ms, policy.before_max_ms
             self._segment_bytes, self._segment_ms = policy.segment_bytes, policy.segment_ms
+            self.replication.review()  # min.insync.replicas may have changed
         return self._policy
 
     # Writing
@@ -185,13 +200,19 @@ class Partition:
             return -1
         active = log.active
         if active.size + size > self._segment_bytes or now - active.created > self._segment_ms:
-            log.roll(now)
+            try:
+                log.roll(now)
+            except OSError:
+                return -1
             active = log.active
-        active.append(records, base, self.leader_epoch, latest, owned)
+        try:
+            active.append(records, base, self.leader_epoch, latest, owned)
+        except OSError:
+            return -1
         log.end_offset = base + count
         self.producers[pid] = advanced
         if self.waiting:
-            self._tell(now)
+            self.tell(now)
         return base
 
     def append(
@@ -242,15 +263,18 @@ class Partition:
     ) -> Appended:  # fmt: skip
         """Append to the log and to the state: both or, if the log refuses, neither."""
         header, _, timestamp, append_time, _ = checked
-        if self.write_fails:
+        if self._cannot_write:
             return self._failed(header, state)
-        base = self._write(checked, now, owned, policy)
+        try:
+            base = self._write(checked, now, owned, policy)
+        except OSError:
+            return _not_written(header, state)
         if key is not None:
             self.producers[key] = advance(state, header, base, timestamp, self.rules)
             if header.attributes & TRANSACTIONAL:
                 self._joins_transaction(header.producer_id, state, base)
         if self.waiting:
-            self._tell(now)
+            self.tell(now)
         appended: Appended = _new(Appended, (verdict, 0, base, append_time, self.log_start_offset, header, state))
         return appended
 
@@ -258,13 +282,29 @@ class Partition:
         """Let the next writes fail, as with a broken disk: KAFKA_STORAGE_ERROR, and neither log nor state changes."""
         self.write_fails = times
         self._plain_limit = 0  # so that nothing takes the short way, which knows nothing of this
+        if not times:
+            self._policy_version = -1
+
+    def go_offline(self, node_id: int) -> None:
+        """This broker's directory with the log has failed: it can neither write nor read it (HostedPartition.Offline)."""
+        self.offline_at = node_id
+        self._plain_limit = 0
+
+    def go_online(self) -> None:
+        """The directory is there again, with all that it held."""
+        self.offline_at = None
+        self._policy_version = -1
+
+    @property
+    def _cannot_write(self) -> bool:
+        return bool(self.write_fails) or (self.offline_at is not None and self.offline_at == self.leader)
 
     def _failed(self, header: BatchHeader, state: bytes | None) -> Appended:
-        self.write_fails -= 1
+        if self.write_fails:
+            self.write_fails -= 1
         if not self.write_fails:
             self._policy_version = -1
-        code = ErrorCode.KAFKA_STORAGE_ERROR
-        return Appended(Reject(code, "write_failed", header.base_sequence, -1), code, -1, -1, -1, header, state)
+        return _not_written(header, state)
 
     def _write(self, checked: Checked, now: int, owned: bool, policy: RecordPolicy) -> int:
         header, batch, timestamp, _, rewritten = checked
@@ -323,15 +363,19 @@ class Partition:
             coordinator_epoch=marker.coordinator_epoch, timestamp=now,
         )  # fmt: skip
         checked = Checked(read_header(batch), memoryview(batch), now, -1, False)
-        if self.write_fails:
+        if self._cannot_write:
             return ErrorCode(self._failed(checked.header, state).error_code)
-        base = self._write(checked, now, False, self.policy)
+        try:
+            base = self._write(checked, now, False, self.policy)
+        except OSError:
+            return ErrorCode.KAFKA_STORAGE_ERROR
         self.producers[marker.producer_id] = end_transaction(state, *epochs, now)
-        self.transactions.end(marker.producer_id, base, aborted=not marker.commit)
+        replicated = self.held_at is None
+        self.transactions.end(marker.producer_id, base, aborted=not marker.commit, replicated=replicated)
         awaited = self.transactions.verifications.get(marker.producer_id)
         if awaited is not None and not (awaited.bumps_epoch and awaited.producer_epoch == marker.producer_epoch):
             del self.transactions.verifications[marker.producer_id]
-        self._tell(now)
+        self.tell(now)
         return ErrorCode.NONE
 
     def aborted_transactions(self, fetch_offset: int, read: Slice) -> list[AbortedTransaction]:
@@ -343,16 +387,16 @@ class Partition:
             self.transactions.begin(producer_id, base_offset)
         self.transactions.verifications.pop(producer_id, None)
 
-    def _tell(self, now: int) -> None:
+    def tell(self, now: int) -> None:
+        """Something has changed: more is stored or visible, or somebody else leads."""
         for told in list(self.waiting):
             told(self, now)
 
     # Reading
 
-    def read(self, offset: int, max_bytes: int, *, at_least_one: bool, committed: bool = False) -> Slice:
-        """Whole batches from the one that holds `offset` on, up to what is visible."""
-        limit = self.last_stable_offset if committed else self.high_watermark
-        return self.log.read(offset, limit, max_bytes, at_least_one) if offset < limit else EMPTY
+    def seen_at(self, node_id: int) -> Partition | Prefix:
+        """The partition as somebody sees it who reads at this replica: offsets only, the records are in `log`."""
+        return self.replication.behind.get(node_id, self)
 
     def offset_for(self, timestamp: int, committed: bool = False) -> TimestampedOffset:
         """What ListOffsets asks: a time in ms since the epoch, or one of its negative stand-ins."""
@@ -361,14 +405,15 @@ class Partition:
         if timestamp == LATEST:
             end = self.last_stable_offset if committed else self.high_watermark
             return TimestampedOffset(end, -1, self.leader_epoch)
-        found = self._newest() if timestamp == MAX_TIMESTAMP else self._at_or_after(timestamp)
+        found = self._newest() if timestamp == MAX_TIMESTAMP else self._at_or_after(timestamp, self.log_start_offset)
         visible = self.last_stable_offset if committed else self.high_watermark
         return found if found.offset < visible else NOTHING_FOUND
 
-    def _at_or_after(self, timestamp: int) -> TimestampedOffset:
+    def _at_or_after(self, timestamp: int, start: int) -> TimestampedOffset:
+        """The first record from offset `start` on whose time is at least `timestamp`."""
         if timestamp < 0:
             return NOTHING_FOUND
-        for batch in self.log.batches_since(timestamp, self.log_start_offset):
+        for batch in self.log.batches_since(timestamp, start):
             header = read_header(batch)
             for record in iter_records(batch):
                 when = (
@@ -377,15 +422,18 @@ class Partition:
                     else header.base_timestamp + record.timestamp_delta
                 )
                 offset = header.base_offset + record.offset_delta
-                if when >= timestamp and offset >= self.log_start_offset:
+                if when >= timestamp and offset >= start:
                     return TimestampedOffset(offset, when, header.partition_leader_epoch)
         return NOTHING_FOUND
 
     def _newest(self) -> TimestampedOffset:
-        """The record with the largest timestamp, the first of them if there are several."""
+        """The record with the largest timestamp, the first of them if there are several.
+
+        As in Kafka it may lie before the log start, as long as its segment is there.
+        """
         stamps = [segment.max_timestamp for segment in self.log.segments]
         largest = max(stamps, default=-1)
-        return self._at_or_after(largest) if largest >= 0 else NOTHING_FOUND
+        return self._at_or_after(largest, self.log.segments[0].base_offset) if largest >= 0 else NOTHING_FOUND
 
     def _epoch_at(self, offset: int) -> int:
         epoch = self._epoch_starts[0][0]
@@ -395,11 +443,16 @@ class Partition:
         return epoch
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """The largest leader epoch at or below `epoch` and the offset at which it ended; (−1, −1) if there is none."""
+        """The largest leader epoch at or below `epoch` and the offset at which it ended (LeaderEpochFileCache).
+
+        An epoch older than all that are known ended where they begin. (−1, −1) for one that has not been yet.
+        """
         if epoch == self.leader_epoch:
             return epoch, self.log_end_offset
-        if epoch > self.leader_epoch or epoch < self._epoch_starts[0][0]:
+        if epoch > self.leader_epoch or epoch < 0:
             return -1, -1
+        if epoch < self._epoch_starts[0][0]:
+            return epoch, self._epoch_starts[0][1]
         for i, (started, _) in reversed(list(enumerate(self._epoch_starts))):
             if started <= epoch:
                 following = i + 1
@@ -407,12 +460,50 @@ class Partition:
                 return started, end
         return -1, -1
 
-    def new_leader_epoch(self, epoch: int) -> None:
-        """The leader is elected again: what it appends from here on carries `epoch`."""
+    # Leaders
+
+    def new_leader_epoch(self, epoch: int, *, elected: bool = True) -> None:
+        """A leader is elected: what it appends from here on carries `epoch`. Or nobody could be, which counts as well."""
         self.leader_epoch = epoch
-        if self._epoch_starts[-1][1] == self.log_end_offset:
+        if elected:
+            if self._epoch_starts and self._epoch_starts[-1][1] == self.log_end_offset:
+                self._epoch_starts.pop()
+            self._epoch_starts.append((epoch, self.log_end_offset))
+            self.log.keep_epochs(self._epoch_starts)
+
+    @property
+    def epoch_start(self) -> int:
+        """The offset at which the leader's epoch begins."""
+        return self._epoch_starts[-1][1]
+
+    def prefix(self, now: int) -> Prefix:
+        """What a replica holds that stops following at this moment."""
+        return Prefix(
+            self.log_end_offset, self.log_start_offset, self.high_watermark, dict(self.producers),
+            self.transactions.copy(), list(self._epoch_starts), now,
+        )  # fmt: skip
+
+    def take_over(self, prefix: Prefix) -> None:
+        """Go on from what a new leader holds: records behind it are gone, and so is what was known of them."""
+        end = prefix.log_end_offset
+        if end < self.log.segments[0].base_offset:
+            self.log.start_at(end, prefix.caught_up)
+        else:
+            self.log.truncate_to(end)
+        self.log_start_offset = max(prefix.log_start_offset, self.log.segments[0].base_offset)
+        self.producers = dict(prefix.producers)
+        self.transactions = prefix.transactions.copy()
+        self._epoch_starts = list(prefix.epoch_starts)
+        self.held_at = min(prefix.high_watermark, end)
+
+    def lead_from_here(self, now: int) -> None:
+        """The log has lost its end: epochs that began behind it are gone, and a new one begins."""
+        while len(self._epoch_starts) > 1 and self._epoch_starts[-1][1] > self.log_end_offset:
             self._epoch_starts.pop()
-        self._epoch_starts.append((epoch, self.log_end_offset))
+        self.new_leader_epoch(self.leader_epoch + 1)
+        self.replication.cut_off(self.log_end_offset)
+        self.replication.review()
+        self.tell(now)
 
     # Losing
 
@@ -443,7 +534,7 @@ class Partition:
             return
         keep_ms = self.configs.integer("retention.ms")
         keep_bytes = self.configs.integer("retention.bytes")
-        while (first := self.log.segments[0]).bases:
+        while (first := self.log.segments[0]).size or first is not self.log.active:
             newest = first.max_timestamp if first.max_timestamp >= 0 else first.created
             expired = keep_ms >= 0 and now - newest > keep_ms
             oversize = keep_bytes >= 0 and self.log.size - first.size >= keep_bytes
@@ -453,51 +544,89 @@ class Partition:
                 self.log.roll(now)
             self._start_at(self.log.segments[1].base_offset, now)
 
-    def expire_producers(self, now: int, after_ms: int) -> None:
-        """Forget producers whose last batch carries a timestamp at least `after_ms` old, and that have nothing open."""
-        gone = [
-            key
-            for key, state in self.producers.items()
-            if now - last_timestamp(state) >= after_ms and open_since(state) < 0
-        ]
-        for key in gone:
-            del self.producers[key]
+    def expire_producers(self, now: int, after_ms: int) -> list[tuple[int, int]]:
+        """Forget producers whose last batch carries a timestamp at least `after_ms` old, and that have nothing open.
+
+        The ids and epochs of those that were forgotten.
+        """
+        forgotten = []
+        for producers in (self.producers, *(prefix.producers for prefix in self.replication.behind.values())):
+            for key, state in list(producers.items()):
+                if now - last_timestamp(state) >= after_ms and open_since(state) < 0:
+                    del producers[key]
+                    if producers is self.producers:
+                        forgotten.append((key if isinstance(key, int) else -1, epoch_of(state)))
         verifications = self.transactions.verifications
         for producer_id in [known for known, awaited in verifications.items() if now - awaited.since >= after_ms]:
             del verifications[producer_id]
+        return forgotten
+
+    def expire_producer(self, producer_id: int) -> int | None:
+        """Forget one producer whatever its age, unless it has a transaction open; its epoch, None if it was not forgotten."""
+        state = self.producers.get(producer_id)
+        if state is None or open_since(state) >= 0:
+            return None
+        return epoch_of(self.producers.pop(producer_id))
 
     def delete(self) -> None:
         """The topic is deleted: those who wait are told, and find no leader."""
         self.deleted = True
         self.leader = -1
-        for told in list(self.waiting):
-            told(self, 0)
+        self.log.delete()
+        self.tell(0)
 
     def restart(self, mode: str, now: int) -> None:
-        """Keep what Kafka finds on disk after a clean shutdown, or after kill −9.
+        """Keep what Kafka finds on disk after all brokers shut down cleanly, or after kill −9.
 
         Of each producer the last batch survives. A clean shutdown leaves no snapshot from before the log start; a kill
         brings back the log start offset of the last checkpoint.
         """
         self.waiting.clear()
+        self.replication.restart(now)
+        kept = self.log.restart(mode, now)
+        if kept is None:
+            self._restart_in_memory(mode, now)
+        else:
+            self._take(kept, now)
+        self.new_leader_epoch(self.leader_epoch + (2 if mode == "clean" else 1))
+
+    def _take(self, kept: Kept, now: int) -> None:
+        """Be what the log has kept."""
+        self.log_start_offset = kept.log_start_offset
+        self.producers = dict(kept.producers)
+        self.transactions.restore_aborted(kept.aborted)
+        self.transactions.restart({int(key): open_since(s) for key, s in kept.producers.items() if open_since(s) >= 0})
+        self._epoch_starts = kept.epoch_starts
+        if not self._epoch_starts:
+            self._epoch_starts = [(self.leader_epoch, self.log_end_offset)]
+            self.log.keep_epochs(self._epoch_starts)
+        self._checkpointed_start = (now, self.log_start_offset)
+
+    def _restart_in_memory(self, mode: str, now: int) -> None:
         if mode == "kill":
             written, start = self._checkpointed_start
             if now - written < CHECKPOINT_MS:
                 self.log_start_offset = max(start, self.log.segments[0].base_offset)
-        survivors = {
-            key: last_batch_only(state)
-            for key, state in self.producers.items()
-            if self.rules.key == "client_id" or self._survives(state)
-        }
-        self.producers = survivors
+        survivors = self.producers = self.found_again(self.producers, self.log_start_offset, self.log_end_offset)
         self.transactions.restart({int(k): open_since(s) for k, s in survivors.items() if open_since(s) >= 0})
         self._checkpointed_start = (now, self.log_start_offset)
-        self.new_leader_epoch(self.leader_epoch + (2 if mode == "clean" else 1))
 
-    def _survives(self, state: bytes) -> bool:
-        """Whether a producer is found again: its last batch is in the log, or, if it has only a marker, anything is."""
-        last = last_offset(state)
-        return last >= self.log_start_offset or (last < 0 and self.log_start_offset < self.log.end_offset)
+    def found_again(self, producers: Mapping[Key, bytes], start: int, end: int) -> dict[Key, bytes]:
+        """What a restarted broker knows of these producers, with a log from `start` to `end`: the last batch of each.
+
+        A producer is found if its last batch is in the log or, if it has only a marker, anything is.
+        """
+        found = {}
+        for key, state in producers.items():
+            last = last_offset(state)
+            if self.rules.key == "client_id" or last >= start or (last < 0 and start < end):
+                found[key] = last_batch_only(state)
+        return found
+
+
+def _not_written(header: BatchHeader, state: bytes | None) -> Appended:
+    code = ErrorCode.KAFKA_STORAGE_ERROR
+    return Appended(Reject(code, "write_failed", header.base_sequence, -1), code, -1, -1, -1, header, state)
 
 
 class EndMarker(NamedTuple):

@@ -1,4 +1,5 @@
-"""Whether replicas can be placed as a client asks (Kafka's ReplicationControlManager and StripedReplicaPlacer)."""
+"""Where replicas are, and whether they can be placed as a client asks (Kafka's ReplicationControlManager and
+StripedReplicaPlacer)."""
 
 from __future__ import annotations
 

@@ -179,6 +179,22 @@ def last_batch_only(state: bytes) -> bytes:
     return state[: _START + _BATCH.size]
 
 
+def as_followed(mine: bytes | None, leaders: bytes, since: int, window: int) -> bytes | None:
+    """What a follower remembers of a producer whose state it had as `mine` when its log ended at offset `since`.
+
+    `leaders` is the leader's state, of the same log: the batches from `since` on the follower has appended itself, of
+    those before it knows what it knew then. None if it knows nothing of the producer.
+    """
+    batches = [leaders[at : at + _BATCH.size] for at in range(_START, len(leaders), _BATCH.size)]
+    kept = [batch for batch in batches if _BATCH.unpack(batch)[1] >= since]
+    if mine is None and not kept:
+        return None
+    if mine is not None and epoch_of(mine) == epoch_of(leaders):
+        older = (mine[at : at + _BATCH.size] for at in range(_START, len(mine), _BATCH.size))
+        kept += [batch for batch in older if _BATCH.unpack(batch)[1] < since]
+    return leaders[:_START] + b"".join(kept[:window])
+
+
 def poison(state: bytes) -> bytes:
     """The state of a producer that is refused until it has a new id (`gap=45_until_new_id`)."""
     return state[:_FLAGS_AT] + bytes([state[_FLAGS_AT] | _POISONED]) + state[_KEPT:]

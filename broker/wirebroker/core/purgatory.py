@@ -37,6 +37,8 @@ class Timers:
         self._heap: list[tuple[int, int, Timer]] = []
         self._order = count()
         self._tidy_at = _TIDY_FROM
+        self.reached = 0
+        """The moment that the latest timer to run was set for."""
 
     def at(self, when: int, action: Action) -> Timer:
         """Run `action(when)` once it is `when`."""
@@ -73,6 +75,7 @@ class Timers:
             when, _, timer = heapq.heappop(self._heap)
             action, timer.action = timer.action, None
             if action is not None:
+                self.reached = when
                 action(when)
 
     def clear(self) -> None:

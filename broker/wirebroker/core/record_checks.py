@@ -169,9 +169,20 @@ def check(
 def _first_batch(
     records: memoryview | None, policy: RecordPolicy, now: int, produce_version: int, full: bool
 ) -> Checked | RecordReject:
-    """Record data that is not just one whole batch: what Kafka's iterator over the batches makes of it.
+    """Record data that is not just one whole batch: a truncated second one is cut off."""
+    size = size_of_only_batch(records, produce_version)
+    if records is None or isinstance(size, RecordReject):
+        assert isinstance(size, RecordReject)
+        return size
+    if size < HEADER_SIZE:
+        return _shorter_than_its_header(records[:size], policy)
+    return check(records[:size], policy, now, produce_version, full)
 
-    A truncated batch ends the data and is cut off, so one whole batch in front of it is taken. A damaged one is an
+
+def size_of_only_batch(records: memoryview | None, produce_version: int) -> int | RecordReject:
+    """The size of the one batch that record data must hold, or what ProduceRequest.validateRecords has against it.
+
+    This is what Kafka's iterator over the batches makes of it: a truncated batch ends the data, and a damaged one is an
     error. Null is what Kafka never answers; INVALID_RECORD is what it would mean.
     """
     if records is None:
@@ -193,9 +204,7 @@ def _first_batch(
     except CorruptBatch as corrupt:
         message = str(corrupt) if size is None else None  # of a second batch Kafka does not say what is wrong
         return RecordReject(ErrorCode.CORRUPT_MESSAGE, f"corrupt_batch: {corrupt}", message, header=header)
-    if size < HEADER_SIZE:
-        return _shorter_than_its_header(records[:size], policy)
-    return check(records[:size], policy, now, produce_version, full)
+    return size
 
 
 def _shorter_than_its_header(batch: memoryview, policy: RecordPolicy) -> RecordReject:

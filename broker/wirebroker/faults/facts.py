@@ -8,6 +8,7 @@ from typing import Any
 
 from kafkawire.batches import HEADER_SIZE, read_header
 from kafkawire.declare import Message
+from kafkawire.frames import RequestHeader
 from kafkawire.messages.produce import ProduceRequest
 from kafkawire.registry import api_name
 from wirebroker.exchange import Exchange
@@ -15,6 +16,9 @@ from wirebroker.exchange import Exchange
 TopicPartition = tuple[str, int]
 Where = frozenset[tuple[str, int | None]]
 """Partitions; None instead of an index stands for the topic, in requests that name no partitions."""
+
+OTHERS_NAMES = ("protocols", "features", "feature_updates", "resources")
+"""Lists in requests whose parts have names that are no topics'."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,8 @@ class Facts:
     transactional_ids: frozenset[str]
     producer: tuple[int, int] | None
     batches: tuple[Batch, ...]
+    acks: int | None = None
+    """Of a Produce."""
 
 
 def facts_of(request: Message, exchange: Exchange) -> Facts:
@@ -61,7 +67,17 @@ def facts_of(request: Message, exchange: Exchange) -> Facts:
         transactional_ids=frozenset(_transactional_ids(request)),
         producer=_producer(request),
         batches=tuple(_batches(request, exchange)) if isinstance(request, ProduceRequest) else (),
+        acks=request.acks if isinstance(request, ProduceRequest) else None,
     )
+
+
+def facts_of_header(header: RequestHeader, node: int, connection: int) -> Facts:
+    """What is known of a request of which only the header has come."""
+    nothing: frozenset[Any] = frozenset()
+    return Facts(
+        api_name(header.api_key), header.api_version, header.client_id, node, connection, nothing, nothing, nothing, nothing,
+        None, (),
+    )  # fmt: skip
 
 
 def topic_name(struct: Any, exchange: Exchange) -> str | None:
@@ -89,7 +105,7 @@ def _touched(struct: Any, exchange: Exchange) -> Iterator[tuple[str, int | None]
     """Every topic that is named at any depth, with each partition that is named in it."""
     for attribute in _fields(struct):
         parts = getattr(struct, attribute)
-        if not isinstance(parts, list):
+        if not isinstance(parts, list) or attribute in OTHERS_NAMES:
             continue
         for part in parts:
             if isinstance(part, str) and attribute in ("topic_names", "topics"):
@@ -116,7 +132,7 @@ def _fields(struct: Any) -> tuple[str, ...]:
 
 
 def _groups(request: Any) -> Iterator[str]:
-    if isinstance(getattr(request, "group_id", None), str):
+    if isinstance(getattr(request, "group_id", None), str) and request.group_id:
         yield request.group_id
     for each in (*getattr(request, "groups", ()), *getattr(request, "groups_names", ())):
         yield each if isinstance(each, str) else getattr(each, "group_id", "")

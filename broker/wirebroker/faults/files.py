@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,9 +30,31 @@ MAKERS: dict[str, tuple[Callable[..., Rule], tuple[str, ...]]] = {
     "disconnect": (faults.disconnect, ("after",)),
     "throttle": (faults.throttle, ("ms",)),
     "reorder": (faults.reorder, ("others",)),
+    "cut": (faults.cut, ("bytes", "request")),
+    "slice": (faults.slice, ("bytes", "ms")),
+    "bandwidth": (faults.bandwidth, ("rate",)),
+    "corrupt": (faults.corrupt, ("bytes", "at")),
+    "reset": (faults.reset, ("after",)),
+    "refuse": (faults.refuse, ()),
+    "close": (faults.close, ("ms",)),
+    "fail_write": (faults.fail_write, ()),
+    "slow_write": (faults.slow_write, ("ms",)),
+    "disk_full": (faults.disk_full, ()),
+    "crash_after_write": (faults.crash_after_write, ()),
+    "expire_producer": (faults.expire_producer, ()),
+    "expire_transactional_id": (faults.expire_transactional_id, ()),
+    "fence": (faults.fence, ()),
+    "restart": (faults.restart, ("mode",)),
+    "truncate": (faults.truncate, ("offset",)),
+    "lose_coordinator": (faults.lose_coordinator, ()),
 }
 """Kind to what makes it, and the words that it has beside those of every rule."""
-REQUIRED = {"error": "code", "delay": "ms", "throttle": "ms"}
+REQUIRED: dict[str, tuple[str, ...]] = {
+    "error": ("code",), "delay": ("ms",), "throttle": ("ms",), "cut": ("bytes",), "slice": ("bytes",), "bandwidth": ("rate",),
+    "slow_write": ("ms",), "expire_transactional_id": ("transactional_id",), "fence": ("transactional_id",),
+    "truncate": ("offset", "topic", "partition"),
+}  # fmt: skip
+"""Words that a kind cannot do without."""
 _NUMBER = {"type": "integer"}
 _NUMBERS = {"oneOf": [_NUMBER, {"type": "array", "items": _NUMBER, "minItems": 1}]}
 _WORDS: dict[str, dict[str, Any]] = {
@@ -42,14 +64,28 @@ _WORDS: dict[str, dict[str, Any]] = {
     "transactional_id": {"type": "string"}, "group": {"type": "string"}, "nth": _NUMBERS,
     "every": _NUMBER | {"minimum": 1}, "probability": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
     "times": _NUMBER | {"minimum": 1}, "name": {"type": "string"}, "then": {"enum": ["disconnect", "silence"]},
-    "code": {"type": ["integer", "string"]}, "after": {"type": "boolean"}, "ms": _NUMBER | {"minimum": 1},
-    "others": _NUMBER | {"minimum": 1},
+    "code": {"type": ["integer", "string"]}, "after": {"type": "boolean"}, "ms": _NUMBER | {"minimum": 0},
+    "others": _NUMBER | {"minimum": 1}, "bytes": _NUMBER | {"minimum": 0}, "rate": _NUMBER | {"minimum": 1}, "at": _NUMBER,
+    "offset": _NUMBER | {"minimum": 0}, "request": {"type": "boolean"}, "mode": {"enum": ["clean", "kill"]},
 }  # fmt: skip
-_COMMON = (*Match.__slots__, *Count.__slots__, "name")
+
+
+def words_of(kind: str) -> tuple[str, ...]:
+    """The words that a fault of this kind may have, beside its kind."""
+    match = ("node",) if kind == "refuse" else Match.__slots__
+    return (*match, *Count.__slots__, "name", *MAKERS[kind][1])
 
 
 class FaultFileError(ValueError):
     """A fault file that cannot be used; the message names the file, the line and what to do."""
+
+
+class FaultError(ValueError):
+    """A rule that cannot be loaded; `word` is the one of its words to change."""
+
+    def __init__(self, word: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.word = word
 
 
 class FaultFile(NamedTuple):
@@ -61,12 +97,16 @@ class FaultFile(NamedTuple):
 
 def load(path: Path) -> FaultFile:
     """Read a fault file. Raises FaultFileError, OSError."""
-    text = path.read_text(encoding="utf-8")
+    return loads(path.read_text(encoding="utf-8"), str(path))
+
+
+def loads(text: str, where: str) -> FaultFile:
+    """Read the text of a fault file; errors call it `where`. Raises FaultFileError."""
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as damage:
-        raise FaultFileError(f"{path}: this is no TOML: {damage}") from None
-    return parse(document, str(path), text)
+    except (tomllib.TOMLDecodeError, RecursionError) as damage:
+        raise FaultFileError(f"{where}: this is no TOML: {damage}") from None
+    return parse(document, where, text)
 
 
 def parse(document: dict[str, Any], where: str, text: str = "") -> FaultFile:
@@ -85,24 +125,33 @@ def parse(document: dict[str, Any], where: str, text: str = "") -> FaultFile:
 
 
 def _rule(table: dict[str, Any], lines: _Lines, number: int) -> Rule:
+    try:
+        return read_rule(table)
+    except FaultError as wrong:
+        raise FaultFileError(f"{lines.of(number, wrong.word)}: {wrong}") from None
+
+
+def read_rule(table: Mapping[str, Any]) -> Rule:
+    """A rule from the words of one [[fault]]. Raises FaultError."""
     kind = table.get("kind")
-    if kind not in MAKERS:
+    if not isinstance(kind, str) or kind not in MAKERS:
         what = "this fault has no kind" if kind is None else f"there is no kind {kind!r}"
-        raise FaultFileError(f"{lines.of(number, 'kind')}: {what}{_nearest(str(kind), MAKERS)}")
-    maker, own = MAKERS[kind]
+        raise FaultError("kind", f"{what}{_nearest(str(kind), MAKERS)}")
+    maker, known = MAKERS[kind][0], words_of(kind)
     words = {word: value for word, value in table.items() if word != "kind"}
     for word, value in words.items():
-        if word not in _COMMON and word not in own:
-            raise FaultFileError(f"{lines.of(number, word)}: {kind} knows no {word!r}{_nearest(word, (*_COMMON, *own))}")
+        if word not in known:
+            raise FaultError(word, f"{kind} knows no {word!r}{_nearest(word, known)}")
         if not _is_of(value, _WORDS[word]):
-            raise FaultFileError(f"{lines.of(number, word)}: {word} cannot be {value!r}")
-    if (needed := REQUIRED.get(kind)) is not None and needed not in words:
-        raise FaultFileError(f"{lines.of(number, 'kind')}: {kind} needs {needed!r}")
+            raise FaultError(word, f"{word} cannot be {value!r}")
+    for needed in REQUIRED.get(kind, ()):
+        if needed not in words:
+            raise FaultError("kind", f"{kind} needs {needed!r}")
     try:
         return maker(**words)
     except ValueError as wrong:
         guilty = next((word for word in words if str(words[word]) in str(wrong) or word in str(wrong)), "kind")
-        raise FaultFileError(f"{lines.of(number, guilty)}: {wrong}") from None
+        raise FaultError(guilty, str(wrong)) from None
 
 
 def _is_of(value: Any, wanted: dict[str, Any]) -> bool:
@@ -166,17 +215,24 @@ def schema() -> dict[str, Any]:
         "additionalProperties": False,
         "properties": {
             "seed": {"type": "integer", "description": "what probabilities are drawn from"},
-            "fault": {"type": "array", "items": {"oneOf": [_schema_of(kind) for kind in MAKERS]}},
+            "fault": {"type": "array", "items": rule_schema()},
         },
     }
 
 
+def rule_schema() -> dict[str, Any]:
+    """The JSON schema of one [[fault]]."""
+    return {"oneOf": [_schema_of(kind) for kind in MAKERS]}
+
+
 def _schema_of(kind: str) -> dict[str, Any]:
-    words = {word: _WORDS[word] for word in (*_COMMON, *MAKERS[kind][1])}
+    words = {word: _WORDS[word] for word in words_of(kind)}
+    if "ms" in words and kind not in ("slice", "close"):
+        words["ms"] = _NUMBER | {"minimum": 1}
     return {
         "type": "object",
         "additionalProperties": False,
-        "required": ["kind", *([REQUIRED[kind]] if kind in REQUIRED else [])],
+        "required": ["kind", *REQUIRED.get(kind, ())],
         "properties": {"kind": {"const": kind}, **words},
     }
 

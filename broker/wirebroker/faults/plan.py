@@ -1,37 +1,36 @@
 """The rules that are loaded, and what they do to each request on its way through the engine.
 
 With no rule loaded the engine does not come here. A request meets the rules before it is handled, in the order in which
-they were added; the first that strikes decides whether it is handled at all. What is to happen to its answer is kept
-beside the exchange (`Exchange.struck`) and happens when the answer is made, at once or later.
+they were added; the first that ends it decides. What each kind does then is in `actions`. What is to happen to its answer
+is kept beside the exchange (`Exchange.struck`) and happens when the answer is made, at once or later.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkawire.declare import Message
-from kafkawire.messages.produce import ProduceRequest, ProduceResponse
-from wirebroker.exchange import Exchange, Outcome
-from wirebroker.faults.facts import Facts, Where, facts_of
-from wirebroker.faults.refusals import READING, join, overwrite, own_records, refuse, without
-from wirebroker.faults.rules import Rule, partitions_of
+from kafkawire.errors import ProtocolError
+from kafkawire.frames import read_request_header
+from kafkawire.messages.produce import ProduceResponse
+from kafkawire.primitives import Buffer
+from wirebroker.exchange import Connection, Exchange, Outcome, Reply, Shape, Shaped
+from wirebroker.faults.actions import ACTIONS, AFTER, Strike, Struck
+from wirebroker.faults.facts import Facts, TopicPartition, facts_of, facts_of_header
+from wirebroker.faults.refusals import join, overwrite, own_records
+from wirebroker.faults.rules import WIRE, Rule, partitions_of
 
 if TYPE_CHECKING:
+    from wirebroker.core.partition import Partition
     from wirebroker.engine import Engine
 
-
-@dataclass(slots=True)
-class Struck:
-    """What the rules want of one request's answer."""
-
-    facts: Facts
-    after: list[tuple[Rule, Where | None]] = field(default_factory=list)
-    refused: ProduceResponse | None = None
-    """The answer to the partitions of a Produce that were not handled."""
-    delayed: bool = False
+TICK = 0.02
+"""Seconds between two pieces of an answer whose bandwidth is limited."""
+SIZE_BYTES = 4
 
 
 @dataclass(slots=True, eq=False)
@@ -49,174 +48,286 @@ class FaultPlan:
     def __init__(self, engine: Engine, seed: int) -> None:
         self.seed = seed
         self.rules: list[Rule] = []
-        self._engine = engine
+        self.engine = engine
         self._random = random.Random(seed)
         self._held: list[_Held] = []
+        self._behind: dict[TopicPartition, list[Callable[[int], None]]] = {}
+        """Partitions to which a slow write is under way, and the requests that wait behind it."""
+        self._offline: dict[Rule, list[Partition]] = {}
+        """What a full disk has taken offline."""
+        self._weighed: dict[Connection, set[Rule]] = {}
+        """Rules that were asked about a request of which only a part has come."""
+
+    def reseed(self, seed: int) -> None:
+        """Draw what is left to chance from this seed, from the next request on."""
+        self.seed = seed
+        self._random = random.Random(seed)
 
     def add(self, rule: Rule) -> Rule:
         """Load a rule; it strikes from the next request on."""
         self.rules.append(rule)
-        self._engine.faults = self
+        self.engine.faults = self
         return rule
 
     def remove(self, rule: Rule) -> None:
-        """Unload a rule; harmless if it is not loaded."""
+        """Unload a rule; harmless if it is not loaded. A disk that it filled has room again."""
         if rule in self.rules:
             self.rules.remove(rule)
-        self._engine.faults = self if self.rules else None
+        for partition in self._offline.pop(rule, ()):
+            partition.go_online()
+        self.engine.faults = self if self.rules else None
 
     def clear(self) -> None:
-        """Unload all rules. Requests that a rule holds back go on."""
-        self.rules.clear()
-        self._engine.faults = None
+        """Unload all rules. Requests that `reorder` holds back go on."""
+        for rule in list(self.rules):
+            self.remove(rule)
         held, self._held = self._held, []
         for each in held:
             each.go_on(0)
 
-    # Before
+    def restarted(self) -> None:
+        """The brokers begin anew: whoever waited has lost the connection."""
+        self._held.clear()
+        self._behind.clear()
+        self._weighed.clear()
+
+    # Before there is a whole request
+
+    def connected(self, connection: Connection, now: int) -> None:
+        """A connection was made: see whether it is refused."""
+        self._weighed = {known: rules for known, rules in self._weighed.items() if not known.closed}
+        for rule in self.rules:
+            of_node = rule.match.node in (None, connection.node_id)
+            if rule.kind == "refuse" and of_node and rule.strikes(self._random.random):
+                self.engine.trace.fired(now, connection, rule)
+                self.engine.close(connection, f"the fault {rule}", reset=True)
+                return
+
+    def arriving(self, connection: Connection, part: Buffer, now: int) -> None:
+        """A part of a request has come, without its size: see whether the rest is wanted."""
+        for rule in self.rules:
+            if not rule.cuts_requests or rule.options["bytes"] > len(part) + SIZE_BYTES:
+                continue
+            weighed = self._weighed.setdefault(connection, set())
+            try:
+                facts = facts_of_header(read_request_header(part), connection.node_id, connection.number)
+            except (ProtocolError, KeyError):
+                return
+            if rule not in weighed and rule.matched(facts):
+                weighed.add(rule)
+                if rule.strikes(self._random.random):
+                    self._weighed.pop(connection)
+                    self.engine.trace.fired(now, connection, rule, facts)
+                    self.engine.close(connection, f"the fault {rule}")
+                    return
+
+    # Before it is handled
 
     def receive(self, request: Message, exchange: Exchange) -> None:
         """A request has arrived: let the rules at it, and handle it unless one of them prevents that."""
         facts = facts_of(request, exchange)
-        struck = Struck(facts)
-        exchange.struck = struck
-        for rule, only in list(self._strikes(facts)):
-            self._engine.trace.fired(exchange, rule, only)
-            decided = self._before(rule, only, request, exchange, struck)
-            if decided is None:
-                continue
+        struck = exchange.struck = Struck(facts)
+        for strike in self._strikes(facts, exchange):
+            rule = strike.rule
+            if rule.kind in WIRE and not rule.cuts_requests:
+                struck.wire.append(strike)
+            elif rule.options.get("after") or rule.kind in AFTER:
+                struck.after.append(strike)
+            else:
+                struck.before.append(strike)
+        self._proceed(request, exchange, exchange.now)
+
+    def _proceed(self, request: Message, exchange: Exchange, now: int) -> None:
+        """Let the rules act that have not yet, and handle the request if they leave it."""
+        struck: Struck = exchange.struck
+        while struck.before:
+            strike = struck.before.pop(0)
+            self._tell(strike, exchange)
+            decided = ACTIONS[strike.rule.kind](self, strike, request, exchange)
             if isinstance(decided, Outcome):
+                if decided is not Outcome.PARKED:
+                    self._take_back(struck)
                 return
             request = decided
-        self._handle(request, exchange, struck)
+        self.will_answer(exchange)
+        self.admit(request, exchange, now)
 
-    def _strikes(self, facts: Facts) -> Iterator[tuple[Rule, Where | None]]:
+    def will_answer(self, exchange: Exchange) -> None:
+        """The request will be answered, so that the rules about its answer have something to strike."""
+        struck: Struck = exchange.struck
+        for strike in (*struck.after, *struck.wire):
+            self._tell(strike, exchange)
+
+    def _tell(self, strike: Strike, exchange: Exchange) -> None:
+        facts = exchange.struck.facts
+        self.engine.trace.fired(
+            exchange.now, exchange.connection, strike.rule, facts, strike.only, exchange.correlation_id
+        )
+
+    @staticmethod
+    def _take_back(struck: Struck) -> None:
+        """A rule has ended the request: those behind it, and those about its answer, have struck nothing."""
+        for strike in (*struck.before, *struck.after, *struck.wire):
+            strike.rule.fired -= len(strike.batches)
+
+    def _strikes(self, facts: Facts, exchange: Exchange) -> Iterator[Strike]:
+        weighed = self._weighed.pop(exchange.connection, ())
+        size = len(exchange.frame or b"") + SIZE_BYTES
         for rule in self.rules:
-            matched = rule.match.struck(facts)
-            hit = [each for each in matched if rule.strikes(self._random.random)]
+            if rule.cuts_requests and (rule in weighed or rule.options["bytes"] > size):
+                continue
+            hit = [each for each in rule.matched(facts) if rule.strikes(self._random.random)]
             if hit:
-                yield rule, partitions_of(hit, rule, facts)
+                yield Strike(rule, partitions_of(hit, rule, facts), hit)
 
-    def _before(
-        self, rule: Rule, only: Where | None, request: Message, exchange: Exchange, struck: Struck
-    ) -> Message | Outcome | None:
-        """What a rule does before the request is handled: end it (an Outcome), change it, or nothing (None)."""
-        options = rule.options
-        if options.get("after") or rule.kind in ("lose_ack", "throttle"):
-            struck.after.append((rule, only))
-            return None
-        if rule.kind == "lose_request":
-            return self._lose(exchange, options["then"])
-        if rule.kind == "disconnect":
-            return exchange.close(f"the fault {rule}")
-        if rule.kind == "delay":
-            return self._later(request, exchange, struck, options["ms"])
-        if rule.kind == "reorder":
-            return self._hold(request, exchange, struck, options["others"])
-        if rule.kind == "answer" and rule.answer is not None:
-            response = rule.answer(struck.facts, request)
-            return None if response is None else self._reply(response, exchange)
-        return self._error(options["code"], only, request, exchange, struck)
+    def admit(self, request: Message, exchange: Exchange, now: int) -> None:
+        """Handle the request, unless a slow write is before it, or it is one itself."""
+        struck: Struck = exchange.struck
+        wanted = sorted({(batch.topic, batch.partition) for batch in struck.facts.batches})
+        before = next((each for each in wanted if each in self._behind), None)
+        if before is not None:
+            self._park(request, exchange)
+            self._behind[before].append(lambda later: self._resume(request, exchange, later, self.admit))
+        elif struck.slow:
+            slow, struck.slow = struck.slow, {}
+            self._park(request, exchange)
+            for each in slow:
+                self._behind[each] = []
+            self.engine.timers.at(now + max(slow.values()), lambda later: self._written(slow, request, exchange, later))
+        else:
+            self.handle(request, exchange)
 
-    def _error(
-        self, code: int, only: Where | None, request: Message, exchange: Exchange, struck: Struck
-    ) -> Message | Outcome | None:
-        if isinstance(request, ProduceRequest):
-            if only is None:
-                if request.acks == 0:
-                    return exchange.close("a fault refused a Produce with acks=0, which can be told in no other way")
-                return self._reply(refuse(request, code, exchange), exchange)
-            rest = without(request, only, exchange)
-            refused = refuse(request, code, exchange)
-            assert isinstance(refused, ProduceResponse)
-            _keep(refused, only, exchange)
-            if not rest.topic_data:
-                return self._reply(refused, exchange)
-            struck.refused = join(refused, struck.refused) if struck.refused else refused
-            return rest
-        if struck.facts.api in READING or only is not None:
-            struck.after.append((_error_rule(code), only))
-            return None
-        return self._reply(refuse(request, code, exchange), exchange)
+    def _written(self, partitions: Iterable[TopicPartition], request: Message, exchange: Exchange, now: int) -> None:
+        """A slow write is done: handle it, and then those that waited behind it, in order."""
+        waiting = [each for partition in partitions for each in self._behind.pop(partition)]
+        self._resume(request, exchange, now, self.admit)
+        for go_on in waiting:
+            go_on(now)
 
-    def _reply(self, response: Message, exchange: Exchange) -> Outcome:
-        exchange.reply(response)
-        return Outcome.PARKED
-
-    def _lose(self, exchange: Exchange, then: str) -> Outcome:
-        if then == "disconnect":
-            return exchange.close("a fault lost a request")
-        exchange.connection.silence()
-        return Outcome.SILENT
-
-    def _handle(self, request: Message, exchange: Exchange, struck: Struck) -> None:
-        self._engine.handle(request, exchange)
+    def handle(self, request: Message, exchange: Exchange) -> None:
+        """Have the request handled, and let those go on that waited for it."""
+        struck: Struck = exchange.struck
+        for partition in struck.failing:
+            partition.fail_next_write()
+        self.engine.handle(request, exchange)
+        for partition in struck.failing:
+            partition.fail_next_write(0)
+        if struck.crashes:
+            self._crash(exchange.node_id, exchange.now)
         for held in [each for each in self._held if each.connection != exchange.connection.number]:
             held.others -= 1
             if held.others <= 0:
                 self._held.remove(held)
                 held.go_on(exchange.now)
 
-    def _later(self, request: Message, exchange: Exchange, struck: Struck, ms: int) -> Outcome:
-        exchange.park()
-        own_records(request)
-        self._engine.timers.at(exchange.now + ms, lambda now: self._resume(request, exchange, struck, now))
+    def _crash(self, node_id: int, now: int) -> None:
+        """The broker is killed and starts again; if it is not the only one, others lead in its place."""
+        if len(self.engine.cluster.brokers) == 1:
+            self.engine.restart("kill", now)
+        else:
+            self.engine.kill_broker(node_id, now)
+            self.engine.start_broker(node_id, now)
+
+    def later(self, request: Message, exchange: Exchange, ms: int) -> Outcome:
+        """Handle the request `ms` later."""
+        self._park(request, exchange)
+        self.engine.timers.at(exchange.now + ms, lambda now: self._resume(request, exchange, now, self._proceed))
         return Outcome.PARKED
 
-    def _hold(self, request: Message, exchange: Exchange, struck: Struck, others: int) -> Outcome:
-        exchange.park()
-        own_records(request)
-        self._held.append(
-            _Held(others, exchange.connection.number, lambda now: self._resume(request, exchange, struck, now))
-        )
+    def behind_others(self, request: Message, exchange: Exchange, others: int) -> Outcome:
+        """Handle the request when so many of other connections have been handled."""
+        self._park(request, exchange)
+        go_on = partial(self._resume, request, exchange, go_on=self._proceed)
+        self._held.append(_Held(others, exchange.connection.number, go_on))
         return Outcome.PARKED
 
-    def _resume(self, request: Message, exchange: Exchange, struck: Struck, now: int) -> None:
-        if exchange.alive:
-            exchange.connection.parked = None
-            exchange.now = max(exchange.now, now)
-            self._engine.handle(request, exchange)
+    @staticmethod
+    def _park(request: Message, exchange: Exchange) -> None:
+        exchange.park()
+        own_records(request)
+
+    def _resume(
+        self, request: Message, exchange: Exchange, now: int, go_on: Callable[[Message, Exchange, int], None]
+    ) -> None:
+        """Let a request go on that was parked, if somebody still waits for it."""
+        if not exchange.alive:
+            return
+        connection = exchange.connection
+        connection.parked = None
+        exchange.now = max(exchange.now, now)
+        go_on(request, exchange, exchange.now)
+        if exchange.struck.facts.acks == 0 and exchange.alive:
+            self.engine.effects.append(Reply(connection, []))  # nothing is sent, but what waits behind it may go on
+
+    def take_offline(self, rule: Rule, partitions: list[Partition], node_id: int) -> None:
+        """The broker's directory with these partitions is gone until the rule is unloaded."""
+        self._offline.setdefault(rule, []).extend(partitions)
+        for partition in partitions:
+            partition.go_offline(node_id)
 
     # After
 
     def answered(self, response: Message, exchange: Exchange) -> Message | None:
         """The answer as the rules leave it; None if it is not to be sent, now or ever."""
-        struck = exchange.struck
+        struck: Struck = exchange.struck
+        if struck.crashes:
+            return None
         if struck.refused is not None and isinstance(response, ProduceResponse):
             response, struck.refused = join(response, struck.refused), None
-        for rule, only in struck.after:
+        for rule, only, _ in (*struck.overwrites, *struck.after):
             if rule.kind == "delay":
                 if not struck.delayed:
                     struck.delayed = True
                     exchange.park()
                     at = exchange.now + rule.options["ms"]
-                    self._engine.timers.at(at, lambda _: exchange.reply(response))
+                    self.engine.timers.at(at, lambda _: exchange.reply(response))
                     return None
             elif rule.kind == "throttle":
                 if hasattr(response, "throttle_time_ms"):
                     response.throttle_time_ms = rule.options["ms"]
             elif rule.kind == "error":
                 overwrite(response, rule.options["code"], only, exchange)
-            elif rule.kind == "disconnect" or rule.options.get("then") == "disconnect":
-                exchange.close(f"the fault {rule}")
+            elif rule.kind in ("disconnect", "reset") or rule.options.get("then") == "disconnect":
+                self.engine.close(exchange.connection, f"the fault {rule}", reset=rule.kind == "reset")
                 return None
             else:
                 exchange.connection.silence()
                 return None
         return response
 
+    def send(self, parts: list[Buffer], exchange: Exchange) -> None:
+        """Send an answer as the rules of the wire have it."""
+        connection, engine = exchange.connection, self.engine
+        cut = piece = None
+        pause, flipped, closing = 0.0, [], []
+        size = sum(len(part) for part in parts)
+        for rule, _, _ in exchange.struck.wire:
+            options = rule.options
+            if rule.kind == "cut":
+                cut = min(options["bytes"], size if cut is None else cut)
+                closing.append((0, rule))
+            elif rule.kind == "slice":
+                piece, pause = options["bytes"], options["ms"] / 1000
+            elif rule.kind == "bandwidth":
+                piece, pause = max(int(options["rate"] * TICK), 1), max(TICK, 1 / options["rate"])
+            elif rule.kind == "corrupt":
+                flipped += self._places(options["bytes"], options.get("at"), size)
+            else:
+                closing.append((options["ms"], rule))
+        connection.halted = True
+        engine.effects.append(Shaped(connection, parts, Shape(cut, piece, pause, tuple(flipped))))
+        for ms, rule in closing:
+            self._close_later(connection, ms, rule, engine.now)
 
-def _error_rule(code: int) -> Rule:
-    from wirebroker.faults.rules import Count, Match
+    def _places(self, count: int, at: int | None, size: int) -> list[int]:
+        """Which bytes of an answer of this size are damaged."""
+        if at is None:
+            return sorted(self._random.sample(range(SIZE_BYTES, size), min(count, size - SIZE_BYTES)))
+        first = at if at >= 0 else size + at
+        return [place for place in range(first, first + count) if 0 <= place < size]
 
-    return Rule("error", Match(), Count(), {"code": code, "after": True})
-
-
-def _keep(response: ProduceResponse, only: Where, exchange: Exchange) -> None:
-    """Leave only the answers to these partitions."""
-    from wirebroker.faults.facts import topic_name
-
-    for topic in response.responses:
-        name = topic_name(topic, exchange) or ""
-        topic.partition_responses = [each for each in topic.partition_responses if (name, each.index) in only]
-    response.responses = [topic for topic in response.responses if topic.partition_responses]
+    def _close_later(self, connection: Connection, ms: int, rule: Rule, now: int) -> None:
+        if ms:
+            self.engine.timers.at(now + ms, lambda _: self.engine.close(connection, f"the fault {rule}"))
+        else:
+            self.engine.close(connection, f"the fault {rule}")

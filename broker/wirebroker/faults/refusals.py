@@ -20,6 +20,7 @@ READING = frozenset(
         "Fetch", "ListOffsets", "Metadata", "OffsetFetch", "FindCoordinator", "DescribeGroups", "ListGroups", "ApiVersions",
         "OffsetForLeaderEpoch", "DescribeConfigs", "DescribeLogDirs", "DescribeCluster", "DescribeProducers",
         "DescribeTransactions", "ListTransactions", "DescribeTopicPartitions", "ConsumerGroupDescribe",
+        "ListPartitionReassignments", "DescribeQuorum", "ListConfigResources", "DescribeAcls",
     }
 )  # fmt: skip
 """APIs that change nothing, so that handling them before their answer is overwritten does no harm."""
@@ -40,10 +41,12 @@ BLANK = frozenset(
 """Numbers that are −1 beside an error."""
 PARTS = {
     "responses": ("topic_data", "resources", "topic_names", "topics"), "partition_responses": ("partition_data",),
-    "topics": ("topics",), "partitions": ("partitions", "partition_indexes"), "results": ("topics", "groups_names"),
+    "topics": ("topics",), "partitions": ("partitions", "partition_indexes"),
+    "results": ("topics", "groups_names", "creations"),
     "results_by_topic_v3_and_below": ("v3_and_below_topics",), "results_by_partition": ("partitions",),
     "results_by_transaction": ("transactions",), "topic_results": ("topics",), "members": ("members",),
-    "markers": ("markers",),
+    "markers": ("markers",), "filter_results": ("filters",), "replica_election_results": ("topic_partitions",),
+    "partition_result": ("partitions",),
 }  # fmt: skip
 """A list in an answer, and the lists of the request that it answers."""
 
@@ -109,7 +112,7 @@ def _like(cls: type[Struct], asked: Any, code: int) -> Any:
                 values[field.name] = asked
         elif field.name in REPEATED and hasattr(asked, field.name):
             values[field.name] = getattr(asked, field.name)
-        elif field.name in ("partition_index", "index", "partition") and index is not None:
+        elif field.name in ("partition_index", "index", "partition", "partition_id") and index is not None:
             values[field.name] = index
         elif field.name in CODES:
             values[field.name] = code

@@ -14,9 +14,26 @@ from wirebroker.faults.facts import Batch, Facts, Where
 if TYPE_CHECKING:
     from kafkawire.declare import Message
 
-Kind = Literal["lose_request", "lose_ack", "error", "delay", "disconnect", "throttle", "reorder", "answer"]
+Kind = Literal[
+    "lose_request", "lose_ack", "error", "delay", "disconnect", "throttle", "reorder", "answer",
+    "cut", "slice", "bandwidth", "corrupt", "reset", "refuse", "close",
+    "fail_write", "slow_write", "disk_full", "crash_after_write",
+    "expire_producer", "expire_transactional_id", "fence", "restart", "truncate", "lose_coordinator",
+]  # fmt: skip
 Answerer = Callable[[Facts, "Message"], "Message | None"]
 BATCH_FIELDS = ("producer_id", "producer_epoch", "sequence")
+WIRE: frozenset[Kind] = frozenset({"cut", "slice", "bandwidth", "corrupt", "close"})
+"""What happens to an answer on its way over the network."""
+WRITES: frozenset[Kind] = frozenset({"fail_write", "slow_write", "disk_full", "crash_after_write"})
+"""What happens to the batches of a Produce when they are written."""
+HEADER_WORDS = ("api", "version", "client_id", "node")
+"""What is known of a request before it has arrived."""
+COORDINATED = (
+    "FindCoordinator", "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetFetch",
+    "OffsetDelete", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "DescribeGroups", "DeleteGroups",
+    "TxnOffsetCommit", "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "DescribeTransactions",
+)  # fmt: skip
+"""The APIs that only a coordinator answers, and the one that finds it."""
 
 
 class NotFired(AssertionError):
@@ -39,13 +56,17 @@ class Match:
     transactional_id: str | None = None
     group: str | None = None
 
+    def header_fits(self, facts: Facts) -> bool:
+        """Whether the request is one that the rule is for, by what its header says and the broker that it came to."""
+        if self.api is not None and facts.api not in self.api:
+            return False
+        if self.version is not None and not self.version[0] <= facts.version <= self.version[1]:
+            return False
+        return _fits(self.client_id, facts.client_id) and _fits(self.node, facts.node)
+
     def struck(self, facts: Facts) -> list[Batch | None]:
         """What of the request matches: for Produce its matching batches, for anything else the request (None) once."""
-        if self.api is not None and facts.api not in self.api:
-            return []
-        if self.version is not None and not self.version[0] <= facts.version <= self.version[1]:
-            return []
-        if not (_fits(self.client_id, facts.client_id) and _fits(self.node, facts.node)):
+        if not self.header_fits(facts):
             return []
         if self.transactional_id is not None and self.transactional_id not in facts.transactional_ids:
             return []
@@ -107,6 +128,31 @@ class Rule:
     seen: int = 0
     fired: int = 0
 
+    @property
+    def cuts_requests(self) -> bool:
+        """Whether it is decided on while the request arrives."""
+        return self.kind == "cut" and bool(self.options.get("request"))
+
+    @property
+    def needs_answer(self) -> bool:
+        """Whether it is the answer that it strikes; a Produce with acks=0 has none."""
+        return (
+            (self.kind in WIRE and not self.cuts_requests)
+            or self.kind in ("lose_ack", "throttle")
+            or bool(self.options.get("after"))
+        )
+
+    def matched(self, facts: Facts) -> list[Batch | None]:
+        """What of the request it is for: batches of a Produce, or the request (None) once."""
+        if self.cuts_requests:
+            return [None] if self.match.header_fits(facts) else []
+        if self.kind == "refuse" or (self.needs_answer and facts.acks == 0):
+            return []
+        if self.kind == "lose_coordinator":
+            coordinated = facts.api in COORDINATED and bool(facts.groups or facts.transactional_ids)
+            return [None] if coordinated and self.match.struck(facts) else []
+        return self.match.struck(facts)
+
     def strikes(self, chance: Callable[[], float]) -> bool:
         """Count one more that matched; whether it is struck. `chance()` is at least 0 and less than 1."""
         self.seen += 1
@@ -166,6 +212,8 @@ def make(kind: Kind, words: dict[str, Any], options: dict[str, Any], answer: Ans
     for word in words:
         if word not in known:
             raise ValueError(f"{kind} knows no {word!r}{_nearest(word, known)}")
+    if kind in WRITES:
+        words = {"api": "Produce"} | words
     given = {word: value for word, value in words.items() if value is not None}
     match = Match(
         **{
@@ -176,6 +224,7 @@ def make(kind: Kind, words: dict[str, Any], options: dict[str, Any], answer: Ans
     )  # fmt: skip
     count = Count(**{word: _read(word, value) for word, value in given.items() if word in Count.__slots__})
     _check(kind, match, count)
+    _check_what_it_is_for(kind, match, options)
     return Rule(kind, match, count, options, answer, given.get("name", ""))
 
 
@@ -214,6 +263,21 @@ def _check(kind: Kind, match: Match, count: Count) -> None:
     for word, pair in (("version", match.version), ("sequence", match.sequence)):
         if pair is not None and pair[0] > pair[1]:
             raise ValueError(f"{kind}: {word} from {pair[0]} to {pair[1]} is empty")
+
+
+def _check_what_it_is_for(kind: Kind, match: Match, options: dict[str, Any]) -> None:
+    """Refuse words that say nothing for this kind."""
+    said = [word for word in Match.__slots__ if getattr(match, word) is not None]
+    if kind == "refuse" and (extra := [word for word in said if word != "node"]):
+        raise ValueError(f"refuse: a connection that is not made yet has no {extra[0]}; only its node is known")
+    if kind == "cut" and options.get("request") and (extra := [word for word in said if word not in HEADER_WORDS]):
+        raise ValueError(f"cut: of a request that has not arrived only {', '.join(HEADER_WORDS)} are known, not {extra[0]}")
+    if kind in WRITES and match.api != ("Produce",):
+        raise ValueError(f"{kind}: only a Produce writes, and this rule is for {', '.join(match.api or ())}")
+    if kind == "lose_coordinator" and (other := [api for api in match.api or () if api not in COORDINATED]):
+        raise ValueError(f"lose_coordinator: {other[0]} has no coordinator")
+    if kind == "truncate" and (match.topic is None or match.partition is None):
+        raise ValueError("truncate needs a topic and a partition")
 
 
 def error_code(value: int | str) -> int:

@@ -7,13 +7,18 @@ import contextlib
 import logging
 import sys
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from kafkawire.primitives import Buffer
 from wirebroker.clock import Clock
 from wirebroker.engine import Engine
-from wirebroker.exchange import Connection, Effect, Reply
+from wirebroker.exchange import Close, Connection, Effect, Reply, Shaped
 from wirebroker.net.protocol import SHARED_BUFFER, BrokerProtocol
 from wirebroker.storage.arena import Arena
+
+if TYPE_CHECKING:
+    from wirebroker.net.keeping import Keeper
+    from wirebroker.storage.folder.store import FolderStore
 
 logger = logging.getLogger("wirebroker")
 
@@ -35,7 +40,7 @@ class Host:
         self.engine = engine
         self.clock = clock
         self.frame_limit = engine.configs.integer("socket.request.max.bytes")
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._protocols: dict[Connection, BrokerProtocol] = {}
         self._servers: list[asyncio.Server] = []
         self._alarm: asyncio.TimerHandle | None = None
@@ -43,7 +48,8 @@ class Host:
         # A completion-based loop (Windows) keeps a buffer for as long as a read is pending; it cannot be shared.
         self.arena = Arena()
         self._idle_alarm: asyncio.TimerHandle | None = None
-        self._shared = None if type(self._loop).__name__ == "ProactorEventLoop" else bytearray(SHARED_BUFFER)
+        self._shared = None if type(self.loop).__name__ == "ProactorEventLoop" else bytearray(SHARED_BUFFER)
+        self._keeper = None if engine.store is None else self._new_keeper(engine, engine.store)
         self.watchers: list[Callable[[], None]] = []
         """Called after every request and timer, for those who wait for a condition."""
 
@@ -56,7 +62,7 @@ class Host:
     ) -> tuple[str, int]:
         """Open a listener of this broker; the address it is bound to. Raises ListenError."""
         try:
-            server = await self._loop.create_server(
+            server = await self.loop.create_server(
                 lambda: BrokerProtocol(self, node_id, listener), host, port, backlog=BACKLOG
             )
         except (OSError, OverflowError) as refused:
@@ -87,7 +93,7 @@ class Host:
         self.flush()
         if self._idle_alarm is not None:
             self._idle_alarm.cancel()
-        self._idle_alarm = self._loop.call_later(max(longest, LOOKS) / LOOKS / 1000, self.look_for_idle)
+        self._idle_alarm = self.loop.call_later(max(longest, LOOKS) / LOOKS / 1000, self.look_for_idle)
 
     def opened(self, protocol: BrokerProtocol) -> None:
         """A connection has been made."""
@@ -101,11 +107,19 @@ class Host:
 
     def flush(self) -> None:
         """Perform the engine's effects, and let go on those that its answers released."""
-        engine = self.engine
+        engine, keeper = self.engine, self._keeper
+        if keeper is not None:
+            keeper.look()
         while engine.effects:
             effects, engine.effects = engine.effects, []
-            if self._answer_one(effects):
-                continue
+            self._perform(effects)
+            if keeper is not None and engine.effects:
+                keeper.look()
+        if engine.deadline() != self._alarm_at:
+            self.arm()
+
+    def _perform(self, effects: list[Effect]) -> None:
+        if not self._answer_one(effects):
             answered: list[Connection] = []
             parts: list[Buffer] = []
             current: Connection | None = None
@@ -119,13 +133,26 @@ class Host:
                 else:
                     self._send(current, parts)
                     parts = []
-                    self._close(effect.connection, effect.reason)
+                    if isinstance(effect, Shaped):
+                        self._shape(effect)
+                    else:
+                        self._close(effect)
             self._send(current, parts)
             for connection in answered:
                 if (protocol := self._protocols.get(connection)) is not None:
                     protocol.released()
-        if engine.deadline() != self._alarm_at:
-            self.arm()
+
+    def _new_keeper(self, engine: Engine, store: FolderStore) -> Keeper:
+        from wirebroker.net.keeping import Keeper
+
+        return Keeper(engine, store, self.clock, self._let_go)
+
+    def _let_go(self, effects: list[Effect]) -> None:
+        """Perform effects that had to wait."""
+        if effects:
+            self._perform(effects)
+        self.flush()
+        self.notify()
 
     def _answer_one(self, effects: list[Effect]) -> bool:
         """What nearly every call is: small answers to one connection. False if it is anything else, and nothing was done."""
@@ -150,7 +177,7 @@ class Host:
     def _send(self, connection: Connection | None, parts: Sequence[Buffer]) -> None:
         if connection is None or not parts or (protocol := self._protocols.get(connection)) is None:
             return
-        write = protocol.transport.write
+        write = protocol.write
         small: list[Buffer] = []
         for part in parts:
             if len(part) < JOIN_BELOW:
@@ -163,11 +190,17 @@ class Host:
         if small:
             write(b"".join(small) if len(small) > 1 else small[0])
 
-    def _close(self, connection: Connection, reason: str) -> None:
+    def _shape(self, effect: Shaped) -> None:
+        protocol = self._protocols.get(effect.connection)
+        if protocol is not None:
+            protocol.send_shaped(effect.parts, effect.shape)
+
+    def _close(self, effect: Close) -> None:
+        connection = effect.connection
         protocol = self._protocols.get(connection)
         if protocol is not None:
-            logger.info("connection %d from %s closed: %s", connection.number, connection.client_host, reason)
-            protocol.transport.close()
+            logger.info("connection %d from %s closed: %s", connection.number, connection.client_host, effect.reason)
+            protocol.close(effect.reset)
 
     def arm(self) -> None:
         """Wake up when the engine next has something to do."""
@@ -177,7 +210,7 @@ class Host:
         self._alarm_at = self.engine.deadline()
         if self._alarm_at is not None and self.clock.running:
             delay = max(self._alarm_at - self.clock.now(), 0) / 1000
-            self._alarm = self._loop.call_later(delay, self._wake)
+            self._alarm = self.loop.call_later(delay, self._wake)
 
     def _wake(self) -> None:
         self._alarm = None
@@ -204,11 +237,12 @@ class Host:
         self.flush()
 
     def replace(self, engine: Engine) -> None:
-        """Go on with another engine at the same addresses; all connections are closed."""
+        """Go on with another engine at the same addresses and with the same sinks; all connections are closed."""
         for protocol in list(self._protocols.values()):
             protocol.transport.abort()
         for node_id, broker in self.engine.cluster.brokers.items():
             engine.cluster.brokers[node_id].addresses.update(broker.addresses)
+        engine.trace.sinks += self.engine.trace.sinks
         self.engine = engine
         self.arm()
         self.notify()
@@ -222,6 +256,11 @@ class Host:
                 alarm.cancel()
         for protocol in list(self._protocols.values()):
             protocol.transport.abort()
+        if self._keeper is not None:
+            await self._keeper.close()
+            self._keeper = None
+        if self.engine.store is not None:
+            self.engine.store.close(self.clock.now())
         for server in self._servers:
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(server.wait_closed(), 1)

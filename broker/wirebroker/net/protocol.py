@@ -10,9 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from kafkawire.frames import SIZE
+from kafkawire.primitives import Buffer
+from wirebroker.exchange import Shape
+from wirebroker.net.shaping import ShapedLine, reset_connection
 
 if TYPE_CHECKING:
     from wirebroker.net.host import Host
@@ -41,6 +45,8 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._large: memoryview | None = None
         self._large_filled = 0
         self._congested = False
+        self._line: ShapedLine | None = None
+        """What a fault has made of the connection, while it is still sending."""
         self._reading = True
         self.quiet = 0
         """How often nothing had come when the host looked for idle connections."""
@@ -49,12 +55,22 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self.transport = cast("asyncio.Transport", transport)
         self.write = self.transport.write
         peer = transport.get_extra_info("peername")
-        self.connection = self._engine.connect(self._node_id, str(peer[0]) if peer else "", self._listener)
+        now = self._host.clock.now()
+        self.connection = self._engine.connect(self._node_id, str(peer[0]) if peer else "", self._listener, now)
         self.transport.set_write_buffer_limits(WRITE_HIGH_WATER)
         self._host.opened(self)
+        if not self._engine.cluster.alive(self._node_id):
+            reset_connection(self.transport)  # as a machine does on whose port nobody listens any more
+            return
+        if self._engine.faults is not None:
+            self._engine.faults.connected(self.connection, now)
+            self._host.flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._engine.disconnected(self.connection)
+        if self._line is not None:
+            self._line.stop()
+        reason = "the client closed it" if exc is None else f"it broke: {exc}"
+        self._engine.disconnected(self.connection, reason, self._host.clock.now())
         self._host.lost(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -73,6 +89,8 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             if self._large_filled == len(self._large):
                 large, self._large = self._large, None
                 self._take_large(large[4:], now)
+            elif self._engine.faults is not None:
+                self._engine.faults.arriving(self.connection, self._large[4 : self._large_filled], now)
         else:
             filled = len(self._tail) + nbytes
             if self._held():
@@ -122,6 +140,8 @@ class BrokerProtocol(asyncio.BufferedProtocol):
     def _carry(self, data: memoryview, pos: int, end: int) -> None:
         left = end - pos
         if left >= 4 and not self.connection.closed:
+            if self._engine.faults is not None and not self._held():
+                self._engine.faults.arriving(self.connection, data[pos + 4 : end], self._host.clock.now())
             size = SIZE.unpack_from(data, pos)[0] + 4
             if size > LARGE_FRAME and left < size <= self._host.frame_limit + 4:
                 self._large = self._host.arena.take(size)
@@ -138,7 +158,8 @@ class BrokerProtocol(asyncio.BufferedProtocol):
 
     def _held(self) -> bool:
         """Whether the next request has to wait: for an answer to the last one, or for the client to read."""
-        return self.connection.parked is not None or self._congested or self.connection.closed
+        connection = self.connection
+        return connection.parked is not None or self._congested or self._line is not None or connection.closed
 
     def released(self) -> None:
         """Something that held the connection may be over: go on with what has been received meanwhile."""
@@ -158,6 +179,28 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._congested = False
         self.released()
         self._host.flush()
+
+    def send_shaped(self, parts: Sequence[Buffer], shape: Shape) -> None:
+        """Send an answer as a fault has it; until it is sent nothing else of the connection is handled."""
+        if self._line is None:
+            self._line = ShapedLine(self.transport, self._host.loop, self._line_is_free)
+            self.write = self._line.write
+        self._line.send(parts, shape)
+
+    def _line_is_free(self) -> None:
+        self._line = None
+        self.write = self.transport.write
+        self.released()
+        self._host.flush()
+
+    def close(self, reset: bool) -> None:
+        """Close the connection when everything is sent, or reset it at once."""
+        if reset:
+            reset_connection(self.transport)
+        elif self._line is not None:
+            self._line.close()
+        else:
+            self.transport.close()
 
     def _stop_reading(self) -> None:
         if self._reading and not self.transport.is_closing():

@@ -10,10 +10,11 @@ from __future__ import annotations
 import struct
 from array import array
 from bisect import bisect_left, bisect_right
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from kafkawire.primitives import Buffer
 from wirebroker.storage.arena import allocate
+from wirebroker.storage.interface import EMPTY, Kept, Owner, Slice
 
 FIRST_CHUNK = 16 * 1024
 LARGEST_CHUNK = 4 * 1024 * 1024
@@ -22,16 +23,6 @@ OWN_BUFFER_FROM = 100 * 1024
 INDEX_INTERVAL = 4096
 """Bytes between two entries of Kafka's index of offsets."""
 _START = struct.Struct(">qii")
-
-
-class Slice(NamedTuple):
-    """Whole batches from a log, in one piece; `available` counts the bytes there are from its start to the end asked for."""
-
-    data: memoryview
-    available: int
-
-
-EMPTY = Slice(memoryview(b""), 0)
 
 
 class Segment:
@@ -123,6 +114,11 @@ class MemoryLog:
         """Bytes in all segments."""
         return sum(segment.size for segment in self.segments)
 
+    @property
+    def cleaned_to(self) -> int:
+        """Nothing is compacted in memory."""
+        return 0
+
     def append(self, batch: Buffer, records: int, leader_epoch: int, timestamp: int, owned: bool = False) -> int:
         """Store a batch of `records` offsets at the end; its base offset."""
         base_offset = self.end_offset
@@ -139,10 +135,10 @@ class MemoryLog:
         self.segments.append(self.active)
 
     def read(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> Slice:
-        """Whole batches from the one that holds `offset`, below offset `limit`, of at most `max_bytes`.
+        """At most `max_bytes` from the batch that holds `offset` on, below offset `limit`; the last batch may be cut off.
 
-        What is returned ends with its segment or its buffer at the latest. With `at_least_one` the first batch comes
-        even if it is larger than `max_bytes`.
+        What is returned ends with its segment or its buffer at the latest. Nothing is returned if not even the first
+        batch fits, but with `at_least_one` that comes even if it is larger.
         """
         if offset >= limit:
             return EMPTY
@@ -156,12 +152,12 @@ class MemoryLog:
             stop = segment.positions[bisect_right(segment.bases, limit - 1)]
         available = stop - start
         if available > max_bytes:
-            last = bisect_right(segment.positions, start + max_bytes) - 1
-            stop = segment.positions[max(last, first)]
-            if stop <= start:
+            behind = segment.positions[first + 1] if first + 1 < len(segment.positions) else segment.size
+            if max_bytes < behind - start:
                 if not at_least_one:
                     return Slice(EMPTY.data, available)
-                stop = segment.positions[first + 1] if first + 1 < len(segment.positions) else segment.size
+                max_bytes = behind - start
+            stop = start + max_bytes
         return Slice(segment.view(start, stop), available)
 
     def offset_after(self, offset: int, size: int) -> int:
@@ -219,6 +215,22 @@ class MemoryLog:
         self.end_offset = offset
         self.active = Segment(offset, now)
         self.segments = [self.active]
+
+    # A log in memory is not lost by what the brokers go through, as they are one process
+
+    def belongs_to(self, owner: Owner) -> Kept | None:
+        """Nothing was kept."""
+        return None
+
+    def restart(self, mode: str, now: int) -> Kept | None:
+        """What Kafka would find on its disk is for the partition to say."""
+        return None
+
+    def keep_epochs(self, starts: Sequence[tuple[int, int]]) -> None:
+        """Nothing is written down."""
+
+    def delete(self) -> None:
+        """Nothing is left behind."""
 
     def _segment_of(self, offset: int) -> int:
         segments = self.segments

@@ -1,36 +1,95 @@
 """The recorder: a ring of the latest rows, and sinks that get each row as it is made.
 
 On the produce path a row is no more than a tuple of references; it becomes a `ProduceRow`, with its sentence, when
-somebody reads it. With a sink attached it is made at once.
+somebody reads it. With a sink attached it is made at once. All else is a row at once, and only made at a level that has it.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from kafkawire.batches import read_header
+from kafkawire.declare import Message
+from kafkawire.errors import error_name
 from kafkawire.registry import api_name
+from wirebroker.core.changes import (
+    BrokerChange,
+    Change,
+    GroupChange,
+    InSyncChange,
+    LeaderChange,
+    LogStartChange,
+    ProducerChange,
+    RestartChange,
+    TopicChange,
+    TransactionChange,
+)
 from wirebroker.core.partition import Appended, Partition, appended_next
+from wirebroker.core.producers import Accept, epoch_of
 from wirebroker.exchange import Connection, Exchange
-from wirebroker.trace.rows import FaultRow, ProduceRow, Row, produce_row
+from wirebroker.trace.levels import includes
+from wirebroker.trace.rows import (
+    BrokerRow,
+    ConnectionRow,
+    FaultRow,
+    FetchRow,
+    GroupRow,
+    InSyncRow,
+    LeaderRow,
+    ProduceRow,
+    ProducerRow,
+    ReplyRow,
+    RequestRow,
+    RestartRow,
+    RetentionRow,
+    Row,
+    TopicRow,
+    TransactionRow,
+)
+from wirebroker.trace.verdicts import produce_row
 
 if TYPE_CHECKING:
+    from kafkawire.messages.fetch import PartitionData
+    from wirebroker.faults.facts import Facts
     from wirebroker.faults.rules import Rule
 
 RING = 10_000
 """Rows that the ring keeps."""
+NAMED = 8
+"""How many of the things that a request names are traced."""
+CODES = ("error_code", "partition_error_code")
+CHANGED: dict[type[Change], type[Row]] = {
+    TopicChange: TopicRow, LeaderChange: LeaderRow, InSyncChange: InSyncRow, BrokerChange: BrokerRow,
+    ProducerChange: ProducerRow, TransactionChange: TransactionRow, GroupChange: GroupRow,
+    LogStartChange: RetentionRow, RestartChange: RestartRow,
+}  # fmt: skip
+"""A change, and the row that has its fields behind the time."""
 
 Sink = Callable[[Row], None]
 
 
 class Recorder:
-    """What the broker decided, latest last."""
+    """What the broker decided, said and changed, latest last. `now()` is the time of what is not told when it happened."""
 
-    def __init__(self, size: int = RING) -> None:
-        self._ring: deque[tuple[Any, ...] | FaultRow] = deque(maxlen=size)
+    def __init__(self, now: Callable[[], int], size: int = RING) -> None:
+        self._ring: deque[tuple[Any, ...] | Row] = deque(maxlen=size)
+        self._now = now
         self.sinks: list[Sink] = []
+        self.verdicts = self.changes = self.exchanges = self.requests = False
+        """Whether rows of these kinds are made, as the level has it."""
+        self.set_level("verdicts")
+
+    def set_level(self, level: str) -> None:
+        """Trace this much from now on. ValueError for a level that does not exist; `Engine.trace_at` is how to change it."""
+        self.verdicts = includes(level, "verdicts")
+        self.changes = includes(level, "changes")
+        self.exchanges = includes(level, "exchanges")
+        self.requests = includes(level, "all")
+        self.level = level
+
+    # Verdicts and faults
 
     def produced(
         self, now: int, connection: Connection, client_id: str | None, version: int, correlation_id: int, acks: int,
@@ -38,6 +97,8 @@ class Recorder:
     ) -> None:  # fmt: skip
         """Note the verdict on one batch."""
         self._note((now, connection, client_id, version, correlation_id, acks, partition, appended))
+        if self.changes and isinstance(appended.verdict, Accept):
+            self._note_producer(partition, appended)
 
     def stored_next(
         self, now: int, connection: Connection, client_id: str | None, version: int, correlation_id: int, acks: int,
@@ -57,17 +118,95 @@ class Recorder:
             for sink in self.sinks:
                 sink(row)
 
-    def fired(self, exchange: Exchange, rule: Rule, partitions: Iterable[tuple[str, int | None]] | None) -> None:
-        """Note that a rule struck a request, or some of its partitions."""
-        connection = exchange.connection
+    def _note_producer(self, partition: Partition, appended: Appended) -> None:
+        header, before = appended.header, appended.state_before
+        if header is None or header.producer_id < 0:
+            return
+        if before is None or epoch_of(before) != header.producer_epoch:
+            change = ProducerRow(
+                self._now(), "created" if before is None else "epoch", partition.topic, partition.index,
+                header.producer_id, header.producer_epoch,
+            )  # fmt: skip
+            self._add(change)
+
+    def fired(
+        self, now: int, connection: Connection, rule: Rule, facts: Facts | None = None,
+        partitions: Iterable[tuple[str, int | None]] | None = None, correlation_id: int = -1,
+    ) -> None:  # fmt: skip
+        """Note that a rule struck a connection, a request, or some of a request's partitions."""
+        if not self.verdicts:
+            return
+        client_id, api, version = (facts.client_id, facts.api, facts.version) if facts is not None else (None, "", -1)
         row = FaultRow(
-            exchange.now, connection.node_id, connection.number, exchange.client_id, api_name(exchange.api_key),
-            exchange.version, exchange.correlation_id, rule.kind, str(rule),
+            now, connection.node_id, connection.number, client_id, api, version, correlation_id, rule.kind, str(rule),
             tuple(sorted(topic if index is None else f"{topic}-{index}" for topic, index in partitions or ())), rule.fired,
         )  # fmt: skip
+        self._add(row)
+
+    # The wire
+
+    def opened(self, connection: Connection) -> None:
+        """Note a new connection."""
+        self._connection(connection, "opened", "")
+
+    def closed(self, connection: Connection, reason: str) -> None:
+        """Note that a connection is gone."""
+        self._connection(connection, "closed", reason)
+
+    def _connection(self, connection: Connection, change: Any, reason: str) -> None:
+        row = ConnectionRow(
+            self._now(), connection.node_id, connection.number, change, connection.client_host, connection.listener,
+            software_of(connection), reason,
+        )  # fmt: skip
+        self._add(row)
+
+    def requested(self, request: Message, exchange: Exchange) -> None:
+        """Note a request, and keep with its exchange what its answer's row needs."""
+        about = tuple(_about(request, exchange))
+        exchange.traced = (exchange.now, about)
+        if self.requests:
+            connection = exchange.connection
+            row = RequestRow(
+                exchange.now, connection.node_id, connection.number, exchange.client_id, software_of(connection),
+                api_name(exchange.api_key), exchange.version, exchange.correlation_id, len(exchange.frame or b""), about,
+            )  # fmt: skip
+            self._add(row)
+
+    def replied(self, exchange: Exchange, response: Message, size: int) -> None:
+        """Note an answer that is being sent."""
+        now, connection = self._now(), exchange.connection
+        arrived, about = exchange.traced or (now, ())
+        errors = dict.fromkeys(error_name(code) for code in _codes(response))
+        row = ReplyRow(
+            now, connection.node_id, connection.number, exchange.client_id, software_of(connection),
+            api_name(exchange.api_key), exchange.version, exchange.correlation_id, size, max(now - arrived, 0),
+            tuple(errors), about,
+        )  # fmt: skip
+        self._add(row)
+
+    def fetched(self, exchange: Exchange, topic: str, offset: int, committed: bool, data: PartitionData) -> None:
+        """Note what one partition gave to a Fetch."""
+        connection = exchange.connection
+        row = FetchRow(
+            self._now(), connection.node_id, connection.number, exchange.client_id, software_of(connection),
+            exchange.version, exchange.correlation_id, topic, data.partition_index, offset, len(data.records or b""),
+            data.high_watermark, data.last_stable_offset, data.log_start_offset, committed, data.error_code,
+            error_name(data.error_code),
+        )  # fmt: skip
+        self._add(row)
+
+    # Changes
+
+    def changed(self, change: Change) -> None:
+        """Note a change of the cluster."""
+        self._add(CHANGED[type(change)](self._now(), *change))
+
+    def _add(self, row: Row) -> None:
         self._ring.append(row)
         for sink in self.sinks:
             sink(row)
+
+    # Reading
 
     def faults(self) -> list[FaultRow]:
         """The faults in the ring, oldest first."""
@@ -78,25 +217,60 @@ class Recorder:
         return [
             _row(raw)
             for raw in list(self._ring)
-            if not isinstance(raw, FaultRow)
+            if isinstance(raw, tuple)
             and (topic is None or raw[6].topic == topic)
             and (partition is None or raw[6].index == partition)
         ]
 
+    def events(self, *names: str) -> list[Row]:
+        """The rows of these events in the ring, or of all, oldest first."""
+        return [row for row in self.last(len(self._ring)) if not names or row.event in names]
+
     def last(self, count: int) -> list[Row]:
         """The latest `count` rows of any kind, oldest first."""
-        return [raw if isinstance(raw, FaultRow) else _row(raw) for raw in list(self._ring)[-count:]]
+        latest = list(self._ring)[-count:] if count > 0 else []
+        return [_row(raw) if isinstance(raw, tuple) else raw for raw in latest]
 
     def clear(self) -> None:
         """Forget all rows."""
         self._ring.clear()
 
 
+def software_of(connection: Connection) -> str:
+    """What the client calls itself, "" if it does not."""
+    return "/".join(part for part in connection.software if part)
+
+
 def _row(raw: tuple[Any, ...]) -> ProduceRow:
     now, connection, client_id, version, correlation_id, acks, partition, *rest = raw
     appended = appended_next(rest[0], read_header(rest[1])) if len(rest) > 1 else rest[0]
-    software = "/".join(part for part in connection.software if part)
     return produce_row(
-        now, connection.node_id, connection.number, software, client_id, version, correlation_id, acks,
+        now, connection.node_id, connection.number, software_of(connection), client_id, version, correlation_id, acks,
         partition.topic, partition.index, appended,
     )  # fmt: skip
+
+
+def _about(request: Message, exchange: Exchange) -> Iterator[str]:
+    from wirebroker.faults.facts import facts_of
+
+    facts = facts_of(request, exchange)
+    with_index = {topic for topic, _ in facts.partitions}
+    names = [f"{topic}-{index}" for topic, index in sorted(facts.partitions)]
+    names += sorted(facts.topics - with_index)
+    names += [f"group {group}" for group in sorted(facts.groups)]
+    names += [f"transaction {each}" for each in sorted(facts.transactional_ids)]
+    yield from names[:NAMED]
+    if len(names) > NAMED:
+        yield f"{len(names) - NAMED} more"
+
+
+def _codes(part: Any) -> Iterator[int]:
+    """Every error code in a response, at any depth."""
+    for attribute in type(part).__slots__:
+        value = getattr(part, attribute)
+        if attribute in CODES:
+            if value:
+                yield value
+        elif isinstance(value, list) and value and hasattr(type(value[0]), "__wire__"):
+            for each in value:
+                yield from _codes(each)

@@ -1,26 +1,47 @@
-"""The rows of the trace. The schema of the JSON lines is `ProduceRow.as_json`, field by field."""
+"""The rows of the trace: one class for each event, with the fields that are valid for it and no others.
+
+What is written as JSON is `{"event": …}` and these fields; docs/trace.schema.json is made of them. −1 stands for "none"
+in numbers, "" in text. Times are ms since the epoch, by the broker's clock.
+"""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, fields
-from typing import Any, Literal
-
-from kafkawire.batches import BatchHeader
-from kafkawire.errors import error_name
-from wirebroker.core.partition import Appended
-from wirebroker.core.producers import Accept, Duplicate, Reject, explain
+from typing import Any, ClassVar, Literal, Self
 
 VerdictName = Literal["accepted", "duplicate", "rejected"]
-COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 @dataclass(frozen=True, slots=True)
-class ProduceRow:
-    """One partition of one Produce request and what was decided of it. −1 stands for "none"."""
+class Row:
+    """An event."""
+
+    event: ClassVar[str]
 
     time: int
-    """ms since the epoch, by the broker's clock"""
+
+    def as_json(self) -> str:
+        """One JSON object on one line."""
+        return json.dumps({"event": self.event} | {f.name: getattr(self, f.name) for f in fields(self)})
+
+    @classmethod
+    def from_json(cls, row: dict[str, Any]) -> Self:
+        """The row that `as_json` wrote; KeyError names a field that is missing."""
+        found = ((f.name, row[f.name]) for f in fields(cls))
+        values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in found}
+        return cls(**values)
+
+
+# What was decided
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceRow(Row):
+    """One partition of one Produce request and what was decided of it."""
+
+    event = "produce"
+
     node: int
     """the broker that was asked"""
     connection: int
@@ -56,22 +77,13 @@ class ProduceRow:
     explain: str
     """the verdict as a sentence"""
 
-    def as_json(self) -> str:
-        """One JSON object on one line."""
-        return json.dumps({"event": "produce"} | {f.name: getattr(self, f.name) for f in fields(self)})
-
-    @classmethod
-    def from_json(cls, row: dict[str, Any]) -> ProduceRow:
-        """The row that `as_json` wrote; KeyError names a field that is missing."""
-        return cls(**{f.name: row[f.name] for f in fields(cls)})
-
 
 @dataclass(frozen=True, slots=True)
-class FaultRow:
-    """A rule that struck a request."""
+class FaultRow(Row):
+    """A rule that struck a request, or a connection before there was one (`api` is "" then)."""
 
-    time: int
-    """ms since the epoch, by the broker's clock"""
+    event = "fault"
+
     node: int
     connection: int
     client_id: str | None
@@ -87,74 +99,212 @@ class FaultRow:
     number: int
     """how often the rule has struck, this time included"""
 
-    def as_json(self) -> str:
-        """One JSON object on one line."""
-        return json.dumps({"event": "fault"} | {f.name: getattr(self, f.name) for f in fields(self)})
 
-    @classmethod
-    def from_json(cls, row: dict[str, Any]) -> FaultRow:
-        """The row that `as_json` wrote; KeyError names a field that is missing."""
-        values = {f.name: row[f.name] for f in fields(cls)}
-        return cls(**values | {"partitions": tuple(values["partitions"])})
+# What went over the wire
 
 
-Row = ProduceRow | FaultRow
-EVENTS: dict[str, type[ProduceRow] | type[FaultRow]] = {"produce": ProduceRow, "fault": FaultRow}
+@dataclass(frozen=True, slots=True)
+class ConnectionRow(Row):
+    """A connection was made, or is gone."""
+
+    event = "connection"
+
+    node: int
+    connection: int
+    change: Literal["opened", "closed"]
+    client_host: str
+    listener: str
+    software: str
+    reason: str
+    """why it was closed"""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRow(Row):
+    """A request arrived and could be read."""
+
+    event = "request"
+
+    node: int
+    connection: int
+    client_id: str | None
+    software: str
+    api: str
+    version: int
+    correlation_id: int
+    bytes: int
+    """without the four that say how many"""
+    about: tuple[str, ...]
+    """what it names: topic-partition, group …, transaction …"""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyRow(Row):
+    """A request was answered."""
+
+    event = "reply"
+
+    node: int
+    connection: int
+    client_id: str | None
+    software: str
+    api: str
+    version: int
+    correlation_id: int
+    bytes: int
+    """with the four that say how many"""
+    latency: int
+    """ms since the request arrived, by the broker's clock: how long it waited, 0 if it was answered at once"""
+    errors: tuple[str, ...]
+    """the names of the error codes in the answer, each once"""
+    about: tuple[str, ...]
+    """what the request names"""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRow(Row):
+    """One partition in the answer to a Fetch."""
+
+    event = "fetch"
+
+    node: int
+    connection: int
+    client_id: str | None
+    software: str
+    version: int
+    correlation_id: int
+    topic: str
+    partition: int
+    offset: int
+    """that was asked for"""
+    bytes: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    committed: bool
+    """whether it was read_committed"""
+    code: int
+    error: str
+
+
+# What changed
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow(Row):
+    """A topic was created or deleted, or has more partitions."""
+
+    event = "topic"
+
+    change: Literal["created", "grown", "deleted"]
+    topic: str
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderRow(Row):
+    """A partition has a new leader epoch, perhaps another leader; −1 if it has none."""
+
+    event = "leader"
+
+    topic: str
+    partition: int
+    leader: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class InSyncRow(Row):
+    """Other replicas of a partition are in sync than before."""
+
+    event = "isr"
+
+    topic: str
+    partition: int
+    in_sync: tuple[int, ...]
+    high_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRow(Row):
+    """A broker was killed, or started again."""
+
+    event = "broker"
+
+    change: Literal["killed", "started"]
+    node: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerRow(Row):
+    """A partition knows a producer from now on, has seen its epoch rise, or has forgotten it."""
+
+    event = "producer"
+
+    change: Literal["created", "epoch", "expired"]
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionRow(Row):
+    """A transactional id was written down with a new state, epoch or set of partitions."""
+
+    event = "transaction"
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    state: str
+    partitions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow(Row):
+    """A group entered a state, or a new generation (of a consumer group its epoch)."""
+
+    event = "group"
+
+    group: str
+    state: str
+    generation: int
+    members: int
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionRow(Row):
+    """Retention deleted what was before `log_start_offset`."""
+
+    event = "retention"
+
+    topic: str
+    partition: int
+    before: int
+    """the log start offset until then"""
+    log_start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestartRow(Row):
+    """The brokers stopped and started again."""
+
+    event = "restart"
+
+    mode: str
+
+
+EVENTS: dict[str, type[Row]] = {
+    row.event: row
+    for row in (
+        ProduceRow, FaultRow, ConnectionRow, RequestRow, ReplyRow, FetchRow, TopicRow, LeaderRow, InSyncRow,
+        BrokerRow, ProducerRow, TransactionRow, GroupRow, RetentionRow, RestartRow,
+    )
+}  # fmt: skip
+"""Every event, by the name that its JSON has."""
 
 
 def row_from_json(row: dict[str, Any]) -> Row:
     """A row of any event; KeyError names a field that is missing, or an event that does not exist."""
     return EVENTS[row.get("event", "produce")].from_json(row)
-
-
-_NO_HEADER = BatchHeader(-1, -1, -1, -1, 0, 0, -1, -1, -1, -1, -1, -1, 0)
-
-
-def produce_row(
-    time: int, node: int, connection: int, software: str, client_id: str | None, version: int, correlation_id: int,
-    acks: int, topic: str, partition: int, appended: Appended,
-) -> ProduceRow:  # fmt: skip
-    """The row for one batch."""
-    header = appended.header or _NO_HEADER
-    verdict = appended.verdict
-    idempotent = header.producer_id >= 0
-    return ProduceRow(
-        time=time,
-        node=node,
-        connection=connection,
-        client_id=client_id,
-        software=software,
-        version=version,
-        correlation_id=correlation_id,
-        acks=acks,
-        topic=topic,
-        partition=partition,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        first_sequence=header.base_sequence,
-        last_sequence=header.last_sequence if idempotent else -1,
-        records=max(header.records_count, 0),
-        bytes=header.size if appended.header else 0,
-        compression=COMPRESSIONS[header.compression] if header.compression < len(COMPRESSIONS) else "?",
-        transactional=header.is_transactional if appended.header else False,
-        verdict=_name(appended),
-        rule=verdict.rule,
-        code=appended.error_code,
-        error=error_name(appended.error_code),
-        base_offset=appended.base_offset,
-        note=f"idempotent with acks={acks}" if idempotent and acks != -1 else "",
-        explain=_sentence(appended, header, topic, partition),
-    )
-
-
-def _name(appended: Appended) -> VerdictName:
-    if isinstance(appended.verdict, Accept):
-        return "accepted"
-    return "duplicate" if isinstance(appended.verdict, Duplicate) else "rejected"
-
-
-def _sentence(appended: Appended, header: BatchHeader, topic: str, partition: int) -> str:
-    verdict = appended.verdict
-    if isinstance(verdict, Accept | Duplicate | Reject):
-        return explain(verdict, header, appended.state_before, topic, partition)
-    return f"rejected {verdict.code}: {verdict.message or verdict.rule}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import textwrap
 from collections.abc import Sequence
@@ -14,14 +13,14 @@ from rich.text import Text
 
 from wirebroker import __version__
 from wirebroker.commands.demo.clients import RECORDS, ClientResult
-from wirebroker.commands.demo.flows import FlowResult, Step
-from wirebroker.trace.rows import ProduceRow
+from wirebroker.scenarios.play import Result
+from wirebroker.scenarios.show import VERDICTS
+from wirebroker.scenarios.show import Screen as Runs
 
 WIDTH = 100
-COLOURS = {"accepted": "green", "duplicate": "yellow", "rejected": "red"}
 COLUMNS = {"sent": 6, "stored": 8, "twice": 7, "accepted": 10, "duplicate": 11, "rejected": 10}
 """What the summary counts, and how wide."""
-STYLES = {"twice": "yellow"} | COLOURS
+STYLES = {"twice": "yellow"} | VERDICTS
 
 
 class Screen:
@@ -30,6 +29,7 @@ class Screen:
     def __init__(self, stream: TextIO | None = None) -> None:
         self._console = Console(file=stream, highlight=False)
         self._console.width = min(WIDTH, self._console.width) if self._console.is_terminal else WIDTH
+        self._runs = Runs(self._console)
 
     def begin(self, address: str) -> None:
         """Say what is running."""
@@ -49,18 +49,13 @@ class Screen:
         self._console.print(line)
         self._differences(result.differences)
 
-    def flow(self, result: FlowResult) -> None:
+    def flow(self, result: Result) -> None:
         """A heading, a line for each batch, and what it came to."""
-        self._heading(result.flow.id, result.flow.title)
-        for step, row in zip(result.flow.steps, result.rows, strict=False):
-            line = Text(f"  {step.batch}  {_sequences(row):<7}  ").append(f"{row.verdict:<9}", COLOURS[row.verdict])
-            line.append(f"  {_answer(step, row):<9}  ", "magenta" if step.lost else "")
-            self._wrapped(line, reason(row), "dim")
-        if not result.differences:
-            self._wrapped(Text("  "), result.flow.moral, "italic")
-        self._differences(result.differences)
+        self._runs.result(result)
+        if result.met:
+            self._wrapped(Text("  "), result.scenario.good_client, "italic")
 
-    def end(self, results: Sequence[ClientResult | FlowResult], seconds: float) -> None:
+    def end(self, results: Sequence[ClientResult | Result], seconds: float) -> None:
         """Counts of it all, a verdict in full, and where to go from here."""
         self._heading("Summary", "records, and the verdicts on their batches")
         names = "".join(f"{name:>{width}}" for name, width in COLUMNS.items())
@@ -78,7 +73,7 @@ class Screen:
             self._console.print(Text(f"Everything went as expected{rest}, in {seconds:.1f} s.", "bold green"))
         self._console.print(f"Next: [bold]{_program()} serve --topic orders:3 --trace console[/], then your own client")
 
-    def _in_full(self, results: Sequence[ClientResult | FlowResult]) -> None:
+    def _in_full(self, results: Sequence[ClientResult | Result]) -> None:
         rejected = [row for result in results for row in result.rows if row.verdict == "rejected"]
         if rejected:
             self._heading("A verdict in full", "as `kafka.trace` and `--trace` have it for every batch")
@@ -103,29 +98,8 @@ def _program() -> str:
     return "scripts/run" if shutil.which("wirebroker") is None and Path("scripts/run").exists() else "wirebroker"
 
 
-def reason(row: ProduceRow) -> str:
-    """The row's sentence without what its line says already: the producer, the sequences, the verdict."""
-    who = f"producer {row.producer_id} epoch {row.producer_epoch} on {row.topic}-{row.partition}"
-    text = row.explain.partition(": ")[2].partition("; batches in the window")[0]
-    text = re.sub(r"^sequences? \S+ (of (?=producer.*\b(is|are) batch))?", "", text.replace(who, "this producer"))
-    text = re.sub(r"^(of this producer )?(is|are) ", "", text)
-    for said in (", counted from the newest", " for this producer", ", which has no state here"):
-        text = text.replace(said, "")
-    return re.sub(r"sequences? (?=\d)", "", text)
-
-
-def _sequences(row: ProduceRow) -> str:
-    return f"{row.first_sequence}–{row.last_sequence}" if row.first_sequence >= 0 else "none"
-
-
-def _answer(step: Step, row: ProduceRow) -> str:
-    if step.lost:
-        return "lost"
-    return f"error {row.code}" if row.code else f"offset {row.base_offset}"
-
-
-def _summary(result: ClientResult | FlowResult) -> Text:
-    name = result.flow.id if isinstance(result, FlowResult) else result.name
+def _summary(result: ClientResult | Result) -> Text:
+    name = result.scenario.name if isinstance(result, Result) else result.name
     line = Text(f"  {name:<24}")
     if isinstance(result, ClientResult) and result.skipped:
         return line.append(f"{'skipped':>14}", "yellow")
@@ -135,8 +109,11 @@ def _summary(result: ClientResult | FlowResult) -> Text:
     return line.append("  DIFFERENT" if result.differences else "", "bold red")
 
 
-def _count(result: ClientResult | FlowResult, column: str) -> int:
-    if column in COLOURS:
+def _count(result: ClientResult | Result, column: str) -> int:
+    if column in VERDICTS:
         return sum(row.verdict == column for row in result.rows)
+    if isinstance(result, Result):
+        counts = result.outcome.counts
+        return {"sent": counts.sent, "stored": counts.stored, "twice": counts.doubled}[column]
     count: int = getattr(result, column)
     return count

@@ -70,12 +70,15 @@ def _uniform_same(group: Group) -> dict[str, Partitions]:
     free = [(topic, i) for topic in topics for i in range(group.sizes[topic]) if not group.taken(topic, i)]
     least, extra = divmod(sum(group.sizes[topic] for topic in topics), len(group.members))
     wanted = frozenset(topics)
-    made: dict[str, dict[bytes, list[int]]] = {}
+    made: dict[str, Partitions] = {}
+    changed: dict[str, dict[bytes, list[int]]] = {}
     unfilled: list[tuple[str, int]] = []
     for i, (member_id, member) in enumerate(group.members.items()):
         may_have_extra = extra > 0
         kept, dropped, quota = _keep(member.given, wanted, least + may_have_extra)
-        made[member_id] = kept
+        made[member_id] = member.given
+        if kept is not None:
+            changed[member_id] = kept
         free += dropped
         if quota > 0 and may_have_extra and len(group.members) - i > extra:
             quota -= 1  # somebody else may take the extra partition, as long as there are enough of them
@@ -86,14 +89,22 @@ def _uniform_same(group: Group) -> dict[str, Partitions]:
     left = iter(free)
     for member_id, quota in unfilled:
         for topic, index in islice(left, quota):
-            give(made[member_id], topic, index)
-    return {member_id: as_assignment(partitions) for member_id, partitions in made.items()}
+            if member_id not in changed:
+                changed[member_id] = {topic: list(indexes) for topic, indexes in made[member_id].items()}
+            give(changed[member_id], topic, index)
+    return made | {member_id: as_assignment(partitions) for member_id, partitions in changed.items()}
 
 
 def _keep(
     given: Partitions, wanted: frozenset[bytes], quota: int
-) -> tuple[dict[bytes, list[int]], list[tuple[bytes, int]], int]:
-    """What of this a member may keep, what it loses to others, and how much it may still be given."""
+) -> tuple[dict[bytes, list[int]] | None, list[tuple[bytes, int]], int]:
+    """What of this a member may keep, what it loses to others, and how much it may still be given.
+
+    None stands for all of it: with a thousand members there are nearly always a thousand of those.
+    """
+    count = sum(map(len, given.values()))
+    if count <= quota and wanted.issuperset(given):
+        return None, [], quota - count
     kept: dict[bytes, list[int]] = {}
     dropped = []
     for topic, partitions in given.items():

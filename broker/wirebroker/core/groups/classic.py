@@ -89,11 +89,14 @@ class Snapshot:
 
 
 class Group:
-    """A classic group. `now` is ms since the epoch; `written` is called when the group is to be written down."""
+    """A classic group. `now` is ms since the epoch.
+
+    `written` is called when the group is to be written down, `entered` when it has entered a state.
+    """
 
     def __init__(
         self, group_id: str, timers: Timers, initial_delay: Callable[[], int], now: int,
-        written: Callable[[Group, int], None],
+        written: Callable[[Group, int], None], entered: Callable[[Group], None],
     ) -> None:  # fmt: skip
         self.group_id = group_id
         self.state = State.EMPTY
@@ -116,6 +119,7 @@ class Group:
         self._timers = timers
         self._initial_delay = initial_delay
         self._written = written
+        self._entered = entered
         self._phase: Timer | None = None
         self._unsynced: set[str] = set()
         self._added_meanwhile = False
@@ -128,6 +132,7 @@ class Group:
             raise ValueError(f"group {self.group_id} cannot go from {self.state.value} to {state.value}")
         self.previous, self.state = self.state, state
         self.state_since = now
+        self._entered(self)
 
     def member_fault(self, member_id: str, instance_id: str | None) -> ErrorCode:
         """Whether this is a member, under this static identity if it names one."""
@@ -452,13 +457,16 @@ class Group:
 
     def ask_to_rejoin(self) -> None:
         """Whoever waits is told that there is a rebalance: the group may become one of the other protocol."""
+        self._answer_waiting(ErrorCode.REBALANCE_IN_PROGRESS)
+
+    def _answer_waiting(self, code: ErrorCode) -> None:
         for member in self.members.values():
             joiner, member.joiner = member.joiner, None
             syncer, member.syncer = member.syncer, None
             if joiner is not None:
-                joiner(Joined(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+                joiner(Joined(code, member.member_id))
             if syncer is not None:
-                syncer(Synced(ErrorCode.REBALANCE_IN_PROGRESS))
+                syncer(Synced(code))
 
     def take_over(
         self, generation: int, members: Sequence[Member], assignment: Callable[[Member, str], bytes], now: int
@@ -483,6 +491,11 @@ class Group:
         )
         self._written(self, now)
 
+    def unload(self) -> None:
+        """The broker coordinates the group no longer: whoever waits is told so, and no timer runs."""
+        self._answer_waiting(ErrorCode.NOT_COORDINATOR)
+        self._cancel_timers()
+
     def restart(self, now: int) -> None:
         """Go on from what was last written down, as a broker does that loads the group again."""
         kept = self.snapshot
@@ -505,6 +518,9 @@ class Group:
     def die(self, now: int) -> None:
         """The group is deleted."""
         self.transition(State.DEAD, now)
+        self._cancel_timers()
+
+    def _cancel_timers(self) -> None:
         self._cancel_phase()
         for timer in self.pending.values():
             timer.cancel()

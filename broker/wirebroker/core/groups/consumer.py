@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from kafkawire.errors import ErrorCode
 from wirebroker.core.groups.assignors import NOTHING, Partitions
+from wirebroker.core.groups.consumer_log import Written
 from wirebroker.core.groups.java_order import TimelineOrder
 from wirebroker.core.groups.members import NOT_OWNED, ConsumerMember, Owned
 from wirebroker.core.purgatory import Action, Timer, Timers
@@ -77,6 +78,9 @@ class ConsumerGroup:
         self.resolved: dict[str, Resolved] = {}
         self.classic_members = 0
         self.classic_protocols: Counter[str] = Counter()
+        self.touched: dict[str, None] = {}
+        """The members that may differ from what was last written of them, in order."""
+        self.written = Written()
         self._owners: dict[tuple[bytes, int], int] = {}
         self._member_order = TimelineOrder()
         self._assignor_order = TimelineOrder()
@@ -209,6 +213,7 @@ class ConsumerGroup:
         self.members[member.member_id] = member
         self._member_order.put(len(self.members))  # Kafka writes down first what it says, then what it is given
         self._recount(old, member)
+        self.touched[member.member_id] = None
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
         self.same = self.subscriptions.same(len(self.members))
@@ -216,6 +221,7 @@ class ConsumerGroup:
     def remove(self, member_id: str) -> None:
         """A member is gone, and what it had and should have had."""
         old = self.members.pop(member_id)
+        self.touched[member_id] = None
         self.targets.pop(member_id, None)
         self._recount(old, None)
         if old.instance_id is not None:
@@ -261,6 +267,7 @@ class ConsumerGroup:
             given, before = made.get(member_id, NOTHING), self.targets.get(member_id)
             if before is None or not _same(given, before):
                 self.targets[member_id] = given
+                self.touched[member_id] = None
 
     def resolve(self, regex: str, resolved: Resolved | None) -> None:
         """Note what a regular expression matches; with None, forget it."""

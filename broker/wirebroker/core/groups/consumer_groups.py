@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from kafkawire.errors import ErrorCode
+from wirebroker.core.changes import GroupChange
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.config_resources import group_number
 from wirebroker.core.groups.assignors import ASSIGNORS, NOTHING, Partitions, Subscriber
@@ -92,8 +93,8 @@ class Change:
 class ConsumerGroups:
     """The consumer groups among all groups of the cluster.
 
-    `find` gives the group of a heartbeat or says why there is none, `adopt` makes it known under its id, and `downgrade`
-    turns it into a classic group if only classic members are left without these.
+    `find` gives the group of a heartbeat or says why there is none, `adopt` makes it known under its id, `downgrade`
+    turns it into a classic group if only classic members are left without these, and `log` writes down what has changed.
     """
 
     def __init__(
@@ -102,11 +103,13 @@ class ConsumerGroups:
         find: Callable[[str, bool, int], ConsumerGroup | Refused],
         adopt: Callable[[ConsumerGroup, int], None],
         downgrade: Callable[[ConsumerGroup, Sequence[ConsumerMember], int], bool],
+        log: Callable[[ConsumerGroup, int], None],
     ) -> None:
         self._cluster = cluster
         self._find = find
         self._adopt = adopt
         self._downgrade = downgrade
+        self._log = log
 
     # Settings
 
@@ -369,10 +372,14 @@ class ConsumerGroups:
             group.resolve(change.forgotten_regex, None)
         if group.members.get(new.member_id) != new:
             group.update(new)
+        rose = change.epoch != group.epoch
         group.epoch, group.facts = change.epoch, change.facts
         if change.targets is not None:
             group.take_targets(change.targets)
             group.assignment_epoch, group.assigned_at = change.epoch, now
+        if rose:
+            self._tell(group)
+        self._log(group, now)
 
     # Regular expressions
 
@@ -413,6 +420,8 @@ class ConsumerGroups:
         if bumps or facts != group.facts:
             group.epoch += 1
             group.facts, group.facts_version = facts, self._cluster.version
+            self._tell(group)
+        self._log(group, now)
 
     # Leaving
 
@@ -434,6 +443,7 @@ class ConsumerGroups:
             if asked.epoch == LEAVES_FOR_A_WHILE:
                 assigned = {topic: dict.fromkeys(owned, 0) for topic, owned in member.assigned.items()}
                 group.update(replace(member, epoch=LEAVES_FOR_A_WHILE, assigned=assigned, revoking={}))
+                self._log(group, now)
                 return Beat(member.member_id, LEAVES_FOR_A_WHILE)
         self.fence(group, [member], now)
         return Beat(asked.member_id, asked.epoch)
@@ -462,6 +472,11 @@ class ConsumerGroups:
             group.resolve(regex, None)
         group.facts = self.facts(group.subscriptions)
         group.epoch += 1
+        self._tell(group)
+        self._log(group, now)
+
+    def _tell(self, group: ConsumerGroup) -> None:
+        self._cluster.tell(GroupChange(group.group_id, group.state, group.epoch, len(group.members)))
 
     # Restarting
 

@@ -10,10 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from kafkawire.errors import ErrorCode
+from wirebroker.core.changes import GroupChange
 from wirebroker.core.cluster import GROUP_TOPIC, Cluster
+from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.groups.classic import CONSUMER, Group, Joined, Joiner, Member, Protocols, Synced, Syncer
-from wirebroker.core.groups.consumer import ConsumerGroup
+from wirebroker.core.groups.consumer import ConsumerGroup, Resolved
 from wirebroker.core.groups.consumer_groups import ConsumerGroups, Refused
+from wirebroker.core.groups.consumer_loading import WrittenGroup
+from wirebroker.core.groups.consumer_log import changes, ends
+from wirebroker.core.groups.loading import GroupLog
 from wirebroker.core.groups.log import group_record, group_tombstone, offset_record, offset_tombstone, records_batch
 from wirebroker.core.groups.members import ConsumerMember
 from wirebroker.core.groups.migration import (
@@ -53,18 +58,69 @@ class GroupCoordinator:
         self._cluster = cluster
         self.groups: dict[str, Group | ConsumerGroup] = {}
         self.offsets = OffsetStore()
-        self.consumers = ConsumerGroups(cluster, self._consumer_group, self._adopt, self._downgrade)
+        self.consumers = ConsumerGroups(
+            cluster, self._consumer_group, self._adopt, self._downgrade, self._write_changes
+        )
         self._classic_members = ClassicMembers(cluster, self.consumers, self._convert)
         self._set_timers(now)
 
     def restart(self, now: int) -> None:
         """Go on from what is written down: committed offsets, and the members of stable groups."""
         for group in self.groups.values():
-            if isinstance(group, ConsumerGroup):
-                self.consumers.restart(group, now)
-            else:
-                group.restart(now)
+            self._load(group, now)
         self._set_timers(now)
+
+    def moved(self, index: int, now: int) -> None:
+        """Another broker, or none, leads a partition of __consumer_offsets: it goes on from what is written down there."""
+        led = self._cluster.partition(GROUP_TOPIC, index)
+        for group in self.groups.values():
+            if self.home(group.group_id) != index:
+                continue
+            if isinstance(group, ConsumerGroup):
+                group.cancel_timers()
+            else:
+                group.unload()
+            if led is not None and led.leader != NO_LEADER:
+                self._load(group, now)
+
+    def _load(self, group: Group | ConsumerGroup, now: int) -> None:
+        if isinstance(group, ConsumerGroup):
+            self.consumers.restart(group, now)
+        else:
+            group.restart(now)
+
+    def log_fault(self, group_id: str) -> ErrorCode:
+        """Why nothing of the group can be written down: COORDINATOR_NOT_AVAILABLE if too few replicas are in sync."""
+        return self._cluster.coordinator_log_fault("group", group_id)
+
+    def load(self, home: int, batches: Iterable[memoryview], now: int) -> None:
+        """Know what this partition of __consumer_offsets says. Raises ProtocolError."""
+        loaded = GroupLog(home, self.offsets)
+        for batch in batches:
+            loaded.read(batch)
+        for group_id, snapshot in loaded.groups.items():
+            group = self._create(group_id, now)
+            group.snapshot = snapshot
+            group.restart(now)
+        for group_id, written in loaded.consumer_groups.items():
+            if written.epoch is not None:
+                self._load_consumer_group(group_id, written, now)
+        for group_id in loaded.with_offsets - self.groups.keys():
+            if self.offsets.of(group_id) or any(True for _ in self.offsets.pending_of(group_id)):
+                self._create(group_id, now)
+
+    def _load_consumer_group(self, group_id: str, written: WrittenGroup, now: int) -> None:
+        group = self.groups[group_id] = ConsumerGroup(group_id, self._cluster.timers)
+        group.epoch = written.epoch or 0
+        group.assignment_epoch, group.assigned_at = written.assignment_epoch, written.assigned_at
+        for member in written.as_members():
+            group.update(member)
+        group.targets = {name: given for name, given in written.targets.items() if name in group.members}
+        for regex, (topics, time) in written.regexes.items():
+            group.resolve(regex, Resolved(topics, self._cluster.topics_created, time))
+        group.facts = self.consumers.facts(group.subscriptions)
+        changes(group)  # which are none: all of it was written
+        self.consumers.restart(group, now)
 
     def _set_timers(self, now: int) -> None:
         configs = self._cluster.configs
@@ -100,8 +156,9 @@ class GroupCoordinator:
         """From now on this is the group of its id; a classic group that was there is gone."""
         before = self.groups.get(group.group_id)
         if isinstance(before, Group):
-            before.die(now)
-            del self.groups[group.group_id]
+            self._forget(before, now)
+            if group.members:
+                self._write_changes(group, now)
         self.groups[group.group_id] = group
 
     def _downgrade(self, group: ConsumerGroup, leaving: Sequence[ConsumerMember], now: int) -> bool:
@@ -123,6 +180,7 @@ class GroupCoordinator:
         now: int,
     ) -> None:  # fmt: skip
         group.cancel_timers()
+        self._log(group.group_id, ends(group), now)
         made = self._create(group.group_id, now)
         downgraded(group, leaving, joining, made, self._cluster, now)
         for member in made.members.values():
@@ -145,7 +203,7 @@ class GroupCoordinator:
             if group.members:
                 self._classic_members.join(group, _classic_join(asked), joiner, now)
                 return
-            del self.groups[asked.group_id]  # an empty group changes its protocol with the first that joins
+            self._forget(group, now)  # an empty group changes its protocol with the first that joins
             group = None
         if group is None:
             if asked.member_id:
@@ -177,9 +235,13 @@ class GroupCoordinator:
         configs = self._cluster.configs
         group = self.groups[group_id] = Group(
             group_id, self._cluster.timers, lambda: configs.integer("group.initial.rebalance.delay.ms"), now,
-            self._write_down,
+            self._write_down, self._entered,
         )  # fmt: skip
         return group
+
+    def _entered(self, group: Group) -> None:
+        change = GroupChange(group.group_id, group.state.value, group.generation, len(group.members))
+        self._cluster.tell(change)
 
     def _new_member_id(self, asked: JoinAsked) -> str:
         random = uuid.UUID(bytes=self._cluster.random_bytes(16), version=4)
@@ -367,6 +429,8 @@ class GroupCoordinator:
         """Write down offsets that hold once the producer (id, epoch) commits; INVALID_PRODUCER_EPOCH if it is fenced."""
         if not offsets:
             return ErrorCode.NONE
+        if fault := self.log_fault(group_id):
+            return fault
         records = [offset_record(group_id, where, committed, self._cluster) for where, committed in offsets.items()]
         base, code = self._log(group_id, records, now, producer, verified)
         for i, (where, committed) in enumerate(offsets.items() if not code else ()):
@@ -386,6 +450,9 @@ class GroupCoordinator:
 
     def _write_down(self, group: Group, now: int) -> None:
         self._log(group.group_id, [group_record(group)], now)
+
+    def _write_changes(self, group: ConsumerGroup, now: int) -> None:
+        self._log(group.group_id, changes(group), now)
 
     def _log(
         self, group_id: str, records: Sequence[tuple[bytes, bytes | None]], now: int,
@@ -437,6 +504,8 @@ class GroupCoordinator:
         """Forget what offsets.retention.minutes no longer keeps; an empty group without offsets goes with them."""
         keep = self._cluster.configs.integer("offsets.retention.minutes") * 60_000
         for group_id, group in list(self.groups.items()):
+            if self.log_fault(group_id):
+                continue
             waiting = {where for where, _ in self.offsets.pending_of(group_id)}
             expired = [
                 where
@@ -454,10 +523,12 @@ class GroupCoordinator:
         return now >= (committed.expires if committed.expires is not None else since + keep)
 
     def _forget(self, group: Group | ConsumerGroup, now: int) -> None:
+        del self.groups[group.group_id]
         if isinstance(group, Group):
             group.die(now)
-        del self.groups[group.group_id]
-        self._log(group.group_id, [group_tombstone(group.group_id)], now)
+            self._log(group.group_id, [group_tombstone(group.group_id)], now)
+        else:
+            self._log(group.group_id, ends(group), now)
 
 
 def _is_empty(group: Group | ConsumerGroup) -> bool:

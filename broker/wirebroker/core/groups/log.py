@@ -19,11 +19,14 @@ KeyValue = tuple[bytes, bytes | None]
 
 
 def records_batch(records: Sequence[KeyValue], now: int, producer: tuple[int, int] | None) -> bytes:
-    """One batch of these records; `producer` is the id and epoch whose transaction they belong to."""
+    """One batch of these records; `producer` is the id and epoch whose transaction they belong to.
+
+    Kafka's CoordinatorRuntime gives every batch the sequence 0, whatever the producer has written before.
+    """
     producer_id, producer_epoch = producer or (-1, -1)
     return build_batch(
         [Record(i, 0, key, value) for i, (key, value) in enumerate(records)], base_timestamp=now,
-        producer_id=producer_id, producer_epoch=producer_epoch, transactional=producer is not None,
+        producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=0, transactional=producer is not None,
     )  # fmt: skip
 
 

@@ -7,13 +7,15 @@ that nobody has to wait between the answer to EndTxn and the next transaction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from kafkawire.errors import ErrorCode
+from wirebroker.core.changes import TransactionChange
 from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC, Cluster
-from wirebroker.core.partition import EndMarker
-from wirebroker.core.transactions.log import transaction_batch
+from wirebroker.core.elections import NO_LEADER
+from wirebroker.core.partition import EndMarker, Partition
+from wirebroker.core.transactions.log import read_transactions, transaction_batch
 from wirebroker.core.transactions.states import State
 from wirebroker.core.transactions.transaction import (
     BUMPS_EPOCH,
@@ -27,6 +29,10 @@ from wirebroker.core.transactions.transaction import (
 CompleteOffsets = Callable[[int, int, bool], None]
 """Told of a marker in a partition of __consumer_offsets: the partition, the producer id, and whether it commits."""
 FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+AWAITED = frozenset(
+    {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.REQUEST_TIMED_OUT}
+)
+"""Why a marker is not there yet that is tried again when the partition has changed."""
 RETRY_MS = 20
 """How long after a marker could not be written it is tried again."""
 SERVER_VERSION = 2
@@ -68,14 +74,38 @@ class TransactionCoordinator:
         self._cluster = cluster
         self._complete_offsets = complete_offsets
         self.transactions: dict[str, Transaction] = {}
+        self._awaiting: set[tuple[Transaction, Partition]] = set()
+        """Which transactions go on when a partition changes, and with it the end of their markers' replication."""
         self._set_timers(now)
 
     def restart(self, now: int) -> None:
-        """Go on from what is written down, which is everything; markers that are missing are written."""
+        """Go on from what is written down, as `moved` does."""
         self._set_timers(now)
+        self._awaiting.clear()
+        self._finish_all(now)
+
+    def load(self, batches: Iterable[memoryview], now: int) -> None:
+        """Know what a partition of __transaction_state says; markers that are missing are written."""
+        read_transactions(batches, self.transactions)
+        self._finish_all(now)
+
+    def _finish_all(self, now: int) -> None:
         for transaction in self.transactions.values():
-            if transaction.state.ending:
-                self._finish(transaction, now)
+            self._load(transaction, now)
+
+    def moved(self, index: int, now: int) -> None:
+        """Another broker, or none, leads a partition of __transaction_state: what was decided is carried out by it."""
+        for transaction in self.transactions.values():
+            if self._cluster.coordinator_partition("transaction", transaction.transactional_id) == index:
+                self._load(transaction, now)
+
+    def _load(self, transaction: Transaction, now: int) -> None:
+        """All is written down but the epoch before this one: whoever asks for that again is fenced, as in Kafka."""
+        transaction.last_producer_epoch = NO_EPOCH
+        self._finish(transaction, now)
+
+    def _log_fault(self, transactional_id: str) -> ErrorCode:
+        return self._cluster.coordinator_log_fault("transaction", transactional_id)
 
     def _set_timers(self, now: int) -> None:
         configs, timers = self._cluster.configs, self._cluster.timers
@@ -96,7 +126,7 @@ class TransactionCoordinator:
             return Producer(ErrorCode.INVALID_REQUEST)
         if not 0 < asked.timeout_ms <= self._cluster.configs.integer("transaction.max.timeout.ms"):
             return Producer(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
-        if fault := self.here(asked.transactional_id, asked.node_id):
+        if fault := self.here(asked.transactional_id, asked.node_id) or self._log_fault(asked.transactional_id):
             return Producer(fault)
         known = self.transactions.get(asked.transactional_id)
         if known is None:
@@ -159,6 +189,8 @@ class TransactionCoordinator:
             return fault
         if transaction.state is State.ONGOING and transaction.partitions.issuperset(partitions):
             return ErrorCode.NONE
+        if fault := self._log_fault(transactional_id):
+            return fault
         transaction.add(set(partitions), client_version, now)
         self._write(transaction, now)
         return ErrorCode.NONE
@@ -201,6 +233,8 @@ class TransactionCoordinator:
             if judged is ErrorCode.NONE and asked.transaction_version >= BUMPS_EPOCH:
                 return Producer(judged, transaction.producer_id, transaction.producer_epoch)
             return Producer(judged)
+        if fault := self._log_fault(asked.transactional_id):
+            return Producer(fault)
         bumps = asked.transaction_version >= BUMPS_EPOCH
         following = NO_ID
         if bumps and transaction.exhausted:
@@ -216,31 +250,71 @@ class TransactionCoordinator:
         return Producer(ErrorCode.NONE, transaction.producer_id, transaction.producer_epoch)
 
     def _finish(self, transaction: Transaction, now: int) -> None:
-        """Write the markers, now or until it succeeds; a fenced one leaves the transaction where it is, as in Kafka."""
-        if not transaction.state.ending:
+        """Write the markers and have them replicated, now or when that can be.
+
+        A marker that is fenced leaves the transaction where it is, as in Kafka.
+        """
+        coordinator = self._cluster.coordinator("transaction", transaction.transactional_id)
+        if not transaction.state.ending or (coordinator is None and transaction.partitions):
             return
-        index = self._cluster.coordinator_partition("transaction", transaction.transactional_id)
-        log = self._cluster.partition(TRANSACTION_TOPIC, index or 0)
+        log = self._cluster.coordinator_log("transaction", transaction.transactional_id)
         marker = EndMarker(
             transaction.producer_id, transaction.producer_epoch, transaction.state is State.PREPARE_COMMIT,
             log.leader_epoch if log else 0, transaction.client_version,
         )  # fmt: skip
         missing = {}
-        for topic, partition in sorted(transaction.partitions):
-            if code := self.write_marker(topic, partition, marker, now):
-                missing[topic, partition] = code
+        for where in sorted(transaction.partitions):
+            if code := self._mark(transaction, where, marker, now):
+                missing[where] = code
+        if not transaction.state.ending:  # somebody who was told of a marker has come here in the meantime
+            return
+        transaction.partitions = set(missing)
         if not missing:
             transaction.complete(now)
             self._write(transaction, now)
         elif not any(code in FENCED for code in missing.values()):
-            transaction.partitions = set(missing)
-            self._cluster.timers.at(now + RETRY_MS, lambda later: self._finish(transaction, later))
+            if not AWAITED.issuperset(missing.values()):
+                self._cluster.timers.at(now + RETRY_MS, lambda later: self._finish(transaction, later))
+            for where in [where for where, code in missing.items() if code in AWAITED]:
+                self._await_change(transaction, where)
+
+    def _mark(self, transaction: Transaction, where: TopicPartition, marker: EndMarker, now: int) -> ErrorCode:
+        """End the transaction on one partition; REQUEST_TIMED_OUT while those in sync do not have its marker."""
+        partition = self._cluster.partition(*where)
+        if partition is None:
+            return ErrorCode.NONE
+        epoch, end = transaction.marked.get(where, (-1, -1))
+        if epoch != partition.leader_epoch:  # it is not written, or a new leader may not have it
+            if code := self.write_marker(*where, marker, now):
+                return code
+            end = partition.log_end_offset
+            transaction.marked[where] = (partition.leader_epoch, end)
+        return ErrorCode.NONE if partition.high_watermark >= end else ErrorCode.REQUEST_TIMED_OUT
+
+    def _await_change(self, transaction: Transaction, where: TopicPartition) -> None:
+        """Go on when the partition has another leader or other replicas in sync."""
+        partition = self._cluster.partition(*where)
+        if partition is None or (transaction, partition) in self._awaiting:
+            return
+
+        def told(changed: Partition, now: int) -> None:
+            if told in changed.waiting:
+                changed.waiting.remove(told)
+                self._awaiting.discard((transaction, changed))
+                self._finish(transaction, now)
+
+        self._awaiting.add((transaction, partition))
+        partition.waiting.append(told)
 
     def write_marker(self, topic: str, index: int, marker: EndMarker, now: int) -> ErrorCode:
         """End a producer's transaction on one partition; a partition that is gone needs no marker."""
         partition = self._cluster.partition(topic, index)
         if partition is None:
             return ErrorCode.NONE
+        if partition.leader == NO_LEADER:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if partition.replication.too_few:
+            return ErrorCode.NOT_ENOUGH_REPLICAS
         code = partition.append_marker(marker, now)
         if not code and topic == GROUP_TOPIC:
             self._complete_offsets(index, marker.producer_id, marker.commit)
@@ -255,17 +329,30 @@ class TransactionCoordinator:
 
     def _expire(self, now: int) -> None:
         keep = self._cluster.configs.integer("transactional.id.expiration.ms")
-        for transactional_id, transaction in list(self.transactions.items()):
-            if transaction.state.may_expire and transaction.updated <= now - keep:
-                transaction.enter(State.DEAD, now)
-                self._write(transaction, now)
-                del self.transactions[transactional_id]
+        for transaction in list(self.transactions.values()):
+            expired = transaction.state.may_expire and transaction.updated <= now - keep
+            if expired and not self._log_fault(transaction.transactional_id):
+                self.forget(transaction, now)
+
+    def forget(self, transaction: Transaction, now: int) -> None:
+        """A transactional id has expired; whoever comes with it next is a new producer."""
+        transaction.enter(State.DEAD, now)
+        self._write(transaction, now)
+        del self.transactions[transaction.transactional_id]
 
     def _write(self, transaction: Transaction, now: int) -> None:
         index = self._cluster.coordinator_partition("transaction", transaction.transactional_id)
         log = self._cluster.partition(TRANSACTION_TOPIC, index) if index is not None else None
         if log is not None:
             log.append_own(transaction_batch(transaction, now), now)
+        if self._cluster.watch is not None:
+            partitions = tuple(f"{topic}-{partition}" for topic, partition in sorted(transaction.partitions))
+            self._cluster.tell(
+                TransactionChange(
+                    transaction.transactional_id, transaction.producer_id, transaction.producer_epoch,
+                    transaction.state.value, partitions,
+                )
+            )  # fmt: skip
 
     def _node_of(self, transactional_id: str) -> int:
         return self._cluster.coordinator("transaction", transactional_id) or self._cluster.controller_id

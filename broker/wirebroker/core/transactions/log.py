@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 
-from kafkawire.batches import Record, build_batch
-from kafkawire.coordinator_log import key_bytes, value_bytes
+from kafkawire.batches import Record, build_batch, iter_records, read_header
+from kafkawire.coordinator_log import key_bytes, read_record, value_bytes
+from kafkawire.coordinator_records import TRANSACTION_RECORDS
 from kafkawire.coordinator_records.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from wirebroker.core.transactions.states import State
-from wirebroker.core.transactions.transaction import Transaction
+from wirebroker.core.transactions.transaction import NO_EPOCH, Transaction
 
 VALUE_VERSION = 1
 
@@ -38,4 +40,39 @@ def _value(transaction: Transaction) -> TransactionLogValue:
         transaction_last_update_timestamp_ms=transaction.updated,
         transaction_start_timestamp_ms=transaction.started,
         client_transaction_version=transaction.client_version,
+    )
+
+
+def read_transactions(batches: Iterable[memoryview], transactions: dict[str, Transaction]) -> None:
+    """Bring the transactional ids up to what a partition of __transaction_state says. Raises ProtocolError."""
+    for batch in batches:
+        if read_header(batch).is_control:
+            continue
+        for record in iter_records(batch):
+            read = read_record(TRANSACTION_RECORDS, record.key or b"", record.value)
+            if read is None or not isinstance(read.key, TransactionLogKey):
+                continue
+            if isinstance(read.value, TransactionLogValue):
+                transactional_id = read.key.transactional_id
+                transactions[transactional_id] = _transaction(transactional_id, read.value)
+            else:
+                transactions.pop(read.key.transactional_id, None)
+
+
+def _transaction(transactional_id: str, value: TransactionLogValue) -> Transaction:
+    return Transaction(
+        transactional_id,
+        value.producer_id,
+        value.transaction_timeout_ms,
+        value.transaction_last_update_timestamp_ms,
+        state=list(State)[value.transaction_status],
+        producer_epoch=value.producer_epoch,
+        last_producer_epoch=NO_EPOCH,
+        previous_producer_id=value.previous_producer_id,
+        next_producer_id=value.next_producer_id,
+        partitions={
+            (topic.topic, index) for topic in value.transaction_partitions or () for index in topic.partition_ids
+        },
+        started=value.transaction_start_timestamp_ms,
+        client_version=value.client_transaction_version,
     )

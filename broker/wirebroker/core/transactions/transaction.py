@@ -35,6 +35,8 @@ class Transaction:
     next_producer_id: int = NO_ID
     """The id that the producer will have once the markers are written, if its epochs are used up."""
     partitions: set[TopicPartition] = field(default_factory=set)
+    marked: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    """Where the marker is written that ends it: the leader's epoch, and the end of the log behind it."""
     started: int = -1
     client_version: int = 0
     """The transaction version that the client speaks, as its requests show."""
@@ -80,6 +82,7 @@ class Transaction:
             self.started = now
         self.next_producer_id = next_producer_id
         self.client_version = client_version
+        self.marked = {}
 
     def complete(self, now: int) -> None:
         """All markers are written."""
@@ -93,3 +96,4 @@ class Transaction:
             self.producer_epoch = 0
         self.next_producer_id = NO_ID
         self.partitions = set()
+        self.marked = {}

@@ -1,0 +1,60 @@
+"""AlterPartitionReassignments, versions 0–1.
+
+Replicas move at once, so that there is never a reassignment to cancel: replicas that are null are answered with
+NO_REASSIGNMENT_IN_PROGRESS. From version 1 on the request can insist on the number of replicas staying as it is.
+"""
+
+from __future__ import annotations
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from wirebroker.core.config_resources import Refusal
+from wirebroker.core.placement import assignment_fault
+from wirebroker.exchange import Exchange
+
+
+def handle(request: AlterPartitionReassignmentsRequest, exchange: Exchange) -> AlterPartitionReassignmentsResponse:
+    """Move the replicas, and say of each partition what came of it."""
+    any_number = request.allow_replication_factor_change
+    responses = []
+    for topic in request.topics:
+        partitions = []
+        for asked in topic.partitions:
+            refusal = _reassign(topic.name, asked, exchange, any_number)
+            code, message = refusal if refusal is not None else (ErrorCode.NONE, None)
+            partitions.append(
+                ReassignablePartitionResponse(
+                    partition_index=asked.partition_index, error_code=code, error_message=message
+                )
+            )
+        responses.append(ReassignableTopicResponse(name=topic.name, partitions=partitions))
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=any_number, error_code=ErrorCode.NONE, error_message=None, responses=responses
+    )
+
+
+def _reassign(topic: str, asked: ReassignablePartition, exchange: Exchange, any_number: bool) -> Refusal | None:
+    cluster = exchange.cluster
+    if topic not in cluster.topics:
+        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {topic}.")
+    partition = cluster.partition(topic, asked.partition_index)
+    if partition is None:
+        message = f"Unable to find partition {topic}:{asked.partition_index}."
+        return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+    if asked.replicas is None:
+        return Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None)
+    fault = assignment_fault(asked.replicas, None, cluster)
+    if fault is not None:
+        return fault
+    have, wanted = len(partition.replicas), len(asked.replicas)
+    if wanted != have and not any_number:
+        message = f"The replication factor is changed from {have} to {wanted}"
+        return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+    exchange.engine.controller.reassign(partition, asked.replicas, exchange.now)
+    return None

@@ -1,0 +1,47 @@
+"""AlterReplicaLogDirs, versions 1–2.
+
+A broker has one log directory, where each replica is already. Any other is LOG_DIR_NOT_FOUND.
+"""
+
+from __future__ import annotations
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+from wirebroker.apis.describe_log_dirs import log_dir
+from wirebroker.exchange import Exchange
+
+LONGEST_NAME = 255
+FUTURE_SUFFIX = len(".") + 32 + len("-future")
+"""How much longer the folder of a partition's future log is than its topic and index."""
+
+
+def handle(request: AlterReplicaLogDirsRequest, exchange: Exchange) -> AlterReplicaLogDirsResponse:
+    """Say of each replica whether it is there; one that is named twice goes by what comes last."""
+    wanted: dict[str, dict[int, str]] = {}
+    for each in request.dirs:
+        for topic in each.topics:
+            wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partitions, each.path))
+    results = []
+    for name, paths in wanted.items():
+        partitions = [
+            AlterReplicaLogDirPartitionResult(partition_index=index, error_code=_fault(name, index, path, exchange))
+            for index, path in paths.items()
+        ]
+        results.append(AlterReplicaLogDirTopicResult(topic_name=name, partitions=partitions))
+    return AlterReplicaLogDirsResponse(results=results)
+
+
+def _fault(topic: str, index: int, path: str, exchange: Exchange) -> ErrorCode:
+    if len(f"{topic}-{index}") + FUTURE_SUFFIX > LONGEST_NAME:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    if path != log_dir(exchange.cluster.configs):
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    partition = exchange.cluster.partition(topic, index)
+    if partition is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NONE if exchange.node_id in partition.replicas else ErrorCode.REPLICA_NOT_AVAILABLE

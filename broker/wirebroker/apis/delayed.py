@@ -1,0 +1,44 @@
+"""A request that waits until partitions have come so far (Kafka's DelayedOperation)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from kafkawire.declare import Message
+from wirebroker.core.partition import Partition
+from wirebroker.exchange import Exchange, Outcome
+
+
+class Delayed:
+    """Asks `is_complete()` whenever one of the partitions changes, and answers with `answer()` then or in the end."""
+
+    def __init__(
+        self, exchange: Exchange, partitions: Iterable[Partition], is_complete: Callable[[], bool],
+        answer: Callable[[], Message],
+    ) -> None:  # fmt: skip
+        self._exchange = exchange
+        self._partitions = list(partitions)
+        self._is_complete = is_complete
+        self._answer = answer
+        self._told: Callable[[Partition, int], None] = self._changed
+
+    def wait(self, timeout_ms: int) -> Message | Outcome:
+        """The answer, if it is complete; else the request is parked, for at most this long."""
+        if self._is_complete():
+            return self._answer()
+        self._timer = self._exchange.cluster.timers.at(self._exchange.now + timeout_ms, self._finish)
+        for partition in self._partitions:
+            partition.waiting.append(self._told)
+        return Outcome.PARKED
+
+    def _changed(self, partition: Partition, now: int) -> None:
+        if self._told in partition.waiting and (not self._exchange.alive or self._is_complete()):
+            self._finish(now)
+
+    def _finish(self, now: int) -> None:
+        self._timer.cancel()
+        for partition in self._partitions:
+            if self._told in partition.waiting:
+                partition.waiting.remove(self._told)
+        if self._exchange.alive:
+            self._exchange.reply(self._answer())

@@ -1,0 +1,71 @@
+"""DescribeQuorum, versions 0–2.
+
+All brokers are voters of the one quorum there is, and the one that clients take for the controller leads it. Behind it
+there is no Raft: the metadata is one thing in one process, and the high watermark is how often it has changed. Asking
+for anything but partition 0 of the metadata's topic is UNKNOWN_TOPIC_OR_PARTITION for all that was asked, as in Kafka,
+which also sends an empty sentence where nothing is wrong.
+"""
+
+from __future__ import annotations
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    Node,
+    ReplicaState,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
+from wirebroker.apis.create_topics import METADATA_TOPIC
+from wirebroker.core.cluster import Cluster
+from wirebroker.exchange import Exchange
+
+EPOCH = 1
+
+
+def handle(request: DescribeQuorumRequest, exchange: Exchange) -> DescribeQuorumResponse:
+    """Answer with the voters."""
+    asked = [(topic.topic_name, [each.partition_index for each in topic.partitions]) for topic in request.topics]
+    if asked != [(METADATA_TOPIC, [0])]:
+        return DescribeQuorumResponse(
+            error_code=ErrorCode.NONE,
+            topics=[
+                ResponseTopicData(topic_name=name, partitions=[_unknown(index) for index in indexes])
+                for name, indexes in asked
+            ],
+        )
+    topic = ResponseTopicData(topic_name=METADATA_TOPIC, partitions=[_quorum(exchange.cluster, exchange.now)])
+    nodes = [Node(node_id=node_id, listeners=[]) for node_id in exchange.cluster.brokers]
+    return DescribeQuorumResponse(error_code=ErrorCode.NONE, topics=[topic], nodes=nodes)
+
+
+def _quorum(cluster: Cluster, now: int) -> ResponsePartitionData:
+    voters = [
+        ReplicaState(
+            replica_id=node_id, log_end_offset=cluster.version, last_fetch_timestamp=now, last_caught_up_timestamp=now
+        )
+        for node_id in cluster.brokers
+    ]
+    return ResponsePartitionData(
+        partition_index=0,
+        error_code=ErrorCode.NONE,
+        leader_id=cluster.controller_id,
+        leader_epoch=EPOCH,
+        high_watermark=cluster.version,
+        current_voters=voters,
+        observers=[],
+    )
+
+
+def _unknown(index: int) -> ResponsePartitionData:
+    return ResponsePartitionData(
+        partition_index=index,
+        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        error_message="This server does not host this topic-partition.",
+        leader_id=0,
+        leader_epoch=0,
+        high_watermark=0,
+        current_voters=[],
+        observers=[],
+    )

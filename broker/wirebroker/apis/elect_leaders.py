@@ -1,0 +1,58 @@
+"""ElectLeaders, versions 0–2.
+
+Elects the preferred leader, the first of the replicas (election type 0), or for a partition that nobody leads any replica
+that is alive (1, which may lose records). Null asks for all partitions, and is told of those that were in need of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from wirebroker.exchange import Exchange
+
+PREFERRED, UNCLEAN = 0, 1
+MESSAGES = {
+    ErrorCode.ELECTION_NOT_NEEDED: "Leader election not needed for topic partition.",
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "The preferred leader was not available.",
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "Eligible topic partition leaders are not available.",
+}
+
+
+def handle(request: ElectLeadersRequest, exchange: Exchange) -> ElectLeadersResponse:
+    """Hold the elections, and say what came of each."""
+    everything = request.topic_partitions is None
+    code = ErrorCode.NONE if request.election_type in (PREFERRED, UNCLEAN) else ErrorCode.INVALID_REQUEST
+    results = []
+    for topic, indexes in _asked(request, exchange):
+        elected = [_refused(index, request) if code else _elect(topic, index, request, exchange) for index in indexes]
+        shown = [each for each in elected if not everything or each.error_code != ErrorCode.ELECTION_NOT_NEEDED]
+        results.append(ReplicaElectionResult(topic=topic, partition_result=shown))
+    return ElectLeadersResponse(error_code=code, replica_election_results=results)
+
+
+def _asked(request: ElectLeadersRequest, exchange: Exchange) -> Iterable[tuple[str, Iterable[int]]]:
+    if request.topic_partitions is None:
+        return [(topic.name, range(len(topic.partitions))) for topic in exchange.cluster.topics.values()]
+    return [(asked.topic, asked.partitions) for asked in request.topic_partitions]
+
+
+def _elect(topic: str, index: int, request: ElectLeadersRequest, exchange: Exchange) -> PartitionResult:
+    unclean = request.election_type == UNCLEAN
+    code = exchange.engine.controller.elect_leader(topic, index, exchange.now, unclean=unclean)
+    message = MESSAGES.get(code)
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        known = topic in exchange.cluster.topics
+        message = f"No such partition as {topic}-{index}" if known else f"No such topic as {topic}"
+    return PartitionResult(partition_id=index, error_code=code, error_message=message)
+
+
+def _refused(index: int, request: ElectLeadersRequest) -> PartitionResult:
+    message = f"Unknown election type {request.election_type}"
+    return PartitionResult(partition_id=index, error_code=ErrorCode.INVALID_REQUEST, error_message=message)

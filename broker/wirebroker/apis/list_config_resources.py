@@ -1,0 +1,41 @@
+"""ListConfigResources, versions 0–1.
+
+What has settings, of the types asked for; no type stands for all. Version 0, which was ListClientMetricsResources, knows
+client metrics alone. Broker loggers may be asked for, and there are none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+from wirebroker.core.config_resources import ResourceType
+from wirebroker.exchange import Exchange
+
+
+def handle(request: ListConfigResourcesRequest, exchange: Exchange) -> ListConfigResourcesResponse:
+    """Answer with the names, in Kafka's order of types."""
+    cluster = exchange.cluster
+    known: dict[int, Iterable[str]] = {
+        ResourceType.GROUP: cluster.configs.groups,
+        ResourceType.CLIENT_METRICS: cluster.configs.client_metrics,
+        ResourceType.BROKER_LOGGER: (),
+        ResourceType.BROKER: [str(node_id) for node_id in cluster.brokers],
+        ResourceType.TOPIC: cluster.topics,
+    }
+    supported = known.keys() if exchange.version >= 1 else {ResourceType.CLIENT_METRICS}
+    wanted = set(request.resource_types) or supported
+    if not wanted <= supported:
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[])
+    resources = [
+        ConfigResource(resource_name=name, resource_type=kind)
+        for kind, names in known.items()
+        if kind in wanted
+        for name in names
+    ]
+    return ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=resources)

@@ -1,0 +1,233 @@
+"""One request on its way: what it asks is read by its endpoint's forms, and whatever goes wrong is a problem document.
+
+It runs on the broker's own loop, so a handler may touch the engine, and nothing else happens meanwhile.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import logging
+import math
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import is_dataclass
+from functools import cache
+from inspect import isawaitable
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from wirebroker.control import openapi, page
+from wirebroker.control.controlled import Controlled
+from wirebroker.control.endpoint import JSON, Endpoint
+from wirebroker.control.forms import Misfit, plain, read
+from wirebroker.control.problems import PROBLEM, Problem
+from wirebroker.control.table import ENDPOINTS
+from wirebroker.operations import NoSuchPartition, NoSuchTopic
+
+logger = logging.getLogger("wirebroker")
+
+MOST_BYTES = 16 * 1024 * 1024
+"""A larger body is refused with 413."""
+PRIVATE = frozenset({"localhost", "internal", "local", "test", "home", "lan"})
+"""What names end in that no site on the internet can have; containers reach their host by some of them."""
+Answer = Callable[[Request], Awaitable[Response]]
+
+
+def app(controlled: Controlled) -> Starlette:
+    """The control of this broker, as an ASGI application."""
+    made = Starlette(
+        routes=_routes(),
+        exception_handlers={HTTPException: _refused_by_the_router},
+    )
+    made.router.redirect_slashes = False
+    made.state.controlled = controlled
+    return made
+
+
+@cache
+def _routes() -> tuple[Route, ...]:
+    described = [
+        Route("/", _described(lambda: HTMLResponse(page.page(ENDPOINTS)))),
+        Route("/openapi.json", _described(lambda: _json(openapi.described(ENDPOINTS)))),
+    ]
+    # One route for each path, so that a wrong method is told from a wrong path.
+    paths: dict[str, dict[str, Endpoint]] = {}
+    for endpoint in ENDPOINTS:
+        paths.setdefault(endpoint.path, {})[endpoint.method] = endpoint
+    return (*described, *(Route(path, _answerer(by), methods=list(by)) for path, by in paths.items()))
+
+
+def _described(make: Callable[[], Response]) -> Answer:
+    made = cache(make)
+
+    async def answer(request: Request) -> Response:
+        return made()
+
+    return answer
+
+
+def _answerer(by_method: Mapping[str, Endpoint]) -> Answer:
+    async def answer(request: Request) -> Response:
+        endpoint = by_method["GET" if request.method == "HEAD" else request.method]
+        try:
+            return await _answer(endpoint, request)
+        except Problem as problem:
+            # What is left of a body that is too large need not be read.
+            return _problem(problem, {"connection": "close"} if problem.status == 413 else None)
+        except Misfit as wrong:
+            return _problem(Problem(422, str(wrong), wrong.field))
+        except NoSuchTopic as absent:
+            return _problem(Problem(404, str(absent), "topic"))
+        except NoSuchPartition as absent:
+            return _problem(Problem(404, str(absent), "partition"))
+        except ValueError as wrong:
+            return _problem(Problem(422, str(wrong)))
+        except ClientDisconnect:
+            return Response(status_code=499)  # nobody is there to read it
+        except Exception:
+            logger.exception("%s %s failed because of an error in wirebroker", endpoint.method, request.url.path)
+            return _problem(Problem(500, "an error in wirebroker; its log has the traceback"))
+
+    return answer
+
+
+async def _answer(endpoint: Endpoint, request: Request) -> Response:
+    controlled: Controlled = request.app.state.controlled
+    _check_sender(request)
+    asked = await _asked(endpoint, request)
+    if endpoint.method != "GET":
+        controlled.engine.it_is(controlled.now)
+    result = endpoint.handler(controlled, **asked)
+    if isawaitable(result):
+        result = await result
+    if result is None:
+        return Response(status_code=endpoint.status)
+    if isinstance(result, AsyncIterator):
+        return StreamingResponse(result, endpoint.status, media_type=endpoint.media)
+    if endpoint.media != JSON:
+        return Response(result, endpoint.status, media_type=endpoint.media)
+    return _json(plain(result), endpoint.status)
+
+
+async def _asked(endpoint: Endpoint, request: Request) -> dict[str, Any]:
+    """The handler's arguments. Raises Problem, Misfit."""
+    hints = endpoint.hints
+    asked: dict[str, Any] = dict(request.path_params)
+    if "query" in hints or request.query_params:
+        asked |= _query(hints.get("query"), request)
+    body = await _body(request)
+    if "text" in hints:
+        try:
+            asked["text"] = body.decode()
+        except UnicodeDecodeError as wrong:
+            raise Problem(400, f"the body is no UTF-8: {wrong}") from None
+    elif "body" in hints:
+        asked["body"] = _fitted(hints["body"], _parsed(body))
+    elif body:
+        raise Problem(400, "this takes no body")
+    return asked
+
+
+def _query(form: Any, request: Request) -> dict[str, Any]:
+    given = request.query_params.multi_items()
+    for name, _ in given:
+        if form is None:
+            raise Problem(422, f"there is no {name!r} here; this takes no query", name)
+        if [each for each, _ in given].count(name) > 1:
+            raise Problem(422, f"{name} is given twice", name)
+    return {"query": read(form, dict(given), as_text=True)}
+
+
+def _fitted(form: Any, value: Any) -> Any:
+    if is_dataclass(form):
+        return read(form, value)
+    if not isinstance(value, dict):
+        raise Problem(422, "the body is a JSON object")
+    return value
+
+
+async def _body(request: Request) -> bytes:
+    """The body, up to its limit. Raises Problem."""
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > MOST_BYTES:
+            raise Problem(413, f"a body has at most {MOST_BYTES} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _parsed(body: bytes) -> Any:
+    """What the JSON says; an empty body says nothing of everything. Raises Problem."""
+    try:
+        value = json.loads(body or b"{}", parse_constant=_no_number, parse_int=_whole, parse_float=_finite)
+        if b"\\u" in body:
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise Problem(400, "the body has half of a surrogate pair, which stands for no character") from None
+    except (ValueError, RecursionError) as damage:
+        raise Problem(400, f"the body is no JSON: {damage}") from None
+    return value
+
+
+def _no_number(word: str) -> float:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > 20 or not -(2**63) <= int(digits) < 2**63:
+        raise ValueError(f"{digits[:20]}… does not fit into 64 bits")
+    return int(digits)
+
+
+def _finite(digits: str) -> float:
+    if not math.isfinite(number := float(digits)):
+        raise ValueError(f"{digits[:20]} is too large a number")
+    return number
+
+
+def _check_sender(request: Request) -> None:
+    """Refuse what a browser sends for somebody else's page. Raises Problem.
+
+    A page may send requests to localhost without being allowed to; the browser says in Origin whose they are. And a site
+    may let its own name lead to 127.0.0.1, to be taken for the same site: no name of the public DNS is right there.
+    """
+    host = request.headers.get("host", "")
+    origin = request.headers.get("origin")
+    if origin is not None and origin.partition("://")[2] != host:
+        raise Problem(403, f"this request was sent by a page of {origin}, not by one of this control's", "Origin")
+    if _is_public(re.sub(r":\d*$", "", host)) and ipaddress.ip_address(request.scope["server"][0]).is_loopback:
+        raise Problem(403, f"{host} is no name of this machine's loopback; ask for localhost", "Host")
+
+
+def _is_public(name: str) -> bool:
+    """Whether it is a name that anybody could have registered."""
+    if name.startswith("[") or re.fullmatch(r"[\d.]+", name):
+        return False
+    return "." in name.rstrip(".") and name.rstrip(".").rpartition(".")[2].lower() not in PRIVATE
+
+
+async def _refused_by_the_router(request: Request, refused: Exception) -> Response:
+    assert isinstance(refused, HTTPException)
+    sentence = refused.detail
+    if refused.status_code == 404:
+        sentence = f"there is nothing at {request.url.path}; / and /openapi.json say what there is"
+    elif refused.status_code == 405:
+        allowed = sorted((refused.headers or {}).get("Allow", "").split(", "))
+        sentence = f"{request.url.path} takes no {request.method}, only {', '.join(allowed)}"
+    return _problem(Problem(refused.status_code, sentence), refused.headers)
+
+
+def _problem(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
+    return _json(problem.described(), problem.status, PROBLEM, headers)
+
+
+def _json(value: Any, status: int = 200, media: str = JSON, headers: Mapping[str, str] | None = None) -> Response:
+    text = json.dumps(value, separators=(",", ":"))  # ASCII: text that is no UTF-8 can stand in it, too
+    return Response(text.encode(), status, dict(headers or {}), media)

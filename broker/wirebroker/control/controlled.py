@@ -1,0 +1,66 @@
+"""What is controlled: a host with its engine, and how to make that engine anew. For the thread of the host's loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import TYPE_CHECKING
+
+from wirebroker import operations
+from wirebroker.control.problems import Problem
+from wirebroker.engine import Engine
+from wirebroker.net.host import Host
+
+if TYPE_CHECKING:
+    from wirebroker.faults.rules import Rule
+
+
+class Controlled:
+    """A running broker, as the endpoints see it."""
+
+    def __init__(self, host: Host, new_engine: Callable[[], Engine]) -> None:
+        self.host = host
+        self.at_close: list[Callable[[], None]] = []
+        """Called when the broker stops, for those who wait for something that will not come."""
+        self.closing = False
+        self._new_engine = new_engine
+        self._numbers: dict[Rule, int] = {}
+        self._next = count(1)
+
+    @property
+    def engine(self) -> Engine:
+        """The engine as it is now; a reset replaces it."""
+        return self.host.engine
+
+    @property
+    def now(self) -> int:
+        """ms since the epoch, by the broker's clock."""
+        return self.host.clock.now()
+
+    def changed(self) -> None:
+        """Something was changed: perform what comes of it, and tell those who wait."""
+        operations.changed(self.host)
+
+    def reset(self) -> None:
+        """Close the connections and empty the broker, as if it had just been started. Problem if it keeps its data."""
+        if self.engine.store is not None:
+            raise Problem(409, f"this broker keeps its data in {self.engine.store.root}, and a reset would delete it")
+        self.host.replace(self._new_engine())
+
+    def numbered(self, rules: Sequence[Rule]) -> dict[int, Rule]:
+        """The rules by their ids. A rule has no id of its own: each gets the next number when it is first seen here."""
+        self._numbers = {rule: self._numbers.get(rule) or next(self._next) for rule in rules}
+        return {number: rule for rule, number in self._numbers.items()}
+
+    async def until(self, condition: Callable[[], bool], timeout: float) -> None:
+        """Wait until it holds. TimeoutError after `timeout` s, Problem if the broker stops before."""
+        await operations.until(self.host, lambda: self.closing or condition(), timeout)
+        if self.closing:
+            raise Problem(503, "the broker is stopping")
+
+    def close(self) -> None:
+        """Let nobody wait any longer."""
+        self.closing = True
+        for end in self.at_close:
+            end()
+        self.host.notify()

@@ -1,0 +1,127 @@
+"""Faults: the rules that are loaded, in the words of fault files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from wirebroker import operations
+from wirebroker.control.controlled import Controlled
+from wirebroker.control.forms import Limits
+from wirebroker.control.problems import Problem
+from wirebroker.faults.files import FaultError, FaultFileError, dump, loads, read_rule, rule_schema
+from wirebroker.faults.rules import NotFired, Rule
+
+
+class RuleWords(dict[str, Any]):
+    """A rule in the words of a [[fault]] in a fault file."""
+
+    json_schema = staticmethod(rule_schema)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A rule that is loaded."""
+
+    id: Annotated[int, "the number to call it by; numbers are not used again"]
+    rule: Annotated[dict[str, Any], "its words"]
+    description: Annotated[str, "the same on one line"]
+    seen: Annotated[int, "how many requests, or for Produce batches, it was for"]
+    fired: Annotated[int, "how many of them it struck"]
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """Rules, in the order in which they are asked."""
+
+    seed: Annotated[int, "what probabilities are drawn from"]
+    faults: Annotated[list[Fault], "the rules"]
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """How often a rule should have struck."""
+
+    times: Annotated[int | None, "exactly so often; at least once if it is not said", Limits(minimum=0)] = None
+
+
+def listed(controlled: Controlled) -> Faults:
+    """The rules that are loaded, with how often each has fired."""
+    return _shown(controlled, controlled.engine.plan.rules)
+
+
+def add(controlled: Controlled, body: RuleWords) -> Fault:
+    """Load a rule; it strikes from the next request on."""
+    try:
+        rule = controlled.engine.plan.add(read_rule(body))
+    except FaultError as wrong:
+        raise Problem(422, str(wrong), wrong.word) from None
+    return _shown(controlled, [rule]).faults[0]
+
+
+def clear(controlled: Controlled) -> None:
+    """Unload all rules; what they held back goes on."""
+    controlled.engine.plan.clear()
+    controlled.changed()
+
+
+def as_file(controlled: Controlled) -> str:
+    """The loaded rules as a fault file, with which a run can be repeated."""
+    return dump(controlled.engine.plan.rules, controlled.engine.plan.seed)
+
+
+def add_file(controlled: Controlled, text: str) -> Faults:
+    """Load every rule of a fault file, which is the body; its seed holds from now on. If one is wrong, none is loaded."""
+    try:
+        rules = operations.load_faults(controlled.engine, loads(text, "the file"))
+    except FaultFileError as wrong:
+        raise Problem(422, str(wrong)) from None
+    return _shown(controlled, rules)
+
+
+def assert_fired(controlled: Controlled) -> Faults:
+    """Whether every loaded rule has fired; 409 names the first that has not."""
+    for rule in controlled.engine.plan.rules:
+        _assert_fired(rule, None)
+    return listed(controlled)
+
+
+def one(controlled: Controlled, fault: int) -> Fault:
+    """A rule, with how often it has fired."""
+    return _shown(controlled, [_rule(controlled, fault)]).faults[0]
+
+
+def remove(controlled: Controlled, fault: int) -> None:
+    """Unload a rule."""
+    controlled.engine.plan.remove(_rule(controlled, fault))
+    controlled.changed()
+
+
+def assert_one_fired(controlled: Controlled, fault: int, query: Times) -> Fault:
+    """Whether this rule has fired, or exactly so many times; 409 says what was seen instead."""
+    _assert_fired(_rule(controlled, fault), query.times)
+    return one(controlled, fault)
+
+
+def _assert_fired(rule: Rule, times: int | None) -> None:
+    try:
+        rule.assert_fired(times)
+    except NotFired as silent:
+        raise Problem(409, str(silent)) from None
+
+
+def _rule(controlled: Controlled, number: int) -> Rule:
+    rules = controlled.numbered(controlled.engine.plan.rules)
+    if number not in rules:
+        raise Problem(404, f"there is no fault {number}; loaded are {', '.join(map(str, rules)) or 'none'}", "fault")
+    return rules[number]
+
+
+def _shown(controlled: Controlled, rules: list[Rule]) -> Faults:
+    numbers = controlled.numbered(controlled.engine.plan.rules)
+    shown = [
+        Fault(number, rule.described(), str(rule), rule.seen, rule.fired)
+        for number, rule in numbers.items()
+        if rule in rules
+    ]
+    return Faults(controlled.engine.plan.seed, shown)

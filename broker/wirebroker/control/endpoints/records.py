@@ -1,0 +1,239 @@
+"""Stored records: reading them page by page, waiting for them, and seed data without a client."""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Annotated
+from urllib.parse import urlencode
+
+from kafkawire.batches import Record as WireRecord
+from wirebroker import operations
+from wirebroker.control.controlled import Controlled
+from wirebroker.control.forms import Limits, Misfit
+from wirebroker.control.problems import Problem
+from wirebroker.operations import StoredRecord
+
+PAGE_BYTES = 4 * 1024 * 1024
+"""A page ends with the record whose key and value bring it to this."""
+MOST_PER_PAGE = 10_000
+MOST_PER_REQUEST = 10_000
+LONGEST_WAIT_S = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """Bytes, as text if they are UTF-8, and as base64. Given, one of them is enough."""
+
+    text: Annotated[str | None, "null if they are not UTF-8"] = None
+    base64: Annotated[str | None, "always there in an answer"] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A record's header."""
+
+    name: str
+    value: Annotated[str | Data | None, "text, or bytes"] = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecord:
+    """A record to store. Keys and values are given as text, or as bytes in base64."""
+
+    key: Annotated[str | Data | None, "null for none", Limits(examples=["customer-7"])] = None
+    value: Annotated[str | Data | None, "null for a tombstone", Limits(examples=["a pound of tea"])] = None
+    headers: Annotated[list[Header], "in this order"] = field(default_factory=list)
+    partition: Annotated[int, "where it is stored", Limits(minimum=0)] = 0
+    timestamp: Annotated[int | None, "ms since the epoch; now if it is not said", Limits(minimum=0)] = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecords:
+    """Records to store, in this order, each in a batch of its own and without a producer."""
+
+    records: list[NewRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a record was stored."""
+
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the records were stored, in the order in which they were given."""
+
+    records: list[Place]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredHeader:
+    """A stored record's header."""
+
+    name: str
+    value: Data | None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A stored record; −1 stands for "none"."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: Annotated[int, "ms since the epoch"]
+    key: Data | None
+    value: Data | None
+    headers: list[StoredHeader]
+    producer_id: int
+    producer_epoch: int
+    sequence: int
+    transactional: bool
+    control: Annotated[bool, "whether it is the end marker of a transaction"]
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """A page of records, by partition and offset."""
+
+    records: list[Record]
+    next: Annotated[str | None, "where the next page is; null if this was the last"]
+
+
+@dataclass(frozen=True, slots=True)
+class Which:
+    """Which records, and how many on a page."""
+
+    partition: Annotated[int | None, "this partition alone"] = None
+    from_partition: Annotated[int, "begin with this partition"] = 0
+    offset: Annotated[int, "begin with this offset of the first partition"] = 0
+    limit: Annotated[int, "at most so many; a page also ends at 4 MiB", Limits(minimum=1, maximum=MOST_PER_PAGE)] = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class HowMany:
+    """What to wait for."""
+
+    count: Annotated[int, "until so many are stored", Limits(minimum=1)] = 1
+    timeout: Annotated[float, "at most so many seconds", Limits(minimum=0, maximum=LONGEST_WAIT_S)] = 5.0
+
+
+def page(controlled: Controlled, topic: str, query: Which) -> Records:
+    """The stored records of a topic, page by page.
+
+    The log as it is, whatever consumers could see of it: also records of open and aborted transactions, and their end
+    markers.
+    """
+    if query.partition is not None and query.from_partition:
+        raise Problem(422, "partition and from_partition are two ways of saying where; give one of them", "partition")
+    found: list[Record] = []
+    size = 0
+    for record in _from(controlled, topic, query):
+        if len(found) == query.limit or size >= PAGE_BYTES:
+            return Records(found, _link(topic, query, record))
+        found.append(_shown(record))
+        size += len(record.key or b"") + len(record.value or b"")
+    return Records(found, None)
+
+
+def _from(controlled: Controlled, name: str, query: Which) -> Iterator[StoredRecord]:
+    topic = operations.topic_named(controlled.engine, name)
+    first = query.from_partition if query.partition is None else query.partition
+    operations.partition_of(topic, first)
+    last = len(topic.partitions) if query.partition is None else first + 1
+    for partition in topic.partitions[first:last]:
+        yield from operations.stored_records(partition, query.offset if partition.index == first else 0)
+
+
+def _link(topic: str, query: Which, record: StoredRecord) -> str:
+    place = "from_partition" if query.partition is None else "partition"
+    words = {place: record.partition, "offset": record.offset, "limit": query.limit}
+    return f"/topics/{topic}/records?{urlencode(words)}"
+
+
+async def wait(controlled: Controlled, topic: str, query: HowMany) -> Records:
+    """Wait until so many records are stored in a topic, which may not exist yet; the answer is their first page.
+
+    409 says how many came within the timeout.
+    """
+
+    def stored() -> int:
+        return operations.record_count(controlled.engine, topic)
+
+    try:
+        await controlled.until(lambda: stored() >= query.count, query.timeout)
+    except TimeoutError:
+        came = f"{stored()} of {query.count} records were stored in {topic!r} within {query.timeout:g} s"
+        raise Problem(409, came) from None
+    return page(controlled, topic, Which())
+
+
+def store(controlled: Controlled, topic: str, body: NewRecords) -> Places:
+    """Store records without a client; a topic that does not exist is created.
+
+    If one is refused, the answer names it, and those before it are stored.
+    """
+    if len(body.records) > MOST_PER_REQUEST:
+        raise Problem(422, f"at most {MOST_PER_REQUEST} records at once, not {len(body.records)}", "records")
+    now, places = controlled.now, []
+    given = [(_wire(each, f"records[{i}]"), each) for i, each in enumerate(body.records)]
+    try:
+        for wire, each in given:
+            timestamp = now if each.timestamp is None else each.timestamp
+            offset = operations.store(controlled.engine, topic, each.partition, wire, timestamp, now)
+            places.append(Place(each.partition, offset))
+    except (ValueError, LookupError) as refused:
+        status = 404 if isinstance(refused, LookupError) else 422
+        before = f"; the {len(places)} before it are stored" if places else ""
+        raise Problem(status, f"{refused}{before}", f"records[{len(places)}]") from None
+    finally:
+        controlled.changed()
+    return Places(places)
+
+
+def _wire(record: NewRecord, where: str) -> WireRecord:
+    headers = tuple(
+        (header.name, _bytes(header.value, f"{where}.headers[{i}].value")) for i, header in enumerate(record.headers)
+    )
+    return WireRecord(0, 0, _bytes(record.key, f"{where}.key"), _bytes(record.value, f"{where}.value"), headers)
+
+
+def _bytes(given: str | Data | None, where: str) -> bytes | None:
+    """What was given as text or base64. Raises Misfit."""
+    if given is None or isinstance(given, str):
+        return None if given is None else given.encode()
+    if given.base64 is None:
+        if given.text is None:
+            raise Misfit(where, f"{where} has neither text nor base64")
+        return given.text.encode()
+    try:
+        raw = b64decode(given.base64, validate=True)
+    except (binascii.Error, ValueError) as wrong:
+        raise Misfit(f"{where}.base64", f"{where}.base64 is no base64: {wrong}") from None
+    if given.text is not None and given.text.encode() != raw:
+        raise Misfit(where, f"{where}: text and base64 are not the same bytes; give one of them")
+    return raw
+
+
+def _shown(record: StoredRecord) -> Record:
+    headers = [StoredHeader(name, _data(value)) for name, value in record.headers]
+    return Record(
+        record.topic, record.partition, record.offset, record.timestamp, _data(record.key), _data(record.value), headers,
+        record.producer_id, record.producer_epoch, record.sequence, record.transactional, record.control,
+    )  # fmt: skip
+
+
+def _data(raw: bytes | None) -> Data | None:
+    if raw is None:
+        return None
+    try:
+        text: str | None = bytes(raw).decode()
+    except UnicodeDecodeError:
+        text = None
+    return Data(text, b64encode(raw).decode())

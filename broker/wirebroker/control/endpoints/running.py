@@ -1,0 +1,98 @@
+"""The broker as a whole: whether it runs, its clock, restarts and resets."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, fields
+from typing import Annotated, Literal
+
+from wirebroker import __version__
+from wirebroker.control.controlled import Controlled
+from wirebroker.control.endpoints.cluster import brokers
+from wirebroker.control.forms import Limits
+from wirebroker.control.problems import Problem
+
+MS = {"weeks": 604_800_000, "days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1000, "milliseconds": 1}
+FURTHEST_MS = 366 * MS["days"]
+"""As far as one request may move the clock."""
+STEP_MS = MS["hours"]
+"""As far as the clock is moved at a time, so that the broker answers others meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """That it runs, and where clients connect."""
+
+    status: Literal["ok"]
+    version: Annotated[str, "of wirebroker"]
+    bootstrap_servers: Annotated[str, "what clients are told, comma-separated", Limits(examples=["127.0.0.1:9092"])]
+    connections: Annotated[int, "how many clients are connected"]
+    now: Annotated[int, "ms since the epoch, by the broker's clock"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClockState:
+    """The broker's clock."""
+
+    now: Annotated[int, "ms since the epoch"]
+    frozen: Annotated[bool, "whether it moves only when told"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How far to move the clock: the sum of these, up to 366 days."""
+
+    weeks: Annotated[float, Limits(minimum=0)] = 0
+    days: Annotated[float, Limits(minimum=0, examples=[8])] = 0
+    hours: Annotated[float, Limits(minimum=0)] = 0
+    minutes: Annotated[float, Limits(minimum=0)] = 0
+    seconds: Annotated[float, Limits(minimum=0)] = 0
+    milliseconds: Annotated[float, Limits(minimum=0)] = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """How to stop and start the brokers."""
+
+    mode: Annotated[Literal["clean", "kill"], "as with a shutdown, or as with kill −9"] = "clean"
+
+
+def health(controlled: Controlled) -> Health:
+    """Whether it runs, and where clients connect."""
+    engine = controlled.engine
+    listeners = [next(iter(each.listeners.values()), "") for each in brokers(controlled).brokers]
+    return Health("ok", __version__, ",".join(listeners), len(engine.connections), controlled.now)
+
+
+def clock(controlled: Controlled) -> ClockState:
+    """What time it is for the broker."""
+    return ClockState(controlled.now, not controlled.host.clock.running)
+
+
+async def advance(controlled: Controlled, body: Step) -> ClockState:
+    """Move the clock forward and run every timer that falls due, in order.
+
+    Timers inside the clients are their own and are not moved.
+    """
+    asked = sum(getattr(body, part.name) * MS[part.name] for part in fields(body))
+    if asked > FURTHEST_MS:
+        raise Problem(422, f"the clock moves by at most 366 days at once, not by {asked / MS['days']:g}")
+    left = int(asked)
+    while left > 0 and not controlled.closing:
+        controlled.host.advance(min(left, STEP_MS))
+        left -= STEP_MS
+        await asyncio.sleep(0)
+    return clock(controlled)
+
+
+def restart(controlled: Controlled, body: Restart) -> Health:
+    """Stop and start the brokers: "clean", or "kill" as with kill −9. The addresses stay the same."""
+    controlled.host.restart(body.mode)
+    controlled.changed()
+    return health(controlled)
+
+
+def reset(controlled: Controlled) -> Health:
+    """Close the connections and go back to what the broker was started with: its topics, settings and faults."""
+    controlled.reset()
+    return health(controlled)

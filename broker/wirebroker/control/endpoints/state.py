@@ -1,0 +1,305 @@
+"""What the broker remembers of its clients: producers, transactions, groups; and what time would change of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from kafkawire.codec import decode
+from kafkawire.errors import ProtocolError
+from kafkawire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
+from wirebroker import operations
+from wirebroker.control.controlled import Controlled
+from wirebroker.control.endpoints.topics import PartitionState, partition_state
+from wirebroker.control.forms import Limits
+from wirebroker.control.problems import Problem
+from wirebroker.core.groups.classic import Group as ClassicGroup
+from wirebroker.core.groups.consumer import CONSUMER, ConsumerGroup
+from wirebroker.core.groups.members import ConsumerMember
+from wirebroker.core.partition import Partition
+from wirebroker.core.producers import Key, ProducerEntry
+from wirebroker.core.transactions.transaction import Transaction as HeldTransaction
+from wirebroker.faults import state
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch that the validator remembers."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp: Annotated[int, "its largest, ms since the epoch"]
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """What a partition remembers of a producer; −1 stands for "none"."""
+
+    partition: int
+    producer_id: Annotated[int, "−1 where producers are known by their names"]
+    name: Annotated[str | None, "under the profile pulsar; null otherwise"]
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp: Annotated[int, "ms since the epoch"]
+    coordinator_epoch: int
+    current_txn_start_offset: Annotated[int, "where its open transaction begins"]
+    poisoned: Annotated[bool, "whether it is refused until it has a new id"]
+    batches: Annotated[list[Batch], "the window, oldest first"]
+
+
+@dataclass(frozen=True, slots=True)
+class Producers:
+    """Producers, by partition."""
+
+    producers: list[Producer]
+
+
+@dataclass(frozen=True, slots=True)
+class OfPartition:
+    """A partition, or all."""
+
+    partition: Annotated[int | None, "this partition alone"] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Partitions:
+    """Partitions of a topic."""
+
+    topic: str
+    partitions: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A transactional id. Times are ms since the epoch; −1 stands for "none"."""
+
+    transactional_id: str
+    state: Annotated[str, "Kafka's name of it", Limits(examples=["Ongoing"])]
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    started: int
+    updated: int
+    partitions: Annotated[list[Partitions], "those in the open transaction"]
+
+
+@dataclass(frozen=True, slots=True)
+class Transactions:
+    """Transactional ids."""
+
+    transactions: list[Transaction]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of a group."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    assignment: Annotated[list[Partitions] | None, "null if it cannot be read: it is the clients' own affair"]
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """A committed offset."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: Annotated[int, "−1 if the client did not say"]
+    metadata: str
+    time: Annotated[int, "when it was committed, ms since the epoch"]
+    pending: Annotated[bool, "whether it waits for the end of a transaction"]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group."""
+
+    group_id: str
+    type: Annotated[str, "classic or consumer"]
+    state: Annotated[str, "Kafka's name of it", Limits(examples=["Stable"])]
+    generation: Annotated[int, "of a consumer group, its epoch"]
+    protocol_type: str
+    protocol: Annotated[str, "what assigns partitions, as far as it is agreed on"]
+    leader: Annotated[str | None, "the member that assigns them, in a classic group"]
+    members: list[Member]
+    offsets: list[Offset]
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Groups."""
+
+    groups: list[Group]
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Some partitions, or all."""
+
+    topic: Annotated[str | None, "those of this topic"] = None
+    partition: Annotated[int | None, "those with this index"] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """How many forgot."""
+
+    partitions: Annotated[int, "on so many the producer was known"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Where a log is cut off."""
+
+    offset: Annotated[int, "it and what follows is lost, from the start of its batch on", Limits(minimum=0)]
+
+
+def producers(controlled: Controlled, topic: str, query: OfPartition) -> Producers:
+    """What the validator remembers of each producer of a topic, by partition."""
+    found = operations.topic_named(controlled.engine, topic)
+    held = found.partitions if query.partition is None else [operations.partition_of(found, query.partition)]
+    return Producers([_producer(each, *entry) for each in held for entry in operations.producers(each).items()])
+
+
+def transactions(controlled: Controlled) -> Transactions:
+    """Every transactional id, and where its transaction stands."""
+    return Transactions([_transaction(each) for each in controlled.engine.transactions.transactions.values()])
+
+
+def transaction(controlled: Controlled, transactional_id: str) -> Transaction:
+    """A transactional id, and where its transaction stands."""
+    found = controlled.engine.transactions.transactions.get(transactional_id)
+    if found is None:
+        raise Problem(404, f"there is no transactional id {transactional_id!r}", "transactional_id")
+    return _transaction(found)
+
+
+def groups(controlled: Controlled) -> Groups:
+    """Every group, with its members and committed offsets."""
+    return Groups([_group(each, controlled) for each in controlled.engine.groups.groups.values()])
+
+
+def group(controlled: Controlled, group_id: str) -> Group:
+    """A group, with its members and committed offsets."""
+    found = controlled.engine.groups.groups.get(group_id)
+    if found is None:
+        raise Problem(404, f"there is no group {group_id!r}", "group_id")
+    return _group(found, controlled)
+
+
+def expire_producer(controlled: Controlled, producer_id: int, body: Where) -> Expired:
+    """Let partitions forget a producer as after producer.id.expiration.ms, unless it has something open there."""
+    count = state.expire_producer(controlled.engine, producer_id, body.topic, body.partition)
+    controlled.changed()
+    return Expired(count)
+
+
+def expire_transaction(controlled: Controlled, transactional_id: str) -> None:
+    """Let the coordinator forget a transactional id as after transactional.id.expiration.ms."""
+    transaction(controlled, transactional_id)
+    try:
+        state.expire_transactional_id(controlled.engine, transactional_id, controlled.now)
+    except ValueError as refused:
+        raise Problem(409, str(refused)) from None
+    controlled.changed()
+
+
+def fence(controlled: Controlled, transactional_id: str) -> Transaction:
+    """Fence a transactional producer, as a second one with its id would: its epoch rises, what is open is aborted."""
+    transaction(controlled, transactional_id)
+    try:
+        state.fence(controlled.engine, transactional_id, controlled.now)
+    except ValueError as refused:
+        raise Problem(409, str(refused)) from None
+    controlled.changed()
+    return transaction(controlled, transactional_id)
+
+
+def truncate(controlled: Controlled, topic: str, partition: int, body: Cut) -> PartitionState:
+    """Let a partition lose everything from the batch that holds an offset on."""
+    held = operations.partition_of(operations.topic_named(controlled.engine, topic), partition)
+    state.truncate(controlled.engine, topic, partition, body.offset, controlled.now)
+    controlled.changed()
+    return partition_state(held)
+
+
+def _producer(held: Partition, key: Key, entry: ProducerEntry) -> Producer:
+    batches = [
+        Batch(each.first_sequence, each.last_sequence, each.first_offset, each.last_offset, each.timestamp)
+        for each in entry.batches
+    ]
+    producer_id, name = (key, None) if isinstance(key, int) else (-1, key)
+    return Producer(
+        held.index, producer_id, name, entry.producer_epoch, entry.last_sequence, entry.last_timestamp,
+        entry.coordinator_epoch, entry.current_txn_first_offset, entry.poisoned, batches,
+    )  # fmt: skip
+
+
+def _transaction(held: HeldTransaction) -> Transaction:
+    indexes: dict[str, list[int]] = {}
+    for topic, index in sorted(held.partitions):
+        indexes.setdefault(topic, []).append(index)
+    return Transaction(
+        held.transactional_id, held.state.value, held.producer_id, held.producer_epoch, held.timeout_ms, held.started,
+        held.updated, [Partitions(topic, partitions) for topic, partitions in indexes.items()],
+    )  # fmt: skip
+
+
+def _group(held: ClassicGroup | ConsumerGroup, controlled: Controlled) -> Group:
+    offsets = _offsets(held.group_id, controlled)
+    if isinstance(held, ConsumerGroup):
+        members = [_consumer(member, controlled) for member in held.members.values()]
+        assignor = held.preferred_assignor() or controlled.engine.groups.consumers.default_assignor()
+        return Group(held.group_id, CONSUMER, held.state, held.epoch, CONSUMER, assignor, None, members, offsets)
+    classic = [
+        Member(each.member_id, each.instance_id, each.client_id, each.client_host, _assigned(each.assignment, held))
+        for each in held.members.values()
+    ]
+    return Group(
+        held.group_id, "classic", held.state.value, held.generation, held.protocol_type or "", held.protocol or "",
+        held.leader, classic, offsets,
+    )  # fmt: skip
+
+
+def _assigned(assignment: bytes, held: ClassicGroup) -> list[Partitions] | None:
+    """What a classic member was assigned, which consumers write in a form of Kafka's."""
+    if held.protocol_type != CONSUMER or not assignment:
+        return None if assignment else []
+    try:
+        version = min(max(int.from_bytes(assignment[:2], "big", signed=True), 0), 3)
+        read, _ = decode(ConsumerProtocolAssignment, memoryview(assignment), version, 2)
+    except ProtocolError:
+        return None
+    return [Partitions(each.topic, sorted(each.partitions)) for each in read.assigned_partitions]
+
+
+def _consumer(member: ConsumerMember, controlled: Controlled) -> Member:
+    known = controlled.engine.cluster.topics_by_id
+    owned: dict[str, list[int]] = {}
+    for part in (member.assigned, member.revoking):
+        _collect(part, {topic_id: topic.name for topic_id, topic in known.items()}, owned)
+    assignment = [Partitions(topic, sorted(indexes)) for topic, indexes in owned.items()]
+    return Member(member.member_id, member.instance_id, member.client_id, member.client_host, assignment)
+
+
+def _collect(part: Mapping[bytes, Mapping[int, int]], names: Mapping[bytes, str], into: dict[str, list[int]]) -> None:
+    for topic_id, indexes in part.items():
+        if topic_id in names:
+            into.setdefault(names[topic_id], []).extend(indexes)
+
+
+def _offsets(group_id: str, controlled: Controlled) -> list[Offset]:
+    store = controlled.engine.groups.offsets
+    found = [(where, committed, False) for where, committed in store.of(group_id).items()]
+    found += [(where, committed, True) for where, committed in store.pending_of(group_id)]
+    return [
+        Offset(*where, committed.offset, committed.leader_epoch, committed.metadata, committed.time, pending)
+        for where, committed, pending in found
+    ]

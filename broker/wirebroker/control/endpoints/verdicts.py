@@ -1,0 +1,161 @@
+"""Verdicts: what the validator decided of each batch, and why; and the trace as it grows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from wirebroker.control.controlled import Controlled
+from wirebroker.control.endpoints.records import LONGEST_WAIT_S
+from wirebroker.control.forms import Limits
+from wirebroker.control.problems import Problem
+from wirebroker.trace.recorder import RING
+from wirebroker.trace.rows import ProduceRow, Row
+
+BEHIND = 10_000
+"""Rows that wait for a slow reader of a stream; when there are more, the stream ends and says how many it missed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Which:
+    """Which verdicts."""
+
+    topic: Annotated[str | None, "on this topic"] = None
+    partition: Annotated[int | None, "on this partition"] = None
+    producer_id: Annotated[int | None, "on this producer's batches"] = None
+    verdict: Annotated[Literal["accepted", "duplicate", "rejected"] | None, "that are this"] = None
+
+    def fits(self, row: Row) -> bool:
+        """Whether it is one of them."""
+        if not isinstance(row, ProduceRow):
+            return False
+        asked = (self.topic, self.partition, self.producer_id, self.verdict)
+        found = (row.topic, row.partition, row.producer_id, row.verdict)
+        return all(wanted in (None, value) for wanted, value in zip(asked, found, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Latest(Which):
+    """Which verdicts, and how many."""
+
+    limit: Annotated[int, "the latest so many", Limits(minimum=1, maximum=RING)] = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited(Which):
+    """Which verdicts to wait for."""
+
+    count: Annotated[int, "until there are so many", Limits(minimum=1, maximum=RING)] = 1
+    timeout: Annotated[float, "at most so many seconds", Limits(minimum=0, maximum=LONGEST_WAIT_S)] = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Followed(Latest):
+    """Which verdicts, and whether to go on."""
+
+    follow: Annotated[bool, "go on with those to come"] = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """How many rows, and whether to go on."""
+
+    limit: Annotated[int, "the latest so many", Limits(minimum=1, maximum=RING)] = 1000
+    follow: Annotated[bool, "go on with those to come"] = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """Verdicts, oldest first."""
+
+    verdicts: list[ProduceRow]
+
+
+class Tail:
+    """The rows that are made from now on: a sink of the trace, as long as it is entered."""
+
+    def __init__(self, controlled: Controlled, wanted: Callable[[Row], bool]) -> None:
+        self._controlled = controlled
+        self._wanted = wanted
+        self._rows: asyncio.Queue[Row | None] = asyncio.Queue()
+        self.missed = 0
+
+    def __enter__(self) -> Tail:
+        self._controlled.engine.trace.sinks.append(self)
+        self._controlled.at_close.append(self._end)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._controlled.engine.trace.sinks.remove(self)
+        self._controlled.at_close.remove(self._end)
+
+    def __call__(self, row: Row) -> None:
+        if not self._wanted(row):
+            return
+        if self.missed or self._rows.qsize() >= BEHIND:
+            self.missed += 1
+            if self.missed == 1:
+                self._end()
+        else:
+            self._rows.put_nowait(row)
+
+    def _end(self) -> None:
+        self._rows.put_nowait(None)
+
+    async def next(self) -> Row | None:
+        """The next row; None when there will be no more, because the broker stops or rows were missed."""
+        return await self._rows.get()
+
+
+def listed(controlled: Controlled, query: Latest) -> Verdicts:
+    """The verdicts on the latest batches, oldest first."""
+    return Verdicts(_past(controlled, query)[-query.limit :])
+
+
+async def wait(controlled: Controlled, query: Awaited) -> Verdicts:
+    """Wait until there are so many such verdicts, earlier ones included; the answer is all of them.
+
+    409 says how many there were within the timeout.
+    """
+    with Tail(controlled, query.fits) as tail:
+        found = _past(controlled, query)
+        try:
+            async with asyncio.timeout(query.timeout):
+                while len(found) < query.count:
+                    row = await tail.next()
+                    if not isinstance(row, ProduceRow):
+                        raise Problem(503, "the broker is stopping")
+                    found.append(row)
+        except TimeoutError:
+            came = f"there were {len(found)} of {query.count} such verdicts within {query.timeout:g} s"
+            raise Problem(409, came) from None
+    return Verdicts(found)
+
+
+def lines(controlled: Controlled, query: Followed) -> AsyncIterator[str]:
+    """The verdicts as JSON lines, as `--trace FILE.jsonl` writes them; with `follow` also those to come."""
+    return _lines(controlled, query.fits, lambda: _past(controlled, query)[-query.limit :], query.follow)
+
+
+def trace(controlled: Controlled, query: Rows) -> AsyncIterator[str]:
+    """The rows of the trace of any kind, as JSON lines; with `follow` also those to come."""
+    return _lines(controlled, lambda _: True, lambda: controlled.engine.trace.last(query.limit), query.follow)
+
+
+def _past(controlled: Controlled, which: Which) -> list[ProduceRow]:
+    rows = controlled.engine.trace.produce(which.topic, which.partition)
+    return [row for row in rows if which.fits(row)]
+
+
+async def _lines(
+    controlled: Controlled, wanted: Callable[[Row], bool], past: Callable[[], Sequence[Row]], follow: bool
+) -> AsyncIterator[str]:
+    with Tail(controlled, wanted) as tail:
+        for row in past():
+            yield row.as_json() + "\n"
+        while follow and (row_to_come := await tail.next()) is not None:
+            yield row_to_come.as_json() + "\n"
+        if tail.missed:
+            yield f'{{"event": "missed", "rows": {tail.missed}}}\n'

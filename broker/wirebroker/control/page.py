@@ -1,0 +1,56 @@
+"""The table as a page for people, at the control's root."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from html import escape
+from itertools import groupby
+
+from wirebroker import __version__
+from wirebroker.control.endpoint import Endpoint
+
+TITLES = {
+    "running": "The broker", "cluster": "The cluster", "faults": "Faults", "topics": "Topics", "records": "Records",
+    "verdicts": "Verdicts", "audit": "Audit", "state": "Producers, transactions, groups",
+}  # fmt: skip
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color-scheme: light dark }
+table { border-collapse: collapse; width: 100% }
+td { padding: .35rem .8rem .35rem 0; vertical-align: top; border-top: 1px solid #8884 }
+td:nth-child(-n+2) { white-space: nowrap; font-family: ui-monospace, monospace }
+small { opacity: .75 }
+"""
+
+
+def page(endpoints: Sequence[Endpoint]) -> str:
+    """The page, whole: it needs nothing from elsewhere."""
+    by_area = groupby(sorted(endpoints, key=lambda each: list(TITLES).index(each.area)), key=lambda each: each.area)
+    areas = "".join(
+        f"<h2>{TITLES[area]}</h2>\n<table>\n{''.join(map(_row, rows))}</table>\n" for area, rows in by_area
+    )
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>wirebroker control</title><style>{STYLE}</style></head><body>
+<h1>wirebroker {__version__}</h1>
+<p>The control of a Kafka test double: <a href="health">health</a>, <a href="topics">topics</a>,
+<a href="faults">faults</a>, <a href="verdicts">verdicts</a>, <a href="groups">groups</a>.
+Bodies and answers are JSON; what cannot be done is answered with problem details (RFC 9457).
+Every form is in <a href="openapi.json">openapi.json</a>.</p>
+{areas}</body></html>
+"""
+
+
+def _row(endpoint: Endpoint) -> str:
+    takes = "".join(_takes(endpoint, word) for word in ("query", "body"))
+    return (
+        f"<tr><td>{endpoint.method}</td><td>{escape(endpoint.shown_path)}</td>"
+        f"<td>{escape(endpoint.summary)}{takes}</td></tr>\n"
+    )
+
+
+def _takes(endpoint: Endpoint, word: str) -> str:
+    form = endpoint.hints.get(word)
+    if form is None:
+        return ""
+    names = ", ".join(each.name for each in fields(form)) if hasattr(form, "__dataclass_fields__") else "as in a fault file"
+    return f"<br><small>{word}: {escape(names)}</small>"

@@ -1,0 +1,27 @@
+"""Problem details (RFC 9457): the one form of every answer that is not what was asked for."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+PROBLEM = "application/problem+json"
+
+
+class Problem(Exception):
+    """An answer with this status. `detail` is a sentence; `field` is what of the request it is about, if it is one thing."""
+
+    def __init__(self, status: int, detail: str, field: str | None = None) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.field = field
+
+    def described(self) -> dict[str, object]:
+        """The members of the problem document."""
+        said: dict[str, object] = {
+            "type": "about:blank",
+            "title": HTTPStatus(self.status).phrase,
+            "status": self.status,
+            "detail": self.detail,
+        }
+        return said if self.field is None else said | {"field": self.field}

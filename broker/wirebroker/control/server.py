@@ -1,0 +1,87 @@
+"""The control's server: uvicorn's HTTP on the broker's own loop, without the process around it.
+
+uvicorn.Server would install signal handlers, poll, and wait a tenth of a second to stop; what is needed of it is its
+protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Callable
+from typing import Any
+
+from wirebroker.control.controlled import Controlled
+from wirebroker.engine import Engine
+from wirebroker.net.host import Host, ListenError
+
+try:
+    from uvicorn import Config
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+    from uvicorn.server import ServerState
+
+    from wirebroker.control.app import app
+except ImportError as missing:
+    raise ImportError(
+        f"the HTTP control needs more packages ({missing}): pip install 'wirebroker[control]'", name=missing.name
+    ) from missing
+
+MOST_REQUESTS = 256
+"""Requests at a time, those that wait included; more are answered with 503."""
+
+
+LAST_WORDS_S = 1
+"""How long a stopping control waits for its last answers to be read."""
+
+
+class Control:
+    """The HTTP control of a host. `new_engine` makes what a reset goes on with. For the thread of the host's loop."""
+
+    def __init__(self, host: Host, new_engine: Callable[[], Engine]) -> None:
+        self._controlled = Controlled(host, new_engine)
+        self._config = Config(
+            app(self._controlled), http=_Protocol, ws="none", lifespan="off", loop="none", log_config=None,
+            proxy_headers=False, server_header=False, limit_concurrency=MOST_REQUESTS,
+        )  # fmt: skip
+        self._config.load()
+        self._state = ServerState()
+        self._server: asyncio.Server | None = None
+        self.url = ""
+        self.open_to_others = False
+        """Whether it listens on more than loopback."""
+
+    async def listen(self, host: str, port: int) -> None:
+        """Begin to listen; `url` says where. Raises ListenError."""
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(lambda: _Protocol(self._config, self._state, {}), host, port)
+        except (OSError, OverflowError) as refused:
+            why = getattr(refused, "strerror", None) or refused
+            raise ListenError(f"cannot listen on {host}:{port} for the control: {why}") from refused
+        bound = [sock.getsockname() for sock in self._server.sockets]
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{bound[0][1]}"
+        self.open_to_others = not all(ipaddress.ip_address(name[0]).is_loopback for name in bound)
+
+    async def close(self) -> None:
+        """Close the listener and all connections; whoever still waits for something is told."""
+        if self._server is not None:
+            self._server.close()
+        self._controlled.close()
+        await self._answered()
+        for connection in list(self._state.connections):
+            connection.transport.abort()
+        await self._answered()  # which those are by now whose readers were too slow
+
+    async def _answered(self) -> None:
+        """Wait for the answers under way, a little."""
+        if self._state.tasks:
+            await asyncio.wait(list(self._state.tasks), timeout=LAST_WORDS_S)
+
+
+class _Protocol(H11Protocol):
+    """uvicorn's, which does not write each request into a log that is not its own."""
+
+    def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
+        super().__init__(config, server_state, app_state)
+        self.access_log = False
+

@@ -1,0 +1,71 @@
+"""Every endpoint of the control. A row says all there is to know of one: the app and the descriptions are made of it."""
+
+from __future__ import annotations
+
+from wirebroker.control.endpoint import JSON_LINES, TOML, Endpoint
+from wirebroker.control.endpoints import audit, cluster, faults, records, running, state, topics, verdicts
+
+NO_TOPIC = {404: "there is no such topic or partition"}
+NO_BROKER = {404: "there is no such broker", 409: "it may not be now; the sentence says why"}
+NO_REPLICA = {404: "there is no such topic, partition or broker", 409: "it may not be now; the sentence says why"}
+NO_ID = {404: "there is no such transactional id"}
+NO_FAULT = {404: "there is no fault of this id"}
+BAD_RULE = {422: "the rule can never match, or has a word that does not exist"}
+TOO_FEW = {409: "not so many came within the timeout", 503: "the broker is stopping"}
+
+ENDPOINTS = (
+    Endpoint("GET", "/health", running.health),
+    # Faults
+    Endpoint("GET", "/faults", faults.listed),
+    Endpoint("POST", "/faults", faults.add, 201, problems=BAD_RULE),
+    Endpoint("DELETE", "/faults", faults.clear, 204),
+    Endpoint("GET", "/faults/file", faults.as_file, media=TOML),
+    Endpoint("POST", "/faults/file", faults.add_file, 201, takes=TOML, problems=BAD_RULE),
+    Endpoint("GET", "/faults/assert-fired", faults.assert_fired, problems={409: "a rule has not fired"}),
+    Endpoint("GET", "/faults/{fault:int}", faults.one, problems=NO_FAULT),
+    Endpoint("DELETE", "/faults/{fault:int}", faults.remove, 204, problems=NO_FAULT),
+    Endpoint("GET", "/faults/{fault:int}/assert-fired", faults.assert_one_fired,
+             problems=NO_FAULT | {409: "it has not fired, or not so often"}),
+    # Topics and records
+    Endpoint("GET", "/topics", topics.listed),
+    Endpoint("POST", "/topics", topics.create, 201, problems={409: "there is a topic of this name"}),
+    Endpoint("GET", "/topics/{topic}", topics.one, problems=NO_TOPIC),
+    Endpoint("DELETE", "/topics/{topic}", topics.delete, 204, problems=NO_TOPIC),
+    Endpoint("GET", "/topics/{topic}/records", records.page, problems=NO_TOPIC),
+    Endpoint("POST", "/topics/{topic}/records", records.store, 201, problems=NO_TOPIC),
+    Endpoint("GET", "/topics/{topic}/records/wait", records.wait, problems=TOO_FEW),
+    Endpoint("GET", "/topics/{topic}/producers", state.producers, problems=NO_TOPIC),
+    # Verdicts and the trace
+    Endpoint("GET", "/verdicts", verdicts.listed),
+    Endpoint("GET", "/verdicts/wait", verdicts.wait, problems=TOO_FEW),
+    Endpoint("GET", "/verdicts.jsonl", verdicts.lines, media=JSON_LINES),
+    Endpoint("GET", "/trace.jsonl", verdicts.trace, media=JSON_LINES),
+    # The audit
+    Endpoint("POST", "/audit", audit.audit, problems={404: "there is no such topic"}),
+    # Clients
+    Endpoint("GET", "/transactions", state.transactions),
+    Endpoint("POST", "/transactions/{transactional_id:path}/expire", state.expire_transaction, 204,
+             problems=NO_ID | {409: "it is in a state in which Kafka keeps it"}),
+    Endpoint("POST", "/transactions/{transactional_id:path}/fence", state.fence,
+             problems=NO_ID | {409: "it cannot be fenced now"}),
+    Endpoint("GET", "/transactions/{transactional_id:path}", state.transaction, problems=NO_ID),
+    Endpoint("POST", "/producers/{producer_id:int}/expire", state.expire_producer),
+    Endpoint("GET", "/groups", state.groups),
+    Endpoint("GET", "/groups/{group_id:path}", state.group, problems={404: "there is no such group"}),
+    # The cluster
+    Endpoint("GET", "/brokers", cluster.brokers),
+    Endpoint("POST", "/brokers/{node_id:int}/kill", cluster.kill, problems=NO_BROKER),
+    Endpoint("POST", "/brokers/{node_id:int}/start", cluster.start, problems=NO_BROKER),
+    Endpoint("GET", "/leaders", cluster.leaders, problems=NO_TOPIC),
+    Endpoint("POST", "/topics/{topic}/partitions/{partition:int}/move-leader", cluster.move_leader, problems=NO_REPLICA),
+    Endpoint("POST", "/topics/{topic}/partitions/{partition:int}/elect-leader", cluster.elect_leader, problems=NO_TOPIC),
+    Endpoint("POST", "/topics/{topic}/partitions/{partition:int}/freeze-replica", cluster.freeze_replica,
+             problems=NO_REPLICA),
+    Endpoint("POST", "/topics/{topic}/partitions/{partition:int}/thaw-replica", cluster.thaw_replica, problems=NO_REPLICA),
+    Endpoint("POST", "/topics/{topic}/partitions/{partition:int}/truncate", state.truncate, problems=NO_TOPIC),
+    # The broker as a whole
+    Endpoint("GET", "/clock", running.clock),
+    Endpoint("POST", "/clock/advance", running.advance),
+    Endpoint("POST", "/restart", running.restart),
+    Endpoint("POST", "/reset", running.reset),
+)  # fmt: skip

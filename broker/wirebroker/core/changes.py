@@ -1,0 +1,88 @@
+"""What changes in a cluster besides its logs, told to whoever watches (`Cluster.watch`). The names are those of the trace."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+
+class TopicChange(NamedTuple):
+    """A topic was created or deleted, or has more partitions."""
+
+    change: Literal["created", "grown", "deleted"]
+    topic: str
+    partitions: int
+
+
+class LeaderChange(NamedTuple):
+    """A partition has a new leader epoch, perhaps another leader."""
+
+    topic: str
+    partition: int
+    leader: int
+    leader_epoch: int
+
+
+class InSyncChange(NamedTuple):
+    """Other replicas of a partition are in sync than before."""
+
+    topic: str
+    partition: int
+    in_sync: tuple[int, ...]
+    high_watermark: int
+
+
+class BrokerChange(NamedTuple):
+    """A broker was killed, or started again."""
+
+    change: Literal["killed", "started"]
+    node: int
+
+
+class ProducerChange(NamedTuple):
+    """What a partition knows of a producer: from now on, at a new epoch, or no longer."""
+
+    change: Literal["created", "epoch", "expired"]
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+
+
+class TransactionChange(NamedTuple):
+    """A transactional id was written down."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    state: str
+    partitions: tuple[str, ...]
+
+
+class GroupChange(NamedTuple):
+    """A group entered a state or a generation."""
+
+    group: str
+    state: str
+    generation: int
+    members: int
+
+
+class LogStartChange(NamedTuple):
+    """Retention let the log begin later."""
+
+    topic: str
+    partition: int
+    before: int
+    log_start_offset: int
+
+
+class RestartChange(NamedTuple):
+    """The brokers stopped and started again."""
+
+    mode: str
+
+
+Change = (
+    TopicChange | LeaderChange | InSyncChange | BrokerChange | ProducerChange | TransactionChange | GroupChange
+    | LogStartChange | RestartChange
+)  # fmt: skip

@@ -1,0 +1,172 @@
+"""The controller: brokers that come and go, leaders that move, followers that lag (Kafka's ReplicationControlManager).
+
+Kafka notices a dead broker when its session ends; here it is known at once, so that a test need not wait for it. Leaders
+stay where they are put, as with auto.leader.rebalance.enable=false.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from kafkawire.errors import ErrorCode
+from wirebroker.core.changes import BrokerChange, InSyncChange, LeaderChange
+from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC, Broker, Cluster
+from wirebroker.core.elections import NO_LEADER
+from wirebroker.core.partition import Partition
+from wirebroker.core.purgatory import Timer
+
+CoordinatorMoved = Callable[[str, int, int], None]
+"""Told the topic and index of a coordinators' partition with another leader than before, or none; and the time."""
+
+
+class Controller:
+    """Changes who leads and who is in sync. ValueError for what cannot be, with a sentence."""
+
+    def __init__(self, cluster: Cluster, coordinator_moved: CoordinatorMoved) -> None:
+        self._cluster = cluster
+        self._coordinator_moved = coordinator_moved
+        self._lag_timers: dict[tuple[Partition, int], Timer] = {}
+
+    def broker_down(self, node_id: int, now: int) -> None:
+        """The broker was killed: others lead what it led, where there are any in sync."""
+        broker = self._broker(node_id)
+        if not broker.alive:
+            raise ValueError(f"broker {node_id} is down already")
+        broker.alive = False
+        self._cluster.tell(BrokerChange("killed", node_id))
+        held = self._held_by(node_id)
+        for partition in held:
+            self._forget_lag(partition, node_id)
+        self._change(held, lambda each: each.replication.broker_down(node_id, self._cluster.alive, now), now)
+
+    def broker_up(self, node_id: int, now: int) -> None:
+        """The broker is there again: it follows and is in sync, or leads what nobody else could."""
+        broker = self._broker(node_id)
+        if broker.alive:
+            raise ValueError(f"broker {node_id} is up already")
+        broker.alive = True
+        self._cluster.tell(BrokerChange("started", node_id))
+        held = self._held_by(node_id)
+        self._change(held, lambda each: each.replication.broker_up(node_id, self._cluster.alive, now), now)
+
+    def move_leader(self, topic: str, index: int, to: int, now: int) -> None:
+        """Let an in-sync replica lead, as after a reassignment and a preferred election."""
+        partition = self._partition(topic, index)
+        if to not in partition.in_sync or not self._cluster.alive(to):
+            where = f"{topic}-{index}, which has {partition.in_sync} in sync"
+            raise ValueError(f"broker {to} cannot lead {where}; an unclean election is `elect_leader(…, unclean=True)`")
+        if to != partition.leader:
+            self._change([partition], lambda each: each.replication.move_leader(to, self._cluster.alive, now), now)
+
+    def elect_leader(self, topic: str, index: int, now: int, *, unclean: bool = False) -> ErrorCode:
+        """Elect the preferred replica, the first that was assigned; or, if there is no leader, any that is alive."""
+        partition = self._cluster.partition(topic, index)
+        if partition is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        before = partition.leader
+        if before != NO_LEADER if unclean else before == partition.replicas[0]:
+            return ErrorCode.ELECTION_NOT_NEEDED
+        alive = self._cluster.alive
+        self._change(
+            [partition], lambda each: each.replication.elect(alive, now, preferred=not unclean, unclean=unclean), now
+        )
+        if partition.leader != before:
+            return ErrorCode.NONE
+        return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE if unclean else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+
+    def freeze_replica(self, topic: str, index: int, node_id: int, now: int) -> None:
+        """Let a follower stop fetching. After replica.lag.time.max.ms with records that it lacks it is out of sync."""
+        partition = self._partition(topic, index)
+        self._replica(partition, node_id)
+        if topic in (GROUP_TOPIC, TRANSACTION_TOPIC):
+            raise ValueError(f"replicas of {topic} cannot be frozen: coordinators write without waiting for them")
+        if node_id == partition.leader:
+            raise ValueError(f"broker {node_id} leads {topic}-{index}; only a follower can be frozen")
+        if not self._cluster.alive(node_id):
+            raise ValueError(f"broker {node_id} is down")
+        self._change([partition], lambda each: each.replication.freeze(node_id, now), now)
+        self._watch_lag(partition, node_id, now + self._longest_lag + 1)
+
+    def thaw_replica(self, topic: str, index: int, node_id: int, now: int) -> None:
+        """Let a follower fetch again: it catches up at once. Harmless if it was not frozen."""
+        partition = self._partition(topic, index)
+        self._replica(partition, node_id)
+        self._forget_lag(partition, node_id)
+        self._change([partition], lambda each: each.replication.thaw(node_id, self._cluster.alive, now), now)
+
+    def reassign(self, partition: Partition, replicas: Sequence[int], now: int) -> None:
+        """Place the replicas on these brokers, which exist and are named once each.
+
+        Kafka copies the data first and is done once the new replicas have caught up. Here they have all of it at once, so
+        that no reassignment is ever under way.
+        """
+        if list(replicas) == partition.replicas:
+            return
+        for gone in set(partition.replicas).difference(replicas):
+            self._forget_lag(partition, gone)
+        self._change([partition], lambda each: each.replication.reassign(replicas, self._cluster.alive, now), now)
+
+    # Followers that lag
+
+    @property
+    def _longest_lag(self) -> int:
+        return self._cluster.configs.integer("replica.lag.time.max.ms")
+
+    def _watch_lag(self, partition: Partition, node_id: int, when: int) -> None:
+        self._forget_lag(partition, node_id)
+        self._lag_timers[partition, node_id] = self._cluster.timers.at(
+            when, lambda now: self._look_at_lag(partition, node_id, now)
+        )
+
+    def _look_at_lag(self, partition: Partition, node_id: int, now: int) -> None:
+        if partition.deleted or node_id not in partition.replication.frozen:
+            self._forget_lag(partition, node_id)
+            return
+        if out := partition.replication.lags(now, self._longest_lag):
+            self._change([partition], lambda each: each.replication.shrink(out, self._cluster.alive, now), now)
+        self._watch_lag(partition, node_id, now + max(self._longest_lag // 2, 1))
+
+    def _forget_lag(self, partition: Partition, node_id: int) -> None:
+        timer = self._lag_timers.pop((partition, node_id), None)
+        if timer is not None:
+            timer.cancel()
+
+    # What is asked for
+
+    def _change(self, partitions: Iterable[Partition], change: Callable[[Partition], None], now: int) -> None:
+        """Change them; once all are, coordinators take up what is theirs now."""
+        self._cluster.version += 1
+        moved = []
+        for partition in partitions:
+            before, in_sync = partition.leader_epoch, partition.in_sync
+            change(partition)
+            if partition.in_sync != in_sync:
+                told = tuple(partition.in_sync)
+                self._cluster.tell(InSyncChange(partition.topic, partition.index, told, partition.high_watermark))
+            if partition.leader_epoch != before:
+                moved.append(partition)
+        for partition in moved:
+            leads = (partition.leader, partition.leader_epoch)
+            self._cluster.tell(LeaderChange(partition.topic, partition.index, *leads))
+            if partition.topic in (GROUP_TOPIC, TRANSACTION_TOPIC):
+                self._coordinator_moved(partition.topic, partition.index, now)
+
+    def _held_by(self, node_id: int) -> list[Partition]:
+        return [partition for partition in self._cluster.partitions() if node_id in partition.replicas]
+
+    def _broker(self, node_id: int) -> Broker:
+        if node_id not in self._cluster.brokers:
+            raise ValueError(f"there is no broker {node_id}; there are {sorted(self._cluster.brokers)}")
+        return self._cluster.brokers[node_id]
+
+    def _partition(self, topic: str, index: int) -> Partition:
+        partition = self._cluster.partition(topic, index)
+        if partition is None:
+            raise ValueError(f"there is no partition {topic}-{index}")
+        return partition
+
+    def _replica(self, partition: Partition, node_id: int) -> None:
+        self._broker(node_id)
+        if node_id not in partition.replicas:
+            where = f"{partition.topic}-{partition.index}"
+            raise ValueError(f"broker {node_id} has no replica of {where}; {partition.replicas} have")

@@ -1,0 +1,191 @@
+"""What is written down of consumer groups (KIP-848) in __consumer_offsets, in Kafka's format.
+
+Kafka writes a record for each thing that a request changes: a member, what it should have, what it has, an epoch, what a
+regular expression matches. Here it is found out afterwards: a group notes which of its members were touched, and those
+are compared with what was written of them last. The hash that Kafka adds to a group's epoch, to see whether its topics
+have changed, is left at 0, which stands for unknown: the topics themselves are compared here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kafkawire.coordinator_log import key_bytes, value_bytes
+from kafkawire.coordinator_records import consumer_group_current_member_assignment as current
+from kafkawire.coordinator_records import consumer_group_member_metadata as metadata
+from kafkawire.coordinator_records.consumer_group_metadata import ConsumerGroupMetadataKey, ConsumerGroupMetadataValue
+from kafkawire.coordinator_records.consumer_group_partition_metadata import ConsumerGroupPartitionMetadataKey
+from kafkawire.coordinator_records.consumer_group_regular_expression import (
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+)
+from kafkawire.coordinator_records.consumer_group_target_assignment_member import (
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    TopicPartition,
+)
+from kafkawire.coordinator_records.consumer_group_target_assignment_metadata import (
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
+from kafkawire.declare import Message
+from wirebroker.core.groups.assignors import Partitions
+from wirebroker.core.groups.members import ConsumerMember, MemberState, Owned
+
+if TYPE_CHECKING:
+    from wirebroker.core.groups.consumer import ConsumerGroup
+
+KeyValue = tuple[bytes, bytes | None]
+
+STATES = {MemberState.STABLE: 0, MemberState.UNREVOKED_PARTITIONS: 1, MemberState.UNRELEASED_PARTITIONS: 2}
+METADATA = (
+    "instance_id", "rack_id", "client_id", "client_host", "topics", "regex", "rebalance_timeout", "assignor", "classic",
+)  # fmt: skip
+CURRENT = ("epoch", "previous_epoch", "state", "assigned", "revoking")
+"""What of a member is in which of its two records."""
+
+
+@dataclass(slots=True)
+class Written:
+    """What was last written of a group: members, targets, its two epochs, and regular expressions with their time."""
+
+    members: dict[str, ConsumerMember] = field(default_factory=dict)
+    targets: dict[str, Partitions] = field(default_factory=dict)
+    epoch: int | None = None
+    assignment_epoch: int | None = None
+    regexes: dict[str, int] = field(default_factory=dict)
+
+
+def changes(group: ConsumerGroup) -> list[KeyValue]:
+    """The records that lead from what was last written to what is; from now on that is what was written."""
+    written, group_id, touched = group.written, group.group_id, list(group.touched)
+    group.touched.clear()
+    gone = [member_id for member_id in touched if member_id in written.members and member_id not in group.members]
+    here = [member_id for member_id in touched if member_id in group.members]
+    records = list(_ends_of_members(written, group_id, gone))
+    for member_id in here:
+        if _differ(written.members.get(member_id), group.members[member_id], METADATA):
+            key = metadata.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id)
+            records.append(_record(key, _metadata(group.members[member_id])))
+    records += _regexes(group)
+    if group.epoch != written.epoch:
+        written.epoch = group.epoch
+        key_of_epoch = ConsumerGroupMetadataKey(group_id=group_id)
+        records.append(_record(key_of_epoch, ConsumerGroupMetadataValue(epoch=group.epoch)))
+    records += _targets(group, here)
+    for member_id in here:
+        if _differ(written.members.get(member_id), group.members[member_id], CURRENT):
+            owner = current.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
+            records.append(_record(owner, _current(group.members[member_id])))
+        written.members[member_id] = group.members[member_id]
+    return records
+
+
+def ends(group: ConsumerGroup) -> list[KeyValue]:
+    """The end of all that was written of a group."""
+    written, group_id = group.written, group.group_id
+    if written.epoch is None:
+        return []
+    records = list(_ends_of_members(written, group_id, list(written.members)))
+    records += [_end(_regex_key(group_id, regex)) for regex in written.regexes]
+    records.append(_end(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id)))
+    records.append(_end(ConsumerGroupPartitionMetadataKey(group_id=group_id)))
+    records.append(_end(ConsumerGroupMetadataKey(group_id=group_id)))
+    return records
+
+
+def _differ(before: ConsumerMember | None, after: ConsumerMember, names: Iterable[str]) -> bool:
+    return before is None or any(getattr(before, name) != getattr(after, name) for name in names)
+
+
+def _ends_of_members(written: Written, group_id: str, gone: Collection[str]) -> Iterator[KeyValue]:
+    for kind in (
+        current.ConsumerGroupCurrentMemberAssignmentKey,
+        ConsumerGroupTargetAssignmentMemberKey,
+        metadata.ConsumerGroupMemberMetadataKey,
+    ):
+        for member_id in gone:
+            yield _end(kind(group_id=group_id, member_id=member_id))
+    for member_id in gone:
+        written.targets.pop(member_id, None)
+        del written.members[member_id]
+
+
+def _regexes(group: ConsumerGroup) -> Iterator[KeyValue]:
+    written = group.written.regexes
+    for regex in [each for each in written if each not in group.resolved]:
+        del written[regex]
+        yield _end(_regex_key(group.group_id, regex))
+    for regex, (topics, version, time) in group.resolved.items():
+        if written.get(regex) != time:
+            written[regex] = time
+            value = ConsumerGroupRegularExpressionValue(topics=sorted(topics), version=version, timestamp=time)
+            yield _record(_regex_key(group.group_id, regex), value)
+
+
+def _regex_key(group_id: str, regex: str) -> Message:
+    return ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex)
+
+
+def _targets(group: ConsumerGroup, here: Iterable[str]) -> Iterator[KeyValue]:
+    written = group.written
+    for member_id in here:
+        target = group.targets.get(member_id)
+        if target is not None and target is not written.targets.get(member_id):
+            written.targets[member_id] = target
+            held = [TopicPartition(topic_id=topic, partitions=list(indexes)) for topic, indexes in target.items()]
+            key = ConsumerGroupTargetAssignmentMemberKey(group_id=group.group_id, member_id=member_id)
+            yield _record(key, ConsumerGroupTargetAssignmentMemberValue(topic_partitions=held))
+    if group.targets and group.assignment_epoch != written.assignment_epoch:
+        written.assignment_epoch = group.assignment_epoch
+        value = ConsumerGroupTargetAssignmentMetadataValue(
+            assignment_epoch=group.assignment_epoch, assignment_timestamp=group.assigned_at
+        )
+        yield _record(ConsumerGroupTargetAssignmentMetadataKey(group_id=group.group_id), value)
+
+
+def _end(key: Message) -> KeyValue:
+    return key_bytes(key), None
+
+
+def _record(key: Message, value: Message) -> KeyValue:
+    return key_bytes(key), value_bytes(value, 0)
+
+
+def _metadata(member: ConsumerMember) -> metadata.ConsumerGroupMemberMetadataValue:
+    classic = None
+    if member.classic is not None:
+        protocols = [metadata.ClassicProtocol(name=name, metadata=raw) for name, raw in member.classic.protocols]
+        classic = metadata.ClassicMemberMetadata(
+            session_timeout_ms=member.classic.session_timeout, supported_protocols=protocols
+        )
+    return metadata.ConsumerGroupMemberMetadataValue(
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+        subscribed_topic_regex=member.regex,
+        rebalance_timeout_ms=member.rebalance_timeout,
+        server_assignor=member.assignor,
+        classic_member_metadata=classic,
+    )
+
+
+def _current(member: ConsumerMember) -> current.ConsumerGroupCurrentMemberAssignmentValue:
+    return current.ConsumerGroupCurrentMemberAssignmentValue(
+        member_epoch=member.epoch,
+        previous_member_epoch=member.previous_epoch,
+        state=STATES[member.state],
+        assigned_partitions=_owned(member.assigned),
+        partitions_pending_revocation=_owned(member.revoking),
+    )
+
+
+def _owned(owned: Owned) -> list[current.TopicPartitions]:
+    return [
+        current.TopicPartitions(topic_id=topic, partitions=list(held), assignment_epochs=list(held.values()))
+        for topic, held in owned.items()
+    ]

@@ -1,0 +1,268 @@
+"""The replicas of one partition. Each is a prefix of the leader's log, and mostly all of it.
+
+A follower normally has a record as soon as the leader has, so that there is one log, the leader's, and nothing to copy.
+One that does not follow, because it is frozen or its broker is down, is remembered as a `Prefix`: how far it came, and
+the producers' state and the transactions as they were there. Should it lead, the log is cut off at its end and its state
+holds. What a former leader had beyond the log of its successor is lost with the election, not when it comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from wirebroker.core.elections import NO_LEADER, Circumstances, Registration, elect
+from wirebroker.core.open_transactions import OpenTransactions
+from wirebroker.core.producers import Key, as_followed
+
+if TYPE_CHECKING:
+    from wirebroker.core.partition import Partition
+
+Alive = Callable[[int], bool]
+
+
+@dataclass(slots=True)
+class Prefix:
+    """What a replica holds that does not follow: the log up to an offset, and the state as of there."""
+
+    log_end_offset: int
+    log_start_offset: int
+    high_watermark: int
+    producers: dict[Key, bytes]
+    transactions: OpenTransactions
+    epoch_starts: list[tuple[int, int]]
+    caught_up: int
+    """When it last had all of the leader's log, in ms since the epoch."""
+    forgetful: bool = False
+    """Whether it was restarted, and remembers only the last batch of each producer from before."""
+    cut_off: bool = False
+    """Whether records that it had beyond the new leader's log were cut off; its state is then read from the log again."""
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to where somebody who reads here with read_committed may read."""
+        unstable = self.transactions.first_unstable()
+        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+
+
+class Replication:
+    """Who follows and who does not, and up to where all that are in sync have the log."""
+
+    __slots__ = ("_partition", "_since_restart", "behind", "frozen")
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        self.behind: dict[int, Prefix] = {}
+        self.frozen: set[int] = set()
+        self._since_restart: dict[int, Prefix] = {}
+        """Of followers that were restarted: what they had when they began to follow again."""
+
+    # What holds now
+
+    @property
+    def min_in_sync(self) -> int:
+        """min.insync.replicas, but no more than there are replicas."""
+        partition = self._partition
+        return min(partition.configs.integer("min.insync.replicas"), len(partition.replicas))
+
+    @property
+    def too_few(self) -> bool:
+        """Whether fewer replicas are in sync than acks=all asks for."""
+        in_sync = self._partition.in_sync
+        return len(in_sync) < len(self._partition.replicas) and len(in_sync) < self.min_in_sync
+
+    @property
+    def low_watermark(self) -> int:
+        """The offset that all live replicas have deleted records up to; those on dead brokers do not count."""
+        starts = [self.behind[node].log_start_offset for node in self.frozen if node in self.behind]
+        return min([self._partition.log_start_offset, *starts])
+
+    def lags(self, now: int, longest_ms: int) -> list[int]:
+        """Who is in sync and has not had all of the log for longer than replica.lag.time.max.ms."""
+        partition = self._partition
+        return [
+            node
+            for node in partition.in_sync
+            if (prefix := self.behind.get(node)) is not None
+            and prefix.log_end_offset < partition.log_end_offset
+            and now - prefix.caught_up > longest_ms
+        ]
+
+    def review(self) -> None:
+        """Say anew where the high watermark is (Partition.maybeIncrementLeaderHW).
+
+        It is the smallest end of all that are in sync, never moves back, and stands still while they are too few.
+        """
+        partition = self._partition
+        visible = min(partition.high_watermark, partition.log_end_offset)
+        ends = [self.behind[node].log_end_offset for node in partition.in_sync if node in self.behind]
+        if partition.leader == NO_LEADER or self.too_few:
+            partition.held_at = visible
+        else:
+            partition.held_at = max(visible, min(ends)) if ends else None
+        partition.transactions.replicated_up_to(partition.high_watermark)
+
+    # What happens to replicas
+
+    def freeze(self, node_id: int, now: int) -> None:
+        """The replica, which is alive and does not lead, stops following."""
+        self.frozen.add(node_id)
+        self._stop_following(node_id, now)
+        self.review()
+
+    def thaw(self, node_id: int, alive: Alive, now: int) -> None:
+        """The replica follows again, has caught up, and is in sync."""
+        self.frozen.discard(node_id)
+        self._change(self._registration, alive, now)
+
+    def absent(self, node_id: int) -> None:
+        """The partition is created while the replica's broker is down."""
+        partition = self._partition
+        self._stop_following(node_id, 0)
+        partition.in_sync.remove(node_id)
+        partition.leader = next(iter(partition.in_sync), NO_LEADER)
+        self.review()
+
+    def broker_down(self, node_id: int, alive: Alive, now: int) -> None:
+        """The replica's broker was killed: it is out of sync, and does not lead."""
+        self.frozen.discard(node_id)
+        self._stop_following(node_id, now)
+        if node_id in self._partition.in_sync:
+            self._elect([each for each in self._partition.in_sync if each != node_id], alive, now)
+
+    def broker_up(self, node_id: int, alive: Alive, now: int) -> None:
+        """The replica's broker is there again, with what a killed one finds on its disk."""
+        prefix, partition = self.behind[node_id], self._partition
+        if not prefix.cut_off:
+            prefix.producers = partition.found_again(prefix.producers, prefix.log_start_offset, prefix.log_end_offset)
+            prefix.forgetful = True
+        if partition.leader == NO_LEADER:
+            partition.eligible = [each for each in partition.eligible if each != node_id]
+            self._elect(partition.in_sync, alive, now)
+        else:
+            self._change(self._registration, alive, now)
+
+    def shrink(self, out: Iterable[int], alive: Alive, now: int) -> None:
+        """These are no longer in sync."""
+        gone = set(out)
+        self._elect([each for each in self._partition.in_sync if each not in gone], alive, now)
+
+    def move_leader(self, to: int, alive: Alive, now: int) -> None:
+        """Let a replica lead that is alive and in sync; the leader so far follows it."""
+        known = self._registration
+        self._change(known._replace(leader=to, leader_epoch=known.leader_epoch + 1), alive, now)
+
+    def elect(self, alive: Alive, now: int, *, preferred: bool = False, unclean: bool = False) -> None:
+        """Hold an election: of the preferred replica, or of any that is alive rather than none."""
+        self._elect(self._partition.in_sync, alive, now, preferred=preferred, unclean=unclean)
+
+    def reassign(self, replicas: Sequence[int], alive: Alive, now: int) -> None:
+        """The replicas are on these brokers from now on; those that are new and alive have all of the log at once."""
+        partition = self._partition
+        for gone in set(partition.replicas).difference(replicas):
+            self.behind.pop(gone, None)
+            self._since_restart.pop(gone, None)
+            self.frozen.discard(gone)
+        before, partition.replicas = partition.replicas, list(replicas)
+        for node in replicas:
+            if node not in before and not alive(node):
+                self._stop_following(node, now)
+        in_sync = [node for node in replicas if node in partition.in_sync or (node not in before and alive(node))]
+        self._elect(in_sync, alive, now)
+
+    def restart(self, now: int) -> None:
+        """All brokers start again: all replicas follow, and a partition that has no leader finds one."""
+        self.frozen.clear()
+        if self._partition.leader == NO_LEADER:
+            self._elect(self._partition.in_sync, lambda _: True, now)
+        self._change(self._registration, lambda _: True, now)
+        self._since_restart.clear()
+
+    # How it is done
+
+    @property
+    def _registration(self) -> Registration:
+        partition = self._partition
+        return Registration(
+            partition.leader, partition.leader_epoch, tuple(partition.in_sync), tuple(partition.eligible),
+            partition.last_known_leader,
+        )  # fmt: skip
+
+    def _circumstances(self, alive: Alive, unclean: bool = False) -> Circumstances:
+        partition = self._partition
+        allowed = unclean or bool(partition.configs.value("unclean.leader.election.enable"))
+        return Circumstances(partition.replicas, alive, self.min_in_sync, allowed)
+
+    def _elect(
+        self, in_sync: Iterable[int], alive: Alive, now: int, *, preferred: bool = False, unclean: bool = False
+    ) -> None:
+        where = self._circumstances(alive, unclean)
+        self._change(elect(self._registration, where, in_sync, preferred=preferred), alive, now)
+
+    def _change(self, to: Registration, alive: Alive, now: int) -> None:
+        """Let it be so. Whoever can follow does, catches up, and is in sync again."""
+        partition = self._partition
+        if to.leader not in (partition.leader, NO_LEADER):
+            self._lead(to.leader, now)
+        joining = [node for node in self.behind if alive(node) and node not in self.frozen]
+        if to.leader == NO_LEADER:
+            joining = []
+        for node in joining:
+            self._catch_up(node)
+        if not set(joining).issubset(to.in_sync):
+            to = elect(to, self._circumstances(alive), sorted({*to.in_sync, *joining}))
+        if to.leader_epoch != partition.leader_epoch:
+            partition.new_leader_epoch(to.leader_epoch, elected=to.leader != NO_LEADER)
+        partition.leader, partition.in_sync, partition.eligible = to.leader, list(to.in_sync), list(to.eligible)
+        partition.last_known_leader = to.last_known_leader
+        self.review()
+        partition.tell(now)
+
+    def _stop_following(self, node_id: int, now: int) -> None:
+        if node_id not in self.behind:
+            prefix = self.behind[node_id] = self._partition.prefix(now)
+            restarted = self._since_restart.pop(node_id, None)
+            if restarted is not None:
+                prefix.producers, prefix.forgetful = self._followed(restarted), True
+
+    def _catch_up(self, node_id: int) -> None:
+        prefix = self.behind.pop(node_id)
+        if prefix.forgetful:
+            self._since_restart[node_id] = prefix
+
+    def _lead(self, node_id: int, now: int) -> None:
+        """The replica leads: what it does not have is gone, and what it does not remember is not known."""
+        partition = self._partition
+        self.frozen.discard(node_id)
+        prefix, restarted = self.behind.pop(node_id, None), self._since_restart.pop(node_id, None)
+        if prefix is not None:
+            partition.take_over(prefix)
+            self.cut_off(prefix.log_end_offset)
+        elif restarted is not None:
+            known = partition.prefix(now)
+            for each in partition.replicas:
+                if each not in self.behind and each != node_id:
+                    self._since_restart.setdefault(each, known)
+            partition.producers = self._followed(restarted)
+        partition.transactions.verifications.clear()
+        for other in self.behind.values():
+            other.caught_up = now
+
+    def cut_off(self, end: int) -> None:
+        """Replicas that have more than the leader lose it, and read their state from the log again."""
+        for node, prefix in list(self.behind.items()):
+            if prefix.log_end_offset > end:
+                self.behind[node] = self._partition.prefix(prefix.caught_up)
+                self.behind[node].cut_off = True
+        self._since_restart = {node: own for node, own in self._since_restart.items() if own.log_end_offset <= end}
+
+    def _followed(self, restarted: Prefix) -> dict[Key, bytes]:
+        """The producers as a follower knows them that was restarted and has followed since."""
+        partition, followed = self._partition, {}
+        for key, leaders in partition.producers.items():
+            mine = restarted.producers.get(key)
+            state = as_followed(mine, leaders, restarted.log_end_offset, partition.rules.window)
+            if state is not None:
+                followed[key] = state
+        return followed

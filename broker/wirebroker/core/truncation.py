@@ -1,0 +1,47 @@
+"""A log that loses its end, and the producers' state with it, as after an unclean election (UnifiedLog.truncateTo)."""
+
+from __future__ import annotations
+
+from kafkawire.batches import iter_records, read_header, read_marker
+from wirebroker.core.partition import Partition
+from wirebroker.core.producers import Key, advance, end_transaction, last_offset, open_since
+
+
+def truncate(partition: Partition, offset: int, now: int) -> int:
+    """Forget everything from the batch that holds `offset` on; the log end offset that now holds.
+
+    Producers that had written there are known again by what the log still has of them. The leader epoch rises, by which
+    consumers and followers notice.
+    """
+    if not partition.log_start_offset <= offset <= partition.log_end_offset:
+        raise ValueError(
+            f"{partition.topic}-{partition.index} reaches from {partition.log_start_offset} to {partition.log_end_offset}; "
+            f"it cannot be truncated to {offset}"
+        )
+    if offset < partition.log_end_offset:
+        partition.log.truncate_to(offset)
+        end = partition.log_end_offset
+        kept = {key: state for key, state in partition.producers.items() if last_offset(state) < end}
+        partition.producers = replayed(partition, kept)
+        opened = {int(key): open_since(state) for key, state in partition.producers.items() if open_since(state) >= 0}
+        partition.transactions.truncate(end, opened)
+        partition.lead_from_here(now)
+    return partition.log_end_offset
+
+
+def replayed(partition: Partition, kept: dict[Key, bytes]) -> dict[Key, bytes]:
+    """The producers' states: those that are kept, and those that the log shows of the others."""
+    found: dict[Key, bytes] = {}
+    for batch in partition.log.batches(partition.log_start_offset):
+        header = read_header(batch)
+        key = header.producer_id
+        if key < 0:
+            continue
+        if header.is_control:
+            marker = read_marker(next(iter(iter_records(batch))))
+            if marker is not None:
+                epochs = (header.producer_epoch, marker.coordinator_epoch)
+                found[key] = end_transaction(found.get(key), *epochs, header.max_timestamp)
+        else:
+            found[key] = advance(found.get(key), header, header.base_offset, header.max_timestamp, partition.rules)
+    return found | kept

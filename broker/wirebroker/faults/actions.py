@@ -1,0 +1,235 @@
+"""What each kind of fault does to a request before it is handled.
+
+An action gets the plan, the strike, the request and its exchange. It returns the request to go on with, perhaps a part of
+it, or the outcome if that is decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkawire.declare import Message
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.produce import ProduceRequest, ProduceResponse
+from wirebroker.exchange import Exchange, Outcome
+from wirebroker.faults import state
+from wirebroker.faults.facts import Batch, Facts, TopicPartition, Where, topic_name
+from wirebroker.faults.refusals import READING, join, refuse, without
+from wirebroker.faults.rules import Count, Match, Rule
+
+if TYPE_CHECKING:
+    from wirebroker.core.partition import Partition
+    from wirebroker.faults.plan import FaultPlan
+
+AFTER = frozenset({"lose_ack", "throttle"})
+"""Kinds that are about the answer, beside those that say `after`."""
+
+
+class Strike(NamedTuple):
+    """A rule that strikes a request: which of its partitions (None: all), and for a Produce which of its batches."""
+
+    rule: Rule
+    only: Where | None
+    batches: list[Batch | None]
+
+
+@dataclass(slots=True)
+class Struck:
+    """What the rules want of one request and its answer."""
+
+    facts: Facts
+    before: list[Strike] = field(default_factory=list)
+    """What has yet to happen before it is handled."""
+    after: list[Strike] = field(default_factory=list)
+    wire: list[Strike] = field(default_factory=list)
+    overwrites: list[Strike] = field(default_factory=list)
+    """Errors that are put into the answer once it is made, before anything else befalls it."""
+    refused: ProduceResponse | None = None
+    """The answer to the partitions of a Produce that were not handled."""
+    delayed: bool = False
+    slow: dict[TopicPartition, int] = field(default_factory=dict)
+    """How many ms it takes to write to these partitions."""
+    failing: list[Partition] = field(default_factory=list)
+    """Partitions to which it cannot be written."""
+    crashes: bool = False
+    """Whether the broker is killed once it is handled."""
+
+
+Action = Callable[["FaultPlan", Strike, Message, Exchange], "Message | Outcome"]
+
+
+def _lose_request(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange) -> Outcome:
+    if strike.rule.options["then"] == "disconnect":
+        return exchange.close("a fault lost a request")
+    exchange.connection.silence()
+    return Outcome.SILENT
+
+
+def _disconnect(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange) -> Outcome:
+    return exchange.close(f"the fault {strike.rule}")
+
+
+def _reset(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange) -> Outcome:
+    plan.engine.close(exchange.connection, f"the fault {strike.rule}", reset=True)
+    return Outcome.CLOSED
+
+
+def _delay(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange) -> Outcome:
+    return plan.later(request, exchange, strike.rule.options["ms"])
+
+
+def _reorder(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange) -> Outcome:
+    return plan.behind_others(request, exchange, strike.rule.options["others"])
+
+
+def _answer(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange) -> Message | Outcome:
+    assert strike.rule.answer is not None
+    response = strike.rule.answer(exchange.struck.facts, request)
+    return request if response is None else _reply(plan, response, exchange)
+
+
+def _error(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange) -> Message | Outcome:
+    return _refuse(plan, strike.rule.options["code"], strike.only, request, exchange)
+
+
+def _lose_coordinator(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange) -> Message | Outcome:
+    finds = exchange.struck.facts.api == "FindCoordinator"
+    code = ErrorCode.COORDINATOR_NOT_AVAILABLE if finds else ErrorCode.NOT_COORDINATOR
+    return _refuse(plan, code, None, request, exchange)
+
+
+def _refuse(
+    plan: FaultPlan, code: int, only: Where | None, request: Message, exchange: Exchange
+) -> Message | Outcome:
+    """Answer with an error; what changes something is not handled."""
+    struck: Struck = exchange.struck
+    if isinstance(request, ProduceRequest):
+        return _refuse_produce(plan, code, only, request, exchange)
+    if struck.facts.api in READING or only is not None:
+        rule = Rule("error", Match(), Count(), {"code": code, "after": True})
+        struck.overwrites.append(Strike(rule, only, []))
+        return request
+    return _reply(plan, refuse(request, code, exchange), exchange)
+
+
+def _refuse_produce(
+    plan: FaultPlan, code: int, only: Where | None, request: ProduceRequest, exchange: Exchange
+) -> Message | Outcome:
+    struck: Struck = exchange.struck
+    refused = refuse(request, code, exchange)
+    assert isinstance(refused, ProduceResponse)
+    if only is None:
+        if request.acks == 0:
+            return exchange.close("a fault refused a Produce with acks=0, which can be told in no other way")
+        return _reply(plan, refused, exchange)
+    rest = without(request, only, exchange)
+    _keep(refused, only, exchange)
+    if not rest.topic_data:
+        return _reply(plan, refused, exchange)
+    struck.refused = join(refused, struck.refused) if struck.refused else refused
+    return rest
+
+
+def _keep(response: ProduceResponse, only: Where, exchange: Exchange) -> None:
+    """Leave only the answers to these partitions."""
+    for topic in response.responses:
+        name = topic_name(topic, exchange) or ""
+        topic.partition_responses = [each for each in topic.partition_responses if (name, each.index) in only]
+    response.responses = [topic for topic in response.responses if topic.partition_responses]
+
+
+def _reply(plan: FaultPlan, response: Message, exchange: Exchange) -> Outcome:
+    """The request is answered and not handled: rules behind this one have nothing to strike, those about the answer have."""
+    struck: Struck = exchange.struck
+    for strike in struck.before:
+        strike.rule.fired -= len(strike.batches)
+    plan.will_answer(exchange)
+    exchange.reply(response)
+    return Outcome.PARKED
+
+
+# Storage
+
+
+def _fail_write(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange) -> Message:
+    named = {(batch.topic, batch.partition) for batch in strike.batches if batch is not None}
+    found = (exchange.cluster.partition(*each) for each in sorted(named))
+    exchange.struck.failing += [partition for partition in found if partition is not None]
+    return request
+
+
+def _slow_write(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange) -> Message:
+    slow = exchange.struck.slow
+    for batch in strike.batches:
+        if batch is not None:
+            where = (batch.topic, batch.partition)
+            slow[where] = slow.get(where, 0) + strike.rule.options["ms"]
+    return request
+
+
+def _crash_after_write(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange) -> Message:
+    exchange.struck.crashes = True
+    return request
+
+
+def _disk_full(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange) -> Message:
+    match = strike.rule.match
+    topics = [
+        topic
+        for topic in exchange.cluster.topics.values()
+        if topic.name == match.topic or (match.topic is None and not topic.internal)
+    ]
+    full = [
+        partition
+        for topic in topics
+        for partition in topic.partitions
+        if partition.leader == exchange.node_id and match.partition in (None, partition.index) and partition.offline_at is None
+    ]
+    plan.take_offline(strike.rule, full, exchange.node_id)
+    return request
+
+
+# State
+
+
+def _expire_producer(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange) -> Message:
+    facts: Facts = exchange.struck.facts
+    for batch in strike.batches:
+        if batch is not None:
+            state.expire_producer(plan.engine, batch.producer_id, batch.topic, batch.partition)
+        elif facts.producer is not None:
+            state.expire_producer(plan.engine, facts.producer[0])
+    return request
+
+
+def _expire_transactional_id(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange) -> Message:
+    state.expire_transactional_id(plan.engine, strike.rule.match.transactional_id or "", exchange.now, must=False)
+    return request
+
+
+def _fence(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange) -> Message:
+    state.fence(plan.engine, strike.rule.match.transactional_id or "", exchange.now, must=False)
+    return request
+
+
+def _restart(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange) -> Outcome:
+    plan.engine.restart(strike.rule.options["mode"], exchange.now)
+    return Outcome.CLOSED
+
+
+def _truncate(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange) -> Message:
+    match, offset = strike.rule.match, strike.rule.options["offset"]
+    state.truncate(plan.engine, match.topic or "", match.partition or 0, offset, exchange.now, must=False)
+    return request
+
+
+ACTIONS: dict[str, Action] = {
+    "lose_request": _lose_request, "disconnect": _disconnect, "cut": _disconnect, "reset": _reset, "delay": _delay,
+    "reorder": _reorder, "answer": _answer, "error": _error, "lose_coordinator": _lose_coordinator,
+    "fail_write": _fail_write, "slow_write": _slow_write, "crash_after_write": _crash_after_write, "disk_full": _disk_full,
+    "expire_producer": _expire_producer, "expire_transactional_id": _expire_transactional_id, "fence": _fence,
+    "restart": _restart, "truncate": _truncate,
+}  # fmt: skip
+"""Kind to what it does before the request is handled; the others wait for the answer."""

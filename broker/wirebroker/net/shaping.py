@@ -1,0 +1,87 @@
+"""What faults make of a connection: answers in pieces, slowly, cut short or damaged, and connections that are reset.
+
+Pauses are the machine's time and not the broker's clock: they are the network's, and a client waits through them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+from collections import deque
+from collections.abc import Callable, Sequence
+from socket import SO_LINGER, SOL_SOCKET
+
+from kafkawire.primitives import Buffer
+from wirebroker.exchange import Shape
+
+AT_ONCE = struct.pack("ii", 1, 0)
+"""SO_LINGER: on, for no time; closing the socket then resets the connection."""
+
+
+class ShapedLine:
+    """Sends one connection's answers in the order in which they come, each as its shape says.
+
+    `free` is called when everything is sent. Whatever is written meanwhile goes out behind it.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, free: Callable[[], None]) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._free = free
+        self._waiting: deque[tuple[float, Buffer]] = deque()
+        self._alarm: asyncio.Handle | None = None
+        self._closing = False
+
+    def send(self, parts: Sequence[Buffer], shape: Shape) -> None:
+        """Send an answer in this shape."""
+        data = bytearray(b"".join(parts))
+        for at in shape.flipped:
+            data[at] ^= 0xFF
+        if shape.cut is not None:
+            del data[shape.cut :]
+        step = shape.piece or len(data) or 1
+        for start in range(0, len(data), step):
+            self._waiting.append((shape.pause, bytes(data[start : start + step])))
+        self._go_on()
+
+    def write(self, data: Buffer) -> None:
+        """Send this when what is before it is sent."""
+        self._waiting.append((0.0, data))
+        self._go_on()
+
+    def close(self) -> None:
+        """Close the connection when everything is sent."""
+        self._closing = True
+        self._go_on()
+
+    def stop(self) -> None:
+        """The connection is gone; what is not sent is dropped."""
+        self._waiting.clear()
+        if self._alarm is not None:
+            self._alarm.cancel()
+
+    def _go_on(self) -> None:
+        if self._alarm is None:
+            self._alarm = self._loop.call_soon(self._next)
+
+    def _next(self) -> None:
+        self._alarm = None
+        if not self._waiting:
+            if self._closing:
+                self._transport.close()
+            else:
+                self._free()
+            return
+        pause, piece = self._waiting.popleft()
+        self._transport.write(piece)
+        last = not self._waiting
+        self._alarm = self._loop.call_soon(self._next) if last else self._loop.call_later(pause, self._next)
+
+
+def reset_connection(transport: asyncio.Transport) -> None:
+    """Close the connection with a RST, where sockets can be told to; elsewhere drop it as fast as can be."""
+    held = transport.get_extra_info("socket")
+    with contextlib.suppress(OSError, AttributeError):
+        held.setsockopt(SOL_SOCKET, SO_LINGER, AT_ONCE)
+    transport.abort()

@@ -1,0 +1,239 @@
+"""A producer spoken by hand over the raw wire: how a good idempotent producer behaves, in a page, without a library.
+
+It keeps Kafka's own rules (KIP-98, KIP-360): what was not acknowledged is sent again, in order and as it was; an
+OUT_OF_ORDER_SEQUENCE_NUMBER behind a batch that failed is only sent again; at the head of the line it means that the
+broker cannot be brought to agree, and the epoch is counted up and the sequences begin at 0. Unlike the libraries it has
+as many requests in flight as it is told, and begins at the sequence that it is told. It does no transactions.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict, deque
+from dataclasses import dataclass
+from itertools import cycle
+from typing import Any
+
+from kafkawire.batches import SEQUENCES, Record, build_batch
+from kafkawire.errors import ProtocolError, error_name
+from kafkawire.messages.init_producer_id import InitProducerIdRequest
+from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from wirebroker.conformance.client import ConnectionClosed, NoAnswer, WireClient
+from wirebroker.scenarios.drivers import Told
+from wirebroker.scenarios.scenario import ProducerSettings
+
+PRODUCE, VERSION, METADATA_VERSION = 0, 12, 12
+OUT_OF_ORDER, UNKNOWN_PRODUCER_ID, REQUEST_TIMED_OUT = 45, 59, 7
+RETRIABLE = frozenset({2, 3, 5, 6, 7, 13, 14, 15, 16, 19, 20, 51, 56})
+"""Kafka's RetriableException, as far as an answer to Produce or InitProducerId has them."""
+LAST_EPOCH = 32767
+BACKOFF = 0.02
+BROKEN = (ConnectionClosed, NoAnswer, ProtocolError, OSError)
+
+
+@dataclass(slots=True, eq=False)
+class _Batch:
+    topic: str
+    partition: int
+    values: list[str]
+    due: float
+    """when it is given up"""
+    sequence: int = -1
+    epoch: int = -1
+
+    @property
+    def where(self) -> tuple[str, int]:
+        return self.topic, self.partition
+
+
+class Producer:
+    """An idempotent producer, or one that is not. It sends when it is flushed."""
+
+    def __init__(self, address: str, settings: ProducerSettings, told: Told) -> None:
+        self._settings, self._told = settings, told
+        self._bootstrap = address
+        self._wires: dict[str, WireClient] = {}
+        self._leaders: dict[tuple[str, int], str] = {}
+        self._given_up: set[str] = set()
+        """Leaders whose connection broke in this round: no answer comes from them."""
+        self._records: deque[tuple[str, int, str]] = deque()
+        self._sizes = cycle(settings.batches or [1])
+        self._unacknowledged: list[_Batch] = []
+        self._next: dict[tuple[str, int], int] = defaultdict(lambda: settings.first_sequence)
+        self._producer_id = self._epoch = -1
+        self._flushing = threading.Lock()
+        self._dead = False
+
+    def begin_with(self) -> None:
+        if self._settings.idempotence:
+            self._init()
+
+    def _init(self) -> None:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+        while True:
+            try:
+                answer = self._wire(self._bootstrap.split(",")[0]).request(request, 4)
+            except BROKEN:
+                time.sleep(BACKOFF)
+                continue
+            if answer.error_code not in RETRIABLE:
+                break
+            time.sleep(BACKOFF)
+        if answer.error_code:
+            raise ProtocolError(f"InitProducerId: {error_name(answer.error_code)}")
+        self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
+
+    def send(self, topic: str, value: str, partition: int) -> None:
+        self._records.append((topic, partition, value))
+
+    def push(self) -> None:
+        threading.Thread(target=self.flush, args=(self._settings.delivery_timeout / 1000,), daemon=True).start()
+
+    def flush(self, timeout: float) -> None:
+        with self._flushing:
+            self._make_batches()
+            end = time.monotonic() + timeout
+            while self._unacknowledged and time.monotonic() < end and not self._dead:
+                self._round(self._unacknowledged[: self._settings.in_flight])
+
+    def _make_batches(self) -> None:
+        due = time.monotonic() + self._settings.delivery_timeout / 1000
+        while self._records:
+            topic, partition, value = self._records.popleft()
+            batch = _Batch(topic, partition, [value], due)
+            wanted = next(self._sizes)
+            while len(batch.values) < wanted and self._records and self._records[0][:2] == batch.where:
+                batch.values.append(self._records.popleft()[2])
+            self._number(batch)
+            self._unacknowledged.append(batch)
+
+    def _number(self, batch: _Batch) -> None:
+        """Give the batch the next sequences of its partition."""
+        if self._settings.idempotence:
+            batch.sequence, batch.epoch = self._next[batch.where], self._epoch
+            self._next[batch.where] = (batch.sequence + len(batch.values)) % SEQUENCES
+
+    def _round(self, batches: list[_Batch]) -> None:
+        """Send these batches one behind the other, and then read their answers."""
+        self._given_up.clear()
+        sent = [(batch, leader) for batch in batches if (leader := self._leader(batch)) and self._sent(batch, leader)]
+        acked = self._settings.acks != 0
+        answers = [(batch, self._answer(leader) if acked else (0, -1)) for batch, leader in sent]
+        failing: set[tuple[str, int]] = set()
+        rewind = False
+        for batch, (code, offset) in answers:
+            rewind |= self._judged(batch, code, offset, first=batch.where not in failing)
+            if code:
+                failing.add(batch.where)
+        if len(sent) < len(batches) or failing:
+            self._leaders.clear()
+            time.sleep(BACKOFF)
+        if rewind:
+            self._begin_epoch()
+
+    def _judged(self, batch: _Batch, code: int, offset: int, first: bool) -> bool:
+        """Draw the conclusion from an answer; whether the sequences have to begin anew."""
+        if not code:
+            self._done(batch, offset, "")
+            return False
+        numbered = self._settings.idempotence
+        if numbered and code in (OUT_OF_ORDER, UNKNOWN_PRODUCER_ID) and time.monotonic() < batch.due:
+            return first  # else it waits behind one that failed, and is sent again after that one
+        if code in RETRIABLE and self._settings.retries and time.monotonic() < batch.due:
+            return False
+        self._done(batch, -1, error_name(code))
+        return numbered
+
+    def _done(self, batch: _Batch, offset: int, error: str) -> None:
+        self._unacknowledged.remove(batch)
+        for number, value in enumerate(batch.values):
+            self._told(value, offset + number if offset >= 0 else -1, error)
+
+    def _begin_epoch(self) -> None:
+        """The next epoch, or a new producer id where there is none; what is left is numbered anew."""
+        if self._epoch < LAST_EPOCH:
+            self._epoch += 1
+        else:
+            self._init()
+        self._next = defaultdict(int)
+        for batch in self._unacknowledged:
+            self._number(batch)
+
+    # The wire
+
+    def _sent(self, batch: _Batch, leader: str) -> bool:
+        records = [Record(i, 0, None, value.encode()) for i, value in enumerate(batch.values)]
+        data = build_batch(
+            records, base_timestamp=time.time_ns() // 1_000_000, producer_id=self._producer_id,
+            producer_epoch=batch.epoch, base_sequence=batch.sequence,
+        )  # fmt: skip
+        part = PartitionProduceData(index=batch.partition, records=data)
+        acks = -1 if self._settings.acks == "all" else int(self._settings.acks)
+        request = ProduceRequest(
+            acks=acks, timeout_ms=self._settings.request_timeout,
+            topic_data=[TopicProduceData(name=batch.topic, partition_data=[part])],
+        )  # fmt: skip
+        if leader in self._given_up:
+            return False
+        try:
+            self._wire(leader).send(request, VERSION, answered=acks != 0)
+        except BROKEN:
+            self._given_up.add(leader)
+        return leader not in self._given_up
+
+    def _answer(self, leader: str) -> tuple[int, int]:
+        """Error and offset; an answer that does not come is REQUEST_TIMED_OUT, on a connection that is given up."""
+        if leader in self._given_up:
+            return REQUEST_TIMED_OUT, -1
+        try:
+            answer = self._wire(leader).answer(PRODUCE, VERSION).responses[0].partition_responses[0]
+        except BROKEN:
+            self._wire(leader).drop("main")
+            self._given_up.add(leader)
+            return REQUEST_TIMED_OUT, -1
+        return answer.error_code, answer.base_offset
+
+    def _leader(self, batch: _Batch) -> str:
+        if batch.where not in self._leaders:
+            self._ask_for_leaders(batch.topic)
+        return self._leaders.get(batch.where, "")
+
+    def _ask_for_leaders(self, topic: str) -> None:
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+        for address in self._bootstrap.split(","):
+            try:
+                answer = self._wire(address).request(request, METADATA_VERSION)
+            except BROKEN:
+                continue
+            nodes = {broker.node_id: f"{broker.host}:{broker.port}" for broker in answer.brokers}
+            for part in answer.topics[0].partitions:
+                if part.leader_id in nodes:
+                    self._leaders[topic, part.partition_index] = nodes[part.leader_id]
+            return
+
+    def _wire(self, address: str) -> WireClient:
+        if address not in self._wires:
+            host, _, port = address.rpartition(":")
+            self._wires[address] = WireClient(host, int(port), self._settings.request_timeout / 1000)
+        return self._wires[address]
+
+    # The rest
+
+    def begin(self) -> None:
+        raise NotImplementedError("the wire client does no transactions")
+
+    commit = abort = begin
+
+    def send_offset(self, reader: Any, offset: int) -> None:
+        self.begin()
+
+    def close(self, timeout: float) -> None:
+        self.flush(timeout)
+        self.crash()
+
+    def crash(self) -> None:
+        self._dead = True
+        for wire in self._wires.values():
+            wire.close()

@@ -1,0 +1,160 @@
+"""What a run came to: counted from the log, and from what the client told the application."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from wirebroker.mock import StoredRecord
+from wirebroker.scenarios.journal import Journal
+from wirebroker.scenarios.scenario import Expect, OutcomeName
+
+COMMIT = 1
+"""The type of a marker that commits, the second number in its key."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """Records by what became of them. A record is what the application meant to be there once."""
+
+    sent: int = 0
+    stored: int = 0
+    """as a read_committed consumer sees it, doubles included"""
+    doubled: int = 0
+    """stored again, however often"""
+    lost: int = 0
+    """acknowledged and not stored"""
+    failed: int = 0
+    """reported as failed, and not acknowledged in another attempt"""
+    failed_stored: int = 0
+    """reported as failed and stored all the same, which no client can exclude"""
+    untold: int = 0
+    """the client never said what became of them"""
+    displaced: int = 0
+    """stored behind one that was sent later, on the same partition by the same producer"""
+    torn: int = 0
+    """of a transaction of which another part is visible"""
+    open: int = 0
+    """in transactions that nobody ended"""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The word for it, what it was counted from, and what differs from what was expected."""
+
+    name: OutcomeName
+    counts: Counts
+    differences: list[str] = field(default_factory=list)
+
+
+def visible(records: Iterable[StoredRecord]) -> tuple[list[StoredRecord], list[StoredRecord]]:
+    """Of one partition's records those that are committed, in order, and those in transactions that are open."""
+    pending: dict[int, list[StoredRecord]] = {}
+    shown: list[StoredRecord] = []
+    for record in records:
+        if record.control:
+            of_producer = pending.pop(record.producer_id, [])
+            if commits(record):
+                shown += of_producer
+        elif record.transactional:
+            pending.setdefault(record.producer_id, []).append(record)
+        else:
+            shown.append(record)
+    shown.sort(key=lambda record: record.offset)
+    return shown, [record for each in pending.values() for record in each]
+
+
+def commits(marker: StoredRecord) -> bool:
+    """Whether a marker commits; else it aborts."""
+    return marker.key is not None and marker.key[2:4] == COMMIT.to_bytes(2, "big")
+
+
+def count(journal: Journal, log: Sequence[StoredRecord], transactions: Sequence[Sequence[str]] = ()) -> Counts:
+    """Count. `log` is everything stored in the topic; `transactions` the values that belong together."""
+    seen: list[StoredRecord] = []
+    still_open: list[StoredRecord] = []
+    for _, records in groupby(log, key=lambda record: record.partition):
+        shown, unfinished = visible(records)
+        seen += shown
+        still_open += unfinished
+    values = Counter(_value(record) for record in seen)
+    intended = dict.fromkeys(each.value for each in journal.sent)
+    acknowledged = journal.acknowledged()
+    failed = {each.value for each in journal.told if each.error} - acknowledged
+    return Counts(
+        sent=len(intended),
+        stored=sum(values[value] for value in intended),
+        doubled=sum(max(values[value] - 1, 0) for value in intended),
+        lost=sum(values[value] == 0 for value in (acknowledged & intended.keys()) - journal.deleted),
+        failed=len(failed),
+        failed_stored=sum(values[value] > 0 for value in failed),
+        untold=len(intended.keys() - acknowledged - failed),
+        displaced=_displaced(journal, seen),
+        torn=sum(_torn(each, values) for each in transactions),
+        open=len([record for record in still_open if _value(record) in intended]),
+    )
+
+
+def _value(record: StoredRecord) -> str:
+    return (record.value or b"").decode()
+
+
+def _torn(transaction: Sequence[str], values: Counter[str]) -> int:
+    missing = sum(values[value] == 0 for value in transaction)
+    return missing if missing < len(transaction) else 0
+
+
+def _displaced(journal: Journal, seen: Sequence[StoredRecord]) -> int:
+    """How many records stand behind one that was sent after them; only the first time that each is stored counts."""
+    place: dict[str, tuple[int, int]] = {}
+    for record in seen:
+        place.setdefault(_value(record), (record.partition, record.offset))
+    latest: dict[tuple[int, str], int] = {}
+    found = 0
+    for value, by in dict.fromkeys((each.value, each.by) for each in journal.sent):
+        if value in place:
+            partition, offset = place[value]
+            before = latest.get((partition, by), -1)
+            found += offset < before
+            latest[partition, by] = max(before, offset)
+    return found
+
+
+def judge(counts: Counts, hung: bool, refused: bool, expect: Expect) -> Outcome:
+    """The outcome, and what differs from what is expected of it."""
+    outcome = Outcome(_name(counts, hung, refused), counts)
+    if outcome.name not in expect.outcome:
+        outcome.differences.append(
+            f"it {_verb(outcome.name)}; expected is that it {' or '.join(map(_verb, expect.outcome))}"
+        )
+    if refused:
+        return outcome
+    for word in ("stored", "doubled", "lost", "failed"):
+        wanted, got = getattr(expect, word), getattr(counts, word)
+        if wanted is not None and wanted != got:
+            outcome.differences.append(f"{word}: {got} records, expected {wanted}")
+    if counts.open:
+        outcome.differences.append(f"{counts.open} records are in a transaction that nobody ended")
+    return outcome
+
+
+def _verb(name: OutcomeName) -> str:
+    return {"refuses": "refuses the settings", "loses": "loses records", "duplicates": "stores records twice",
+            "reorders": "changes the order"}.get(name, name)  # fmt: skip
+
+
+def _name(counts: Counts, hung: bool, refused: bool) -> OutcomeName:
+    """The worst that is true."""
+    if refused:
+        return "refuses"
+    if counts.lost or counts.torn:
+        return "loses"
+    if counts.doubled:
+        return "duplicates"
+    if counts.displaced:
+        return "reorders"
+    if hung or counts.untold:
+        return "hangs"
+    return "fails cleanly" if counts.failed else "recovers"

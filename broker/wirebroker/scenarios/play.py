@@ -1,0 +1,118 @@
+"""One run: a broker of its own, the faults, the workload, and what was seen of it.
+
+The workload runs in a thread. What it waits for is bounded by `LIMIT`; a client that has not come to an end by then hangs,
+and the run ends without it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+
+from wirebroker.audit.report import AuditReport
+from wirebroker.mock import MockKafka, StoredRecord
+from wirebroker.scenarios import outcome
+from wirebroker.scenarios.drivers import client_version, driver
+from wirebroker.scenarios.journal import Journal, Note
+from wirebroker.scenarios.scenario import TOPIC, ClientName, Part, Scenario
+from wirebroker.scenarios.setup import bring_about, broker
+from wirebroker.scenarios.watch import Event, Watch
+from wirebroker.scenarios.workload import Workload
+from wirebroker.trace.rows import ProduceRow
+
+LIMIT = 8.0
+"""Seconds that a part may take. The clients' own timeouts are shorter: see ProducerSettings."""
+SETTLING = 2.0
+"""Seconds for what was sent without acknowledgements to arrive."""
+
+
+@dataclass(slots=True)
+class Result:
+    """What came of one part with one client."""
+
+    scenario: Scenario
+    part: Part
+    client: ClientName
+    version: str
+    outcome: outcome.Outcome
+    journal: Journal
+    events: list[Event]
+    log: list[StoredRecord]
+    audit: AuditReport
+    """of what is stored, against what the application meant to send and what it was told"""
+    requests: dict[str, int]
+    refusal: str
+    """why the client does not take the settings, if it does not"""
+    seconds: float
+
+    @property
+    def differences(self) -> list[str]:
+        """What differs from what is expected of a good client."""
+        return self.outcome.differences
+
+    @property
+    def met(self) -> bool:
+        """Whether the client did what is expected of a good one."""
+        return not self.differences
+
+    @property
+    def rows(self) -> list[ProduceRow]:
+        """The verdicts, oldest first."""
+        return [event.row for event in self.events if event.row is not None]
+
+
+def play(scenario: Scenario, part: Part, client: ClientName, *, limit: float = LIMIT) -> Result:
+    """Play a part with a client. Raises NotInstalled; whatever a client raises is part of the result."""
+    clients = driver(client)
+    started = time.monotonic()
+    with broker(part) as kafka:
+        now = kafka.clock.now()
+        watch = Watch(kafka)
+        rules = kafka._call(lambda engine: bring_about(part, engine, now))
+        workload = Workload(part, clients, kafka, watch, started + limit)
+        hung = _run(workload, limit)
+        if part.producer.acks == 0:
+            _settle(kafka, time.monotonic() + SETTLING)
+        written = list(dict.fromkeys(each.topic for each in workload.journal.sent)) or [TOPIC]
+        log = [record for topic in written for record in kafka.records(topic)]
+        counts = outcome.count(workload.journal, log, workload.transactions)
+        judged = outcome.judge(counts, hung or workload.hung, bool(workload.refusal), part.expect.of(client))
+        unfired = [str(rule) for rule in (*rules, *workload.rules) if not rule.fired]
+        judged.differences += workload.differences
+        if not workload.refusal:
+            judged.differences += [f"the fault {rule} never struck, so that this run shows nothing" for rule in unfired]
+        audit = kafka.audit(written, intended=workload.journal.intended())
+        return Result(
+            scenario, part, client, client_version(client), judged, workload.journal, watch.events(), log, audit,
+            dict(watch.requests), workload.refusal, time.monotonic() - started,
+        )  # fmt: skip
+
+
+def _settle(kafka: MockKafka, end: float) -> None:
+    """Without acknowledgements a client ends before the broker has read what it sent: wait until nobody is connected."""
+    while kafka._call(lambda engine: bool(engine.connections)) and time.monotonic() < end:
+        time.sleep(0.01)
+
+
+def _run(workload: Workload, limit: float) -> bool:
+    """Run the workload in a thread; whether it hung. What it raises is an error of ours."""
+    raised: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            workload.run()
+        except BaseException as wrong:
+            if not workload.abandoned:
+                raised.append(wrong)
+
+    thread = threading.Thread(target=work, name="workload", daemon=True)
+    thread.start()
+    thread.join(limit + 1)
+    if raised:
+        raise raised[0]
+    if not thread.is_alive():
+        return False
+    workload.journal.notes.append(Note(workload.doing, f"has not come back after {limit:.0f} s"))
+    workload.abandon()
+    return True

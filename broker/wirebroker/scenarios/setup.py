@@ -1,0 +1,53 @@
+"""A broker as a scenario wants it, for a run of ours and for `serve --scenario`, where any client can meet it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkawire.declare import Message
+from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from wirebroker import faults
+from wirebroker.core.transactions.transaction import Transaction
+from wirebroker.engine import Engine
+from wirebroker.faults.facts import Facts
+from wirebroker.faults.rules import Rule
+from wirebroker.mock import MockKafka
+from wirebroker.scenarios.scenario import RESULTS, TOPIC, Part
+
+
+def broker(part: Part, **more: Any) -> MockKafka:
+    """The broker of a part, not yet started and without its faults."""
+    said = part.broker
+    return MockKafka(
+        brokers=said.brokers, topics=topics(part), profile=said.profile, rules=said.rules, configs=said.configs, **more
+    )
+
+
+def topics(part: Part) -> dict[str, int]:
+    """The topics that a part needs, with their partitions."""
+    return {TOPIC: part.broker.partitions} | ({RESULTS: 1} if any("process" in step for step in part.steps) else {})
+
+
+def bring_about(part: Part, engine: Engine, now: int) -> list[Rule]:
+    """Bring the broker into the state from which the part begins, and load its faults, which are returned."""
+    epoch, transactional_id = part.broker.producer_epoch, part.producer.transactional_id
+    if epoch and transactional_id is None:
+        engine.plan.add(_begin_at(epoch, engine))
+    elif epoch and transactional_id is not None:
+        producer_id = engine.cluster.producer_ids.allocate(next(iter(engine.cluster.brokers)))
+        held = Transaction(transactional_id, producer_id, part.producer.transaction_timeout, now, producer_epoch=epoch)
+        engine.transactions.transactions[transactional_id] = held
+    return [engine.plan.add(rule) for rule in part.rules()]
+
+
+def _begin_at(epoch: int, engine: Engine) -> Rule:
+    """Hand out this epoch instead of 0, once: an idempotent producer counts its epochs by itself, and this is where it is."""
+
+    def answer(facts: Facts, request: Message) -> Message | None:
+        assert isinstance(request, InitProducerIdRequest)
+        if request.transactional_id is not None:
+            return None
+        producer_id = engine.cluster.producer_ids.allocate(facts.node)
+        return InitProducerIdResponse(error_code=0, producer_id=producer_id, producer_epoch=epoch)
+
+    return faults.answer(answer, api="InitProducerId", nth=1, name="epoch")

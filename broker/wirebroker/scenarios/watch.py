@@ -1,0 +1,146 @@
+"""What went over the wire in a run, in the order in which the broker dealt with it, with the records named.
+
+The trace has the verdicts and the faults, and no records; so a rule that lets everything pass looks at each request as it
+comes, and the two are joined by connection and correlation id.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from kafkawire.batches import HEADER_SIZE, iter_records
+from kafkawire.declare import Message
+from kafkawire.messages.produce import ProduceRequest
+from wirebroker import faults
+from wirebroker.faults.facts import Facts
+from wirebroker.mock import MockKafka
+from wirebroker.trace.rows import FaultRow, ProduceRow, ReplyRow, Row
+
+SHOWN = ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
+"""Requests beside Produce that belong into the picture."""
+RING = 10_000
+"""Rows that are looked at; the trace keeps no more."""
+
+
+@dataclass(slots=True)
+class Event:
+    """A batch that was judged (`row`), a fault that struck (`fault`), a request, or what befell the broker (`mark`)."""
+
+    what: str
+    """the records of the batch, or of the request that was struck; else what the request is"""
+    row: ProduceRow | None = None
+    fault: FaultRow | None = None
+    unanswered: bool = False
+    """the client does not hear of it"""
+    errors: str = ""
+    """what a request was refused with, where there is no verdict that says it"""
+    mark: bool = False
+
+
+@dataclass(slots=True)
+class _Seen:
+    what: str
+    records: dict[int, str] = field(default_factory=dict)
+    """by partition"""
+
+
+class Watch:
+    """Looks on from the moment it is made."""
+
+    def __init__(self, kafka: MockKafka) -> None:
+        self._kafka = kafka
+        self._seen: list[_Seen] = []
+        self._marks: list[tuple[int, str]] = []
+        self.requests: Counter[str] = Counter()
+        kafka.trace.level = "exchanges"
+        self._rule = kafka.faults.add(faults.answer(self._look, name="watch"))
+
+    def _look(self, facts: Facts, request: Message) -> None:
+        self.requests[facts.api] += 1
+        records = dict(_records(request)) if isinstance(request, ProduceRequest) else {}
+        committed = getattr(request, "committed", None)
+        said = {None: "", True: ", commit", False: ", abort"}[committed] if facts.api == "EndTxn" else ""
+        self._seen.append(_Seen(facts.api + said, records))
+
+    def mark(self, what: str) -> None:
+        """Note that something befalls the broker now."""
+        self._marks.append((len(self._rows()), what))
+
+    def events(self) -> list[Event]:
+        """Everything so far."""
+        rows = self._rows()
+        join = _Join(str(self._rule), self._seen, rows)
+        found: list[Event] = []
+        done = 0
+        for until, what in [*self._marks, (len(rows), "")]:
+            found += join.events(rows[done:until])
+            done = until
+            found += [Event(what, mark=True)] if what else []
+        return found
+
+    def _rows(self) -> list[Row]:
+        return self._kafka.trace.last(RING)
+
+
+def _records(request: ProduceRequest) -> Iterable[tuple[int, str]]:
+    for topic in request.topic_data:
+        for part in topic.partition_data:
+            if part.records is not None and len(part.records) > HEADER_SIZE:
+                yield part.index, named([(record.value or b"").decode() for record in iter_records(part.records)])
+
+
+def named(values: list[str]) -> str:
+    """The records of a batch in short: its letter. What only makes a record longer is left out."""
+    first = values[0].rstrip(".")
+    return first if len(values) == 1 else first.rstrip("0123456789")
+
+
+class _Join:
+    """Joins rows with what was seen of their requests, and with their answers, by connection and correlation id."""
+
+    def __init__(self, watching: str, seen: list[_Seen], rows: Iterable[Row]) -> None:
+        self._watching = watching
+        self._looks = iter(seen)
+        self._known: dict[tuple[int, int], _Seen] = {}
+        self._answers = {(row.connection, row.correlation_id): row for row in rows if isinstance(row, ReplyRow)}
+        self._judged: set[tuple[int, int]] = set()
+        """Requests of which there is a verdict, or a fault that prevented one."""
+
+    def events(self, rows: Iterable[Row]) -> Iterable[Event]:
+        """The next rows as events."""
+        for row in rows:
+            if isinstance(row, ProduceRow):
+                yield self._batch(row)
+            elif isinstance(row, FaultRow) and row.rule == self._watching:
+                yield from self._request(row)
+            elif isinstance(row, FaultRow):
+                yield self._fault(row)
+            elif isinstance(row, ReplyRow) and row.api == "Produce" and row.errors:
+                yield from self._refusal(row)
+
+    def _batch(self, row: ProduceRow) -> Event:
+        request = (row.connection, row.correlation_id)
+        self._judged.add(request)
+        records = self._known[request].records if request in self._known else {}
+        return Event(records.get(row.partition, ""), row=row, unanswered=row.acks != 0 and request not in self._answers)
+
+    def _request(self, row: FaultRow) -> Iterable[Event]:
+        self._known[row.connection, row.correlation_id] = look = next(self._looks)
+        if row.api in SHOWN:
+            answer = self._answers.get((row.connection, row.correlation_id))
+            yield Event(look.what, unanswered=answer is None, errors=", ".join(answer.errors) if answer else "")
+
+    def _fault(self, row: FaultRow) -> Event:
+        request = (row.connection, row.correlation_id)
+        look = self._known.get(request, _Seen(row.api))
+        if row.kind == "error":
+            self._judged.add(request)
+        return Event(" ".join(look.records.values()) or look.what, fault=row)
+
+    def _refusal(self, row: ReplyRow) -> Iterable[Event]:
+        """An answer with an error that no verdict explains: this broker does not lead the partition."""
+        request = (row.connection, row.correlation_id)
+        if request in self._known and request not in self._judged:
+            yield Event(" ".join(self._known[request].records.values()), errors=", ".join(row.errors))

@@ -1,0 +1,378 @@
+"""The application of a scenario: it does the steps, one after another, with whatever client it is given."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from wirebroker.mock import MockKafka
+from wirebroker.scenarios import raw
+from wirebroker.scenarios.drivers import Refused, sentence
+from wirebroker.scenarios.journal import Journal, Note, Sent, label
+from wirebroker.scenarios.scenario import RESULTS, TOPIC, Part, rules_of, verb_of
+from wirebroker.scenarios.watch import Watch, named
+
+IN_TRANSACTION = 2.0
+"""Seconds to wait for the records of a transaction that is to go on: its end will tell."""
+FIRST = "first"
+"""The name of the producer where a step names none."""
+CHUNK = 2
+"""How many records a pipeline takes at a time."""
+
+
+class Workload:
+    """The application: it does the steps of a part, one after another."""
+
+    def __init__(self, part: Part, clients: Any, kafka: MockKafka, watch: Watch, end: float) -> None:
+        self.journal = Journal()
+        self.transactions: list[list[str]] = []
+        """The values that were sent in each transaction."""
+        self.differences: list[str] = []
+        self.rules: list[Any] = []
+        """Faults that were loaded on the way."""
+        self.refusal = ""
+        self.hung = self.abandoned = False
+        self.doing = ""
+        """The call that is being made."""
+        self._part, self._clients, self._kafka, self._watch, self._end = part, clients, kafka, watch, end
+        self._address = kafka.bootstrap_servers
+        self._producers: dict[str, _Held] = {}
+        self._count = 0
+
+    def run(self) -> None:
+        """Do the steps, and close what is still there."""
+        try:
+            for step in self._part.steps:
+                verb = verb_of(step) or ""
+                getattr(self, f"_do_{verb}")(**{("value" if word == verb else word): step[word] for word in step})
+        except Refused as refused:
+            self.refusal = str(refused)
+        for held in self._producers.values():
+            self._call("close", lambda held=held: held.producer.close(min(1.0, self._left())))  # type: ignore[misc]
+
+    def abandon(self) -> None:
+        """Let go of producers that have not come to an end; what they raise now is of no interest."""
+        self.abandoned = True
+        for held in self._producers.values():
+            held.dead = True
+            held.producer.crash()
+
+    def _left(self) -> float:
+        return max(self._end - time.monotonic(), 0.05)
+
+    def _call(self, what: str, function: Callable[[], Any]) -> str:
+        """Make a call of the client; the error as a sentence, "" if there was none."""
+        self.doing = what
+        try:
+            function()
+        except Refused:
+            raise
+        except Exception as failed:
+            if self.abandoned:
+                raise
+            self.journal.notes.append(Note(what, sentence(failed)))
+            return sentence(failed)
+        return ""
+
+    def _held(self, by: str) -> _Held:
+        """The producer of this name, made when it is first asked for."""
+        held = self._producers.get(by)
+        if held is None:
+            held = _Held(self._part.producer.transactional_id is not None, self.journal)
+            held.producer = self._clients.Producer(self._address, self._part.producer, held.tell)
+            self._producers[by] = held
+            held.broken = self._call("start", held.producer.begin_with)
+        return held
+
+    # Records
+
+    def _values(self, count: int, size: int = 0) -> list[str]:
+        """The next values: the records of a batch have its letter."""
+        found: list[str] = []
+        sizes = self._part.producer.batches if self._clients.__name__.endswith(".wire") else []
+        while len(found) < count:
+            name = label(self._count)
+            wanted = sizes[self._count % len(sizes)] if sizes else 1
+            found += [f"{name}{i}" for i in range(wanted)] if wanted > 1 else [name]
+            self._count += 1
+            count += wanted - 1
+        return [value + "." * max(size - len(value), 0) for value in found]
+
+    def _send(self, held: _Held, value: str, partition: int, by: str, topic: str = TOPIC) -> None:
+        self.journal.sent.append(Sent(value, topic, partition, by))
+        held.sent(value)
+        if held.broken:
+            held.tell(value, -1, held.broken)
+        else:
+            self.doing = f"send {named([value])}"
+            held.producer.send(topic, value, partition)
+
+    def _wait(self, held: _Held, values: Sequence[str]) -> None:
+        """Wait until something was told of these; records of a transaction are told when it ends."""
+        if held.broken:
+            return
+        timeout = min(self._left(), IN_TRANSACTION) if held.transactional else self._left()
+        self._call("flush", lambda: held.producer.flush(timeout))
+        if not held.transactional and not self.journal.wait_told(set(values), self._left()):
+            self.hung = True
+
+    def _do_produce(
+        self,
+        value: int,
+        partitions: Sequence[int] = (0,),
+        wait: bool = True,
+        by: str = FIRST,
+        threads: int = 1,
+        bytes: int = 0,
+    ) -> None:
+        held = self._held(by)
+        values = self._values(value, bytes)
+
+        def some(first: int) -> None:
+            name = by if threads == 1 else f"{by} {first}"
+            for number, each in enumerate(values[first::threads]):
+                self._send(held, each, partitions[number % len(partitions)], name)
+
+        workers = [threading.Thread(target=some, args=(first,), daemon=True) for first in range(threads)]
+        for worker in workers if threads > 1 else ():
+            worker.start()
+        for worker in workers if threads > 1 else ():
+            worker.join(self._left())
+        if threads == 1:
+            some(0)
+        if wait:
+            self._wait(held, values)
+        elif not held.broken:
+            held.producer.push()
+
+    def _do_flush(self, value: bool, by: str = FIRST) -> None:
+        self._wait(self._held(by), [each.value for each in self.journal.sent])
+
+    def _do_send_again(self, value: str | list[str], partition: int | None = None, by: str = FIRST) -> None:
+        """The application itself sends again: records by name, or whatever was not acknowledged."""
+        held = self._held(by)
+        known = {each.value: each for each in self.journal.sent}
+        chosen = self.journal.unacknowledged() if value == "unacknowledged" else [known[name] for name in value]
+        for each in chosen:
+            self._send(held, each.value, each.partition if partition is None else partition, by)
+        self._wait(held, [each.value for each in chosen])
+
+    def _do_crash(self, value: bool, by: str = FIRST) -> None:
+        self._watch.mark("the application dies")
+        held = self._producers.pop(by)
+        held.dead = True
+        self._call("crash", held.producer.crash)
+
+    # Transactions
+
+    def _do_begin(self, value: bool = True, by: str = FIRST) -> None:
+        held = self._held(by)
+        held.begin()
+        if not held.broken:
+            held.failed = self._call("begin_transaction", held.producer.begin)
+
+    def _do_commit(self, value: bool = True, by: str = FIRST) -> None:
+        held = self._held(by)
+        failed = held.broken or held.failed or self._call("commit_transaction", held.producer.commit)
+        if failed and not held.broken:
+            held.lost = bool(self._call("abort_transaction", held.producer.abort))
+        self.transactions.append(held.end(failed))
+
+    def _do_abort(self, value: bool = True, by: str = FIRST) -> None:
+        held = self._held(by)
+        failed = held.broken or self._call("abort_transaction", held.producer.abort)
+        held.lost = bool(failed)
+        self.transactions.append(held.end(failed or "aborted by the application"))
+
+    def _do_transaction(
+        self, value: int, partitions: Sequence[int] = (0,), again: int = 0, by: str = FIRST, values: Sequence[str] = ()
+    ) -> None:
+        """One transaction of `value` records; if it fails the application does it `again` so many times.
+
+        Where the client cannot go on after a failure, that is with a new producer of the same transactional id.
+        """
+        values = values or self._values(value)
+        self._do_begin(by=by)
+        held = self._held(by)
+        for number, each in enumerate(values):
+            self._send(held, each, partitions[number % len(partitions)], by)
+        self._do_commit(by=by)
+        if again and not set(values) <= self.journal.acknowledged():
+            if held.lost or held.broken:
+                self._do_crash(True, by)
+            self._do_transaction(value, partitions, again - 1, by, values)
+
+    # Pipelines
+
+    def _do_process(self, value: int, offsets: str, crash_after: int = 0) -> None:
+        """Consume, transform, produce: `value` records. The first worker dies after `crash_after`, before it has said so."""
+        for _ in range(value):
+            self._kafka.produce(TOPIC, value=label(self._count).encode())
+            self._count += 1
+        if crash_after:
+            self._work(value, offsets, crash_after)
+        self._work(value, offsets, 0)
+
+    def _work(self, count: int, offsets: str, crash_after: int) -> None:
+        held = self._held(FIRST)
+        self.doing = "read"
+        reader = self._clients.Reader(self._address, TOPIC, "workers", "read_committed")
+        done = self._known(count) if offsets == "with output" else reader.committed()
+        while done < count and self._left() > 0.1:
+            if offsets == "in transaction":
+                self._do_begin()
+            for offset, value in reader.read(done, CHUNK, self._left()):
+                self._send(held, f"{value}@{offset}", 0, FIRST, RESULTS)
+                done = offset + 1
+            self._wait(held, [each.value for each in self.journal.sent])
+            if offsets == "in transaction":
+                self._call("send_offsets_to_transaction", lambda done=done: held.producer.send_offset(reader, done))  # type: ignore[misc]
+            if crash_after and done >= crash_after:
+                if held.transactional:
+                    held.end("the worker has died")
+                self._do_crash(True)
+                break
+            if offsets == "in transaction":
+                self._do_commit()
+            elif offsets == "after":
+                self._call("commit", lambda done=done: reader.commit(done))  # type: ignore[misc]
+        self._call("close the consumer", reader.close)
+
+    def _known(self, count: int) -> int:
+        """How far the results say that they go."""
+        if not self._kafka.records(RESULTS):
+            return 0
+        reader = self._clients.Reader(self._address, RESULTS, "results", "read_committed")
+        found = reader.read(0, len(self._kafka.records(RESULTS)), self._left())
+        reader.close()
+        return max((int(value.partition("@")[2]) + 1 for _, value in found), default=0)
+
+    def _do_consume(self, value: int, isolation: str = "read_committed", to_end: bool = False) -> None:
+        """A consumer reads from the beginning and is to find so many records, and with `to_end` the end."""
+        self.doing = "read"
+        reader = self._clients.Reader(self._address, TOPIC, "readers", isolation)
+        found = reader.read(0, value or 1, min(self._left(), 3.0) if value else 0.4)
+        if len(found) != value:
+            self.differences.append(f"a {isolation} consumer reads {len(found)} records; expected are {value}")
+        if to_end:
+            end = self._kafka._call(lambda engine: engine.cluster.topics[TOPIC].partitions[0].log_end_offset)
+            position = reader.position()
+            if position != end:
+                self.differences.append(f"the consumer's position stays at {position}; the log ends at {end}")
+        self._call("close the consumer", reader.close)
+
+    # The broker
+
+    def _do_open_transaction(self, value: int) -> None:
+        self._watch.mark("another application leaves a transaction open")
+        raw.open_transaction(self._address, TOPIC, value)
+
+    def _do_empty_transaction(self, value: bool) -> None:
+        self._watch.mark("another application aborts a transaction that is empty")
+        raw.empty_transaction(self._address, TOPIC)
+
+    def _do_delete_records(self, value: bool) -> None:
+        self._watch.mark("all records are deleted")
+        self.journal.deleted |= {(record.value or b"").decode() for record in self._kafka.records(TOPIC)}
+        raw.delete_records(self._address, TOPIC, self._part.broker.partitions)
+
+    def _do_restart(self, value: str) -> None:
+        self._watch.mark("the broker is killed and starts again" if value == "kill" else "the broker restarts")
+        self._kafka.restart(value)
+
+    def _do_kill(self, value: str) -> None:
+        """End a broker as with kill −9."""
+        self._watch.mark(f"the {value} is killed")
+        if value == "leader":
+            self._kafka.kill_broker(self._kafka.partition(TOPIC).leader)
+            return
+        name = self._part.producer.transactional_id or ""
+        node = self._kafka._call(lambda engine: engine.cluster.coordinator("transaction", name))
+        self._kafka.kill_broker(node or 1)
+
+    def _do_freeze(self, value: bool) -> None:
+        """Let the followers of partition 0 stop fetching."""
+        self._watch.mark("the followers stop fetching")
+        state = self._kafka.partition(TOPIC)
+        for node in state.replicas:
+            if node != state.leader:
+                self._kafka.freeze_replica(TOPIC, 0, node)
+
+    def _do_move_leader(self, value: bool) -> None:
+        """Let a follower of partition 0 lead it."""
+        self._watch.mark("another broker leads")
+        state = self._kafka.partition(TOPIC)
+        self._kafka.move_leader(TOPIC, to=next(node for node in state.in_sync if node != state.leader))
+
+    def _do_advance(self, value: dict[str, float]) -> None:
+        self._watch.mark(f"{' '.join(f'{number} {unit}' for unit, number in value.items())} pass")
+        self._kafka.clock.advance(timedelta(**value))
+
+    def _do_faults(self, value: list[dict[str, Any]]) -> None:
+        self.rules += [self._kafka.faults.add(rule) for rule in rules_of(value, self._part.where)]
+
+    def _do_clear_faults(self, value: bool) -> None:
+        for rule in self._kafka.faults.rules:
+            if rule.name not in ("watch", "epoch"):
+                self._kafka.faults.remove(rule)
+
+    def _do_wait_for_fault(self, value: str) -> None:
+        rules = [rule for rule in self._kafka.faults.rules if rule.name == value]
+        try:
+            self._kafka.wait_until(lambda: all(rule.fired for rule in rules), self._left())
+        except TimeoutError:
+            self.hung = True
+
+
+class _Held:
+    """A producer that the application has, and what it knows of its records."""
+
+    producer: Any
+
+    def __init__(self, transactional: bool, journal: Journal) -> None:
+        self.transactional = transactional
+        self.dead = False
+        self.lost = False
+        """The client cannot go on."""
+        self.broken = ""
+        """why it never began"""
+        self.failed = ""
+        """why its transaction never began"""
+        self.errors: dict[str, str] = {}
+        """what was told of single records of a transaction"""
+        self._journal = journal
+        self._offsets: dict[str, int] = {}
+        self._open: list[str] = []
+
+    def tell(self, value: str, offset: int, error: str) -> None:
+        """The client's callback. In a transaction it says nothing yet of what will be visible."""
+        if self.dead:
+            return
+        if self.transactional:
+            self._offsets[value] = offset
+            if error:
+                self.errors[value] = error
+        else:
+            self._journal.tell(value, offset, error)
+
+    def sent(self, value: str) -> None:
+        """A record was handed over."""
+        self._open.append(value)
+
+    def begin(self) -> None:
+        """A transaction begins."""
+        self._open = []
+
+    def end(self, error: str) -> list[str]:
+        """A transaction has ended: all of its records are acknowledged, or none is. The values of it."""
+        for value in self._open:
+            self._journal.tell(value, self._offsets.get(value, -1), error)
+            if not error and value in self.errors:
+                self._journal.notes.append(
+                    Note(f"commit_transaction raised nothing, though {named([value])} had failed", self.errors[value])
+                )
+        ended, self._open = self._open, []
+        return ended

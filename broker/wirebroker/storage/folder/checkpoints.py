@@ -1,0 +1,75 @@
+"""Checkpoint files: a version, a count, and lines (Kafka's CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from wirebroker.storage.folder.faults import DamagedFile
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+CLEANED = "cleaner-offset-checkpoint"
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+
+Offsets = dict[tuple[str, int], int]
+"""Topic and partition to an offset."""
+
+
+def read_offsets(path: Path) -> Offsets:
+    """The offsets in a checkpoint; none if there is no file. Raises DamagedFile."""
+    offsets = {}
+    for number, line in _lines(path):
+        topic, _, rest = line.partition(" ")
+        index, _, offset = rest.partition(" ")
+        try:
+            offsets[topic, int(index)] = int(offset)
+        except ValueError:
+            raise DamagedFile(path, f"line {number} is not 'topic partition offset' but {line!r}") from None
+    return offsets
+
+
+def offsets_text(offsets: Mapping[tuple[str, int], int]) -> str:
+    """The offsets as a checkpoint."""
+    return _file(f"{topic} {index} {offset}" for (topic, index), offset in offsets.items())
+
+
+def read_epochs(path: Path) -> list[tuple[int, int]]:
+    """The leader epochs, each with the offset at which it began; none if there is no file. Raises DamagedFile."""
+    epochs = []
+    for number, line in _lines(path):
+        epoch, _, start = line.partition(" ")
+        try:
+            epochs.append((int(epoch), int(start)))
+        except ValueError:
+            raise DamagedFile(path, f"line {number} is not 'epoch offset' but {line!r}") from None
+    return epochs
+
+
+def epochs_text(epochs: Iterable[tuple[int, int]]) -> str:
+    """The leader epochs as a checkpoint."""
+    return _file(f"{epoch} {start}" for epoch, start in epochs)
+
+
+def clean_shutdown_text() -> str:
+    """What Kafka leaves behind when it has closed all logs; while it is there nothing needs to be recovered."""
+    return '{"version":0,"brokerEpoch":-1}'
+
+
+def _file(lines: Iterable[str]) -> str:
+    made = list(lines)
+    return "\n".join(["0", str(len(made)), *made]) + "\n"
+
+
+def _lines(path: Path) -> Iterable[tuple[int, str]]:
+    try:
+        version, count, *lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return ()
+    except ValueError:
+        raise DamagedFile(path, "this is not a checkpoint, which begins with a version and a count") from None
+    if version != "0" or count != str(len(lines)):
+        raise DamagedFile(path, f"a checkpoint of version {version!r} that announces {count} lines and has {len(lines)}")
+    return enumerate(lines, 3)

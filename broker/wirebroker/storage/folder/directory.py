@@ -1,0 +1,143 @@
+"""One broker's log directory: its lock, meta.properties, checkpoints, and the folders in it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from kafkawire.primitives import format_uuid
+from wirebroker.storage.folder import files
+from wirebroker.storage.folder.checkpoints import (
+    CLEAN_SHUTDOWN,
+    CLEANED,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    Offsets,
+    clean_shutdown_text,
+    offsets_text,
+    read_offsets,
+)
+from wirebroker.storage.folder.faults import DamagedFile, DataError
+from wirebroker.storage.folder.locking import LOCK, DirectoryLock
+from wirebroker.storage.folder.names import METADATA_FOLDER, is_deleted_folder, partition_of
+from wirebroker.storage.folder.properties import META_PROPERTIES, properties_text, read_properties
+from wirebroker.storage.folder.recovery import Known
+
+NOT_DATA = frozenset({LOCK, "lost+found"})
+"""What may be in a directory that has not been used yet."""
+
+
+class LogDirectory:
+    """The directory of the broker `node_id`; a new one becomes part of the cluster `cluster_id`."""
+
+    def __init__(self, root: Path, node_id: int, cluster_id: str, random_bytes: Callable[[int], bytes]) -> None:
+        """Raises DataError, also for a directory with something else in it."""
+        self.root = root
+        self.node_id = node_id
+        self._make(root)
+        self._lock = DirectoryLock(root)
+        try:
+            self._identify(cluster_id, random_bytes)
+            self.read_checkpoints()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    @staticmethod
+    def _make(root: Path) -> None:
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            (root / LOCK).touch()
+        except OSError as refused:
+            raise DataError(f"{root} cannot be written to: {refused.strerror}") from None
+
+    def _identify(self, cluster_id: str, random_bytes: Callable[[int], bytes]) -> None:
+        path = self.root / META_PROPERTIES
+        if path.exists():
+            properties = read_properties(path)
+            self.cluster_id = properties.get("cluster.id", cluster_id)
+            self.stored_node_id = self._number(path, properties)
+            return
+        others = sorted(each.name for each in self.root.iterdir() if each.name not in NOT_DATA)
+        if others:
+            raise DataError(
+                f"{self.root} is no data directory of Kafka: it has no {META_PROPERTIES}, but {others[0]!r}; "
+                "give the name of an empty or a new directory"
+            )
+        self.cluster_id, self.stored_node_id = cluster_id, self.node_id
+        made = {
+            "node.id": str(self.node_id),
+            "directory.id": format_uuid(random_bytes(16)),
+            "version": "1",
+            "cluster.id": cluster_id,
+        }
+        files.replace(path, properties_text(made).encode())
+
+    def _number(self, path: Path, properties: dict[str, str]) -> int:
+        """The id that the broker had; Kafka 3 called it by another name."""
+        text = properties.get("node.id", properties.get("broker.id", str(self.node_id)))
+        if not text.isdigit():
+            raise DamagedFile(path, f"the id of the node is {text!r}")
+        return int(text)
+
+    # Checkpoints
+
+    def read_checkpoints(self) -> None:
+        """Read what is known of the logs. Raises DamagedFile."""
+        self.clean = (self.root / CLEAN_SHUTDOWN).exists()
+        self._recovery_points = read_offsets(self.root / RECOVERY_POINTS)
+        self._log_starts = read_offsets(self.root / LOG_STARTS)
+        self.cleaned = read_offsets(self.root / CLEANED)
+
+    def known_of(self, where: tuple[str, int]) -> Known:
+        """What the checkpoints say of a partition."""
+        return Known(self.clean, self._recovery_points.get(where, 0), self._log_starts.get(where, 0))
+
+    def forget(self, where: tuple[str, int]) -> None:
+        """A partition is gone, and another of its name would begin anew."""
+        for offsets in (self._recovery_points, self._log_starts, self.cleaned):
+            offsets.pop(where, None)
+
+    def checkpoint(self, recovery_points: Offsets, log_starts: Offsets, high_watermarks: Offsets) -> None:
+        """Write down how far the logs are; partitions that are not served keep what was known of them."""
+        self._recovery_points |= recovery_points
+        self._log_starts |= log_starts
+        for name, offsets in (
+            (RECOVERY_POINTS, self._recovery_points),
+            (LOG_STARTS, {where: offset for where, offset in self._log_starts.items() if offset > 0}),
+            (HIGH_WATERMARKS, high_watermarks),
+            (CLEANED, self.cleaned),
+        ):
+            files.replace(self.root / name, offsets_text(offsets).encode(), durable=False)
+
+    def opened(self) -> None:
+        """Everything could be read, and from now on things may be left undone: the next start has to look."""
+        (self.root / CLEAN_SHUTDOWN).unlink(missing_ok=True)
+        self.clean = False
+
+    def closed(self) -> None:
+        """Everything is written."""
+        files.replace(self.root / CLEAN_SHUTDOWN, clean_shutdown_text().encode())
+        files.sync(self.root)
+
+    def release(self) -> None:
+        """Let others in."""
+        self._lock.release()
+
+    # Folders
+
+    def partitions(self) -> Iterable[tuple[tuple[str, int], Path]]:
+        """The folders of partitions that are there, also of topics that nobody knows."""
+        for path in sorted(self.root.iterdir()):
+            if path.is_dir() and path.name != METADATA_FOLDER and not path.name.endswith(("-delete", "-stray")):
+                where = partition_of(path.name)
+                if where is not None:
+                    yield where, path
+
+    def remove_deleted(self) -> None:
+        """Remove what was left of topics that were deleted."""
+        for path in list(self.root.iterdir()):
+            if path.is_dir() and is_deleted_folder(path.name):
+                shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,70 @@
+"""Reading, writing and replacing files, where the systems differ or where a crash may come between."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from kafkawire.primitives import Buffer
+
+_BINARY = getattr(os, "O_BINARY", 0)
+
+
+def open_to_append(path: Path) -> int:
+    """A descriptor for reading anywhere and writing at the end; the file is created if it is not there."""
+    return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | _BINARY, 0o644)
+
+
+def open_to_read(path: Path) -> int:
+    """A descriptor for reading."""
+    return os.open(path, os.O_RDONLY | _BINARY)
+
+
+def read_at(fd: int, size: int, position: int) -> bytes:
+    """Up to `size` bytes from `position` on."""
+    if hasattr(os, "pread"):
+        return os.pread(fd, size, position)
+    os.lseek(fd, position, os.SEEK_SET)
+    return os.read(fd, size)
+
+
+def append(fd: int, parts: Sequence[Buffer], size: int) -> None:
+    """Write these `size` bytes one after the other at the end. Raises OSError, and then a part may have been written."""
+    written = _write_parts(fd, parts)
+    if written < size:
+        left = memoryview(b"".join(parts))[written:]
+        while left:
+            left = left[os.write(fd, left) :]
+
+
+def _one_by_one(fd: int, parts: Sequence[Buffer]) -> int:
+    return sum(os.write(fd, part) for part in parts[:1])
+
+
+_write_parts: Callable[[int, Sequence[Buffer]], int] = getattr(os, "writev", _one_by_one)
+
+
+def replace(path: Path, content: bytes, *, durable: bool = True) -> None:
+    """Let the file have this content: it has the old or the new one at any moment (Kafka's Utils.atomicMoveWithFallback)."""
+    beside = path.with_name(path.name + ".tmp")
+    with beside.open("wb") as file:
+        file.write(content)
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
+    os.replace(beside, path)
+
+
+def sync(path: Path) -> None:
+    """Have what was written to a file or folder put on the disk; one that is gone needs it no more."""
+    if path.is_dir() and os.name == "nt":
+        return
+    try:
+        fd = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | _BINARY)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

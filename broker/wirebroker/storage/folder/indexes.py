@@ -1,0 +1,94 @@
+"""The three indexes of a segment (OffsetIndex, TimeIndex, TransactionIndex): entries of fixed size, big-endian.
+
+    .index       relative last offset of a batch 4 · position of the batch 4
+    .timeindex   largest timestamp so far 8 · relative last offset of its batch 4
+    .txnindex    version 2 · producer id 8 · first offset 8 · last offset 8 · last stable offset 8
+
+Kafka makes the first two at their largest size and cuts them when the segment is closed, so that one that was not
+closed ends in zeros.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+
+from wirebroker.core.open_transactions import AbortedTransaction
+from wirebroker.storage.folder.faults import DamagedFile
+
+OFFSET_ENTRY = struct.Struct(">ii")
+TIME_ENTRY = struct.Struct(">qi")
+TRANSACTION_ENTRY = struct.Struct(">hqqqq")
+LARGEST_RELATIVE = 2**31 - 1
+
+
+def offset_index_bytes(base_offset: int, entries: Iterable[tuple[int, int]]) -> bytes:
+    """Entries (last offset, position) as a file."""
+    return b"".join(OFFSET_ENTRY.pack(offset - base_offset, position) for offset, position in entries)
+
+
+def read_offset_index(path: Path, base_offset: int) -> tuple[list[int], list[int]]:
+    """Last offsets and positions, as far as they rise. Raises DamagedFile, FileNotFoundError."""
+    offsets: list[int] = []
+    positions: list[int] = []
+    for relative, position in OFFSET_ENTRY.iter_unpack(_whole(path, OFFSET_ENTRY.size)):
+        if relative < 0 or position <= (positions[-1] if positions else 0):
+            break
+        offsets.append(base_offset + relative)
+        positions.append(position)
+    return offsets, positions
+
+
+def time_index_bytes(base_offset: int, entries: Iterable[tuple[int, int]]) -> bytes:
+    """Entries (timestamp in ms, last offset) as a file."""
+    return b"".join(TIME_ENTRY.pack(timestamp, offset - base_offset) for timestamp, offset in entries)
+
+
+def read_time_index(path: Path, base_offset: int) -> tuple[list[int], list[int]]:
+    """Timestamps and last offsets, as far as they rise. Raises DamagedFile, FileNotFoundError."""
+    stamps: list[int] = []
+    offsets: list[int] = []
+    for timestamp, relative in TIME_ENTRY.iter_unpack(_whole(path, TIME_ENTRY.size)):
+        if relative < 0 or timestamp <= (stamps[-1] if stamps else -1) or (timestamp == 0 and relative == 0):
+            break
+        stamps.append(timestamp)
+        offsets.append(base_offset + relative)
+    return stamps, offsets
+
+
+def read_last_time(path: Path, base_offset: int) -> tuple[int, int]:
+    """The largest timestamp of a closed segment and its last offset; (−1, base offset) if it has none."""
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        if size < TIME_ENTRY.size:
+            return -1, base_offset
+        file.seek(size - size % TIME_ENTRY.size - TIME_ENTRY.size)
+        timestamp, relative = TIME_ENTRY.unpack(file.read(TIME_ENTRY.size))
+    return timestamp, base_offset + relative
+
+
+def transaction_index_bytes(aborted: Iterable[AbortedTransaction]) -> bytes:
+    """Aborted transactions, in the order of their markers, as a file."""
+    return b"".join(TRANSACTION_ENTRY.pack(0, *each) for each in aborted)
+
+
+def read_transaction_index(path: Path) -> list[AbortedTransaction]:
+    """The aborted transactions of a segment; none if there is no file. Raises DamagedFile."""
+    try:
+        raw = _whole(path, TRANSACTION_ENTRY.size)
+    except FileNotFoundError:
+        return []
+    found = []
+    for at, (version, *fields) in enumerate(TRANSACTION_ENTRY.iter_unpack(raw)):
+        if version != 0:
+            raise DamagedFile(path, f"an entry of version {version}; 0 is known", at * TRANSACTION_ENTRY.size)
+        found.append(AbortedTransaction(*fields))
+    return found
+
+
+def _whole(path: Path, entry: int) -> bytes:
+    raw = path.read_bytes()
+    if len(raw) % entry:
+        raise DamagedFile(path, f"{len(raw)} bytes are not a multiple of {entry}, the size of an entry")
+    return raw

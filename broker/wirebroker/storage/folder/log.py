@@ -1,0 +1,360 @@
+"""A partition's folder as its log (UnifiedLog and LocalLog)."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kafkawire.batches import HEADER_SIZE, read_header
+from kafkawire.primitives import Buffer
+from wirebroker.core.configs import TopicConfigs
+from wirebroker.core.producers import epoch_of, last_offset
+from wirebroker.storage.folder import files
+from wirebroker.storage.folder.checkpoints import LEADER_EPOCHS, epochs_text
+from wirebroker.storage.folder.compaction import Cleaned, LastRecord, Task
+from wirebroker.storage.folder.names import (
+    CLEANED,
+    LOG,
+    OFFSET_INDEX,
+    SNAPSHOT,
+    SWAP,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    file_name,
+    offsets_in,
+)
+from wirebroker.storage.folder.recovery import LogSettings, Recovered, recover
+from wirebroker.storage.folder.segment import Index, Segment
+from wirebroker.storage.folder.snapshots import snapshot_bytes
+from wirebroker.storage.interface import EMPTY, Kept, Owner, Slice
+
+if TYPE_CHECKING:
+    from wirebroker.storage.folder.directory import LogDirectory
+    from wirebroker.storage.folder.store import FolderStore
+
+INDEXES_KEPT = 16
+"""How many closed segments' indexes are kept in memory, of all partitions together."""
+
+
+class RecentIndexes:
+    """Lets go of the indexes of closed segments in which nothing was looked for lately."""
+
+    def __init__(self) -> None:
+        self._recent: OrderedDict[Segment, None] = OrderedDict()
+
+    def touch(self, segment: Segment) -> None:
+        """Something is looked for in this segment."""
+        self._recent[segment] = None
+        self._recent.move_to_end(segment)
+        if len(self._recent) > INDEXES_KEPT:
+            self._recent.popitem(last=False)[0].let_go()
+
+
+class FolderLog:
+    """The log of one partition. Batches are written as they come; what can be found again from them, later."""
+
+    def __init__(
+        self, store: FolderStore, directory: LogDirectory, where: tuple[str, int], folder: Path, settings: LogSettings,
+        configs: TopicConfigs, now: int,
+    ) -> None:  # fmt: skip
+        """Opens the folder, and creates or recovers what is in it. Raises DamagedFile, OSError."""
+        self.directory = directory
+        self.where = where
+        self.folder = folder
+        self._store = store
+        self._configs = configs
+        self._settings = settings._replace(segments=settings.segments._replace(written=lambda: store.written(self)))
+        self._owner: Owner | None = None
+        self._take(self._recover(now))
+
+    def _recover(self, now: int) -> Recovered:
+        found = recover(self.folder, self._settings, self.directory.known_of(self.where), now)
+        self._store.notes += found.notes
+        return found
+
+    def _take(self, found: Recovered) -> None:
+        self.segments = found.segments
+        self.active = found.segments[-1]
+        self.end_offset = found.end_offset
+        self.recovery_point = found.recovery_point
+        self._kept: Kept | None = found.kept
+
+    # What only a log on disk has to do
+
+    def belongs_to(self, owner: Owner) -> Kept | None:
+        """Whose log this is from now on, and what was found of it."""
+        self._owner = owner
+        kept, self._kept = self._kept, None
+        return kept
+
+    def restart(self, mode: str, now: int) -> Kept | None:
+        """Close the files, or after a "kill" let them be as they are, and open them again."""
+        if mode == "clean":
+            self.close()
+        for segment in self.segments:
+            segment.let_go()
+        self._take(self._recover(now))
+        kept, self._kept = self._kept, None
+        return kept
+
+    def keep_epochs(self, starts: Sequence[tuple[int, int]]) -> None:
+        """Write down the leader epochs and where they began."""
+        files.replace(self.folder / LEADER_EPOCHS, epochs_text(starts).encode(), durable=False)
+
+    def close(self) -> None:
+        """Write everything that only memory has, so that nothing needs to be recovered."""
+        self._close_active()
+        for path in self.take_unsynced(self.end_offset):
+            files.sync(path)
+        self.release()
+        self.recovery_point = self.end_offset
+
+    def release(self) -> None:
+        """Give back what is held of the system."""
+        for segment in self.segments:
+            segment.release()
+
+    @property
+    def log_start_offset(self) -> int:
+        """Where the partition begins; deleted records before it may still be there."""
+        assert self._owner is not None
+        return self._owner.log_start_offset
+
+    def _close_active(self) -> None:
+        """Write the indexes of the active segment, and the producers as they are at the end of the log."""
+        owner = self._owner
+        assert owner is not None
+        self.active.close(owner.transactions.ended_between(self.active.base_offset, self.end_offset))
+        if self.end_offset:
+            path = self.folder / file_name(self.end_offset, SNAPSHOT)
+            files.replace(path, snapshot_bytes(owner.producers), durable=False)
+
+    def take_unsynced(self, end: int) -> list[Path]:
+        """The files of segments that begin below `end` and were written to; they count as synced from now on."""
+        taken = []
+        for segment in self.segments:
+            if segment.dirty and segment.base_offset < max(end, 1):
+                segment.dirty = False
+                taken += segment.paths()
+        return [*taken, self.folder] if taken else []
+
+    def synced_up_to(self, offset: int) -> None:
+        """What is below `offset` is on the disk; a recovery need not look at it."""
+        self.recovery_point = max(self.recovery_point, offset)
+
+    def delete(self) -> None:
+        """The partition is deleted: its folder is renamed, and removed later."""
+        self.release()
+        self._store.delete_folder(self)
+
+    # Writing
+
+    @property
+    def size(self) -> int:
+        """Bytes in all segments."""
+        return sum(segment.size for segment in self.segments)
+
+    def append(self, batch: Buffer, records: int, leader_epoch: int, timestamp: int, owned: bool = False) -> int:
+        """Store a batch of `records` offsets at the end; its base offset. Raises OSError."""
+        base_offset = self.end_offset
+        self.active.append(batch, base_offset, leader_epoch, timestamp, owned)
+        self.end_offset = base_offset + records
+        return base_offset
+
+    def roll(self, now: int) -> None:
+        """Begin a new segment at the end; one without batches is only begun anew. Raises OSError, and nothing changed."""
+        if not self.active.size:
+            self.active.created = now
+            return
+        self._close_active()
+        following = self._segment(self.end_offset, now)
+        following.create()
+        closed, self.active = self.active, following
+        closed.let_go()
+        self.segments.append(following)
+        self._store.rolled(self)
+
+    def _segment(self, base_offset: int, now: int) -> Segment:
+        return Segment(self.folder, base_offset, now, self._settings.segments, Index())
+
+    # Reading
+
+    def read(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> Slice:
+        """At most `max_bytes` from the first batch that ends at or behind `offset`; the last batch may be cut off."""
+        if offset >= min(limit, self.end_offset):
+            return EMPTY
+        segment, start = self._find(offset)
+        stop = segment.size
+        if limit < self.end_offset:
+            stop = min(stop, segment.find(limit))
+        available = stop - start
+        if available <= 0:
+            return EMPTY
+        wanted = min(available, max_bytes)
+        if wanted < available and wanted < (first := segment.batch_size(start)):
+            if not at_least_one:
+                return Slice(EMPTY.data, available)
+            wanted = first
+        return Slice(memoryview(segment.read(start, wanted)), available)
+
+    def _find(self, offset: int) -> tuple[Segment, int]:
+        """The segment and the position of the first batch that ends at or behind `offset`."""
+        at = self._segment_of(offset)
+        while True:
+            segment = self.segments[at]
+            if segment is not self.active:
+                self._store.recent.touch(segment)
+            position = segment.find(offset)
+            if position < segment.size or segment is self.active:
+                return segment, position
+            at += 1  # compaction has left a gap at the end of the segment
+
+    def offset_after(self, offset: int, size: int) -> int:
+        """An offset at or behind the end of so many bytes from `offset` on; late by what the index leaves out."""
+        if offset >= self.end_offset:
+            return self.end_offset
+        segment, position = self._find(offset)
+        behind = segment.offset_behind(position + size)
+        if behind is not None:
+            return behind
+        following = self.segments.index(segment) + 1
+        return self.segments[following].base_offset if following < len(self.segments) else self.end_offset
+
+    def batches(self, start_offset: int = 0) -> Iterable[memoryview]:
+        """Every batch from the one that holds `start_offset` on."""
+        for segment in list(self.segments[self._segment_of(start_offset) :]):
+            for _, batch in segment.batches(segment.find(start_offset)):
+                yield batch
+
+    def batches_since(self, timestamp: int, from_offset: int) -> Iterable[memoryview]:
+        """The batches whose largest timestamp is at least `timestamp`, from `from_offset` on."""
+        for segment in list(self.segments[self._segment_of(from_offset) :]):
+            if segment.max_timestamp < timestamp:
+                continue
+            start = max(segment.find(from_offset), segment.position_before(timestamp))
+            for _, batch in segment.batches(start):
+                if read_header(batch[:HEADER_SIZE]).max_timestamp >= timestamp:
+                    yield batch
+
+    def _segment_of(self, offset: int) -> int:
+        segments = self.segments
+        if offset >= segments[-1].base_offset:
+            return len(segments) - 1
+        return max(bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
+
+    # Compacting
+
+    def to_compact(self, now: int) -> tuple[float, Task] | None:
+        """How dirty the log is, and what is to be done; None if it is not dirty enough (LogCleanerManager)."""
+        owner = self._owner
+        assert owner is not None
+        configs = self._configs
+        if "compact" not in configs.text("cleanup.policy") or len(self.segments) == 1:
+            return None
+        first_dirty = self.directory.cleaned.get(self.where, 0)
+        if not owner.log_start_offset <= first_dirty <= self.end_offset:
+            first_dirty = owner.log_start_offset
+        lag = configs.integer("min.compaction.lag.ms")
+        closed = []
+        for segment, following in pairwise(self.segments):
+            if following.base_offset > owner.last_stable_offset or 0 < now - segment.max_timestamp < lag:
+                break
+            closed.append(segment)
+        dirty = sum(segment.size for segment in closed if segment.base_offset >= first_dirty)
+        size = sum(segment.size for segment in closed)
+        if not dirty:
+            return None
+        overdue = any(
+            now - segment.max_timestamp > configs.integer("max.compaction.lag.ms")
+            for segment in closed
+            if segment.base_offset >= first_dirty
+        )
+        if dirty / size <= float(configs.text("min.cleanable.dirty.ratio")) and not overdue:
+            return None
+        last_records = {
+            key: LastRecord(None if (offset := last_offset(state)) < 0 else offset, epoch_of(state))
+            for key, state in owner.producers.items()
+            if isinstance(key, int)
+        }
+        return dirty / size, Task(
+            closed, first_dirty, owner.transactions.ended_between(0, self.end_offset), last_records,
+            self._settings.segments, configs.integer("segment.bytes"), configs.integer("delete.retention.ms"), now,
+        )  # fmt: skip
+
+    @property
+    def cleaned_to(self) -> int:
+        """Where the next round of compaction begins; below it there may be holes."""
+        return self.directory.cleaned.get(self.where, 0)
+
+    def take_compacted(self, cleaned: Cleaned) -> None:
+        """Let the new segments be in the place of the old ones, unless those have gone meanwhile."""
+        for made, replaces in cleaned.made:
+            if all(segment in self.segments for segment in replaces):
+                self._swap(made, replaces)
+            else:
+                for path in made.paths(CLEANED):
+                    path.unlink()
+        self.directory.cleaned[self.where] = cleaned.end
+
+    def _swap(self, made: Segment, replaces: Sequence[Segment]) -> None:
+        """At any moment a restart finds the old segments or the new one, if need be without its indexes."""
+        made.path(LOG, CLEANED).replace(made.path(LOG, SWAP))
+        for segment in replaces:
+            segment.let_go()
+            for path in segment.paths():
+                path.unlink()
+            if segment is not replaces[0]:
+                segment.path(SNAPSHOT).unlink(missing_ok=True)
+        made.path(LOG, SWAP).replace(made.path())
+        for suffix in (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX):
+            if (path := made.path(suffix, CLEANED)).exists():
+                path.replace(made.path(suffix))
+        made.let_go()
+        at = self.segments.index(replaces[0])
+        self.segments[at : at + len(replaces)] = [made]
+
+    # Losing
+
+    def drop_segments_below(self, offset: int) -> None:
+        """Delete whole segments that end at or below `offset`; the active one stays."""
+        gone = []
+        while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
+            gone.append(self.segments.pop(0))
+        self._discard(gone)
+
+    def _discard(self, segments: Sequence[Segment]) -> None:
+        paths = []
+        for segment in segments:
+            segment.let_go()
+            paths += [*segment.paths(), segment.path(SNAPSHOT)]
+        self._store.discard([path for path in paths if path.exists()])
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut off everything from the batch that holds `offset` on, and forget what was known of producers behind it."""
+        if offset >= self.end_offset:
+            return
+        while len(self.segments) > 1 and self.segments[-1].base_offset >= offset:
+            self._discard([self.segments.pop()])
+        self.active = self.segments[-1]
+        position = self.active.find(offset)
+        end = max(offset, self.active.base_offset)
+        if position < self.active.size:
+            end = read_header(self.active.read(position, HEADER_SIZE)).base_offset
+            self.active.truncate(position, end)
+        self.end_offset = end
+        self.recovery_point = min(self.recovery_point, end)
+        snapshots = [each for each in offsets_in(self.folder, SNAPSHOT) if each > end]
+        self._store.discard([self.folder / file_name(each, SNAPSHOT) for each in snapshots])
+
+    def start_at(self, offset: int, now: int) -> None:
+        """Throw everything away and go on at `offset`."""
+        self._discard(self.segments)
+        self._store.discard([self.folder / file_name(each, SNAPSHOT) for each in offsets_in(self.folder, SNAPSHOT)])
+        self.active = self._segment(offset, now)
+        self.active.create()
+        self.segments = [self.active]
+        self.end_offset = self.recovery_point = offset

@@ -1,0 +1,138 @@
+"""The log of the cluster's metadata, `__cluster_metadata-0`: Kafka's own records, read from its snapshots and segments."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from kafkawire.batches import Record, build_batch, iter_records, read_header
+from kafkawire.declare import Message
+from kafkawire.errors import ProtocolError
+from kafkawire.metadata_log import (
+    ABORT_TRANSACTION,
+    BEGIN_TRANSACTION,
+    END_TRANSACTION,
+    metadata_bytes,
+    read_metadata,
+)
+from wirebroker.storage.folder import files
+from wirebroker.storage.folder.faults import DamagedFile
+from wirebroker.storage.folder.image import Image
+from wirebroker.storage.folder.names import LOG, METADATA_FOLDER, file_name, offsets_in
+from wirebroker.storage.folder.properties import PARTITION_METADATA, partition_metadata_text
+from wirebroker.storage.folder.recovery import cut_of
+from wirebroker.storage.folder.walking import Walk
+
+TOPIC_ID = bytes(15) + b"\1"
+"""The id that Kafka has given to the topic of its metadata."""
+_SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
+RECORDS_PER_BATCH = 5000
+
+
+class MetadataLog:
+    """Reads the image that is written down, and appends what changes it."""
+
+    def __init__(self, root: Path) -> None:
+        self.folder = root / METADATA_FOLDER
+        self.exists = self.folder.is_dir()
+        self.image = Image()
+        self.notes: list[str] = []
+        self.end_offset = 0
+        self._leader_epoch = 1
+        self._base = 0
+        self._fd = -1
+        if self.exists:
+            self._read()
+
+    @property
+    def path(self) -> Path:
+        """The file that is written to."""
+        return self.folder / file_name(self._base, LOG)
+
+    def _read(self) -> None:
+        """Replay the newest snapshot and what was written behind it. Raises DamagedFile."""
+        snapshots = sorted(
+            (int(match[1]), path) for path in self.folder.iterdir() if (match := _SNAPSHOT.fullmatch(path.name))
+        )
+        since = 0
+        if snapshots:
+            since, path = snapshots[-1]
+            self._replay(Walk(path, 0), 0, followed=True)
+            self.end_offset = since
+        bases = offsets_in(self.folder, LOG)
+        for i, base in enumerate(bases):
+            followed = i + 1 < len(bases)
+            if not followed or bases[i + 1] > since:
+                self._replay(Walk(self.folder / file_name(base, LOG), base), since, followed=followed)
+            self._base = base
+        if not bases:
+            self._base = self.end_offset
+
+    def _replay(self, walk: Walk, since: int, *, followed: bool) -> None:
+        pending: list[Message] | None = None
+        for position, header, batch in walk:
+            self._leader_epoch = max(self._leader_epoch, header.partition_leader_epoch)
+            self.end_offset = max(self.end_offset, header.last_offset + 1)
+            if header.is_control or header.base_offset < since:
+                continue
+            try:
+                for kind, record in map(read_metadata, (each.value or b"" for each in iter_records(batch))):
+                    if kind == BEGIN_TRANSACTION:
+                        pending = []
+                    elif kind in (END_TRANSACTION, ABORT_TRANSACTION):
+                        self._apply(pending or () if kind == END_TRANSACTION else ())
+                        pending = None
+                    elif record is not None and pending is not None:
+                        pending.append(record)
+                    elif record is not None:
+                        self._apply([record])
+            except (ProtocolError, KeyError) as wrong:
+                raise DamagedFile(walk.path, f"the metadata cannot be read: {wrong}", position) from None
+        if walk.damage is not None:
+            self.notes.append(cut_of(walk, walk.damage, followed=followed))
+            with walk.path.open("r+b") as file:
+                file.truncate(walk.position)
+
+    def _apply(self, records: Iterable[Message]) -> None:
+        for record in records:
+            self.image.apply(record)
+
+    def create(self) -> None:
+        """Begin the log if there is none."""
+        self.folder.mkdir(exist_ok=True)
+        if not self.exists:
+            files.replace(self.folder / PARTITION_METADATA, partition_metadata_text(TOPIC_ID).encode())
+        self.exists = True
+        self._fd = files.open_to_append(self.path)
+
+    def append(self, records: Iterator[tuple[Message, int]], now: int) -> bool:
+        """Write these records, each with its version; whether there were any. Raises OSError."""
+        values = [metadata_bytes(record, version) for record, version in records]
+        for start in range(0, len(values), RECORDS_PER_BATCH):
+            some = values[start : start + RECORDS_PER_BATCH]
+            batch = build_batch(
+                [Record(i, 0, None, value) for i, value in enumerate(some)], base_offset=self.end_offset,
+                leader_epoch=self._leader_epoch, base_timestamp=now,
+            )  # fmt: skip
+            size = os.fstat(self._fd).st_size
+            try:
+                files.append(self._fd, [batch], len(batch))
+            except OSError:
+                os.ftruncate(self._fd, size)
+                raise
+            self.end_offset = read_header(batch).last_offset + 1
+        return bool(values)
+
+    def close(self) -> None:
+        """Have everything on the disk, and let go of the file."""
+        if self._fd >= 0:
+            files.sync(self.path)
+        self.release()
+
+    def release(self) -> None:
+        """Let go of the file."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

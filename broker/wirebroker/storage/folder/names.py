@@ -1,0 +1,54 @@
+"""How Kafka names folders and files (LocalLog, LogFileUtils)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
+SEGMENT_FILES = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
+DELETED, CLEANED, SWAP = ".deleted", ".cleaned", ".swap"
+"""What is put behind the name of a file that is to be deleted, is being made, or is taking another's place."""
+METADATA_FOLDER = "__cluster_metadata-0"
+_PARTITION = re.compile(r"(.+)-(0|[1-9][0-9]*)")
+_DELETED_FOLDER = re.compile(r".+\.[0-9a-f]{32}-delete")
+_SEGMENT = re.compile(r"([0-9]{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)")
+
+
+def file_name(offset: int, suffix: str) -> str:
+    """`00000000000000000042.log`; the offset is the segment's first, or what a snapshot reaches up to."""
+    return f"{offset:020d}{suffix}"
+
+
+def offset_of(name: str, suffix: str) -> int | None:
+    """The offset in a file's name, None if it is no such file."""
+    match = _SEGMENT.fullmatch(name)
+    return int(match[1]) if match and match[2] == suffix else None
+
+
+def folder_name(topic: str, index: int) -> str:
+    """The folder of a partition."""
+    return f"{topic}-{index}"
+
+
+def partition_of(folder: str) -> tuple[str, int] | None:
+    """Topic and index of a partition's folder; None for any other."""
+    match = _PARTITION.fullmatch(folder)
+    return (match[1], int(match[2])) if match else None
+
+
+def deleted_folder_name(topic: str, index: int, unique: bytes) -> str:
+    """What a folder is renamed to whose topic is deleted; `unique` are 16 bytes. Kafka keeps such names below 256 bytes."""
+    suffix = f"-{index}.{unique.hex()}-delete"
+    return topic[: 255 - len(suffix)] + suffix
+
+
+def is_deleted_folder(folder: str) -> bool:
+    """Whether a folder only waits to be removed."""
+    return _DELETED_FOLDER.fullmatch(folder) is not None
+
+
+def offsets_in(folder: Path, suffix: str) -> list[int]:
+    """The offsets in the names of a folder's files of one kind, in order."""
+    found = [offset_of(path.name, suffix) for path in folder.iterdir()]
+    return sorted(offset for offset in found if offset is not None)

@@ -1,0 +1,50 @@
+"""meta.properties and partition.metadata: small files of names and values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from kafkawire.primitives import format_uuid, parse_uuid
+from wirebroker.storage.folder.faults import DamagedFile
+
+META_PROPERTIES = "meta.properties"
+PARTITION_METADATA = "partition.metadata"
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """The pairs in a file of Java properties, as far as Kafka writes such."""
+    pairs = {}
+    for line in _text(path).splitlines():
+        if line.strip() and not line.startswith(("#", "!")):
+            name, _, value = line.partition("=")
+            pairs[name.strip()] = value.strip().replace("\\:", ":").replace("\\=", "=")
+    return pairs
+
+
+def properties_text(pairs: Mapping[str, str]) -> str:
+    """The pairs as Kafka writes them."""
+    return "#\n" + "".join(f"{name}={value}\n" for name, value in pairs.items())
+
+
+def read_partition_metadata(path: Path) -> bytes:
+    """The topic id in a partition.metadata. Raises DamagedFile."""
+    pairs = dict(line.partition(":")[::2] for line in _text(path).splitlines())
+    if pairs.get("version", "").strip() != "0":
+        raise DamagedFile(path, "this is not a partition.metadata of version 0")
+    try:
+        return parse_uuid(pairs.get("topic_id", "").strip())
+    except ValueError:
+        raise DamagedFile(path, f"the topic id {pairs.get('topic_id', '').strip()!r} is none") from None
+
+
+def partition_metadata_text(topic_id: bytes) -> str:
+    """What says which topic a folder belongs to (PartitionMetadataFile)."""
+    return f"version: 0\ntopic_id: {format_uuid(topic_id)}\n"
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise DamagedFile(path, "this is not text") from None

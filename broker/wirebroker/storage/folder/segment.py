@@ -1,0 +1,338 @@
+"""One segment of a partition's log: its .log file, and where in it offsets and times are.
+
+Every batch is written to the file as it comes, and read from it again: what Kafka leaves to the page cache is left to it
+here. The indexes of the active segment are in memory alone, since after a crash they are made anew from the batches.
+They become files when the segment is closed, and those are read back when somebody looks for something there.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from kafkawire.batches import HEADER, HEADER_SIZE, LOG_OVERHEAD, BatchHeader
+from kafkawire.primitives import Buffer
+from wirebroker.core.open_transactions import AbortedTransaction
+from wirebroker.storage.folder import files
+from wirebroker.storage.folder.faults import DamagedFile
+from wirebroker.storage.folder.indexes import (
+    OFFSET_ENTRY,
+    offset_index_bytes,
+    read_last_time,
+    read_offset_index,
+    read_time_index,
+    time_index_bytes,
+    transaction_index_bytes,
+)
+from wirebroker.storage.folder.names import LOG, OFFSET_INDEX, SEGMENT_FILES, TIME_INDEX, TRANSACTION_INDEX, file_name
+from wirebroker.storage.folder.walking import batches_in
+
+_START = struct.Struct(">qii")
+_PLACE = struct.Struct(">qi11xi")
+"""base offset, length, and behind the attributes the last offset delta"""
+_delta_of = struct.Struct(">i").unpack_from
+_START_SIZE = _START.size
+_DELTA_AT = 23
+_LOOK = 8 * 1024
+"""Bytes that are read at once when a batch is looked for."""
+FULL = -(1 << 64)
+"""A time so long ago that a segment created then takes nothing more."""
+MOST_OPEN = 128
+"""How many files a store keeps open to write to them."""
+_LARGEST_SPAN = 1 << 30
+"""Offsets after which a segment takes nothing more; its indexes have room for twice as many."""
+
+
+class OpenFiles:
+    """Closes the file that was opened first when there are too many; it is opened again when it is written to.
+
+    So thousands of partitions need no thousands of descriptors.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[Segment, None] = {}
+
+    def opened(self, segment: Segment) -> None:
+        """The segment has opened its file."""
+        self._open[segment] = None
+        if len(self._open) > MOST_OPEN:
+            next(iter(self._open)).release()
+
+    def closed(self, segment: Segment) -> None:
+        """The segment has closed it."""
+        self._open.pop(segment, None)
+
+
+class SegmentSettings(NamedTuple):
+    """Bytes between two entries of the indexes, how many entries they take, and what the segments of a store share.
+
+    (index.interval.bytes, segment.index.bytes.) `written` is told of what is to be synced.
+    """
+
+    interval: int
+    offsets: int
+    times: int
+    written: Callable[[], None]
+    files: OpenFiles
+
+
+class Index:
+    """Some of a segment's batches: last offsets and positions, and how late they had become by then."""
+
+    __slots__ = ("newest", "offsets", "positions", "stamps")
+
+    def __init__(
+        self, offsets: Iterable[int] = (), positions: Iterable[int] = (), stamps: Iterable[int] = (),
+        newest: Iterable[int] = (),
+    ) -> None:  # fmt: skip
+        self.offsets = array("q", offsets)
+        self.positions = array("i", positions)
+        self.stamps = array("q", stamps)
+        self.newest = array("q", newest)
+        """The last offsets of the batches that have the timestamps in `stamps`."""
+
+    def note_time(self, timestamp: int, offset: int) -> None:
+        """The largest timestamp so far, and the last offset of its batch; only a larger one than before is kept."""
+        if timestamp > (self.stamps[-1] if self.stamps else -1):
+            self.stamps.append(timestamp)
+            self.newest.append(offset)
+
+    def cut(self, offset: int) -> None:
+        """Forget what is said of `offset` and what follows."""
+        keep = bisect_left(self.offsets, offset)
+        del self.offsets[keep:], self.positions[keep:]
+        keep = bisect_left(self.newest, offset)
+        del self.stamps[keep:], self.newest[keep:]
+
+
+class Segment:
+    """Consecutive batches in one file. `created` is a time in ms since the epoch."""
+
+    __slots__ = (
+        "_fd", "_index", "_interval", "_most_entries", "_newest", "_settings", "_since_entry", "base_offset", "created",
+        "dirty", "folder", "max_timestamp", "size",
+    )  # fmt: skip
+
+    def __init__(self, folder: Path, base_offset: int, created: int, settings: SegmentSettings, index: Index | None) -> None:
+        """A segment of which nothing is known yet; without an `index` it is a closed one, whose files have it."""
+        self.folder = folder
+        self.base_offset = base_offset
+        self.created = created
+        self.size = 0
+        self.max_timestamp = -1
+        self.dirty = False
+        """Whether something was written that may not be on the disk."""
+        self._newest = base_offset
+        """The last offset of the batch with the largest timestamp."""
+        self._settings = settings
+        self._interval = settings.interval
+        self._most_entries = min(settings.offsets, settings.times)
+        self._index = index
+        self._since_entry = 0
+        self._fd = -1
+
+    def path(self, suffix: str = LOG, ending: str = "") -> Path:
+        """One of its files; with an ending, as it is called while it is made."""
+        return self.folder / (file_name(self.base_offset, suffix) + ending)
+
+    def paths(self, ending: str = "") -> list[Path]:
+        """All of its files that are there."""
+        return [path for path in (self.path(suffix, ending) for suffix in SEGMENT_FILES) if path.exists()]
+
+    # Writing
+
+    def create(self) -> None:
+        """Begin an empty file, with empty indexes as Kafka has them."""
+        for suffix in (LOG, OFFSET_INDEX, TIME_INDEX):
+            self.path(suffix).write_bytes(b"")
+        self.touched()
+
+    def touched(self) -> None:
+        """Something was written that may not be on the disk."""
+        self.dirty = True
+        self._settings.written()
+
+    def append(self, batch: Buffer, base_offset: int, leader_epoch: int, timestamp: int, owned: bool) -> None:
+        """Write the batch under its offset. Raises OSError, and then nothing of it is there."""
+        size = len(batch)
+        start = _START.pack(base_offset, size - LOG_OVERHEAD, leader_epoch)
+        if self._fd < 0:
+            self._open()
+        try:
+            files.append(self._fd, (start, memoryview(batch)[_START_SIZE:]), size)
+        except OSError:
+            os.ftruncate(self._fd, self.size)
+            raise
+        if not self.dirty:
+            self.touched()
+        self.note(base_offset + _delta_of(batch, _DELTA_AT)[0], size, timestamp)
+
+    def note(self, last_offset: int, size: int, timestamp: int) -> None:
+        """A batch is in the file, at the end of those that were noted before (LogSegment.append)."""
+        if timestamp > self.max_timestamp:
+            self.max_timestamp, self._newest = timestamp, last_offset
+        if self._since_entry > self._interval:
+            self._enter(last_offset)
+            self._since_entry = size
+        else:
+            self._since_entry += size
+        self.size += size
+
+    def _enter(self, last_offset: int) -> None:
+        index = self._index or self.index
+        index.offsets.append(last_offset)
+        index.positions.append(self.size)
+        stamps = index.stamps
+        if self.max_timestamp > (stamps[-1] if stamps else -1):
+            stamps.append(self.max_timestamp)
+            index.newest.append(self._newest)
+        if len(index.offsets) >= self._most_entries or last_offset - self.base_offset > _LARGEST_SPAN:
+            self.created = FULL
+
+    def close(self, aborted: Iterable[AbortedTransaction] = (), ending: str = "") -> None:
+        """Write the indexes; `aborted` are the transactions whose abort markers are in the segment."""
+        index = self.index
+        index.note_time(self.max_timestamp, self._newest)
+        self.path(OFFSET_INDEX, ending).write_bytes(
+            offset_index_bytes(self.base_offset, zip(index.offsets, index.positions, strict=True))
+        )
+        self.path(TIME_INDEX, ending).write_bytes(
+            time_index_bytes(self.base_offset, zip(index.stamps, index.newest, strict=True))
+        )
+        if entries := transaction_index_bytes(aborted):
+            self.path(TRANSACTION_INDEX, ending).write_bytes(entries)
+        else:
+            self.path(TRANSACTION_INDEX, ending).unlink(missing_ok=True)
+
+    def let_go(self) -> None:
+        """Give back the descriptor and forget the index; both are there again when they are needed."""
+        self.release()
+        self._index = None
+
+    def release(self) -> None:
+        """Give back the descriptor."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+            self._settings.files.closed(self)
+
+    def _open(self) -> None:
+        self._fd = files.open_to_append(self.path())
+        self._settings.files.opened(self)
+
+    def truncate(self, position: int, offset: int) -> None:
+        """Cut off what is at `position` and behind it, which begins with `offset`."""
+        if self._fd < 0:
+            self._open()
+        self.index.cut(offset)
+        os.ftruncate(self._fd, position)
+        self.size = position
+        self.touched()
+        self._since_entry = 0
+        self._recount()
+
+    # Reading
+
+    @property
+    def index(self) -> Index:
+        """Where things are; read from the files if the segment is closed, or from the batches if those are no good."""
+        if self._index is None:
+            try:
+                self._index = Index(
+                    *read_offset_index(self.path(OFFSET_INDEX), self.base_offset),
+                    *read_time_index(self.path(TIME_INDEX), self.base_offset),
+                )
+            except (DamagedFile, FileNotFoundError):
+                self._index = Index()
+        return self._index
+
+    def load(self) -> None:
+        """Learn size and largest timestamp of a segment that was closed. Raises DamagedFile, FileNotFoundError."""
+        self.size = self.path().stat().st_size
+        if self.path(OFFSET_INDEX).stat().st_size % OFFSET_ENTRY.size:
+            raise DamagedFile(self.path(OFFSET_INDEX), "this is no index")
+        self.max_timestamp, self._newest = read_last_time(self.path(TIME_INDEX), self.base_offset)
+
+    def _recount(self) -> None:
+        """Find the largest timestamp again: the index knows most, the batches behind its last entry the rest."""
+        index = self.index
+        self.max_timestamp, self._newest = -1, self.base_offset
+        if index.stamps:
+            self.max_timestamp, self._newest = index.stamps[-1], index.newest[-1]
+        for _, header in self.headers(index.positions[-1] if index.positions else 0):
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp, self._newest = header.max_timestamp, header.last_offset
+
+    def read(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes from `position` on, and no more than the segment has."""
+        size = min(size, self.size - position)
+        if self._fd >= 0:
+            return files.read_at(self._fd, size, position)
+        fd = files.open_to_read(self.path())
+        try:
+            return files.read_at(fd, size, position)
+        finally:
+            os.close(fd)
+
+    def find(self, offset: int) -> int:
+        """The position of the first batch that ends at or behind `offset`; the segment's size if none does."""
+        index = self.index
+        entry = bisect_right(index.offsets, offset) - 1
+        position = index.positions[entry] if entry >= 0 else 0
+        while position < self.size:
+            near = self.read(position, _LOOK)
+            at, end = 0, len(near) - HEADER_SIZE
+            while at <= end:
+                base, length, delta = _PLACE.unpack_from(near, at)
+                if base + delta >= offset:
+                    return position + at
+                if length < HEADER_SIZE - LOG_OVERHEAD:
+                    raise self._damaged(position + at)
+                at += LOG_OVERHEAD + length
+            if not at:
+                raise self._damaged(position)
+            position += at
+        return self.size
+
+    def batch_size(self, position: int) -> int:
+        """Bytes of the batch at this position."""
+        return int(HEADER.unpack(self.read(position, HEADER_SIZE))[1]) + LOG_OVERHEAD
+
+    def offset_behind(self, position: int) -> int | None:
+        """The last offset of the first batch in the index that begins at or behind `position` (fetchUpperBoundOffset)."""
+        index = self.index
+        entry = bisect_left(index.positions, position)
+        return index.offsets[entry] if entry < len(index.offsets) else None
+
+    def position_before(self, timestamp: int) -> int:
+        """A position before which every batch is older than `timestamp`."""
+        index = self.index
+        entry = bisect_left(index.stamps, timestamp) - 1
+        return self.find(index.newest[entry]) if entry >= 0 else 0
+
+    def headers(self, position: int) -> Iterable[tuple[int, BatchHeader]]:
+        """Positions and headers of the batches from `position` on."""
+        for at, batch in self.batches(position):
+            yield at, BatchHeader._make(HEADER.unpack_from(batch))
+
+    def batches(self, position: int, piece: int = 1024 * 1024) -> Iterable[tuple[int, memoryview]]:
+        """Positions and batches from `position` on, read in pieces of about so many bytes."""
+        while position < self.size:
+            data = memoryview(self.read(position, piece))
+            used = 0
+            for at, header in batches_in(data):
+                used = at + header.size
+                yield position + at, data[at:used]
+            if used:
+                position += used
+                continue
+            if len(data) < HEADER_SIZE or (piece := self.batch_size(position)) <= len(data):
+                raise self._damaged(position)
+
+    def _damaged(self, position: int) -> DamagedFile:
+        return DamagedFile(self.path(), "no batch begins here; the file is damaged", position)

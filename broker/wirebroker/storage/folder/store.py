@@ -1,0 +1,458 @@
+"""The data directory as a whole: what was there is given to the cluster, and what the cluster changes is written down.
+
+Batches are written as they come, and what the controller knows before any answer leaves (`settle`). So what a client
+was told is in the page cache when the process dies, and on the disk when the machine does, as far as `--sync` says.
+What takes long is a `Job`: whoever drives the engine does its `work` in a thread, and its `done` where the engine lives.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkawire.errors import ProtocolError
+from wirebroker.core.cluster import CLUSTER_ID, GROUP_TOPIC, TRANSACTION_TOPIC, Cluster, StoredPartition, Topic
+from wirebroker.core.configs import ConfigError, TopicConfigs, check_topic_configs
+from wirebroker.core.partition import Partition
+from wirebroker.storage.folder import files
+from wirebroker.storage.folder.compaction import Cleaned, compact
+from wirebroker.storage.folder.directory import LogDirectory
+from wirebroker.storage.folder.faults import DataError
+from wirebroker.storage.folder.image import (
+    BROKER,
+    CLIENT_METRICS,
+    GROUP,
+    NO_LEADER,
+    TOPIC,
+    Image,
+    PartitionImage,
+    TopicImage,
+    difference,
+)
+from wirebroker.storage.folder.log import FolderLog, RecentIndexes
+from wirebroker.storage.folder.metadata import MetadataLog
+from wirebroker.storage.folder.names import DELETED, deleted_folder_name, folder_name
+from wirebroker.storage.folder.properties import (
+    PARTITION_METADATA,
+    partition_metadata_text,
+    read_partition_metadata,
+)
+from wirebroker.storage.folder.recovery import LogSettings
+from wirebroker.storage.folder.segment import OpenFiles, SegmentSettings
+
+if TYPE_CHECKING:
+    from wirebroker.core.groups import GroupCoordinator
+    from wirebroker.core.transactions import TransactionCoordinator
+
+ALWAYS, INTERVAL, NEVER = "always", "interval", "never"
+SYNCS = (ALWAYS, INTERVAL, NEVER)
+"""When what was written is put on the disk: before an answer, every log.flush.interval.ms, or when the system likes to."""
+DEFAULT_INTERVAL_MS = 1000
+"""How often, if log.flush.interval.ms is not set."""
+OFFSET_ENTRY, TIME_ENTRY = 8, 12
+
+
+class Job(NamedTuple):
+    """Something that takes long: `work` may be done in any thread, then `done` where the engine lives."""
+
+    work: Callable[[], None]
+    done: Callable[[], None]
+
+
+class FolderStore:
+    """The data directory of a cluster of `brokers` brokers."""
+
+    def __init__(
+        self, root: Path, random_bytes: Callable[[int], bytes], *, brokers: int = 1, sync: str = NEVER,
+    ) -> None:  # fmt: skip
+        """Opens and locks it, and reads what the controller knew. Raises DataError, OSError."""
+        self.root = root
+        self.sync = sync
+        self.notes: list[str] = []
+        """Sentences about what was found and done at the start."""
+        self.jobs: deque[Job] = deque()
+        self.recent = RecentIndexes()
+        self._files = OpenFiles()
+        self._random_bytes = random_bytes
+        self._dirty: dict[FolderLog, None] = {}
+        """The logs that were written to since they were last synced."""
+        self._metadata_dirty = False
+        self._compacting = False
+        self._uncleanable: set[FolderLog] = set()
+        """Logs whose compaction failed once; as in Kafka it is not tried again before the next start."""
+        self._cluster: Cluster | None = None
+        self.settled: tuple[int, int, int] | None = None
+        """The versions of cluster and settings, and the next producer id, as they are written down."""
+        self._passed_over: dict[tuple[int, str], dict[str, str]] = {}
+        """Settings that are written down and that this broker cannot take; they stay written down."""
+        self.directories: dict[int, LogDirectory] = {}
+        self.topics_found: frozenset[str] = frozenset()
+        """The topics that were there when it was opened."""
+        self._check_count(brokers)
+        try:
+            for node_id in range(1, brokers + 1):
+                place = root if brokers == 1 else root / f"node-{node_id}"
+                self.directories[node_id] = LogDirectory(place, node_id, CLUSTER_ID, random_bytes)
+            first = self.directories[1]
+            self.cluster_id = first.cluster_id
+            self.metadata = MetadataLog(first.root)
+        except BaseException:
+            self._release()
+            raise
+
+    def _check_count(self, brokers: int) -> None:
+        nodes = len([path for path in self.root.glob("node-*") if (path / "meta.properties").exists()])
+        if nodes and nodes != brokers:
+            raise DataError(f"{self.root} is the data of {nodes} brokers; start it with --brokers {nodes}")
+        if brokers > 1 and (self.root / "meta.properties").exists():
+            raise DataError(f"{self.root} is the data of one broker; start it with --brokers 1")
+
+    # What was there
+
+    def load(self, cluster: Cluster, groups: GroupCoordinator, transactions: TransactionCoordinator, now: int) -> None:
+        """Give the cluster what is in the directory. Raises DamagedFile; then nothing was changed that is not torn."""
+        self._cluster = cluster
+        image = self.metadata.image if self.metadata.exists else self._found_image()
+        self.topics_found = frozenset(topic.name for topic in image.topics.values())
+        self.notes += self.metadata.notes
+        self._load_settings(cluster, image)
+        for topic_id, topic in image.topics.items():
+            self._load_topic(cluster, topic_id, topic, image.settings.get((TOPIC, topic.name), {}), now)
+        cluster.producer_ids.next_block = image.next_producer_id
+        for partition in _partitions_of(cluster, GROUP_TOPIC):
+            groups.load(partition.index, partition.log.batches(partition.log_start_offset), now)
+        for partition in _partitions_of(cluster, TRANSACTION_TOPIC):
+            transactions.load(partition.log.batches(partition.log_start_offset), now)
+        self.metadata.create()
+        for directory in self.directories.values():
+            directory.opened()
+            directory.remove_deleted()
+        self.settle(now)
+        self._set_timers(now)
+
+    def _found_image(self) -> Image:
+        """Where there is no metadata, the folders themselves: every partition that has one."""
+        image = Image()
+        ids: dict[str, bytes] = {}
+        for node_id, directory in self.directories.items():
+            for (topic, index), path in directory.partitions():
+                topic_id = self._id_in(path) or ids.get(topic) or self._random_bytes(16)
+                ids.setdefault(topic, topic_id)
+                held = image.topics.setdefault(ids[topic], TopicImage(topic))
+                held.partitions[index] = PartitionImage((node_id,), (node_id,), node_id, 0)
+        return image
+
+    @staticmethod
+    def _id_in(folder: Path) -> bytes | None:
+        path = folder / PARTITION_METADATA
+        return read_partition_metadata(path) if path.exists() else None
+
+    def _load_topic(
+        self, cluster: Cluster, topic_id: bytes, topic: TopicImage, settings: Mapping[str, str], now: int
+    ) -> None:
+        last = max(topic.partitions, default=-1)
+        if sorted(topic.partitions) != list(range(last + 1)):
+            raise DataError(f"{self.root}: of topic {topic.name} there are partitions {sorted(topic.partitions)} alone")
+        known, unknown = {}, {}
+        for name, value in settings.items():
+            try:
+                check_topic_configs({name: value}, cluster.configs)
+                known[name] = value
+            except ConfigError as wrong:
+                unknown[name] = value
+                self.notes.append(f"topic {topic.name} is served without its {name}={value}: {wrong}")
+        stored = []
+        for index in range(last + 1):
+            partition = topic.partitions[index]
+            replicas = [self._node(each) for each in partition.replicas]
+            here = [node for node in dict.fromkeys(replicas) if node in self.directories] or [1]
+            stored.append(StoredPartition(here, partition.leader_epoch))
+            folder = self.directories[here[0]].root / folder_name(topic.name, index)
+            if not folder.is_dir():
+                self.notes.append(f"{folder} is not there: the partition is served empty")
+        self._passed_over[TOPIC, topic.name] = unknown
+        cluster.restore_topic(topic.name, topic_id, known, stored, now)
+
+    def _node(self, stored: int) -> int:
+        """Which of our brokers has taken the place of the one with this id."""
+        for node_id, directory in self.directories.items():
+            if directory.stored_node_id == stored:
+                return node_id
+        return stored
+
+    def _load_settings(self, cluster: Cluster, image: Image) -> None:
+        configs = cluster.configs
+        for (kind, name), settings in image.settings.items():
+            if kind == BROKER:
+                node = self._node(int(name)) if name else None
+                try:
+                    configs.replace({**configs.dynamic.get(node, {}), **settings}, node)
+                except ConfigError as wrong:
+                    self._passed_over[kind, name] = settings
+                    self.notes.append(f"the settings {settings} of broker {name!r} are not used: {wrong}")
+            elif kind == GROUP:
+                configs.groups[name] = dict(settings)
+            elif kind == CLIENT_METRICS:
+                configs.client_metrics[name] = dict(settings)
+            elif kind != TOPIC:
+                self._passed_over[kind, name] = settings
+
+    # What changes
+
+    def settle(self, now: int) -> None:
+        """Write down what the controller knows. Raises OSError."""
+        cluster = self._cluster
+        assert cluster is not None
+        versions = cluster.version, cluster.configs.version, cluster.producer_ids.next_block
+        self._write_metadata(self._image(cluster), now)
+        self.settled = versions
+
+    def _write_metadata(self, image: Image, now: int) -> None:
+        changes = difference(self.metadata.image, image, min(self.directories))
+        if self.metadata.append(changes, now):
+            self._metadata_dirty = True
+        self.metadata.image = image
+
+    def _image(self, cluster: Cluster) -> Image:
+        image = Image(next_producer_id=cluster.producer_ids.next_block)
+        settings = image.settings
+        for topic in cluster.topics.values():
+            image.topics[topic.topic_id] = TopicImage(
+                topic.name,
+                {
+                    each.index: PartitionImage(
+                        tuple(each.replicas), tuple(each.in_sync), each.leader, each.leader_epoch
+                    )
+                    for each in topic.partitions
+                },
+            )
+            settings[TOPIC, topic.name] = dict(topic.configs.overrides)
+        configs = cluster.configs
+        for node, layer in configs.dynamic.items():
+            settings[BROKER, "" if node is None else str(node)] = dict(layer)
+        settings |= {(GROUP, name): dict(held) for name, held in configs.groups.items()}
+        settings |= {(CLIENT_METRICS, name): dict(held) for name, held in configs.client_metrics.items()}
+        for resource, unknown in self._passed_over.items():
+            if resource[0] != TOPIC or resource[1] in cluster.topics:
+                settings[resource] = {**unknown, **settings.get(resource, {})}
+        return image
+
+    # Logs
+
+    def open_log(self, topic: Topic, index: int, replicas: list[int], now: int) -> FolderLog:
+        """The log of a partition, with what is in its folder if it has one. Raises DamagedFile, OSError."""
+        directory = self.directories[replicas[0]]
+        folder = directory.root / folder_name(topic.name, index)
+        if folder.is_dir() and self._id_in(folder) not in (None, topic.topic_id):
+            stray = folder.with_name(deleted_folder_name(topic.name, index, topic.topic_id).replace("-delete", "-stray"))
+            folder.rename(stray)
+            self.notes.append(f"{folder} belongs to another topic of that name, and is set aside as {stray.name}")
+        if not folder.is_dir():
+            directory.forget((topic.name, index))
+            folder.mkdir()
+        if not (folder / PARTITION_METADATA).exists():
+            files.replace(folder / PARTITION_METADATA, partition_metadata_text(topic.topic_id).encode(), durable=False)
+        return FolderLog(self, directory, (topic.name, index), folder, self._settings(topic.configs), topic.configs, now)
+
+    def _settings(self, configs: TopicConfigs) -> LogSettings:
+        room = configs.integer("segment.index.bytes")
+        cluster = self._cluster
+        assert cluster is not None
+        return LogSettings(
+            SegmentSettings(
+                configs.integer("index.interval.bytes"), room // OFFSET_ENTRY, room // TIME_ENTRY, _nobody, self._files
+            ),
+            cluster.rules,
+            cluster.configs.integer("producer.id.expiration.ms"),
+        )
+
+    def _logs(self) -> Iterable[FolderLog]:
+        assert self._cluster is not None
+        for partition in self._cluster.partitions():
+            assert isinstance(partition.log, FolderLog)
+            yield partition.log
+
+    def written(self, log: FolderLog) -> None:
+        """Something was written to this log that may not be on the disk."""
+        self._dirty[log] = None
+
+    def discard(self, paths: Iterable[Path]) -> None:
+        """Let these files be gone: they are renamed at once and removed when there is time."""
+        renamed = [path.rename(path.with_name(path.name + DELETED)) for path in paths]
+
+        def remove() -> None:
+            for path in renamed:
+                path.unlink(missing_ok=True)
+
+        self.jobs.append(Job(remove, _nobody))
+
+    def delete_folder(self, log: FolderLog) -> None:
+        """The same for the folder of a partition that is deleted."""
+        self._dirty.pop(log, None)
+        log.directory.forget(log.where)
+        gone = log.folder.rename(log.folder.with_name(deleted_folder_name(*log.where, self._random_bytes(16))))
+        self.jobs.append(Job(lambda: shutil.rmtree(gone, ignore_errors=True), _nobody))
+
+    # The disk
+
+    def rolled(self, log: FolderLog) -> None:
+        """A segment is closed. Kafka syncs it now whatever the settings, so that recovery begins behind it."""
+        self.jobs.append(self._sync_job({log: log.active.base_offset}, metadata=False))
+
+    def sync_now(self) -> Job | None:
+        """A job that puts on the disk what was written up to now; None if everything is there."""
+        if not self._dirty and not self._metadata_dirty:
+            return None
+        ends = {log: log.end_offset for log in self._dirty}
+        self._dirty.clear()
+        return self._sync_job(ends, metadata=True)
+
+    def _sync_job(self, ends: Mapping[FolderLog, int], *, metadata: bool) -> Job:
+        """Sync what these logs have below an offset each."""
+        paths = [path for log, end in ends.items() for path in log.take_unsynced(end)]
+        if metadata and self._metadata_dirty:
+            self._metadata_dirty = False
+            paths.append(self.metadata.path)
+
+        def work() -> None:
+            for path in paths:
+                files.sync(path)
+
+        def done() -> None:
+            for log, end in ends.items():
+                log.synced_up_to(end)
+
+        return Job(work, done)
+
+    @property
+    def holds_answers(self) -> bool:
+        """Whether an answer has to wait until what was written before it is on the disk."""
+        return self.sync == ALWAYS
+
+    def run_jobs(self) -> None:
+        """Do what is to be done, here and now."""
+        while self.jobs:
+            job = self.jobs.popleft()
+            job.work()
+            job.done()
+
+    def _set_timers(self, now: int) -> None:
+        assert self._cluster is not None
+        configs, timers = self._cluster.configs, self._cluster.timers
+        timers.every(lambda: configs.integer("log.flush.offset.checkpoint.interval.ms"), now, self.checkpoint)
+        timers.every(lambda: configs.integer("log.cleaner.backoff.ms"), now, self.compact)
+        if self.sync == INTERVAL:
+            timers.every(self._interval, now, self._sync_by_timer)
+
+    def _interval(self) -> int:
+        assert self._cluster is not None
+        value = self._cluster.configs.value("log.flush.interval.ms")
+        return value if isinstance(value, int) else DEFAULT_INTERVAL_MS
+
+    def _sync_by_timer(self, _: int) -> None:
+        if (job := self.sync_now()) is not None:
+            self.jobs.append(job)
+
+    def compact(self, now: int) -> None:
+        """Compact the log that needs it most, if one does and none is being compacted."""
+        assert self._cluster is not None
+        if self._compacting or not self._cluster.configs.value("log.cleaner.enable"):
+            return
+        logs = [log for log in self._logs() if log not in self._uncleanable]
+        found = [(log, *wanted) for log in logs if (wanted := log.to_compact(now)) is not None]
+        if not found:
+            return
+        log, _, task = max(found, key=lambda each: each[1])
+        results: list[Cleaned] = []
+
+        def work() -> None:
+            try:
+                results.append(compact(task))
+            except (OSError, ProtocolError) as failed:
+                self._uncleanable.add(log)
+                self._compacting = False
+                raise DataError(f"{log.folder} is not compacted any more: {failed}") from failed
+
+        def done() -> None:
+            self._compacting = False
+            log.take_compacted(results[0])
+            self.compact(now)  # there may be another
+
+        self._compacting = True
+        self.jobs.append(Job(work, done))
+
+    def checkpoint(self, _: int = 0) -> None:
+        """Write down how far the logs are on the disk, and where they begin."""
+        held: dict[int, list[FolderLog]] = {node_id: [] for node_id in self.directories}
+        for log in self._logs():
+            held[log.directory.node_id].append(log)
+        for node_id, logs in held.items():
+            self.directories[node_id].checkpoint(
+                {log.where: log.recovery_point for log in logs},
+                {log.where: log.log_start_offset for log in logs},
+                {log.where: log.end_offset for log in logs},
+            )
+
+    # The end
+
+    def close(self, now: int) -> None:
+        """Stop cleanly: everything is written, so that the next start has nothing to recover."""
+        cluster = self._cluster
+        if cluster is not None and self.metadata.exists:
+            for log in self._logs():
+                log.close()
+            image = self._image(cluster)
+            for topic in image.topics.values():  # as a broker that hands over what it leads before it goes
+                topic.partitions = {
+                    index: each._replace(leader=NO_LEADER, leader_epoch=each.leader_epoch + 1)
+                    for index, each in topic.partitions.items()
+                }
+            self._write_metadata(image, now)
+            self.metadata.close()
+            self.checkpoint()
+            self.run_jobs()
+            for directory in self.directories.values():
+                directory.closed()
+        self._release()
+
+    def abandon(self) -> None:
+        """Let everything be as it is, as when the process is killed."""
+        if self._cluster is not None:
+            for log in self._logs():
+                log.release()
+        self.metadata.release()
+        self._release()
+
+    def restart(self, mode: str, now: int) -> None:
+        """The brokers stop, and before the partitions open their logs again, the checkpoints are what is on the disk."""
+        self.run_jobs()
+        if mode == "clean":
+            for log in self._logs():
+                log.close()
+            self.checkpoint()
+        for directory in self.directories.values():
+            directory.read_checkpoints()
+            directory.clean = mode == "clean"
+
+    def restarted(self, now: int) -> None:
+        """The brokers have started again."""
+        for directory in self.directories.values():
+            directory.opened()
+        self.settle(now)
+        self._set_timers(now)
+
+    def _release(self) -> None:
+        for directory in self.directories.values():
+            directory.release()
+
+
+def _nobody() -> None:
+    """There is nothing more to do."""
+
+
+def _partitions_of(cluster: Cluster, topic: str) -> Iterable[Partition]:
+    found = cluster.topics.get(topic)
+    return found.partitions if found else ()

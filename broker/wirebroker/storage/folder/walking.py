@@ -1,0 +1,131 @@
+"""Walking over the batches of a .log file, and telling a torn tail from damage.
+
+A write that was cut short leaves half a batch at the end of the file: nobody was told that it is stored, and it may be
+cut off. Whatever is wrong with batches behind which sound ones follow is damage, and cutting would lose those.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from kafkawire.batches import CRC_START, HEADER, HEADER_SIZE, LOG_OVERHEAD, BatchHeader
+from kafkawire.primitives import Buffer
+
+WINDOW = 8 * 1024 * 1024
+"""Bytes that are looked at at once; a larger batch is read whole."""
+SEARCH_LIMIT = 64 * 1024 * 1024
+"""How far behind a damage sound batches are looked for, in bytes."""
+_LEAST = HEADER_SIZE - LOG_OVERHEAD
+
+
+class Walked(NamedTuple):
+    """A sound batch and where it is."""
+
+    position: int
+    header: BatchHeader
+    batch: memoryview
+
+
+class Damage(NamedTuple):
+    """Where sound batches end, and why."""
+
+    position: int
+    why: str
+
+
+def fault_of(data: memoryview, at: int, next_offset: int) -> str:
+    """What is wrong with the batch that should be at `at`; empty if it is sound and begins at or behind `next_offset`."""
+    left = len(data) - at
+    if left < HEADER_SIZE:
+        return f"{left} bytes, where a batch has at least {HEADER_SIZE}"
+    base_offset, length, _, magic, crc, *_ = HEADER.unpack_from(data, at)
+    if length < _LEAST:
+        return f"a batch of length {length}; the least is {_LEAST}"
+    if magic != 2:
+        return f"a batch of magic {magic}; 2 is known"
+    if LOG_OVERHEAD + length > left:
+        return f"a batch of {LOG_OVERHEAD + length} bytes, of which {left} are there"
+    if crc32c(data[at + CRC_START : at + LOG_OVERHEAD + length]) != crc:
+        return "the CRC of a batch does not fit"
+    if base_offset < next_offset:
+        return f"a batch of offset {base_offset}, where the next one is {next_offset}"
+    return ""
+
+
+class Walk:
+    """The batches of a file from `position` on, each checked; `damage` is set if they end before the file does."""
+
+    def __init__(self, path: Path, next_offset: int, position: int = 0) -> None:
+        self.path = path
+        self.next_offset = next_offset
+        self.position = position
+        """Where the sound batches end, as far as was walked."""
+        self.damage: Damage | None = None
+
+    def __iter__(self) -> Iterator[Walked]:
+        size = self.path.stat().st_size
+        with self.path.open("rb") as file:
+            while self.position < size:
+                file.seek(self.position)
+                window = memoryview(file.read(WINDOW))
+                if len(window) >= LOG_OVERHEAD:
+                    wanted = LOG_OVERHEAD + int.from_bytes(window[8:12], "big", signed=True)
+                    if WINDOW < wanted <= size - self.position:
+                        file.seek(self.position)
+                        window = memoryview(file.read(wanted))
+                at = 0
+                last = self.position + len(window) >= size
+                while at < len(window):
+                    why = fault_of(window, at, self.next_offset)
+                    if why and at and not last:
+                        break  # it may only be cut by the window
+                    if why:
+                        self.damage = Damage(self.position, why)
+                        return
+                    header = BatchHeader._make(HEADER.unpack_from(window, at))
+                    end = at + header.size
+                    yield Walked(self.position, header, window[at:end])
+                    self.next_offset = header.last_offset + 1
+                    self.position += header.size
+                    at = end
+
+
+def sound_batch_behind(path: Path, damage: Damage, next_offset: int) -> int | None:
+    """The position of a sound batch somewhere behind the damage; None if there is none, so that the tail is only torn."""
+    with path.open("rb") as file:
+        file.seek(damage.position)
+        data = memoryview(file.read(SEARCH_LIMIT))
+    # The upper half of an offset is that of its neighbours', and byte 16 of a batch is its magic.
+    likely = re.compile(rb"(?s)(?=" + re.escape(next_offset.to_bytes(8, "big")[:4]) + rb".{4}\0.{7}\x02)")
+    for match in likely.finditer(data, 1):
+        if not fault_of(data, match.start(), next_offset):
+            return damage.position + match.start()
+    return None
+
+
+def is_torn(path: Path, damage: Damage, next_offset: int) -> bool:
+    """Whether the end of the file is what a write leaves that was cut short: the beginning of the next batch, or zeros."""
+    with path.open("rb") as file:
+        file.seek(damage.position)
+        tail = file.read(SEARCH_LIMIT)
+    if len(tail) < HEADER_SIZE or not any(tail):
+        return True
+    base_offset, _, _, magic, *_ = HEADER.unpack_from(tail)
+    return bool(base_offset == next_offset and magic == 2)
+
+
+def batches_in(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of each whole batch in data that is known to be sound; what is cut off at the end is left out."""
+    view = memoryview(data)
+    at, end = 0, len(view)
+    while end - at >= HEADER_SIZE:
+        header = BatchHeader._make(HEADER.unpack_from(view, at))
+        if header.batch_length < _LEAST or at + header.size > end:
+            return
+        yield at, header
+        at += header.size

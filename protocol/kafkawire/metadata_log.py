@@ -1,0 +1,39 @@
+"""Records of __cluster_metadata in Kafka's own format: frame version, kind and version (unsigned varints), then a message."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from kafkawire.codec import decode, encode
+from kafkawire.declare import Message
+from kafkawire.errors import ProtocolError
+from kafkawire.metadata_records import METADATA_RECORDS
+from kafkawire.primitives import read_uvarint
+
+FRAME_VERSION = 1
+BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION = 23, 24, 25
+"""Kinds of records without content: what stands between the first two holds together or, with the third, not at all."""
+
+
+def metadata_bytes(record: Message, version: int) -> bytes:
+    """A record's value in this version of its class; kinds and versions are below 128, and so one byte each."""
+    kind = record.__schema__.key
+    assert kind is not None
+    return bytes([FRAME_VERSION, kind, version]) + encode(record, version)
+
+
+def read_metadata(value: bytes) -> tuple[int, Message | None]:
+    """The kind of a record, and the record if it is one of `METADATA_RECORDS`. Raises ProtocolError."""
+    try:
+        frame, at = read_uvarint(value, 0)
+        kind, at = read_uvarint(value, at)
+        version, at = read_uvarint(value, at)
+    except IndexError as short:
+        raise ProtocolError(f"a metadata record of {len(value)} bytes") from short
+    if frame != FRAME_VERSION:
+        raise ProtocolError(f"a metadata record in a frame of version {frame}; {FRAME_VERSION} is known")
+    if kind not in METADATA_RECORDS:
+        return kind, None
+    module, name = METADATA_RECORDS[kind]
+    record, _ = decode(getattr(import_module(f"kafkawire.metadata_records.{module}"), name), value, version, at)
+    return kind, record

@@ -1,0 +1,96 @@
+"""A suite's run: its output read line by line into a result for each test."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from bench_parts.process import end_group
+from suites_parts.suites import WORDS, Run, Suite
+
+SILENCE = 300.0
+"""Seconds that a suite may say nothing before it is ended."""
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of one suite. `missing` says why it did not run; `lost` is what passes against Kafka and not here."""
+
+    suite: Suite
+    results: dict[str, str] = field(default_factory=dict)
+    missing: str = ""
+    lost: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def names(self, result: str) -> set[str]:
+        """The tests with this result."""
+        return {name for name, found in self.results.items() if found == result}
+
+
+def run(
+    suite: Suite, address: str, only: str, told: Callable[[str, str, int], None], output: Path | None = None
+) -> Outcome:
+    """Run the suite, or one of its tests alone; `told` hears of each. Raises Missing if it cannot be had."""
+    made = suite.make(address)
+    outcome, began = Outcome(suite), time.monotonic()
+    log = None
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        log = (output / f"{suite.name}.log").open("w")
+    try:
+        for line in _lines(made, only):
+            text = COLOUR.sub("", line)
+            if log is not None:
+                log.write(text)
+            found = made.tells.search(text)
+            # A test that passed and then failed to clean up after itself has failed.
+            if found and outcome.results.get(found["name"]) != WORDS["FAILED"]:
+                outcome.results[found["name"]] = WORDS[found["word"]]
+                told(found["name"], outcome.results[found["name"]], len(outcome.results))
+    finally:
+        if log is not None:
+            log.close()
+    outcome.seconds = time.monotonic() - began
+    return outcome
+
+
+def _lines(made: Run, only: str) -> Iterator[str]:
+    """What the program prints, until it ends or falls silent."""
+    words, environment = [str(word) for word in made.words], os.environ | made.environment
+    if only:
+        added = made.only(only)
+        if isinstance(added, dict):
+            environment |= added
+        else:
+            words += added
+    process = subprocess.Popen(
+        words, cwd=made.folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    try:
+        yield from _until_silent(process.stdout)
+    finally:
+        end_group(process)
+        process.stdout.close()
+
+
+def _until_silent(stream: IO[bytes]) -> Iterator[str]:
+    data = b""
+    while select.select([stream], [], [], SILENCE)[0]:
+        read = os.read(stream.fileno(), 1 << 16)
+        if not read:
+            break
+        *lines, data = (data + read).split(b"\n")
+        for line in lines:
+            yield line.decode(errors="replace") + "\n"
+    if data:
+        yield data.decode(errors="replace")

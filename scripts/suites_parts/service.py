@@ -1,0 +1,21 @@
+"""What kafka-python's fixtures import as test.service, which its sdist leaves out: services that run elsewhere."""
+
+
+class ExternalService:
+    """A broker that somebody else has started."""
+
+    def __init__(self, host, port):
+        self.host, self.port = host, port
+
+    def dump_logs(self):
+        """Its logs are elsewhere."""
+
+    def stop(self):
+        """Whoever started it ends it."""
+
+
+class SpawnedService:
+    """A broker that the tests would start themselves."""
+
+    def __init__(self, *_):
+        raise RuntimeError("these tests are run against one broker, which is running already")

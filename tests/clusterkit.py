@@ -1,0 +1,162 @@
+"""A dialogue with several brokers over the raw wire, in few words: each helper returns what a test compares."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from kafkawire.errors import error_name
+from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from kafkawire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkawire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from wirebroker.conformance.client import WireClient
+from wirebroker.mock import MockKafka
+from wirekit import batch, client
+
+
+class Told(NamedTuple):
+    """A Produce answer; −1 for none."""
+
+    error: str
+    offset: int = -1
+    log_start: int = -1
+    leader: tuple[int, int] = (-1, -1)
+
+
+class Read(NamedTuple):
+    """A Fetch answer; `values` counts the bytes of its records."""
+
+    error: str
+    high_watermark: int
+    last_stable: int
+    size: int
+    diverging: tuple[int, int] = (-1, -1)
+
+
+class Described(NamedTuple):
+    """A partition as DescribeTopicPartitions shows it."""
+
+    leader: int
+    epoch: int
+    in_sync: list[int]
+    eligible: list[int]
+    last_known: list[int]
+    offline: list[int]
+
+
+class Cluster:
+    """Wire clients of all brokers of a MockKafka, by node id."""
+
+    def __init__(self, kafka: MockKafka, brokers: int = 3) -> None:
+        self.kafka = kafka
+        self.wires = {node: client(kafka, node - 1) for node in range(1, brokers + 1)}
+
+    def kill(self, node: int) -> None:
+        self.kafka.kill_broker(node)
+        self.wires[node].drop("main")
+        self.wires[node].drop("admin")
+
+    def wire(self, node: int) -> WireClient:
+        return self.wires[node]
+
+    def anyone(self) -> WireClient:
+        return self.wires[self.kafka._call(lambda engine: min(engine.cluster.live_brokers))]
+
+    def produce_request(self, topic: str, acks: int, timeout_ms: int, data: bytes) -> ProduceRequest:
+        parts = [PartitionProduceData(index=0, records=data)]
+        return ProduceRequest(
+            acks=acks, timeout_ms=timeout_ms, topic_data=[TopicProduceData(name=topic, partition_data=parts)]
+        )
+
+    def produce(
+        self, node: int, topic: str, count: int = 1, *, seq: int = -1, pid: int = 5, acks: int = -1, version: int = 12,
+        timeout_ms: int = 5000,
+    ) -> Told:  # fmt: skip
+        self.send(node, topic, count, seq=seq, pid=pid, acks=acks, version=version, timeout_ms=timeout_ms)
+        return self.told(node, version)
+
+    def send(
+        self, node: int, topic: str, count: int = 1, *, seq: int = -1, pid: int = 5, acks: int = -1, version: int = 12,
+        timeout_ms: int = 5000,
+    ) -> None:  # fmt: skip
+        """Send a Produce whose answer is waited for later."""
+        data = batch(seq, count, pid=pid if seq >= 0 else -1, epoch=0 if seq >= 0 else -1, timestamp=self.kafka.clock.now())
+        self.wires[node].send(self.produce_request(topic, acks, timeout_ms, data), version)
+
+    def told(self, node: int, version: int = 12) -> Told:
+        answer = self.wires[node].answer(0, version).responses[0].partition_responses[0]
+        leader = (answer.current_leader.leader_id, answer.current_leader.leader_epoch)
+        return Told(error_name(answer.error_code), answer.base_offset, answer.log_start_offset, leader)
+
+    def fetch_request(self, topic: str, offset: int, *, epoch: int, last: int, wait_ms: int, committed: bool) -> FetchRequest:
+        part = FetchPartition(
+            partition=0, fetch_offset=offset, current_leader_epoch=epoch, last_fetched_epoch=last,
+            partition_max_bytes=1 << 20,
+        )  # fmt: skip
+        topics = [FetchTopic(topic=topic, partitions=[part])]
+        return FetchRequest(
+            max_wait_ms=wait_ms, min_bytes=1, max_bytes=1 << 20, topics=topics, isolation_level=int(committed)
+        )
+
+    def fetch(
+        self, node: int, topic: str, offset: int = 0, *, epoch: int = -1, last: int = -1, wait_ms: int = 0,
+        committed: bool = False, version: int = 12,
+    ) -> Read:  # fmt: skip
+        request = self.fetch_request(topic, offset, epoch=epoch, last=last, wait_ms=wait_ms, committed=committed)
+        self.wires[node].send(request, version)
+        return self.read(node, version)
+
+    def read(self, node: int, version: int = 12) -> Read:
+        data = self.wires[node].answer(1, version).responses[0].partitions[0]
+        diverging = (data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+        return Read(
+            error_name(data.error_code), data.high_watermark, data.last_stable_offset, len(data.records or b""), diverging
+        )
+
+    def end(self, node: int, topic: str, version: int = 6) -> tuple[str, int, int]:
+        """ListOffsets of the end: error, offset, leader epoch."""
+        part = ListOffsetsPartition(partition_index=0, timestamp=-1, current_leader_epoch=-1)
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[part])])
+        answer = self.wires[node].request(request, version).topics[0].partitions[0]
+        return error_name(answer.error_code), answer.offset, answer.leader_epoch
+
+    def epoch_end(self, node: int, topic: str, epoch: int, current: int = -1) -> tuple[str, int, int]:
+        """OffsetForLeaderEpoch: error, epoch, end offset."""
+        part = OffsetForLeaderPartition(partition=0, current_leader_epoch=current, leader_epoch=epoch)
+        request = OffsetForLeaderEpochRequest(replica_id=-1, topics=[OffsetForLeaderTopic(topic=topic, partitions=[part])])
+        answer = self.wires[node].request(request, 3).topics[0].partitions[0]
+        return error_name(answer.error_code), answer.leader_epoch, answer.end_offset
+
+    def delete_records(self, node: int, topic: str, offset: int, timeout_ms: int = 1000) -> None:
+        part = DeleteRecordsPartition(partition_index=0, offset=offset)
+        topics = [DeleteRecordsTopic(name=topic, partitions=[part])]
+        self.wires[node].send(DeleteRecordsRequest(topics=topics, timeout_ms=timeout_ms), 2)
+
+    def deleted(self, node: int) -> tuple[str, int]:
+        answer = self.wires[node].answer(21, 2).topics[0].partitions[0]
+        return error_name(answer.error_code), answer.low_watermark
+
+    def describe(self, topic: str) -> Described:
+        request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=topic)], response_partition_limit=10)
+        part: Any = self.anyone().request(request, 0, "admin").topics[0].partitions[0]
+        return Described(
+            part.leader_id, part.leader_epoch, part.isr_nodes, part.eligible_leader_replicas, part.last_known_elr,
+            part.offline_replicas,
+        )  # fmt: skip
+
+    def metadata(self, topic: str, version: int = 9) -> dict[str, Any]:
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+        answer = self.anyone().request(request, version, "admin")
+        part = answer.topics[0].partitions[0]
+        return {
+            "brokers": [broker.node_id for broker in answer.brokers], "error": error_name(part.error_code),
+            "leader": part.leader_id, "epoch": part.leader_epoch, "replicas": part.replica_nodes,
+            "in_sync": part.isr_nodes, "offline": part.offline_replicas,
+        }  # fmt: skip

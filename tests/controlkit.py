@@ -1,0 +1,94 @@
+"""A client of the HTTP control that holds every answer against the OpenAPI document."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+from functools import cached_property
+from typing import Any
+from urllib.parse import urlsplit
+
+import jsonschema
+
+PROBLEM = "application/problem+json"
+
+
+class Answer:
+    """What came back."""
+
+    def __init__(self, response: http.client.HTTPResponse) -> None:
+        self.status = response.status
+        self.media = (response.getheader("content-type") or "").partition(";")[0]
+        self.headers = dict(response.getheaders())
+        self.body = response.read().decode()
+
+    @property
+    def json(self) -> Any:
+        """The body as JSON."""
+        return json.loads(self.body)
+
+
+class ControlClient:
+    """Asks; `ask` wants a good answer and returns what it says, `refused` wants a problem."""
+
+    def __init__(self, url: str, timeout: float = 10) -> None:
+        self.url = url
+        self._where = urlsplit(url)
+        self._timeout = timeout
+
+    def send(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Answer:
+        """Any request; a body that is not bytes is sent as JSON. The answer must be one that the document knows."""
+        answer = self.raw(method, path, body, headers)
+        if path != "/openapi.json":
+            self._check(method, path, answer)
+        return answer
+
+    def raw(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Answer:
+        """The same, whatever the answer."""
+        assert self._where.hostname is not None
+        connection = http.client.HTTPConnection(self._where.hostname, self._where.port, timeout=self._timeout)
+        try:
+            sent = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+            connection.request(method, path, sent, headers or {})
+            return Answer(connection.getresponse())
+        finally:
+            connection.close()
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """A request that is well answered; what the answer says, None if it says nothing."""
+        answer = self.send(method, path, body)
+        assert answer.status < 300, answer.body
+        return answer.json if answer.body else None
+
+    def refused(self, method: str, path: str, body: Any = None) -> Any:
+        """A request that is answered with a problem; the problem."""
+        answer = self.send(method, path, body)
+        assert answer.media == PROBLEM, answer.body
+        problem = answer.json
+        assert problem["status"] == answer.status >= 400
+        return problem
+
+    @cached_property
+    def document(self) -> Any:
+        """The OpenAPI document."""
+        return self.raw("GET", "/openapi.json").json
+
+    def _check(self, method: str, path: str, answer: Answer) -> None:
+        """Fail if the document knows no such answer."""
+        responses = self._operation(method, path.partition("?")[0])["responses"]
+        assert str(answer.status) in responses, f"{method} {path} is not said to answer {answer.status}: {answer.body}"
+        content = responses[str(answer.status)].get("content", {})
+        assert list(content) == ([answer.media] if answer.media else [])
+        if answer.media in ("application/json", PROBLEM):
+            schema = content[answer.media]["schema"] | {"components": self.document["components"]}
+            jsonschema.Draft202012Validator(schema).validate(answer.json)
+
+    def _operation(self, method: str, path: str) -> Any:
+        templates = sorted(self.document["paths"], key=lambda each: ("{" in each, -len(each)))
+        for template in templates:
+            slashes = "{group_id}" in template or "{transactional_id}" in template  # these may have some
+            pattern = re.sub(r"\\{\w+\\}", ".+" if slashes else "[^/]+", re.escape(template))
+            if re.fullmatch(pattern, path) and method.lower() in self.document["paths"][template]:
+                return self.document["paths"][template][method.lower()]
+        raise AssertionError(f"the document knows no {method} {path}")

@@ -1,0 +1,210 @@
+"""Killing a broker under load, and comparing what it acknowledged with what it serves afterwards."""
+
+from __future__ import annotations
+
+import random
+import re
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from kafkawire.batches import iter_batches, iter_records, read_header
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkawire.messages.find_coordinator import FindCoordinatorRequest
+from kafkawire.messages.init_producer_id import InitProducerIdRequest
+from kafkawire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from wirebroker.conformance.client import ConnectionClosed, NoAnswer, WireClient
+from wirekit import batch, produce_request
+
+TOPIC = "orders"
+GONE = (ConnectionClosed, NoAnswer, OSError)
+
+
+class Served:
+    """`wirebroker serve --data` as a process of its own."""
+
+    def __init__(self, data: Path, *flags: str) -> None:
+        self._command = [sys.executable, "-m", "wirebroker.cli", "serve", "--port", "0", "--data", str(data), *flags]
+
+    def __enter__(self) -> Served:
+        self.process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        first = self.process.stdout.readline()
+        found = re.match(r"listening on (\S+):(\d+) ", first)
+        if found is None:
+            raise AssertionError(f"{first}{self.process.communicate()[1]}")
+        self.address = (found[1], int(found[2]))
+        assert self.process.stdout.readline() == "ready\n"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.process.kill()
+        self.said = self.process.communicate()[1]
+
+    def client(self) -> WireClient:
+        """A new client of it."""
+        return WireClient(*self.address)
+
+
+@dataclass
+class Sender(threading.Thread):
+    """An idempotent producer of one partition with one batch under way, until the broker dies."""
+
+    served: Served
+    partition: int
+    size: int
+    acknowledged: dict[int, int] = field(default_factory=dict)
+    """First sequence of each batch to its offset."""
+    next_sequence: int = 0
+    producer_id: int = -1
+    wrong: str = ""
+
+    def __post_init__(self) -> None:
+        super().__init__(daemon=True)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def begin(self) -> None:
+        """Get a producer id, and send in a thread."""
+        asked = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+        self.producer_id = self.served.client().request(asked, 0).producer_id
+        self.start()
+
+    def data(self, sequence: int) -> bytes:
+        """The batch that begins with this sequence; its content follows from it."""
+        count = 1 + sequence % 3
+        return batch(sequence, count, pid=self.producer_id, epoch=0, tag=f"{self.partition}:" + "x" * self.size)
+
+    def send(self, wire: WireClient, sequence: int) -> tuple[int, int]:
+        """Send one batch; the error code and the offset."""
+        request = produce_request(TOPIC, self.data(sequence), self.partition)
+        answer = wire.request(request, 9).responses[0].partition_responses[0]
+        return answer.error_code, answer.base_offset
+
+    def run(self) -> None:
+        wire = self.served.client()
+        try:
+            while True:
+                code, offset = self.send(wire, self.next_sequence)
+                if code:
+                    self.wrong = f"partition {self.partition}, sequence {self.next_sequence}: {ErrorCode(code).name}"
+                    return
+                self.acknowledged[self.next_sequence] = offset
+                self.next_sequence += 1 + self.next_sequence % 3
+        except GONE:
+            return
+        finally:
+            wire.close()
+
+
+class Committer(threading.Thread):
+    """Commits rising offsets for a group until the broker dies."""
+
+    def __init__(self, served: Served) -> None:
+        super().__init__(daemon=True)
+        self.served = served
+        self.committed = -1
+        self.sent = -1
+
+    def run(self) -> None:
+        wire = self.served.client()
+        try:
+            while True:
+                self.sent += 1
+                if commit(wire, self.sent) == 0:
+                    self.committed = self.sent
+        except GONE:
+            return
+
+
+def commit(wire: WireClient, offset: int, topic: str = TOPIC) -> int:
+    """Commit an offset of the topic's first partition for a group; the error code."""
+    wire.request(FindCoordinatorRequest(key="group", key_type=0), 3)
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
+    topics = [OffsetCommitRequestTopic(name=topic, partitions=[partition])]
+    request = OffsetCommitRequest(group_id="group", generation_id_or_member_epoch=-1, member_id="", topics=topics)
+    code: int = wire.request(request, 8).topics[0].partitions[0].error_code
+    return code
+
+
+def committed(wire: WireClient, topic: str = TOPIC) -> int:
+    """The group's offset of the topic's first partition."""
+    wire.request(FindCoordinatorRequest(key="group", key_type=0), 3)
+    for _ in range(3):
+        topics = [OffsetFetchRequestTopic(name=topic, partition_indexes=[0])]
+        answer = wire.request(OffsetFetchRequest(group_id="group", topics=topics), 7)
+        if answer.error_code == 0:
+            return int(answer.topics[0].partitions[0].committed_offset)
+    raise AssertionError(f"OffsetFetch: {answer.error_code}")
+
+
+def stored(wire: WireClient, partition: int) -> list[tuple[int, int, int, list[bytes | None]]]:
+    """Every batch of a partition: offset, producer id, first sequence, values."""
+    found: list[tuple[int, int, int, list[bytes | None]]] = []
+    offset = 0
+    while True:
+        asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
+        request = FetchRequest(
+            replica_id=-1, max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=TOPIC, partitions=[asked])]
+        )
+        answer = wire.request(request, 11).responses[0].partitions[0]
+        assert answer.error_code == 0, answer
+        for each in iter_batches(answer.records or b""):
+            header = read_header(each)
+            values = [record.value for record in iter_records(each)]
+            found.append((header.base_offset, header.producer_id, header.base_sequence, values))
+            offset = header.last_offset + 1
+        if not answer.records:
+            return found
+
+
+def crash_once(data: Path, seed: int, *flags: str, senders: int = 2) -> str:
+    """Kill a broker under load at a random moment, start it again and compare; what was found, as a line."""
+    chance = random.Random(seed)
+    with Served(data, "--topic", f"{TOPIC}:{senders}", *flags) as served:
+        running = [Sender(served, i, chance.choice((10, 1000, 16_000))) for i in range(senders)]
+        before = [stored(served.client(), sender.partition) for sender in running]
+        groups = Committer(served)
+        floor = committed(served.client())
+        for sender in running:
+            sender.begin()
+        groups.start()
+        threading.Event().wait(chance.uniform(0.02, 0.5))
+    for thread in (*running, groups):
+        thread.join(20)
+    with Served(data, *flags) as again:
+        wire = again.client()
+        for sender in running:
+            assert not sender.wrong, sender.wrong
+            compare(sender, before[sender.partition], wire)
+        kept = committed(wire)
+        assert groups.committed <= kept <= max(groups.sent, floor), (groups.committed, kept, groups.sent)
+    batches = sum(len(sender.acknowledged) for sender in running)
+    return f"seed {seed}: {batches} batches and offset {groups.committed} were acknowledged, and all are there; {again.said}"
+
+
+def compare(sender: Sender, before: list[tuple[int, int, int, list[bytes | None]]], wire: WireClient) -> None:
+    """Nothing acknowledged is lost; what is sent again is there once."""
+    code, offset = sender.send(wire, sender.next_sequence)  # it may have been stored, but nobody was told
+    assert code == 0, (sender.next_sequence, ErrorCode(code).name)
+    sender.acknowledged[sender.next_sequence] = offset
+    found = stored(wire, sender.partition)
+    assert found[: len(before)] == before
+    mine = [(base, sequence, values) for base, producer_id, sequence, values in found if producer_id == sender.producer_id]
+    assert len(mine) == len({sequence for _, sequence, _ in mine}), "a batch is stored twice"
+    assert {sequence: base for base, sequence, _ in mine} == sender.acknowledged
+    for _, sequence, values in mine:
+        expected = [record.value for record in iter_records(sender.data(sequence))]
+        assert values == expected

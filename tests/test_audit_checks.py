@@ -1,0 +1,391 @@
+"""The checks on made-up histories: every planted fault is found and nothing else, and innocence is not suspected."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from typing import Any
+
+import pytest
+
+from audit_histories import ALONE, EXPIRATION, FAULTS, START, WRAP, Expected, History
+from simulation.schedule import Schedule
+from simulation.world import TOPIC
+from wirebroker.audit.checks import Bounds, check_partition
+from wirebroker.audit.content import content_hash, digest
+from wirebroker.audit.findings import KINDS, BatchRow, Damage, Finding, RecordRow, severity_of
+from wirebroker.audit.journal import Intended
+from wirebroker.audit.reconcile import reconcile
+from wirebroker.audit.report import AuditReport
+from wirebroker.audit.stored import snapshot
+
+SEEDS = range(120)
+
+
+def found(history: History) -> list[Finding]:
+    return check_partition(history.entries, Bounds(history.log_start, history.cleaned_to, EXPIRATION))
+
+
+def brief(finding: Finding) -> Expected:
+    return Expected(finding.kind, *finding[4:10])
+
+
+def hold(history: History, seed: int) -> None:
+    findings = found(history)
+    assert sorted(map(brief, findings)) == sorted(history.expected), (
+        f"seed {seed}, log start {history.log_start}, cleaned to {history.cleaned_to}\n"
+        + "\n".join(map(str, history.entries))
+    )
+
+
+def test_innocent_histories_give_no_finding() -> None:
+    for seed in SEEDS:
+        hold(History(seed), seed)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_planted_fault_is_found_and_nothing_else(fault: str) -> None:
+    for seed in SEEDS:
+        hold(History(seed, (fault,)), seed)
+
+
+def test_several_faults_at_once() -> None:
+    together = [*ALONE, "crc", "bad_batch", "unreadable", "torn_tail"]
+    for seed in SEEDS:
+        hold(History(seed, tuple(random.Random(seed).sample(together, 4))), seed)
+
+
+# One case each, as a reader would want to see it
+
+
+def batch(offset: int, first: int, count: int = 5, *, pid: int = 12, epoch: int = 0, **more: int) -> BatchRow:
+    last = (first + count - 1) % WRAP if first >= 0 else -1
+    row = BatchRow(
+        "orders",
+        0,
+        offset,
+        offset + count - 1,
+        0,
+        pid,
+        epoch,
+        first,
+        last,
+        count,
+        0,
+        START + offset,
+        7,
+        7,
+        100,
+        "0.log",
+        offset,
+    )
+    return row._replace(**more)
+
+
+CASES: dict[str, tuple[list[BatchRow | Damage], list[str]]] = {
+    "one sequence far too high is one gap and one disorder": (
+        [batch(0, 0), batch(5, 1000), *(batch(5 * n, 5 * (n - 1)) for n in range(2, 9))],
+        [
+            "orders-0: sequences 5–9 of producer 12 epoch 0 are stored out of order: at offsets 10–14, behind 1000–1004 at "
+            "offsets 5–9",
+            "orders-0: sequences 40–999 of producer 12 epoch 0 are missing: 39 is stored at offset 44 and 1000 at offset 5",
+        ],
+    ),
+    "across the end of the sequences": (
+        [batch(0, WRAP - 3), batch(5, 2), batch(10, WRAP - 3), batch(15, 9)],
+        [
+            "orders-0: sequences 7–8 of producer 12 epoch 0 are missing: 6 is stored at offset 9 and 9 at offset 15",
+            "orders-0: sequences 2147483645–1 of producer 12 epoch 0 are stored twice: at offsets 0–4 and at 10–14",
+        ],
+    ),
+    "three times": (
+        [batch(0, 0), batch(5, 0), batch(10, 0, 1), batch(11, 5)],
+        [
+            "orders-0: sequences 0–4 of producer 12 epoch 0 are stored twice: at offsets 0–4 and at 5–9",
+            "orders-0: sequence 0 of producer 12 epoch 0 is stored twice: at offset 0 and at 10",
+        ],
+    ),
+    "two batches come again as one": (
+        [batch(0, 0), batch(5, 5), batch(10, 0, 10)],
+        ["orders-0: sequences 0–9 of producer 12 epoch 0 are stored twice: at offsets 0–9 and at 10–19"],
+    ),
+    "a new epoch that does not begin at zero": (
+        [batch(0, 0), batch(5, 3, epoch=1)],
+        [
+            "orders-0: sequences 0–2 of producer 12 epoch 1 are missing: the epoch begins behind offset 4, at offset 5 with "
+            "sequence 3"
+        ],
+    ),
+    "an older epoch": (
+        [batch(0, 0), batch(5, 0, epoch=1), batch(10, 5, 1)],
+        [
+            "orders-0: sequence 5 of producer 12 epoch 0 is stored at offset 10, behind epoch 1 of the same producer at "
+            "offsets 5–9"
+        ],
+    ),
+    "a transaction that nobody ended": (
+        [batch(0, 0, attributes=0x10), batch(5, 5, attributes=0x10), batch(10, 0, pid=3, max_timestamp=START + 61_000)],
+        [
+            "orders-0: the transaction that producer 12 epoch 0 began at offset 0 has neither been committed nor aborted; it "
+            "has been open for 61.0 s"
+        ],
+    ),
+    "a checksum": (
+        [batch(0, 0), batch(5, 5, crc_computed=0x1F), batch(10, 10)],
+        [
+            "orders-0: the batch at offset 5 has the checksum 0x00000007, and its bytes have 0x0000001f; its header cannot be "
+            "trusted"
+        ],
+    ),
+    "counts": (
+        [batch(0, 0, records=4), batch(5, 5, last_offset=4), batch(10, 10, last_sequence=13), batch(15, -1),
+         batch(20, 0, bytes=60)],
+        [
+            "orders-0: the batch at offset 0 contradicts itself: it counts 4 records and spans 5 offsets",
+            "orders-0: the batch at offset 5 contradicts itself: it ends at offset 4 and counts 5 records",
+            "orders-0: the batch at offset 10 contradicts itself: it spans 5 offsets, and its sequences go from 10 to 13",
+            "orders-0: the batch at offset 15 contradicts itself: it has the producer id 12 and no sequence",
+            "orders-0: the batch at offset 20 contradicts itself: it has 60 bytes, and a header alone has 61",
+        ],
+    ),
+    "offsets": (
+        [batch(0, 0), batch(3, 5)],
+        ["orders-0: a batch begins at offset 3, and the one before it ends at 4"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_explanations_are_sentences(case: str) -> None:
+    rows, sentences = CASES[case]
+    findings = check_partition(rows)
+    assert [each.explanation for each in findings] == sentences
+    for each in findings:
+        assert each.severity == severity_of(each.kind) == "certain"
+        assert json.loads(each.evidence)
+
+
+def test_a_coordinators_topic_says_nothing_by_its_sequences() -> None:
+    rows = [batch(5 * n, 0, attributes=0x10) for n in range(3)] + [batch(15, -1, 1, attributes=0x30)]
+    assert len(check_partition(rows)) == 2
+    assert check_partition(rows, Bounds(internal=True)) == []
+
+
+def test_a_header_that_may_lie_begins_no_transaction() -> None:
+    garbage = batch(5, 77, pid=9999, epoch=12, attributes=0x10, crc_computed=1)
+    assert [each.kind for each in check_partition([batch(0, 0), garbage, batch(10, 5)])] == ["crc"]
+    data, marker = batch(0, 0, attributes=0x10), batch(5, -1, 1, attributes=0x30)
+    bad_data, bad_marker = data._replace(crc_computed=1), marker._replace(crc_computed=1)
+    for rows in ([bad_marker], [bad_data, marker], [data, bad_marker]):
+        assert [each.kind for each in check_partition(rows)] == ["crc"]
+
+
+def test_a_producer_without_an_epoch_is_not_checked_and_the_first_epoch_may_begin_anywhere() -> None:
+    """As a real Kafka takes them: whoever has an id and no epoch yet."""
+    rows = [batch(0, 7, epoch=-1), batch(5, 7, epoch=-1), batch(10, 3), batch(15, 8)]
+    assert check_partition(rows) == []
+
+
+def test_holes_excuse_no_more_than_they_can_hold() -> None:
+    rows = [batch(0, 0), batch(8, 8)]
+    assert [each.kind for each in check_partition(rows)] == ["gap"], "an offset that is missing is no reason by itself"
+    assert [each.kind for each in check_partition(rows, Bounds(cleaned_to=7))] == ["gap"], (
+        "two offsets for three sequences"
+    )
+    assert check_partition(rows, Bounds(cleaned_to=8)) == []
+    assert check_partition([batch(0, 0, records=0), batch(5, 5)], Bounds(cleaned_to=5)) == []
+
+
+def test_every_kind_can_be_found() -> None:
+    foretold = {"overlap": "duplicate", "epoch_gap": "gap", "unreadable": "bad_batch"}
+    planted = {foretold.get(fault, fault) for fault in FAULTS}
+    assert planted | set(KINDS_OF_CONTENT) == set(KINDS)
+
+
+# By content
+
+KINDS_OF_CONTENT = (
+    "epoch_duplicate", "session_duplicate", "application_duplicate", "partition_duplicate", "lost", "unacknowledged_stored",
+)  # fmt: skip
+Told = tuple[str, str, int, int]
+"""Kind, severity, partition and offset of a record."""
+
+
+class Shop:
+    """A topic of two partitions whose records are all different, until something is planted."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.rows: list[RecordRow] = []
+        self.journal: list[Intended] = []
+        self.expected: set[Told] = set()
+        self.ends = [0, 0]
+        for number in range(self.chance.randint(10, 30)):
+            self._record(number)
+        self.chance.shuffle(self.rows)
+        self.chance.shuffle(self.journal)
+
+    def _store(self, partition: int, value: bytes, **fields: Any) -> RecordRow:
+        offset = self.ends[partition]
+        self.ends[partition] += 1
+        row = RecordRow(
+            "orders", partition, offset, START + sum(self.ends), 1, 0, offset, "none", None, digest(value),
+            content_hash(None, digest(value)),
+        )._replace(**fields)  # fmt: skip
+        self.rows.append(row)
+        return row
+
+    def _record(self, number: int) -> None:
+        value, partition = b"%d" % number, self.chance.choice([0, 1])
+        meant = Intended("orders", None, value, self.chance.choice([None, partition]), self.chance.choice([None, True]))
+        named = self.chance.random() < 0.7
+        fate = self.chance.choice(
+            ["well"] * 4 + ["failed", "failed and stored", "aborted", *KINDS_OF_CONTENT[:5], "retried"]
+        )
+        if fate in ("lost", "aborted", "failed", "failed and stored"):
+            self._misses(fate, meant, partition, value)
+            return
+        first = self._store(partition, value, transaction=self.chance.choice(["none", "committed"]))
+        if named:
+            self.journal.append(meant)
+        if fate == "well":
+            return
+        changes: dict[str, dict[str, Any]] = {
+            "epoch_duplicate": {"producer_epoch": 1}, "session_duplicate": {"producer_id": 2},
+            "application_duplicate": {}, "retried": {"sequence": first.sequence}, "partition_duplicate": {},
+        }  # fmt: skip
+        elsewhere = fate == "partition_duplicate"
+        again = self._store(1 - partition if elsewhere else partition, value, **changes[fate])
+        if elsewhere and named and meant.partition is None and self.chance.random() < 0.5:
+            self.journal.append(meant)  # it is meant to be there twice
+        else:
+            kind = "duplicate" if fate == "retried" else fate
+            self.expected.add(
+                (kind, "certain" if named or kind == "duplicate" else "likely", again.partition, again.offset)
+            )
+
+    def _misses(self, fate: str, meant: Intended, partition: int, value: bytes) -> None:
+        """It is not there, or was not to be."""
+        if fate == "failed and stored":
+            row = self._store(partition, value)
+            self.expected.add(("unacknowledged_stored", "certain", partition, row.offset))
+        elif fate == "aborted":
+            self._store(partition, value, transaction=self.chance.choice(["aborted", "open"]))
+        failed = fate.startswith("failed")
+        self.journal.append(meant._replace(acknowledged=False) if failed else meant)
+        if not failed:
+            self.expected.add(
+                ("lost", "certain", -1 if meant.partition is None else meant.partition, len(self.journal))
+            )
+
+
+def each_record(findings: list[Finding]) -> list[Told]:
+    return [
+        (each.kind, each.severity, each.partition, offset)
+        for each in findings
+        for offset in range(each.first_offset, each.last_offset + 1)
+    ]
+
+
+def test_what_becomes_of_records_is_told_from_their_content_and_the_journal() -> None:
+    for seed in SEEDS:
+        shop = Shop(seed)
+        told = each_record(reconcile(shop.rows, shop.journal))
+        lost = [each for each in shop.expected if each[0] == "lost"]
+        assert sorted(each for each in told if each[0] != "lost") == sorted(shop.expected - set(lost)), f"seed {seed}"
+        assert sorted(each[:3] for each in told if each[0] == "lost") == sorted(each[:3] for each in lost), (
+            f"seed {seed}"
+        )
+
+
+def test_without_a_journal_nothing_is_lost_and_copies_are_likely() -> None:
+    for seed in SEEDS:
+        shop = Shop(seed)
+        shop_copies = {each[:1] + each[2:] for each in shop.expected if each[0].endswith("duplicate")}
+        told = each_record(reconcile(shop.rows))
+        assert {severity for kind, severity, *_ in told if kind != "duplicate"} <= {"likely"}
+        assert shop_copies <= {each[:1] + each[2:] for each in told}, "and those that are meant, which nobody has said"
+
+
+YES, NO, WHO_KNOWS = True, False, None
+
+
+@pytest.mark.parametrize(
+    ("stored", "meant", "found"),
+    [
+        ([0], [(None, YES)], []),
+        ([0], [(None, NO), (None, YES)], []),
+        ([0, 0], [(None, NO), (None, YES)], ["unacknowledged_stored"]),
+        ([0, 0, 0], [(None, NO), (None, YES)], ["application_duplicate", "unacknowledged_stored"]),
+        ([0], [(None, WHO_KNOWS), (None, YES)], ["lost"]),
+        ([], [(None, NO)], []),
+        ([], [(None, WHO_KNOWS), (None, NO)], ["lost"]),
+        ([0, 1], [(0, YES), (1, YES)], []),
+        ([0, 1], [(None, YES), (0, YES)], []),
+        ([1, 1], [(0, YES), (None, YES)], ["application_duplicate", "lost"]),
+        ([0, 1], [(1, YES)], ["partition_duplicate"]),
+        ([0, 0, 1], [(1, YES), (0, YES)], ["application_duplicate"]),
+    ],
+)
+def test_the_journal_says_how_often_a_record_is_meant_to_be_there(
+    stored: list[int], meant: list[tuple[int | None, bool | None]], found: list[str]
+) -> None:
+    rows = [
+        RecordRow("orders", where, n, START + n, 1, 0, n, "none", b"k", digest(b"v"), content_hash(b"k", digest(b"v")))
+        for n, where in enumerate(stored)
+    ]
+    journal = [Intended("orders", b"k", b"v", partition, said) for partition, said in meant]
+    for order in (journal, journal[::-1]):
+        assert sorted(each.kind for each in reconcile(rows, order)) == found
+
+
+def test_what_the_batches_have_told_is_not_told_again() -> None:
+    rows = [
+        RecordRow("orders", 0, n, START, 1, 0, 7, "none", None, digest(b"v"), content_hash(None, digest(b"v")))
+        for n in range(2)
+    ]
+    assert [each.kind for each in reconcile(rows)] == ["duplicate"]
+    assert reconcile(rows, told=[("orders", 0, 1)]) == []
+
+
+def test_many_equal_records_take_no_time() -> None:
+    rows = [
+        RecordRow("orders", 0, n, START, 1, 0, n, "none", None, digest(b"ping"), content_hash(None, digest(b"ping")))
+        for n in range(20_000)
+    ]
+    assert len(reconcile(rows)) == 19_999
+    assert reconcile(rows, [Intended("orders", None, b"ping")] * 20_000) == []
+
+
+def test_hashes_are_what_spark_has_built_in() -> None:
+    """sha2(concat_ws(':', sha2(key, 256), sha2(value, 256), …), 256), with a dash for what is null."""
+    assert digest(b"a") == "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"
+    parts = [digest(b"k"), digest(b""), digest(b"name"), "-"]
+    assert (
+        content_hash(b"k", digest(b""), [("name", None)])
+        == hashlib.sha256(":".join(map(str, parts)).encode()).hexdigest()
+    )
+    assert content_hash(None, None) == hashlib.sha256(b"-:-").hexdigest()
+    assert content_hash(None, digest(b"")) != content_hash(None, None), "a null value is not an empty one"
+
+
+# What the broker itself stores, whatever happens to it
+
+
+def test_no_misfortune_of_the_network_leaves_a_trace_in_the_log() -> None:
+    """Connections that are cut, restarts, failing writes, transactions, wraparound: the simulator's, seen by the audit."""
+    for seed in range(25):
+        schedule = Schedule(seed)
+        schedule.run()
+        cluster = schedule.world.engine.cluster
+        sent = [
+            Intended(TOPIC, None, value.encode(), producer.partition)
+            for producer in schedule.producers
+            for batch in producer.batches
+            for value in batch.values
+        ]
+        partitions = snapshot([cluster.topics[TOPIC]], cluster.configs.integer("producer.id.expiration.ms"), schedule.world.now)
+        report = AuditReport(partitions, intended=sent)
+        report.assert_exactly_once()
+        assert report.summary()["records"] >= len(sent) > 0

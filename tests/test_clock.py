@@ -1,0 +1,152 @@
+"""The clock: moving it by eight days at once is no different from eight days passing."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkawire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from kafkawire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkawire.messages.find_coordinator import FindCoordinatorRequest
+from kafkawire.messages.init_producer_id import InitProducerIdRequest
+from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kafkawire.messages.metadata import MetadataRequest
+from kafkawire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from wirebroker import faults
+from wirebroker.core.configs import BROKER_SETTINGS, TOPIC_SETTINGS
+from wirebroker.mock import MockKafka
+from wirebroker.trace.lines import line
+from wirekit import RawProducer, batch, client
+
+SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
+SETTINGS = {"retention.ms": 2 * HOUR, "transaction.state.log.num.partitions": 1, "offsets.topic.num.partitions": 1}
+
+
+def coordinators(wire: Any) -> None:
+    for kind, key in ((0, "team"), (1, "till")):
+        wire.request(FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), 4)
+
+
+def join_and_commit(wire: Any) -> None:
+    """A member of a classic group with a session of 20 s, and an offset that it committed."""
+    protocol = JoinGroupRequestProtocol(name="range", metadata=b"")
+    joined = wire.request(
+        JoinGroupRequest(
+            group_id="team", session_timeout_ms=20 * SECOND, rebalance_timeout_ms=MINUTE, member_id="",
+            protocol_type="consumer", protocols=[protocol],
+        ),
+        3,
+    )  # fmt: skip
+    given = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"")
+    who = {"group_id": "team", "generation_id": joined.generation_id, "member_id": joined.member_id}
+    wire.request(SyncGroupRequest(assignments=[given], **who), 1)
+    part = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata=None)
+    topic = OffsetCommitRequestTopic(name="orders", partitions=[part])
+    commit = OffsetCommitRequest(
+        group_id="team", generation_id_or_member_epoch=joined.generation_id, member_id=joined.member_id, topics=[topic]
+    )
+    assert wire.request(commit, 6).topics[0].partitions[0].error_code == 0
+
+
+def begin_transaction(wire: Any) -> None:
+    """A transaction that may be open for a minute, and another transactional id that is idle."""
+    for transactional_id in ("idle", "till"):
+        asked = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=MINUTE)
+        producer = wire.request(asked, 4)
+    topic = AddPartitionsToTxnTopic(name="orders", partitions=[0])
+    begun = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="till", v3_and_below_producer_id=producer.producer_id,
+        v3_and_below_producer_epoch=producer.producer_epoch, v3_and_below_topics=[topic],
+    )  # fmt: skip
+    answer = wire.request(begun, 3)
+    assert answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code == 0
+
+
+def heartbeat(wire: Any) -> None:
+    """A member of a group of KIP-848, whose session is 45 s."""
+    asked = ConsumerGroupHeartbeatRequest(
+        group_id="new", member_id="m", member_epoch=0, rebalance_timeout_ms=MINUTE, subscribed_topic_names=["orders"],
+        topic_partitions=[],
+    )  # fmt: skip
+    assert wire.request(asked, 1).error_code == 0
+
+
+EXPECTED = [
+    (500, "Fetch is answered"),
+    (3 * SECOND, "Metadata is answered"),
+    (20 * SECOND, "team is PreparingRebalance"),
+    (20 * SECOND, "team is Empty"),
+    (45 * SECOND, "new is Empty"),
+    (70 * SECOND, "till is PrepareAbort"),
+    (70 * SECOND, "till is CompleteAbort"),
+    (2 * HOUR + 5 * MINUTE, "orders-0 begins at 3"),
+    (DAY, "orders-0 forgets producer 0"),
+    (DAY + 10 * MINUTE, "orders-0 forgets producer 2"),
+    (7 * DAY, "idle is Dead"),
+    (7 * DAY + 10 * MINUTE, "team is Dead"),
+    (7 * DAY + HOUR, "till is Dead"),
+]
+
+
+def told(row: Any) -> str | None:
+    """An event in words; None for those that are not of interest."""
+    if row.event == "reply":
+        return f"{row.api} is answered"
+    if row.event == "group":
+        return f"{row.group} is {row.state}"
+    if row.event == "transaction":
+        return f"{row.transactional_id} is {row.state}"
+    if row.event == "retention":
+        return f"{row.topic}-{row.partition} begins at {row.log_start_offset}"
+    if row.event == "producer":
+        return f"{row.topic}-{row.partition} forgets producer {row.producer_id}"
+    return None
+
+
+@pytest.mark.mock_kafka(topics={"orders": 2}, trace="exchanges", clock="frozen", configs=SETTINGS)
+@pytest.mark.parametrize("steps", [1, 8 * 24], ids=["at once", "hour by hour"])
+def test_c4_c5_c6_eight_days_run_every_timer_in_order(mock_kafka: MockKafka, steps: int) -> None:
+    start = mock_kafka.clock.now()
+    wire = client(mock_kafka)
+    coordinators(wire)
+    producer = RawProducer(mock_kafka)
+    producer.raw(batch(0, 2, pid=producer.pid, epoch=0, timestamp=start))
+    join_and_commit(wire)
+    begin_transaction(wire)
+    heartbeat(wire)
+    mock_kafka.faults.add(faults.delay(3 * SECOND, api="Metadata"))
+    slow, polling = client(mock_kafka), client(mock_kafka)
+    slow.send(MetadataRequest(topics=[]), 9)
+    mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
+    part = FetchPartition(partition=1, fetch_offset=0, partition_max_bytes=1 << 20)
+    topic = FetchTopic(topic="orders", partitions=[part])
+    polling.send(FetchRequest(max_wait_ms=500, min_bytes=1, topics=[topic], max_bytes=1 << 20), 12)
+    mock_kafka.wait_until(lambda: mock_kafka._call(lambda e: bool(e.cluster.topics["orders"].partitions[1].waiting)))
+    seen = len(mock_kafka.trace.events())
+    for _ in range(steps):
+        mock_kafka.clock.advance(days=8 / steps)
+    rows = mock_kafka.trace.events()[seen:]
+    found = [(row.time - start, text) for row in rows if (text := told(row)) is not None]
+    assert found == EXPECTED, "\n".join(map(line, rows))
+    assert (slow.answer(3, 9).controller_id, polling.answer(1, 12).error_code) == (1, 0)
+
+
+@pytest.mark.mock_kafka(topics={"orders": 1})
+def test_nobody_becomes_idle_by_it(mock_kafka: MockKafka) -> None:
+    """connections.max.idle.ms is about the client's silence, and no time has passed for the client."""
+    wire = client(mock_kafka)
+    wire.request(MetadataRequest(topics=[]), 9)
+    mock_kafka.clock.advance(days=8)
+    assert wire.request(MetadataRequest(topics=[]), 9).controller_id == 1
+
+
+def test_the_timers_that_the_documentation_names_are_settings() -> None:
+    text = (Path(__file__).resolve().parent.parent / "docs" / "clock.md").read_text(encoding="utf-8")
+    table = text.partition("## The broker's timers")[2].partition("The ages of records")[0]
+    named = set(re.findall(r"`([a-z]+(?:\.[a-z]+)+)`", table))
+    assert named - {*BROKER_SETTINGS, *TOPIC_SETTINGS} == {"transaction.timeout.ms"}, "which is the producer's"

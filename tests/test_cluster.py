@@ -1,0 +1,766 @@
+"""Replication: leaders that die and move, followers that lag. What is asserted here was seen of three real nodes.
+
+The answers over the raw wire are those that Apache Kafka 4.3.1 gave to the same steps, with three brokers of which one is
+killed, stopped (SIGSTOP) or started again; tests/data/failover-3-nodes.json is one such recording.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterkit import Cluster, Described, Read, Told
+from kafkawire.errors import error_name
+from kafkawire.messages.describe_cluster import DescribeClusterRequest
+from kafkawire.messages.describe_groups import DescribeGroupsRequest
+from kafkawire.messages.describe_transactions import DescribeTransactionsRequest
+from kafkawire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from kafkawire.messages.end_txn import EndTxnRequest
+from kafkawire.messages.find_coordinator import FindCoordinatorRequest
+from kafkawire.messages.init_producer_id import InitProducerIdRequest
+from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from wirebroker.conformance.client import ConnectionClosed
+from wirebroker.core.partition import EndMarker
+from wirebroker.mock import MockKafka
+from wirebroker.trace.lines import line
+from wirekit import batch
+
+Start = Callable[..., Cluster]
+COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, UNKNOWN_MEMBER, CONCURRENT, FENCED = 15, 16, 25, 51, 90
+OUT_OF_ORDER, NOT_LEADER, TIMED_OUT = "OUT_OF_ORDER_SEQUENCE_NUMBER", "NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT"
+RECORDED = Path(__file__).parent / "data" / "failover-3-nodes.json"
+
+
+@pytest.fixture
+def start(mock_kafka_factory: Callable[..., MockKafka]) -> Start:
+    """Three brokers whose clock stands still."""
+    return lambda **settings: Cluster(mock_kafka_factory(brokers=3, clock="frozen", **settings))
+
+
+def create(cluster: Cluster, name: str, *replicas: int, **configs: Any) -> None:
+    """A topic of one partition with these replicas, the first of which leads."""
+    overrides = {key.replace("_", "."): str(value).lower() for key, value in configs.items()}
+    now = cluster.kafka.clock.now()
+    cluster.kafka._call(
+        lambda engine: engine.cluster.create_topic(name, now, assignment={0: replicas}, overrides=overrides)
+    )
+
+
+# D2: a failover
+
+
+def test_d2_a_failover_of_three_recorded_nodes_step_by_step(start: Start) -> None:
+    steps = {step["step"]: step["observed"] for step in json.loads(RECORDED.read_text())}
+    cluster = start()
+    create(cluster, "t", 3, 1, 2)
+    pids = [cluster.kafka._call(lambda e, node=node: e.cluster.producer_ids.allocate(node)) for node in (1, 2, 3)]
+    assert pids == [steps[f"init_pid on node {node}"]["pid"] for node in (1, 2, 3)]
+    assert [cluster.describe("t").leader, cluster.describe("t").epoch] == [steps["leader"][0], steps["leader"][2]]
+
+    def compare(step: str, told: Told) -> None:
+        seen = steps[step]
+        assert (told.error, told.offset, told.log_start) == (
+            seen["error"].split()[1], seen["base_offset"], seen["log_start"],
+        ), step  # fmt: skip
+
+    for sequence in range(0, 14, 2):
+        compare(f"produce seq {sequence} n=2 -> leader", cluster.produce(3, "t", 2, seq=sequence))
+    refused = cluster.produce(1, "t", 2, seq=14)
+    compare("produce to follower v12", refused)
+    assert refused.leader == (3, 0)
+    cluster.kill(3)
+    found = cluster.describe("t")
+    assert [found.leader, sorted(found.in_sync), found.epoch] == steps["killed leader 3; new leader after 8.6s"]
+    for sequence in (12, 10, 8, 6, 4):
+        compare(f"dup seq {sequence} on new leader", cluster.produce(1, "t", 2, seq=sequence))
+    for sequence in (2, 0):
+        compare(f"outside window seq {sequence} on new leader", cluster.produce(1, "t", 2, seq=sequence))
+    compare("gap seq 20 on new leader", cluster.produce(1, "t", 2, seq=20))
+    compare("next seq 14 on new leader", cluster.produce(1, "t", 2, seq=14))
+    cluster.kafka.freeze_replica("t", 0, 2)
+    for step in (
+        "follower 2 frozen: acks=-1 timeout 2 s (2.0s)",
+        "dup of the not-yet-replicated batch, acks=-1 timeout 2 s",
+    ):
+        cluster.send(1, "t", 2, seq=16, timeout_ms=2000)
+        settle(cluster, 1, "t", 18)
+        cluster.kafka.clock.advance(seconds=2)
+        compare(step, cluster.told(1))
+    compare("dup of the not-yet-replicated batch, acks=1", cluster.produce(1, "t", 2, seq=16, acks=1))
+    cluster.kafka.thaw_replica("t", 0, 2)
+    compare("follower thawed: dup again acks=-1", cluster.produce(1, "t", 2, seq=16))
+
+
+def settle(cluster: Cluster, node: int, topic: str, end: int) -> None:
+    """Wait until a request that nobody answers yet has been taken: it is stored, and its connection waits."""
+
+    def taken() -> bool:
+        waits = cluster.kafka._call(lambda e: sum(c.parked is not None for c in e.connections if c.node_id == node))
+        return waits > 0 and cluster.kafka.partition(topic).log_end_offset == end
+
+    cluster.kafka.wait_until(taken)
+
+
+def dups(cluster: Cluster, node: int, topic: str, *sequences: int) -> list[str]:
+    return [cluster.produce(node, topic, seq=sequence).error for sequence in sequences]
+
+
+def test_d2_a_restarted_replica_remembers_one_batch_and_what_it_has_followed_since(start: Start) -> None:
+    cluster = start()
+    create(cluster, "w", 2, 1)
+    for sequence in range(6):
+        cluster.produce(2, "w", seq=sequence)
+    cluster.kill(2)
+    cluster.kafka.start_broker(2)
+    assert [cluster.produce(1, "w", seq=6).offset, cluster.produce(1, "w", seq=7).offset] == [6, 7]
+    assert cluster.kafka.elect_leader("w") == 0
+    assert cluster.describe("w") == Described(2, 2, [1, 2], [], [], [])
+    assert dups(cluster, 2, "w", 7, 6, 5, 4, 3, 2) == ["NONE"] * 3 + [OUT_OF_ORDER] * 3
+    cluster.kill(2)  # the other one was never restarted
+    assert dups(cluster, 1, "w", 7, 6, 5, 4, 3, 2) == ["NONE"] * 5 + [OUT_OF_ORDER]
+
+
+def test_d2_a_former_leader_that_was_cut_off_reads_its_state_from_the_log_again(start: Start) -> None:
+    cluster = start()
+    create(cluster, "x", 3, 1)
+    for sequence in range(6):
+        cluster.produce(3, "x", seq=sequence)
+    cluster.kafka.freeze_replica("x", 0, 1)
+    assert [cluster.produce(3, "x", seq=6 + i, acks=1).offset for i in range(2)] == [6, 7]
+    cluster.kill(3)
+    assert cluster.fetch(1, "x")[1:3] == (6, 6)
+    assert cluster.epoch_end(1, "x", 0) == ("NONE", 0, 6)
+    assert cluster.produce(1, "x", seq=7).error == OUT_OF_ORDER
+    assert cluster.produce(1, "x", seq=6).offset == 6
+    cluster.kafka.start_broker(3)
+    assert cluster.kafka.elect_leader("x") == 0
+    assert dups(cluster, 3, "x", 6, 5, 4, 3, 2, 1) == ["NONE"] * 5 + [OUT_OF_ORDER]
+    assert [cluster.epoch_end(3, "x", epoch)[1:] for epoch in (0, 1, 2)] == [(0, 6), (1, 7), (2, 7)]
+
+
+# B6: what is lost with a leader
+
+
+def test_b6_acks_1_loses_what_was_not_replicated_and_the_producers_state_with_it(start: Start) -> None:
+    cluster = start()
+    create(cluster, "t", 1, 2)
+    cluster.produce(1, "t", 3, seq=0)
+    cluster.kafka.freeze_replica("t", 0, 2)
+    assert cluster.produce(1, "t", 2, seq=3, acks=1) == Told("NONE", 3, 0)
+    assert cluster.fetch(1, "t", 3).size == 0  # nobody has seen it
+    cluster.kill(1)
+    assert len(cluster.kafka.records("t")) == 3
+    assert cluster.kafka.producers("t", 0)[5].last_sequence == 2
+    assert cluster.produce(2, "t", 2, seq=5).error == OUT_OF_ORDER  # the producer believes that 3 and 4 are there
+    assert cluster.produce(2, "t", 2, seq=3) == Told("NONE", 3, 0)
+
+
+def test_b6_acks_all_is_not_acknowledged_before_the_replicas_have_it(start: Start) -> None:
+    cluster = start()
+    create(cluster, "t", 1, 2)
+    cluster.kafka.freeze_replica("t", 0, 2)
+    cluster.send(1, "t", 2, seq=0)
+    settle(cluster, 1, "t", 2)
+    cluster.kafka.kill_broker(1)
+    with pytest.raises(ConnectionClosed):
+        cluster.told(1)
+    assert cluster.kafka.records("t") == []
+    assert cluster.produce(2, "t", 2, seq=0) == Told("NONE", 0, 0)
+
+
+def test_b6_open_and_aborted_transactions_are_those_of_the_new_leaders_log(start: Start) -> None:
+    cluster = start()
+    create(cluster, "t", 1, 2)
+    kafka = cluster.kafka
+    part = kafka._call(lambda engine: engine.cluster.topics["t"].partitions[0])
+
+    def transactional(pid: int) -> None:
+        data = batch(0, 2, pid=pid, epoch=0, timestamp=kafka.clock.now(), transactional=True)
+        part.start_verification(pid, 0, 0, True, kafka.clock.now())
+        assert part.append(memoryview(data), kafka.clock.now(), 12, verified=True).error_code == 0
+
+    kafka._call(lambda _: transactional(1))
+    kafka.freeze_replica("t", 0, 2)
+    kafka._call(lambda _: transactional(2))
+    assert kafka._call(lambda _: part.append_marker(EndMarker(1, 1, False, 0, 2), kafka.clock.now())) == 0
+    assert cluster.fetch(1, "t", committed=True)[1:4] == (2, 0, 0)  # the marker is not replicated, so nothing is stable
+    cluster.kill(1)
+    assert cluster.fetch(2, "t", committed=True)[1:4] == (2, 0, 0)  # there never was one
+    assert kafka._call(lambda _: part.append_marker(EndMarker(1, 1, False, 0, 2), kafka.clock.now())) == 0
+    assert cluster.fetch(2, "t", committed=True)[1:3] == (3, 3)
+    assert list(kafka.producers("t", 0)) == [1]
+
+
+# D3: high watermark, in-sync replicas, min.insync.replicas, request timeouts
+
+
+def test_d3_min_insync_replicas(start: Start) -> None:
+    cluster = start()
+    create(cluster, "a", 1, 2, 3, min_insync_replicas=2)
+    kafka = cluster.kafka
+    assert cluster.produce(1, "a", 5) == Told("NONE", 0, 0)
+    cluster.kill(3)
+    assert cluster.describe("a") == Described(1, 0, [1, 2], [], [], [3])
+    assert cluster.metadata("a") == {
+        "brokers": [1, 2], "error": "NONE", "leader": 1, "epoch": 0, "replicas": [1, 2, 3], "in_sync": [1, 2], "offline": [3]
+    }  # fmt: skip
+    assert cluster.metadata("a", 0)["error"] == "REPLICA_NOT_AVAILABLE"
+    assert cluster.metadata("a", 0)["replicas"] == [1, 2]
+    assert cluster.produce(1, "a").offset == 5
+    cluster.kill(2)
+    assert cluster.describe("a") == Described(1, 0, [1], [2], [], [2, 3])
+    assert cluster.produce(1, "a") == Told("NOT_ENOUGH_REPLICAS", -1, 0)
+    assert cluster.produce(1, "a", 2, acks=1) == Told("NONE", 6, 0)
+    assert cluster.fetch(1, "a")[:3] == ("NONE", 6, 6)  # the high watermark stands still
+    assert cluster.end(1, "a") == ("NONE", 6, 0)
+    kafka.start_broker(2)
+    assert cluster.describe("a") == Described(1, 0, [1, 2], [], [], [3])
+    assert cluster.end(1, "a") == ("NONE", 8, 0)
+    cluster.kill(1)
+    assert cluster.describe("a") == Described(2, 1, [2], [1], [], [1, 3])
+    assert cluster.produce(2, "a") == Told("NOT_ENOUGH_REPLICAS", -1, 0)
+    assert cluster.produce(2, "a", acks=1).offset == 8
+    assert cluster.end(2, "a") == ("NONE", 8, 1)
+    assert [cluster.epoch_end(2, "a", epoch) for epoch in (0, 1, 9)] == [
+        ("NONE", 0, 8), ("NONE", 1, 9), ("NONE", -1, -1),
+    ]  # fmt: skip
+    kafka.start_broker(3)
+    assert cluster.fetch(2, "a").high_watermark == 9
+    kafka.start_broker(1)
+    assert cluster.describe("a") == Described(2, 1, [1, 2, 3], [], [], [])
+
+
+def test_d3_a_partition_that_loses_all_its_leaders(start: Start) -> None:
+    cluster = start()
+    kafka = cluster.kafka
+    create(cluster, "b", 1, 2, min_insync_replicas=2)
+    create(cluster, "b1", 1, 2)
+    create(cluster, "u", 1, 2, unclean_leader_election_enable=True)
+    create(cluster, "one", 1)
+    topics = ("b", "b1", "u", "one")
+    assert [cluster.produce(1, topic, 2).offset for topic in topics] == [0] * 4
+    cluster.kill(2)
+    assert [cluster.describe(topic)[2:4] for topic in topics[:3]] == [([1], [2]), ([1], []), ([1], [])]
+    assert [cluster.produce(1, topic, 3, acks=1).offset for topic in topics[:3]] == [2] * 3
+    cluster.kill(1)
+    assert cluster.describe("b") == Described(-1, 1, [], [1, 2], [1], [1, 2])
+    assert cluster.describe("b1") == Described(-1, 1, [], [1], [1], [1, 2])
+    assert cluster.describe("one") == Described(-1, 1, [], [1], [1], [1])
+    for version in (0, 9):
+        assert cluster.metadata("b", version)["error"] == "LEADER_NOT_AVAILABLE"
+    assert cluster.produce(3, "b") == Told(NOT_LEADER, -1, -1, (-1, 1))
+    assert cluster.end(3, "b") == (NOT_LEADER, -1, -1)
+    kafka.start_broker(2)  # it was not in sync
+    assert cluster.describe("b") == Described(-1, 1, [], [1], [1], [1])
+    assert cluster.describe("u") == Described(2, 2, [2], [], [], [1])
+    assert cluster.produce(2, "u") == Told("NONE", 2, 0)  # what the first leader had more is gone
+    assert cluster.epoch_end(2, "u", 0) == ("NONE", 0, 2)
+    assert cluster.produce(2, "b") == Told(NOT_LEADER, -1, -1, (-1, 1))
+    kafka.start_broker(1)
+    assert cluster.describe("b") == Described(1, 2, [1, 2], [], [], [])
+    assert cluster.describe("u") == Described(2, 2, [1, 2], [], [], [])
+    assert cluster.end(1, "b") == ("NONE", 5, 2)
+    assert [cluster.epoch_end(1, "b", epoch) for epoch in (0, 1, 2)] == [("NONE", 0, 5), ("NONE", 0, 5), ("NONE", 2, 5)]
+    assert cluster.end(2, "u") == ("NONE", 3, 2)
+
+
+def test_d3_leader_epochs_are_checked_and_a_consumer_learns_that_its_log_was_cut_off(start: Start) -> None:
+    cluster = start()
+    create(cluster, "u", 1, 2, unclean_leader_election_enable=True)
+    cluster.produce(1, "u", 2)
+    cluster.kill(2)
+    cluster.produce(1, "u", 3)
+    cluster.kill(1)
+    cluster.kafka.start_broker(2)
+    cluster.produce(2, "u")
+    assert cluster.fetch(2, "u", epoch=0).error == "FENCED_LEADER_EPOCH"
+    assert cluster.fetch(2, "u", epoch=50).error == "UNKNOWN_LEADER_EPOCH"
+    assert cluster.epoch_end(2, "u", 0, current=1)[0] == "FENCED_LEADER_EPOCH"
+    assert cluster.fetch(2, "u", 5, last=0) == Read("NONE", 3, 3, 0, (0, 2))
+    assert cluster.fetch(2, "u", 2, last=9).error == "OFFSET_OUT_OF_RANGE"
+    assert cluster.fetch(2, "u", 1, last=0).size > 0
+    assert cluster.fetch(2, "u", 5).error == "OFFSET_OUT_OF_RANGE"
+
+
+def test_d3_a_frozen_follower_holds_the_high_watermark_until_it_is_out_of_sync(start: Start) -> None:
+    cluster = start()
+    kafka = cluster.kafka
+    create(cluster, "g", 1, 2)
+    cluster.produce(1, "g", 2)
+    kafka.freeze_replica("g", 0, 2)
+    assert cluster.produce(1, "g", 2, acks=1).offset == 2
+    assert cluster.fetch(1, "g")[:3] == ("NONE", 2, 2)
+    assert cluster.fetch(2, "g")[:3] == ("NONE", 2, 2)  # any replica may be read from
+    assert cluster.end(1, "g") == ("NONE", 2, 0)
+    cluster.send(1, "g", timeout_ms=100_000)
+    settle(cluster, 1, "g", 5)
+    kafka.clock.advance(seconds=30)
+    assert kafka.partition("g").in_sync == [1, 2]
+    kafka.clock.advance(milliseconds=1)
+    assert cluster.told(1) == Told("NONE", 4, 0)
+    assert kafka.partition("g").in_sync == [1]
+    assert cluster.fetch(1, "g").high_watermark == 5
+    assert cluster.fetch(2, "g").high_watermark == 2
+    kafka.thaw_replica("g", 0, 2)
+    assert kafka.partition("g").in_sync == [1, 2]
+    assert cluster.fetch(2, "g").high_watermark == 5
+
+
+def test_d3_a_frozen_follower_that_lacks_nothing_stays_in_sync(start: Start) -> None:
+    cluster = start()
+    create(cluster, "g", 1, 2)
+    cluster.kafka.freeze_replica("g", 0, 2)
+    cluster.kafka.clock.advance(hours=1)
+    assert cluster.kafka.partition("g").in_sync == [1, 2]
+    cluster.produce(1, "g", acks=1)
+    cluster.kafka.clock.advance(seconds=16)  # it is looked for every replica.lag.time.max.ms / 2
+    assert cluster.kafka.partition("g").in_sync == [1]
+
+
+def test_d3_too_few_in_sync_hold_the_high_watermark_and_acks_all_times_out(start: Start) -> None:
+    cluster = start()
+    kafka = cluster.kafka
+    create(cluster, "f", 1, 2, 3, min_insync_replicas=2)
+    cluster.produce(1, "f", 2, seq=0)
+    kafka.freeze_replica("f", 0, 2)
+    kafka.freeze_replica("f", 0, 3)
+    cluster.send(1, "f", seq=2, timeout_ms=60_000)
+    settle(cluster, 1, "f", 3)
+    kafka.clock.advance(seconds=31)
+    assert cluster.describe("f") == Described(1, 0, [1], [2, 3], [], [])
+    assert kafka.partition("f").high_watermark == 2
+    kafka.clock.advance(seconds=29)
+    assert cluster.told(1) == Told(TIMED_OUT, 2, 0)
+    assert cluster.produce(1, "f", seq=2).error == "NOT_ENOUGH_REPLICAS"
+    assert cluster.produce(1, "f", seq=2, acks=1) == Told("NONE", 2, 0)
+    kafka.thaw_replica("f", 0, 3)
+    assert cluster.describe("f") == Described(1, 0, [1, 3], [], [], [])
+    assert cluster.produce(1, "f", seq=2) == Told("NONE", 2, 0)
+
+
+def test_d3_a_retry_that_is_answered_at_once_does_not_let_the_next_batch_pass(start: Start) -> None:
+    cluster = start()
+    create(cluster, "g", 1, 2)
+    cluster.produce(1, "g", seq=0)
+    cluster.kafka.freeze_replica("g", 0, 2)
+    assert cluster.produce(1, "g", seq=0) == Told("NONE", 0, 0)
+    cluster.send(1, "g", seq=1)
+    settle(cluster, 1, "g", 2)
+    cluster.kafka.thaw_replica("g", 0, 2)
+    assert cluster.told(1) == Told("NONE", 1, 0)
+
+
+def test_d3_a_new_leader_knows_the_high_watermark_that_it_was_told_last(start: Start) -> None:
+    cluster = start()
+    kafka = cluster.kafka
+    create(cluster, "g", 1, 2, 3, min_insync_replicas=2)
+    cluster.produce(1, "g", 2)
+    kafka.freeze_replica("g", 0, 3)
+    cluster.produce(1, "g", 2, acks=1)
+    kafka.freeze_replica("g", 0, 2)  # it has all, and has not heard that broker 3 has it too
+    kafka.thaw_replica("g", 0, 3)
+    assert kafka.partition("g").high_watermark == 4
+    cluster.kill(3)
+    cluster.kill(1)
+    assert kafka.partition("g")[:2] == (2, 1)
+    assert cluster.end(2, "g")[0] == "OFFSET_NOT_AVAILABLE"
+    assert kafka.partition("g").high_watermark == 2  # too few are in sync for it to rise
+    cluster.kafka.start_broker(3)
+    assert cluster.end(2, "g") == ("NONE", 4, 1)
+
+
+def test_d3_a_consumer_waits_for_the_high_watermark_and_not_for_the_end(start: Start) -> None:
+    cluster = start()
+    create(cluster, "g", 1, 2)
+    cluster.kafka.freeze_replica("g", 0, 2)
+    waiting = Cluster(cluster.kafka)
+    waiting.wire(1).send(
+        cluster.fetch_request("g", 0, epoch=-1, last=-1, wait_ms=60_000, committed=False), 12
+    )  # fmt: skip
+    settle(cluster, 1, "g", 0)
+    cluster.produce(1, "g", acks=1)
+    settle(cluster, 1, "g", 1)  # it waits still
+    cluster.kafka.thaw_replica("g", 0, 2)
+    assert waiting.read(1).high_watermark == 1
+
+
+def test_d3_a_waiting_produce_is_told_that_the_leader_has_moved(start: Start) -> None:
+    cluster = start()
+    create(cluster, "g", 1, 2, 3)
+    cluster.produce(1, "g")
+    cluster.kafka.freeze_replica("g", 0, 3)
+    cluster.send(1, "g", 2)
+    settle(cluster, 1, "g", 3)
+    cluster.kafka.move_leader("g", to=2)
+    assert cluster.told(1) == Told(NOT_LEADER, 1, 0, (2, 1))
+    assert cluster.kafka.partition("g").log_end_offset == 3  # nothing is lost
+    assert cluster.end(2, "g") == ("OFFSET_NOT_AVAILABLE", -1, -1)
+    assert cluster.end(2, "g", 4)[0] == "LEADER_NOT_AVAILABLE"
+    cluster.kafka.thaw_replica("g", 0, 3)
+    assert cluster.end(2, "g") == ("NONE", 3, 1)
+
+
+def test_d3_delete_records_waits_for_the_replicas(start: Start) -> None:
+    cluster = start()
+    create(cluster, "d", 1, 2)
+    cluster.produce(1, "d", 5)
+    cluster.kafka.freeze_replica("d", 0, 2)
+    cluster.delete_records(1, "d", 3)
+    settle(cluster, 1, "d", 5)
+    cluster.kafka.clock.advance(seconds=1)
+    assert cluster.deleted(1) == (TIMED_OUT, 0)
+    assert cluster.kafka.partition("d").log_start_offset == 3
+    cluster.delete_records(1, "d", 4)
+    settle(cluster, 1, "d", 5)
+    cluster.kafka.thaw_replica("d", 0, 2)
+    assert cluster.deleted(1) == ("NONE", 4)
+    cluster.kill(2)  # a dead one does not count
+    cluster.delete_records(1, "d", 5)
+    assert cluster.deleted(1) == ("NONE", 5)
+
+
+# Coordinators move with the leaders of their logs
+
+
+def coordinator(cluster: Cluster, kind: str, key: str) -> int:
+    """Who coordinates it; its topic is created by the question."""
+    asked = FindCoordinatorRequest(key_type=int(kind == "transaction"), coordinator_keys=[key])
+    return int(cluster.anyone().request(asked, 4, "admin").coordinators[0].node_id)
+
+
+def move_coordinator(cluster: Cluster, kind: str, key: str) -> int:
+    """Let another broker coordinate it; which."""
+    now = coordinator(cluster, kind, key)
+    to = next(node for node in (1, 2, 3) if node != now)
+    index = cluster.kafka._call(lambda engine: engine.cluster.coordinator_partition(kind, key))
+    cluster.kafka.move_leader("__consumer_offsets" if kind == "group" else "__transaction_state", index or 0, to=to)
+    return to
+
+
+def join(cluster: Cluster, node: int, member_id: str = "", version: int = 5) -> Any:
+    cluster.wire(node).send(join_request(member_id), version)
+    return cluster.wire(node).answer(11, version)
+
+
+def join_request(member_id: str) -> JoinGroupRequest:
+    protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
+    return JoinGroupRequest(
+        group_id="team", session_timeout_ms=10_000, rebalance_timeout_ms=10_000, member_id=member_id,
+        protocol_type="consumer", protocols=protocols,
+    )  # fmt: skip
+
+
+def described(cluster: Cluster, node: int) -> tuple[int, str, list[str]]:
+    group = cluster.wire(node).request(DescribeGroupsRequest(groups=["team"]), 4).groups[0]
+    return group.error_code, group.group_state, [member.member_id for member in group.members]
+
+
+def stable_member(cluster: Cluster, node: int) -> str:
+    """A group with one member, which has its assignment."""
+    member_id: str = join(cluster, node).member_id
+    joined = join(cluster, node, member_id)
+    sync = SyncGroupRequest(
+        group_id="team", generation_id=joined.generation_id, member_id=member_id,
+        assignments=[SyncGroupRequestAssignment(member_id=member_id, assignment=b"")],
+    )  # fmt: skip
+    assert cluster.wire(node).request(sync, 3).error_code == 0
+    return member_id
+
+
+def test_d3_a_group_moves_with_the_leader_of_its_offsets(start: Start) -> None:
+    cluster = start()
+    old = coordinator(cluster, "group", "team")
+    member_id = stable_member(cluster, old)
+    pending = join(cluster, old).member_id
+    second = Cluster(cluster.kafka)
+    second.wire(old).send(join_request(pending), 5)  # a rebalance, which waits for the first member
+    cluster.kafka.wait_until(lambda: bool(cluster.kafka._call(lambda e: [c for c in e.connections if c.parked])))
+    new = move_coordinator(cluster, "group", "team")
+    assert second.wire(old).answer(11, 5).error_code == NOT_COORDINATOR
+    assert described(cluster, old)[0] == NOT_COORDINATOR
+    assert coordinator(cluster, "group", "team") == new
+    assert described(cluster, new) == (0, "Stable", [member_id])
+    assert join(cluster, new, pending).error_code == UNKNOWN_MEMBER
+
+
+def test_d3_a_group_whose_coordinator_is_down_waits_for_it(start: Start) -> None:
+    cluster = start(configs={"offsets.topic.replication.factor": 1})
+    node = coordinator(cluster, "group", "team")
+    member_id = stable_member(cluster, node)
+    cluster.kill(node)
+    assert coordinator(cluster, "group", "team") == -1
+    other = cluster.kafka._call(lambda engine: min(engine.cluster.live_brokers))
+    assert described(cluster, other)[0] == NOT_COORDINATOR
+    cluster.kafka.clock.advance(hours=1)  # nobody is there to miss the member's heartbeats
+    cluster.kafka.start_broker(node)
+    assert coordinator(cluster, "group", "team") == node
+    assert described(cluster, node) == (0, "Stable", [member_id])
+    cluster.kafka.clock.advance(seconds=11)
+    assert described(cluster, node) == (0, "Empty", [])
+
+
+def initialized(cluster: Cluster, node: int, pid: int = -1, epoch: int = -1) -> tuple[int, int, int]:
+    request = InitProducerIdRequest(
+        transactional_id="till", transaction_timeout_ms=60_000, producer_id=pid, producer_epoch=epoch
+    )
+    answer = cluster.wire(node).request(request, 5)
+    return answer.error_code, answer.producer_id, answer.producer_epoch
+
+
+def write_in_transaction(cluster: Cluster, node: int, topic: str, pid: int, epoch: int) -> int:
+    data = batch(0, 1, pid=pid, epoch=epoch, timestamp=cluster.kafka.clock.now(), transactional=True)
+    request = cluster.produce_request(topic, -1, 5000, data)
+    request.transactional_id = "till"
+    code: int = cluster.wire(node).request(request, 12).responses[0].partition_responses[0].error_code
+    return code
+
+
+def commit(cluster: Cluster, node: int, pid: int, epoch: int) -> int:
+    request = EndTxnRequest(transactional_id="till", producer_id=pid, producer_epoch=epoch, committed=True)
+    return int(cluster.wire(node).request(request, 5).error_code)
+
+
+def transaction_state(cluster: Cluster, node: int) -> tuple[int, str]:
+    request = DescribeTransactionsRequest(transactional_ids=["till"])
+    found = cluster.wire(node).request(request, 0).transaction_states[0]
+    return found.error_code, found.transaction_state
+
+
+def test_d3_a_prepared_transaction_is_completed_by_the_next_coordinator(start: Start) -> None:
+    cluster = start()
+    create(cluster, "t", 1, 2)
+    old = coordinator(cluster, "transaction", "till")
+    _, pid, epoch = initialized(cluster, old)
+    assert write_in_transaction(cluster, 1, "t", pid, epoch) == 0
+    cluster.kafka.freeze_replica("t", 0, 2)
+    assert commit(cluster, old, pid, epoch) == 0
+    assert transaction_state(cluster, old) == (0, "PrepareCommit")  # the marker is not replicated
+    assert cluster.fetch(1, "t", committed=True)[1:3] == (1, 0)
+    assert initialized(cluster, old)[0] == CONCURRENT
+    new = move_coordinator(cluster, "transaction", "till")
+    assert initialized(cluster, old)[0] == NOT_COORDINATOR
+    assert initialized(cluster, new)[0] == CONCURRENT
+    cluster.kafka.thaw_replica("t", 0, 2)
+    assert transaction_state(cluster, new) == (0, "CompleteCommit")
+    assert cluster.fetch(1, "t", committed=True)[1:3] == (2, 2)
+    assert write_in_transaction(cluster, 1, "t", pid, epoch + 1) == 0
+    assert commit(cluster, new, pid, epoch + 1) == 0
+    assert cluster.kafka.producers("t", 0)[pid].coordinator_epoch == 1  # that of the leader of the coordinator's log
+
+
+def test_d3_a_new_coordinator_does_not_know_the_epoch_before_the_last(start: Start) -> None:
+    cluster = start()
+    old = coordinator(cluster, "transaction", "till")
+    _, pid, epoch = initialized(cluster, old)
+    assert [initialized(cluster, old, pid, epoch) for _ in range(2)] == [(0, pid, epoch + 1)] * 2
+    new = move_coordinator(cluster, "transaction", "till")
+    assert initialized(cluster, new, pid, epoch)[0] == FENCED
+    assert initialized(cluster, new, pid, epoch + 1) == (0, pid, epoch + 2)
+
+
+def test_d3_a_marker_that_a_new_leader_does_not_have_is_written_again(start: Start) -> None:
+    cluster = start()
+    create(cluster, "t", 1, 2)
+    node = coordinator(cluster, "transaction", "till")
+    _, pid, epoch = initialized(cluster, node)
+    assert write_in_transaction(cluster, 1, "t", pid, epoch) == 0
+    cluster.kafka.freeze_replica("t", 0, 2)
+    assert commit(cluster, node, pid, epoch) == 0
+    cluster.kill(1)
+    node = coordinator(cluster, "transaction", "till")
+    assert transaction_state(cluster, node) == (0, "CompleteCommit")
+    assert [record.control for record in cluster.kafka.records("t")] == [False, True]
+    assert cluster.fetch(2, "t", committed=True)[1:3] == (2, 2)
+
+
+def test_d3_a_transaction_ends_once_its_partition_is_back(start: Start) -> None:
+    cluster = start()
+    create(cluster, "t", 1)
+    node = coordinator(cluster, "transaction", "till")
+    if node == 1:
+        node = move_coordinator(cluster, "transaction", "till")
+    _, pid, epoch = initialized(cluster, node)
+    assert write_in_transaction(cluster, 1, "t", pid, epoch) == 0
+    cluster.kill(1)
+    assert commit(cluster, node, pid, epoch) == 0
+    cluster.kafka.clock.advance(hours=1)
+    assert transaction_state(cluster, node) == (0, "PrepareCommit")
+    cluster.kafka.start_broker(1)
+    assert transaction_state(cluster, node) == (0, "CompleteCommit")
+    assert [record.control for record in cluster.kafka.records("t")] == [False, True]
+
+
+def test_d3_a_coordinator_writes_nothing_while_too_few_replicas_of_its_log_are_in_sync(start: Start) -> None:
+    cluster = start(configs={"transaction.state.log.min.isr": 2})
+    create(cluster, "t", 1)
+    first = coordinator(cluster, "transaction", "till")
+    _, pid, epoch = initialized(cluster, first)
+    others = [node for node in (1, 2, 3) if node != first]
+    for node in others:
+        cluster.kill(node)
+    assert initialized(cluster, first)[0] == COORDINATOR_NOT_AVAILABLE
+    assert commit(cluster, first, pid, epoch + 9) == FENCED
+    cluster.kafka.start_broker(others[0])
+    assert initialized(cluster, first) == (0, pid, epoch + 1)
+
+
+# Brokers
+
+
+def test_a_dead_broker_refuses_connections_until_it_is_started(start: Start) -> None:
+    cluster = start()
+    assert cluster.wire(1).request(DescribeClusterRequest(), 2).controller_id == 1
+    cluster.kafka.kill_broker(1)
+    with pytest.raises(ConnectionClosed):
+        cluster.wire(1).request(DescribeClusterRequest(), 2)  # the connection that there was
+    with pytest.raises(ConnectionClosed):
+        cluster.wire(1).request(DescribeClusterRequest(), 2)  # and a new one
+    shown = cluster.wire(2).request(DescribeClusterRequest(), 2)
+    assert ([broker.broker_id for broker in shown.brokers], shown.controller_id) == ([2, 3], 2)
+    fenced = cluster.wire(2).request(DescribeClusterRequest(include_fenced_brokers=True), 2)
+    assert {broker.broker_id: broker.is_fenced for broker in fenced.brokers} == {1: True, 2: False, 3: False}
+    cluster.kafka.start_broker(1)
+    assert len(cluster.wire(1).request(DescribeClusterRequest(), 2).brokers) == 3
+
+
+def test_a_killed_broker_forgets_its_block_of_producer_ids_and_its_fetch_sessions(start: Start) -> None:
+    cluster = start()
+    create(cluster, "t", 1)
+    request = cluster.fetch_request("t", 0, epoch=-1, last=-1, wait_ms=0, committed=False)
+    request.session_epoch = 0
+    session = cluster.wire(1).request(request, 12).session_id
+    init = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+    assert (session > 0, cluster.wire(1).request(init, 4).producer_id) == (True, 0)
+    cluster.kill(1)
+    cluster.kafka.start_broker(1)
+    request.session_id, request.session_epoch = session, 1
+    assert error_name(cluster.wire(1).request(request, 12).error_code) == "FETCH_SESSION_ID_NOT_FOUND"
+    assert cluster.wire(1).request(init, 4).producer_id == 1000
+
+
+def test_a_topic_that_is_created_while_a_broker_is_down(start: Start) -> None:
+    cluster = start()
+    cluster.kill(2)
+    cluster.kafka.create_topic("new", replication_factor=3)
+    create(cluster, "mine", 2, 3)
+    assert cluster.describe("new") == Described(1, 0, [1, 3], [], [], [2])
+    assert cluster.kafka.partition("new").replicas == [1, 3, 2]
+    assert cluster.describe("mine") == Described(3, 0, [3], [], [], [2])
+    assert cluster.produce(3, "mine").error == "NONE"
+    cluster.kafka.start_broker(2)
+    assert cluster.describe("mine") == Described(3, 0, [2, 3], [], [], [])
+    cluster.kafka.move_leader("mine", to=2)
+    assert len(cluster.kafka.records("mine")) == 1
+
+
+def test_the_trace_shows_what_becomes_of_brokers_and_replicas(start: Start) -> None:
+    cluster = start(trace="changes")
+    create(cluster, "t", 1, 2)
+    cluster.kafka.freeze_replica("t", 0, 2)
+    cluster.produce(1, "t", acks=1)
+    cluster.kafka.clock.advance(seconds=31)
+    cluster.kill(1)
+    cluster.kafka.start_broker(1)
+    shown = [line(row).split(" changed ")[1].strip() for row in cluster.kafka.trace.events("broker", "isr", "leader")]
+    assert shown == [
+        "in sync: 1; high watermark 1", "killed", "in sync: nobody; high watermark 1", "without a leader in epoch 1",
+        "started", "in sync: 1; high watermark 1", "led by node 1 in epoch 2",
+    ]  # fmt: skip
+
+
+def test_a_restart_of_all_brokers_brings_everything_back(start: Start) -> None:
+    cluster = start()
+    create(cluster, "t", 1, 2)
+    cluster.produce(1, "t", 2)
+    cluster.kafka.freeze_replica("t", 0, 2)
+    cluster.produce(1, "t", 1, acks=1)
+    cluster.kafka.kill_broker(1)
+    cluster.kafka.kill_broker(2)
+    cluster.kafka.restart("kill")
+    found = cluster.kafka.partition("t")
+    assert (found.leader, found.in_sync, found.offline) == (2, [1, 2], [])
+    assert (found.high_watermark, found.log_end_offset) == (2, 2)
+    fresh = Cluster(cluster.kafka)
+    assert fresh.produce(2, "t").offset == 2
+
+
+def test_what_cannot_be_is_said(start: Start) -> None:
+    cluster = start()
+    create(cluster, "t", 1, 2)
+    kafka = cluster.kafka
+    coordinator(cluster, "group", "team")
+    for what, sentence in (
+        (lambda: kafka.kill_broker(4), r"there is no broker 4; there are \[1, 2, 3\]"),
+        (lambda: kafka.start_broker(1), "broker 1 is up already"),
+        (lambda: kafka.move_leader("t", to=3), r"broker 3 cannot lead t-0, which has \[1, 2\] in sync"),
+        (lambda: kafka.move_leader("none", to=1), "there is no partition none-0"),
+        (lambda: kafka.freeze_replica("t", 0, 1), "broker 1 leads t-0; only a follower can be frozen"),
+        (lambda: kafka.freeze_replica("t", 0, 3), "broker 3 has no replica of t-0"),
+        (lambda: kafka.freeze_replica("__consumer_offsets", 0, 3), "coordinators write without waiting"),
+        (lambda: kafka.create_topic("much", replication_factor=4), "3 brokers cannot hold 4 replicas"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            what()
+    kafka.kill_broker(2)
+    with pytest.raises(ValueError, match="broker 2 is down already"):
+        kafka.kill_broker(2)
+    with pytest.raises(ValueError, match="broker 2 is down"):
+        kafka.freeze_replica("t", 0, 2)
+    kafka.kill_broker(1)
+    with pytest.raises(ValueError, match="nobody leads t-0"):
+        kafka.produce("t", value=b"x")
+
+
+def elect(cluster: Cluster, kind: int, *partitions: tuple[str, int]) -> list[tuple[str, int, str]]:
+    asked = [TopicPartitions(topic=topic, partitions=[index]) for topic, index in partitions] or None
+    request = ElectLeadersRequest(election_type=kind, topic_partitions=asked)
+    answer = cluster.anyone().request(request, 2, "admin")
+    assert answer.error_code == (0 if kind in (0, 1) else 42)
+    return [
+        (topic.topic, each.partition_id, error_name(each.error_code))
+        for topic in answer.replica_election_results
+        for each in topic.partition_result
+    ]
+
+
+def test_elect_leaders(start: Start) -> None:
+    cluster = start()
+    create(cluster, "w", 2, 1)
+    create(cluster, "x", 3, 1)
+    assert elect(cluster, 0, ("w", 0), ("x", 9), ("none", 0)) == [
+        ("w", 0, "ELECTION_NOT_NEEDED"), ("x", 9, "UNKNOWN_TOPIC_OR_PARTITION"), ("none", 0, "UNKNOWN_TOPIC_OR_PARTITION"),
+    ]  # fmt: skip
+    assert elect(cluster, 7, ("w", 0)) == [("w", 0, "INVALID_REQUEST")]
+    cluster.kill(2)
+    assert elect(cluster, 0) == [("w", 0, "PREFERRED_LEADER_NOT_AVAILABLE")]
+    assert elect(cluster, 1, ("w", 0)) == [("w", 0, "ELECTION_NOT_NEEDED")]
+    cluster.kill(1)
+    assert elect(cluster, 1, ("w", 0)) == [("w", 0, "ELIGIBLE_LEADERS_NOT_AVAILABLE")]
+    cluster.kafka.start_broker(2)
+    assert cluster.describe("w").leader == -1  # it was not in sync when the last leader died
+    assert elect(cluster, 1, ("w", 0)) == [("w", 0, "NONE")]
+    assert cluster.describe("w") == Described(2, 3, [2], [], [], [1])
+    cluster.kafka.start_broker(1)
+    cluster.kafka.move_leader("w", to=1)
+    assert elect(cluster, 0) == [("w", 0, "NONE")]
+    assert cluster.describe("w").leader == 2
+
+
+def test_d3_a_frozen_replica_that_is_made_leader_loses_what_it_lacks(start: Start) -> None:
+    cluster = start()
+    create(cluster, "g", 1, 2, 3)
+    cluster.produce(1, "g", 2, seq=0)
+    cluster.kafka.freeze_replica("g", 0, 2)
+    cluster.produce(1, "g", seq=2, acks=1)
+    cluster.kafka.move_leader("g", to=2)
+    assert cluster.kafka.partition("g")[:4] == (2, 1, [1, 2, 3], [1, 2, 3])
+    assert cluster.end(2, "g") == ("NONE", 2, 1)
+    assert cluster.produce(2, "g", seq=2) == Told("NONE", 2, 0)
+    cluster.kafka.move_leader("g", to=3)  # it had more, and lost it as well
+    assert dups(cluster, 3, "g", 2) == ["NONE"]
+    assert cluster.kafka.partition("g").log_end_offset == 3

@@ -1,0 +1,395 @@
+"""The named scenarios: their files, how what happens is counted, the command, and each of them with one client.
+
+The clients take turns, so that the suite stays quick; `scripts/client-table` lets every client meet every scenario.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import kafka
+import pytest
+
+from wirebroker.cli import main
+from wirebroker.mock import StoredRecord
+from wirebroker.scenarios import drivers
+from wirebroker.scenarios.journal import Journal, Sent, label
+from wirebroker.scenarios.outcome import Counts, count, judge
+from wirebroker.scenarios.play import Result, play
+from wirebroker.scenarios.scenario import CLIENTS, ClientName, Expect, ScenarioError, find, names, read
+from wirebroker.scenarios.show import catalogue
+
+ROOT = Path(__file__).resolve().parent.parent
+NAMED = [name for name in names() if not re.fullmatch(r"B\d+", name)]
+FINDINGS = {
+    ("first-fails-rest-ooo", "confluent"): {"duplicates"},
+    ("new-partition-race", "confluent"): {"loses"},
+    ("ooo-in-txn", "kafka-python"): {"loses"},
+    ("ooo-in-txn", "aiokafka"): {"loses"},
+    ("late-produce-after-abort", "kafka-python"): {"loses"},
+    ("retention-forgets-pid", "kafka-python"): {"hangs"},
+    ("coordinator-dies", "kafka-python"): {"hangs"},
+    ("coordinator-moves", "kafka-python"): {"loses"},
+    ("coordinator-dies", "aiokafka"): {"hangs"},
+    ("missing-batch", "aiokafka"): {"fails cleanly"},
+}
+"""Clients that do something else than a good one does, and what; docs/clients-table.md has the versions."""
+SLOW = {pair for pair, outcomes in FINDINGS.items() if "hangs" in outcomes}
+"""A client that hangs takes the whole time limit."""
+
+
+def agree(result: Result) -> None:
+    """The audit, which looks at batches and contents, must come to what the scenario has counted from the values."""
+    counts, summary = result.outcome.counts, result.audit.summary()
+    assert summary["doubled"] == counts.doubled, result.audit
+    lost = [found for found in result.audit.of("lost") if "was acknowledged" in found.explanation]
+    deleted = sum(found.severity == "info" for found in lost)
+    assert len(lost) - deleted == counts.lost, result.audit
+
+
+def turn(number: int) -> ClientName:
+    """Whose turn it is at the nth scenario."""
+    name = NAMED[number]
+    able = [client for client in find(name).clients if (name, client) not in SLOW]
+    return able[number % len(able)]
+
+
+def run(name: str, client: ClientName) -> list[Result]:
+    scenario = find(name)
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(lambda part: play(scenario, part, client), scenario.parts))
+
+
+@pytest.mark.parametrize(("name", "client"), [(name, turn(i)) for i, name in enumerate(NAMED)])
+def test_the_client_does_what_a_good_client_does(name: str, client: ClientName) -> None:
+    for result in run(name, client):
+        known = FINDINGS.get((name, client), set())
+        assert result.met or result.outcome.name in known, result.differences
+        assert not any("never struck" in each for each in result.differences), result.differences
+        agree(result)
+
+
+def test_there_are_thirty_and_each_has_a_source() -> None:
+    assert len(NAMED) >= 30
+    assert [name for name in names() if name not in NAMED] == [f"B{n}" for n in range(1, 13)]
+    for scenario in map(find, NAMED):
+        assert scenario.sources, scenario.name
+        assert scenario.others or scenario.clients == list(CLIENTS), "it is said why a client cannot play it"
+
+
+def test_what_the_good_client_does_is_what_the_one_spoken_by_hand_does() -> None:
+    """But for two, in which it is shown what having more in flight comes to."""
+    differing = {"sixth-in-flight", "new-partition-race"}
+    for name in set(NAMED) - differing:
+        scenario = find(name)
+        if "wire" in scenario.clients:
+            assert all("wire" not in part.expect.clients for part in scenario.parts), name
+
+
+def test_a_client_that_hangs_ends_all_the_same() -> None:
+    scenario = find("coordinator-dies")
+    result = play(scenario, scenario.parts[0], "aiokafka", limit=1.0)
+    assert result.outcome.name == "hangs"
+    assert "has not come back after 1 s" in [note.error for note in result.journal.notes], "and it is said which call"
+    assert result.seconds < 4
+
+
+# Counting
+
+
+def stored(*values: str, first: int = 0, partition: int = 0, producer: int = 7, **more: Any) -> list[StoredRecord]:
+    return [
+        StoredRecord(
+            "orders", partition, first + i, 0, more.get("key"), value.encode(), (), producer, 0, i,
+            more.get("transactional", False), more.get("control", False),
+        )
+        for i, value in enumerate(values)
+    ]  # fmt: skip
+
+
+def marker(offset: int, commit: bool, producer: int = 7) -> StoredRecord:
+    (made,) = stored(
+        "", first=offset, producer=producer, key=bytes((0, 0, 0, commit)), transactional=True, control=True
+    )
+    return made
+
+
+def journal(values: str, acknowledged: str = "", failed: str = "") -> Journal:
+    made = Journal()
+    made.sent = [Sent(value, "orders", 0, "first") for value in values]
+    for offset, value in enumerate(acknowledged):
+        made.tell(value, offset, "")
+    for value in failed:
+        made.tell(value, -1, "KafkaTimeoutError")
+    return made
+
+
+COUNTED: list[tuple[str, Journal, list[StoredRecord], Counts, str]] = [
+    ("all well", journal("AB", "AB"), stored("A", "B"), Counts(sent=2, stored=2), "recovers"),
+    ("doubled", journal("AB", "AB"), stored("A", "B", "B"), Counts(sent=2, stored=3, doubled=1), "duplicates"),
+    ("lost", journal("AB", "AB"), stored("A"), Counts(sent=2, stored=1, lost=1), "loses"),
+    ("worst", journal("ABC", "ABC"), stored("A", "A", "B"), Counts(sent=3, stored=3, doubled=1, lost=1), "loses"),
+    ("failed", journal("AB", "A", "B"), stored("A"), Counts(sent=2, stored=1, failed=1), "fails cleanly"),
+    (
+        "failed and there",
+        journal("AB", "A", "B"),
+        stored("A", "B"),
+        Counts(2, 2, failed=1, failed_stored=1),
+        "fails cleanly",
+    ),
+    ("silence", journal("AB", "A"), stored("A", "B"), Counts(sent=2, stored=2, untold=1), "hangs"),
+    ("overtaken", journal("ABC", "ABC"), stored("A", "C", "B"), Counts(sent=3, stored=3, displaced=1), "reorders"),
+    ("once more behind", journal("AB", "AB"), stored("A", "B", "A"), Counts(sent=2, stored=3, doubled=1), "duplicates"),
+    ("of another", journal("A", "A"), stored("A", "X"), Counts(sent=1, stored=1), "recovers"),
+]
+
+
+@pytest.mark.parametrize(
+    ("said", "log", "counts", "outcome"), [case[1:] for case in COUNTED], ids=[c[0] for c in COUNTED]
+)
+def test_what_happened_is_counted(said: Journal, log: list[StoredRecord], counts: Counts, outcome: str) -> None:
+    assert count(said, log) == counts
+    assert judge(counts, hung=False, refused=False, expect=Expect()).name == outcome
+
+
+def test_only_what_is_committed_counts() -> None:
+    log = [
+        *stored("A", "B", transactional=True), marker(2, True),
+        *stored("C", "D", first=3, transactional=True), marker(5, False),
+        *stored("E", first=6, transactional=True),
+    ]  # fmt: skip
+    counts = count(journal("ABCDE", "AB", "CD"), log, [["A", "B"], ["C", "D"]])
+    assert counts == Counts(sent=5, stored=2, failed=2, untold=1, open=1)
+    assert "open" not in judge(Counts(), False, False, Expect()).differences
+    assert judge(counts, False, False, Expect()).differences[-1] == "1 records are in a transaction that nobody ended"
+
+
+def test_a_part_of_a_transaction_is_a_loss() -> None:
+    log = [*stored("A", transactional=True), marker(1, True)]
+    counts = count(journal("AB", "", "AB"), log, [["A", "B"]])
+    assert (counts.torn, judge(counts, False, False, Expect(["fails cleanly"])).name) == (1, "loses")
+
+
+def test_producers_and_partitions_have_an_order_of_their_own() -> None:
+    said = Journal()
+    said.sent = [Sent("A", "orders", 0, "first"), Sent("B", "orders", 1, "first"), Sent("C", "orders", 0, "second")]
+    for each in said.sent:
+        said.tell(each.value, 0, "")
+    assert count(said, [*stored("C", "A"), *stored("B", partition=1)]).displaced == 0
+
+
+def test_counts_that_differ_are_told() -> None:
+    expect = Expect(["recovers"], stored=3, doubled=0, lost=0, failed=0)
+    judged = judge(Counts(sent=3, stored=4, doubled=1), False, False, expect)
+    assert judged.differences == [
+        "it stores records twice; expected is that it recovers",
+        "stored: 4 records, expected 3",
+        "doubled: 1 records, expected 0",
+    ]
+
+
+def test_labels_go_on_after_z() -> None:
+    assert [label(n) for n in (0, 25, 26, 51, 52, 701, 702)] == ["A", "Z", "AA", "AZ", "BA", "ZZ", "AAA"]
+
+
+# Files
+
+GOOD = """
+title = "t"
+broker_does = "b"
+good_client = "g"
+sources = ["KIP-360"]
+steps = [{ produce = 1 }]
+"""
+WRONG = [
+    ("title = ", "own.toml: this is no TOML"),
+    (GOOD.replace("title", "titel"), "own.toml: there is no 'titel' here; did you mean 'title'?"),
+    (GOOD.replace('good_client = "g"', ""), "own.toml: 'good_client' is missing"),
+    (GOOD.replace("KIP-360", "somewhere"), "own.toml: the source 'somewhere' is not owner/repository#number"),
+    (GOOD.replace("produce = 1", "prodcue = 1"), "own.toml, step 1: no step does 'prodcue'; did you mean 'produce'?"),
+    (GOOD.replace("produce = 1", "produce = true"), "own.toml, step 1: produce cannot be True"),
+    (GOOD.replace("produce = 1", "produce = 1, wiat = false"), "step 1: there is no 'wiat' here; did you mean 'wait'?"),
+    (
+        GOOD.replace("produce = 1", 'process = 1, offsets = "later"'),
+        "offsets are kept 'after', 'in transaction', 'with output'",
+    ),
+    (GOOD.replace("steps = [{ produce = 1 }]", ""), "own.toml: there are no steps, so nothing would happen"),
+    (GOOD + 'clients = ["kafkajs"]', "own.toml: there is no client 'kafkajs'"),
+    (GOOD + "[producer]\ninflight = 6", "producer: there is no 'inflight' here; did you mean 'in_flight'?"),
+    (GOOD + '[producer]\nin_flight = "six"', "producer: in_flight cannot be 'six'"),
+    (GOOD + "[broker]\nbrokers = true", "broker: brokers cannot be True"),
+    (GOOD + '[[fault]]\nkind = "lose_akc"', "there is no kind 'lose_akc'; did you mean 'lose_ack'?"),
+    (GOOD + '[[fault]]\nkind = "lose_ack"\nnth = 0', "lose_ack: nth counts from 1, not from 0"),
+    (GOOD + '[expect]\noutcome = ["recover"]', "expect: there is no outcome 'recover'; did you mean 'recovers'?"),
+    (GOOD + '[expect.wire]\noutcome = ["recover"]', "expect: there is no outcome 'recover'"),
+    (GOOD + '[[part]]\nname = "a"\n[[part]]', "own.toml: each of several parts needs a name"),
+]
+
+
+@pytest.mark.parametrize(("text", "sentence"), WRONG, ids=[sentence for _, sentence in WRONG])
+def test_a_file_that_is_wrong_is_refused_with_a_sentence(text: str, sentence: str) -> None:
+    with pytest.raises(ScenarioError, match=re.escape(sentence)):
+        read("own", text, "own.toml")
+
+
+def test_a_part_adds_to_tables_and_replaces_lists() -> None:
+    text = (
+        GOOD
+        + """
+[producer]
+acks = 1
+in_flight = 2
+[[fault]]
+kind = "lose_ack"
+[[part]]
+name = "as above"
+[[part]]
+name = "other"
+steps = [{ produce = 2 }]
+fault = []
+producer = { in_flight = 3 }
+"""
+    )
+    above, other = read("own", text, "own.toml").parts
+    assert (above.producer.acks, above.producer.in_flight, len(above.rules()), above.steps) == (
+        1,
+        2,
+        1,
+        [{"produce": 1}],
+    )
+    assert (other.producer.acks, other.producer.in_flight, len(other.rules()), other.steps) == (
+        1,
+        3,
+        0,
+        [{"produce": 2}],
+    )
+
+
+# The command
+
+
+def test_list_and_show(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["scenario", "list"]) == 0
+    listed = capsys.readouterr().out
+    assert all(re.search(rf"^{re.escape(name)} ", listed, re.MULTILINE) for name in names())
+    assert main(["scenario", "show", "b11"]) == 0
+    shown = capsys.readouterr().out
+    assert "without idempotence" in shown and "good client" in shown  # noqa: PT018
+    assert "reorders, 5 stored, 0 doubled, 0 lost, 0 failed; aiokafka: recovers, 5 stored" in " ".join(shown.split())
+
+
+def test_a_run_is_told_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["scenario", "run", "lost-ack", "--client", "wire"]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "lost-ack  an acknowledgement is lost with its connection  wire",
+        "  InitProducerId",
+        "  A        0          accepted   offset 0   the first of this producer",
+        "  B        1          accepted   offset 1   the next of this producer",
+        "  C        fault      lose_ack(api=Produce, nth=3, then=disconnect)",
+        "  C        2          accepted   unheard    the next of this producer",
+        "  C        2          duplicate  offset 2   batch 1 of 3 in the window; not stored again",
+        "  D        3          accepted   offset 3   the next of this producer",
+        "  E        4          accepted   offset 4   the next of this producer",
+        "  acknowledged  A @0  B @1  C @2  D @3  E @4",
+        "  the log       orders-0: A  B  C  D  E",
+        "  recovers  5 sent, 5 stored",
+    ]
+
+
+def test_a_finding_is_exit_code_1_and_a_file_of_ones_own_is_played(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text(GOOD + '[producer]\nidempotence = false\n[[fault]]\nkind = "lose_ack"\napi = "Produce"\nnth = 1\n')
+    assert main(["scenario", "run", str(own), "--client", "wire"]) == 1
+    assert "FINDING: it stores records twice; expected is that it recovers" in capsys.readouterr().out
+
+
+def test_json_says_everything(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["scenario", "run", "B4", "--client", "wire", "--json"]) == 0
+    (said,) = json.loads(capsys.readouterr().out)
+    assert (said["outcome"], said["met"], said["counts"]["doubled"], said["client"]) == ("duplicates", True, 7, "wire")
+    assert said["log"][0] == ["orders", 0, 0, "A0"]
+    assert said["acknowledged"][-1] == ["A6", 48]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["B99"], "there is no scenario 'B99'; did you mean 'B9'?"),
+        (["no/such.toml"], "no/such.toml: No such file or directory"),
+        (
+            ["sequence-wrap", "--client", "aiokafka"],
+            "aiokafka cannot play sequence-wrap: no library can be told to begin there",
+        ),
+    ],
+)
+def test_what_cannot_be_run_is_exit_code_2(
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["scenario", "run", *arguments]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["B1", "all"])
+def test_a_client_that_is_not_installed_is_named(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(drivers.PACKAGES, "confluent", "no-such-client")
+    assert main(["scenario", "run", name, "--client", "confluent"]) == 2
+    assert (
+        capsys.readouterr().err == "wirebroker scenario: no-such-client is not installed: pip install no-such-client\n"
+    )
+
+
+# serve --scenario
+
+
+def test_any_client_can_meet_a_scenario_by_address() -> None:
+    command = [sys.executable, "-m", "wirebroker.cli", "serve", "--port", "0", "--scenario", "B5/2", "--require-fired"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().split()[2]
+        producer = kafka.KafkaProducer(bootstrap_servers=address, batch_size=0)
+        offsets = [producer.send("orders", b"%d" % i, partition=0).get(10).offset for i in range(5)]
+        producer.close()
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=10)
+    assert (offsets, process.returncode) == ([0, 1, 2, 3, 4], 0)
+    assert said.startswith("scenario B5: the three failures of any send. Does not receive C")
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [("B99", "there is no scenario 'B99'; did you mean 'B9'?"), ("B9/7", "B9 has the parts 1 to 4")],
+)
+def test_serve_refuses_what_is_no_scenario(name: str, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--port", "0", "--scenario", name]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+# Documentation
+
+
+def test_the_documented_scenarios_are_those_that_are_there() -> None:
+    text = (ROOT / "docs" / "scenarios.md").read_text(encoding="utf-8")
+    shown = text.partition("<!-- made by scripts/client-table -->\n")[2].partition("<!-- end -->")[0]
+    assert shown == catalogue(map(find, names())), "run scripts/client-table --catalogue"
+    toml = text.partition("```toml\n")[2].partition("```")[0]
+    assert read("lost-ack", toml, "lost-ack.toml") == find("lost-ack")
+
+
+def test_the_table_of_clients_has_every_scenario() -> None:
+    text = (ROOT / "docs" / "clients-table.md").read_text(encoding="utf-8")
+    rows = [
+        tuple(cell.strip(" `") for cell in line.split("|")[1:3]) for line in text.splitlines() if line.startswith("| `")
+    ]
+    expected = [(each.name, part.name) for each in map(find, names()) for part in each.parts]
+    assert rows == [pair for pair in expected if set(find(pair[0]).clients) != {"wire"}], "run scripts/client-table"

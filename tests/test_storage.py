@@ -1,0 +1,588 @@
+"""--data: what a directory keeps over restarts and crashes, and what is wrong with one that cannot be used."""
+
+from __future__ import annotations
+
+import errno
+import random
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crashkit import commit, committed, crash_once
+from kafkawire.batches import iter_batches, read_header
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kafkawire.messages.describe_log_dirs import DescribeLogDirsRequest
+from kafkawire.messages.end_txn import EndTxnRequest
+from kafkawire.messages.find_coordinator import FindCoordinatorRequest
+from kafkawire.messages.init_producer_id import InitProducerIdRequest
+from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from wirebroker.cli import main
+from wirebroker.conformance.ours import OwnBroker
+from wirebroker.conformance.recording import load
+from wirebroker.conformance.replay import replay
+from wirebroker.mock import MockKafka
+from wirebroker.storage.folder import files
+from wirebroker.storage.folder.faults import DamagedFile, DataError
+from wirebroker.storage.folder.log import FolderLog
+from wirebroker.storage.memory import MemoryLog
+from wirekit import RawProducer, batch, client
+
+SMALL = {"segment.bytes": "1048576"}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+def after_kill(data: Path, to: Path) -> Path:
+    """What kill −9 would leave of a directory that is in use: the page cache has everything that was written."""
+    shutil.copytree(data, to)
+    return to
+
+
+def log_of(kafka: MockKafka, topic: str = "orders", partition: int = 0) -> FolderLog:
+    log = kafka._call(lambda engine: engine.cluster.topics[topic].partitions[partition].log)
+    assert isinstance(log, FolderLog)
+    return log
+
+
+# What is kept
+
+
+@pytest.mark.parametrize("ends", ["clean", "kill"])
+def test_d1_of_each_producer_the_last_batch_is_recognised(data: Path, tmp_path: Path, ends: str) -> None:
+    with MockKafka(data=data, topics=["orders"]) as kafka:
+        producer = RawProducer(kafka)
+        offsets = [producer.send(first, first + 1).base_offset for first in (0, 2, 4)]
+        records = kafka.records("orders")
+        if ends == "kill":
+            data = after_kill(data, tmp_path / "copy")
+    with MockKafka(data=data) as kafka:
+        assert kafka.records("orders") == records
+        producer.wire = client(kafka)
+        assert producer.send(4, 5).base_offset == offsets[2]
+        assert producer.send(2, 3).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert producer.send(6).base_offset == 6
+        assert [row.verdict for row in kafka.trace.produce("orders")] == ["duplicate", "rejected", "accepted"]
+
+
+@pytest.mark.parametrize(("ends", "answer"), [("clean", (0, 3)), ("kill", (0, 2))])
+def test_d6_after_delete_records_a_producer_is_forgotten_unless_the_deletion_is(
+    data: Path, tmp_path: Path, ends: str, answer: tuple[int, int]
+) -> None:
+    with MockKafka(data=data, topics=["orders"]) as kafka:
+        producer = RawProducer(kafka)
+        for sequence in range(3):
+            producer.send(sequence)
+        deleted = DeleteRecordsPartition(partition_index=0, offset=3)
+        topics = [DeleteRecordsTopic(name="orders", partitions=[deleted])]
+        client(kafka).request(DeleteRecordsRequest(topics=topics, timeout_ms=1000), 2)
+        assert kafka.records("orders") == []
+        if ends == "kill":
+            data = after_kill(data, tmp_path / "copy")
+    with MockKafka(data=data) as kafka:
+        assert len(kafka.records("orders")) == (0 if ends == "clean" else 3)
+        producer.wire = client(kafka)
+        told = producer.send(2)  # after a clean stop it is nobody's retry
+        assert (told.error_code, told.base_offset) == answer
+
+
+def test_d6_a_topic_that_is_deleted_leaves_nothing(data: Path) -> None:
+    with MockKafka(data=data, topics=["orders"]) as kafka:
+        producer = RawProducer(kafka)
+        producer.send(0)
+        gone = DeleteTopicsRequest(topics=[DeleteTopicState(name="orders", topic_id=bytes(16))], timeout_ms=1000)
+        assert client(kafka).request(gone, 6).responses[0].error_code == 0
+        kafka.create_topic("orders")
+        assert producer.send(7).base_offset == 0
+    assert [path.name for path in data.iterdir() if path.name.startswith("orders")] == ["orders-0"]
+    with MockKafka(data=data) as kafka:
+        assert [record.sequence for record in kafka.records("orders")] == [7]
+
+
+def test_topics_their_ids_settings_and_producer_id_blocks_are_kept(data: Path) -> None:
+    def topics(kafka: MockKafka) -> Any:
+        found = client(kafka).request(MetadataRequest(topics=None), 12).topics
+        return {topic.name: (topic.topic_id, len(topic.partitions)) for topic in found}
+
+    with MockKafka(data=data, topics={"orders": 3}) as kafka:
+        first = RawProducer(kafka).pid
+        config = CreatableTopicConfig(name="retention.ms", value="12345")
+        topic = CreatableTopic(
+            name="short", num_partitions=2, replication_factor=1, assignments=[], configs=[config]
+        )
+        assert client(kafka).request(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7).topics[0].error_code == 0
+        before = topics(kafka)
+    with MockKafka(data=data, topics={"orders": 3}) as kafka:
+        assert topics(kafka) == before
+        settings = kafka._call(lambda engine: engine.cluster.topics["short"].configs.overrides)
+        assert settings == {"retention.ms": "12345"}
+        assert RawProducer(kafka).pid == first + 1000  # what was left of a block is lost, as in Kafka
+
+
+def test_committed_offsets_are_kept(data: Path, tmp_path: Path) -> None:
+    with MockKafka(data=data, topics=["orders"]) as kafka:
+        for offset in (5, 7):
+            assert commit(client(kafka), offset) == 0
+        copy = after_kill(data, tmp_path / "copy")
+    for place in (data, copy):
+        with MockKafka(data=place) as kafka:
+            assert committed(client(kafka)) == 7
+
+
+def transactional(kafka: MockKafka, producer: tuple[int, int], sequence: int) -> Any:
+    records = batch(sequence, 1, pid=producer[0], epoch=producer[1], transactional=True)
+    topic = TopicProduceData(name="orders", partition_data=[PartitionProduceData(index=0, records=records)])
+    request = ProduceRequest(transactional_id="tx", acks=-1, timeout_ms=1000, topic_data=[topic])
+    return client(kafka).request(request, 12).responses[0].partition_responses[0]
+
+
+def begin(kafka: MockKafka) -> tuple[int, int]:
+    wire = client(kafka)
+    wire.request(FindCoordinatorRequest(key="tx", key_type=1), 3)
+    answer = wire.request(InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60_000), 5)
+    assert answer.error_code == 0
+    return answer.producer_id, answer.producer_epoch
+
+
+def end(kafka: MockKafka, producer: tuple[int, int], commit: bool) -> Any:
+    request = EndTxnRequest(
+        transactional_id="tx", producer_id=producer[0], producer_epoch=producer[1], committed=commit
+    )
+    return client(kafka).request(request, 5)
+
+
+@pytest.mark.parametrize("ends", ["clean", "kill"])
+def test_transactions_are_kept(data: Path, tmp_path: Path, ends: str) -> None:
+    def visible(kafka: MockKafka) -> tuple[int, list[Any]]:
+        def ask(engine: Any) -> tuple[int, list[Any]]:
+            partition = engine.cluster.topics["orders"].partitions[0]
+            return partition.last_stable_offset, partition.transactions.aborted_between(0, 99)
+
+        return kafka._call(ask)
+
+    with MockKafka(data=data, topics=["orders"]) as kafka:
+        producer = begin(kafka)
+        assert transactional(kafka, producer, 0).error_code == 0
+        ended = end(kafka, producer, False)
+        producer = ended.producer_id, ended.producer_epoch
+        assert transactional(kafka, producer, 0).base_offset == 2
+        before = visible(kafka)
+        assert (before[0], len(before[1])) == (2, 1)
+        if ends == "kill":
+            data = after_kill(data, tmp_path / "copy")
+    with MockKafka(data=data) as kafka:
+        assert visible(kafka) == before
+        assert transactional(kafka, producer, 1).base_offset == 3
+        assert end(kafka, producer, True).error_code == 0
+        assert visible(kafka)[0] == 5
+        assert transactional(kafka, producer, 2).error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_three_brokers_have_a_directory_each(data: Path) -> None:
+    with MockKafka(data=data, brokers=3, topics={"orders": 3}) as kafka:
+        for partition in range(3):
+            kafka.produce("orders", value=b"a", partition=partition)
+        before = kafka.records("orders")
+    for node in (1, 2, 3):
+        assert (data / f"node-{node}" / f"orders-{node - 1}" / f"{0:020d}.log").stat().st_size
+        assert f"node.id={node}\n" in (data / f"node-{node}" / "meta.properties").read_text()
+    with MockKafka(data=data, brokers=3) as kafka:
+        assert kafka.records("orders") == before
+    with pytest.raises(DataError, match="is the data of 3 brokers; start it with --brokers 3"):
+        MockKafka(data=data).start()
+
+
+RESTARTING = [scenario.name for scenario in load() if any("restart" in row["step"]["op"] for row in scenario.steps)]
+
+
+@pytest.mark.parametrize("name", RESTARTING)
+def test_conformance_with_a_directory_and_what_memory_emulates_agree(name: str, data: Path) -> None:
+    (scenario,) = load(None, [name])
+    with OwnBroker(scenario.settings, data=data) as broker:
+        assert replay(scenario, broker)[1] == []
+
+
+# Files
+
+
+def test_segments_are_rolled_deleted_and_found_again(data: Path) -> None:
+    with MockKafka(data=data, configs={"log.retention.check.interval.ms": 1000}) as kafka:
+        kafka.create_topic("orders", 1, {**SMALL, "retention.bytes": "2000000"})
+        for _ in range(50):
+            kafka.produce("orders", value=bytes(100_000))
+        folder = data / "orders-0"
+        assert len(list(folder.glob("*.log"))) == 5
+        kafka.clock.advance(seconds=2)
+        first = kafka.records("orders")[0].offset
+        assert first == 30
+        bases = sorted(int(path.stem) for path in folder.glob("*.log"))
+        assert bases == [30, 40]
+    assert sorted(path.name for path in folder.iterdir() if not path.name.startswith("0")) == [
+        "leader-epoch-checkpoint", "partition.metadata"
+    ]  # fmt: skip
+    for suffix in (".index", ".timeindex"):
+        assert sorted(int(path.stem) for path in folder.glob(f"*{suffix}")) == bases
+    with MockKafka(data=data) as kafka:
+        assert kafka.records("orders")[0].offset == 30
+
+
+def test_a_log_on_disk_reads_as_one_in_memory(data: Path) -> None:
+    chance = random.Random(3)
+    with MockKafka(data=data) as kafka:
+        kafka.create_topic("orders", 1, SMALL)
+        log, other = log_of(kafka), MemoryLog()
+        now = 0
+        for _ in range(400):
+            count = chance.randint(1, 5)
+            made = batch(-1, count, timestamp=chance.randint(0, 10**6), tag="x" * chance.choice((1, 700, 9000)))
+            if log.active.size + len(made) > 1_000_000:
+                log.roll(now)
+                other.roll(now)
+            stamp = read_header(made).max_timestamp
+            assert log.append(made, count, 0, stamp) == other.append(made, count, 0, stamp)
+        assert len(log.segments) > 2
+        ends = [read_header(each).base_offset for each in other.batches()] + [other.end_offset]
+        for _ in range(300):
+            offset, limit = chance.randrange(other.end_offset + 2), chance.choice(ends)
+            size, least = chance.choice((0, 100, 10_000, 10**6)), chance.random() < 0.5
+            mine, theirs = (each.read(offset, limit, size, least) for each in (log, other))
+            # A buffer in memory may end before its segment does.
+            assert bytes(mine.data)[: len(theirs.data)] == theirs.data, (offset, limit, size, least)
+            assert bool(mine.data) == bool(theirs.data)
+            assert mine.available == theirs.available
+            if mine.data:
+                *_, last = iter_batches(mine.data)
+                assert log.offset_after(offset, len(mine.data)) > read_header(last).last_offset
+            stamp = chance.randrange(10**6)
+            assert [*map(bytes, log.batches_since(stamp, offset))] == [*map(bytes, other.batches_since(stamp, offset))]
+        for offset in (ends[-5], ends[100], 0):
+            log.truncate_to(offset)
+            other.truncate_to(offset)
+            assert log.end_offset == other.end_offset
+            assert [*map(bytes, log.batches())] == [*map(bytes, other.batches())]
+
+
+# Crashes
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_d1_nothing_acknowledged_is_lost_when_the_process_is_killed(data: Path, seed: int) -> None:
+    flags = ["--config", "log.segment.bytes=1048576"]
+    crash_once(data, seed, *flags, *(["--sync", "always"] if seed == 2 else []))
+
+
+def test_a_torn_tail_is_cut_wherever_it_was_torn(data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with MockKafka(data=data, topics=["orders"]) as kafka:
+        producer = RawProducer(kafka)
+        for sequence in range(4):
+            producer.send(sequence)
+        copy = after_kill(data, tmp_path / "copy")
+    path = copy / "orders-0" / f"{0:020d}.log"
+    whole = path.read_bytes()
+    size = len(whole) // 4
+    chance = random.Random(5)
+    for cut in [*chance.sample(range(2 * size), 10), 2 * size - 1, size, 1]:
+        place = shutil.copytree(copy, tmp_path / "cut")
+        torn = whole[: len(whole) - cut]
+        (place / "orders-0" / path.name).write_bytes(torn if cut % 3 else torn + bytes(cut))
+        with MockKafka(data=place) as kafka:
+            kept = (len(whole) - cut) // size
+            assert [record.sequence for record in kafka.records("orders")] == list(range(kept))
+            producer.wire = client(kafka)
+            assert producer.send(kept).base_offset == kept
+        if (len(whole) - cut) % size or not cut % 3:
+            assert f"at position {kept * size} that a write left unfinished" in caplog.text
+        caplog.clear()
+        shutil.rmtree(place)
+
+
+def test_a_crash_in_the_middle_of_rolling_and_deleting_leaves_nothing_behind(data: Path, tmp_path: Path) -> None:
+    with MockKafka(data=data) as kafka:
+        kafka.create_topic("orders", 1, SMALL)
+        for _ in range(25):
+            kafka.produce("orders", value=bytes(100_000))
+        before = kafka.records("orders")
+        copy = after_kill(data, tmp_path / "copy")
+    folder = copy / "orders-0"
+    for suffix in (".index", ".timeindex"):
+        (folder / f"{10:020d}{suffix}").unlink()  # the segment was just being closed
+    (folder / f"{20:020d}.log.deleted").write_bytes(b"rest")
+    (copy / f"other-0.{bytes(16).hex()}-delete").mkdir()
+    with MockKafka(data=copy) as kafka:
+        assert kafka.records("orders") == before
+    assert not list(copy.rglob("*delete*"))
+    assert (folder / f"{10:020d}.timeindex").stat().st_size
+
+
+# Bad input
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("how", ["a flipped bit", "a missing segment", "foreign bytes", "an odd checkpoint", "an odd id"])
+def test_damage_is_refused_by_file_and_position_and_nothing_is_changed(data: Path, tmp_path: Path, how: str) -> None:
+    with MockKafka(data=data) as kafka:
+        kafka.create_topic("orders", 1, SMALL)
+        for _ in range(25):
+            kafka.produce("orders", value=bytes(100_000))
+        copy = after_kill(data, tmp_path / "copy")
+    name, position, why = f"orders-0/{20:020d}.log", "", ""
+    path = copy / name
+    raw = bytearray(path.read_bytes())
+    if how == "a flipped bit":
+        raw[150_000] ^= 4
+        position, why = f", position {len(raw) // 5}", "the CRC of a batch does not fit, and a sound batch follows"
+    elif how == "foreign bytes":
+        raw = bytearray(b"This is a text, and nothing that a broker has written.\n" * 50)
+        position, why = ", position 0", "a batch of magic"
+    elif how == "an odd checkpoint":
+        name, why = "recovery-point-offset-checkpoint", "line 3 is not 'topic partition offset' but 'orders 0'"
+        (copy / name).write_text("0\n1\norders 0\n")
+    elif how == "an odd id":
+        name, why = "orders-0/partition.metadata", "the topic id 'nonsense' is none"
+        (copy / name).write_text("version: 0\ntopic_id: nonsense\n")
+    else:
+        name, why = "orders-0", "below its start at 40; segments are missing"
+        (copy / "log-start-offset-checkpoint").write_text("0\n1\norders 0 40\n")
+    path.write_bytes(raw)
+    before = contents(copy)
+    with pytest.raises(DamagedFile) as refused:
+        MockKafka(data=copy).start()
+    assert str(refused.value).startswith(f"{copy / name}{position}: ")
+    assert why in str(refused.value)
+    assert {name: raw for name, raw in contents(copy).items() if not name.endswith(".lock")} == {
+        name: raw for name, raw in before.items() if not name.endswith(".lock")
+    }
+    with pytest.raises(DamagedFile):  # and it is not in use
+        MockKafka(data=copy).start()
+
+
+def test_damage_that_is_met_while_reading_is_an_error_of_that_partition(data: Path) -> None:
+    with MockKafka(data=data, topics={"orders": 2}) as kafka:
+        for partition in range(2):
+            kafka.produce("orders", value=b"a", partition=partition)
+        path = data / "orders-0" / f"{0:020d}.log"
+        path.write_bytes(b"\xff" * path.stat().st_size)
+        from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+
+        partitions = [FetchPartition(partition=i, fetch_offset=0, partition_max_bytes=1000) for i in range(2)]
+        topics = [FetchTopic(topic="orders", partitions=partitions)]
+        answer = client(kafka).request(FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=0, topics=topics), 11)
+        first, second = answer.responses[0].partitions
+        assert (first.error_code, second.error_code) == (ErrorCode.KAFKA_STORAGE_ERROR, 0)
+        assert second.records
+
+
+def test_a_second_broker_is_refused(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with MockKafka(data=data, topics=["orders"]):
+        assert main(["serve", "--port", "0", "--data", str(data)]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith(f"wirebroker serve: {data} is in use by another broker, which holds {data / '.lock'}; ")
+        with pytest.raises(DataError, match="in use by another broker"):
+            MockKafka(data=data).start()
+    with MockKafka(data=data) as kafka:
+        assert kafka.records("orders") == []
+
+
+@pytest.mark.parametrize("what", ["a file", "somebody's folder", "below a file"])
+def test_a_directory_that_is_none_is_refused(what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = tmp_path / "place"
+    if what == "somebody's folder":
+        place.mkdir()
+        (place / "thesis.txt").write_text("My thesis")
+    else:
+        place.write_text("My thesis")
+    before = contents(tmp_path)
+    assert main(["serve", "--port", "0", "--data", str(place / "data" if what == "below a file" else place)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("wirebroker serve: ")
+    assert said.count("\n") == 1
+    assert ("no data directory of Kafka" if what == "somebody's folder" else "cannot be written to") in said
+    assert {name: raw for name, raw in contents(tmp_path).items() if ".lock" not in name} == before
+
+
+def test_an_empty_directory_and_one_of_a_new_volume_are_taken(data: Path) -> None:
+    (data / "lost+found").mkdir(parents=True)
+    with MockKafka(data=data, topics=["orders"]) as kafka:
+        kafka.produce("orders", value=b"a")
+    with MockKafka(data=data) as kafka:
+        assert len(kafka.records("orders")) == 1
+
+
+def test_folders_without_metadata_are_served_by_their_names(data: Path) -> None:
+    with MockKafka(data=data, topics={"orders": 2}) as kafka:
+        kafka.produce("orders", value=b"a", partition=1)
+        before = kafka.records("orders")
+        topic_id = kafka._call(lambda engine: engine.cluster.topics["orders"].topic_id)
+    shutil.rmtree(data / "__cluster_metadata-0")
+    with MockKafka(data=data) as kafka:
+        assert kafka.records("orders") == before
+        assert kafka._call(lambda engine: engine.cluster.topics["orders"].topic_id) == topic_id
+
+
+def test_a_folder_of_another_topic_of_that_name_is_set_aside(data: Path) -> None:
+    with MockKafka(data=data, topics=["orders"]) as kafka:
+        kafka.produce("orders", value=b"a")
+    shutil.copytree(data / "orders-0", data / "payments-0")  # which no topic knows
+    with MockKafka(data=data, topics=["payments"]) as kafka:
+        assert kafka.records("payments") == []
+    (stray,) = data.glob("payments-0.*-stray")
+    assert (stray / f"{0:020d}.log").stat().st_size
+
+
+def test_reset_does_not_delete_a_directory(data: Path) -> None:
+    with MockKafka(data=data, topics=["orders"]) as kafka, pytest.raises(RuntimeError, match="would delete it"):
+        kafka.reset()
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
+    full = False
+    write = files.append
+
+    def append(fd: int, parts: Any, size: int) -> None:
+        if full:
+            write(fd, [bytes(b"".join(parts))[:70]], 70)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(fd, parts, size)
+
+    def fill(now: bool) -> None:
+        nonlocal full
+        full = now
+
+    monkeypatch.setattr(files, "append", append)
+    return fill
+
+
+def test_a_full_disk_is_a_storage_error_and_changes_nothing(data: Path, full_disk: Callable[[bool], None]) -> None:
+    with MockKafka(data=data, topics=["orders"]) as kafka:
+        producer = RawProducer(kafka)
+        for sequence in range(3):  # the first and the others take different ways through the broker
+            assert producer.send(sequence).base_offset == sequence
+            full_disk(True)
+            assert producer.send(sequence + 1).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            full_disk(False)
+        before = kafka.records("orders")
+    with MockKafka(data=data) as kafka:
+        assert kafka.records("orders") == before
+
+
+def test_a_topic_that_cannot_be_written_down_is_not_announced(
+    data: Path, full_disk: Callable[[bool], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name="made", topic_id=bytes(16))])
+    with MockKafka(data=data, topics=["orders"]) as kafka:
+        full_disk(True)
+        wire = client(kafka)
+        with pytest.raises(Exception, match=r"closed|reset"):
+            wire.request(asked, 9)
+        assert f"{data} cannot be written to" in caplog.text
+        full_disk(False)
+        assert client(kafka).request(asked, 9).topics[0].error_code == 0
+    with MockKafka(data=data) as kafka:
+        assert kafka.records("made") == []
+
+
+# When it is on the disk
+
+
+class Disk:
+    """Stands for fsync: it counts, and waits when it is told to."""
+
+    def __init__(self) -> None:
+        self.synced: list[Path] = []
+        self.goes_on = threading.Event()
+        self.goes_on.set()
+        self.begun = threading.Event()
+
+    def sync(self, path: Path) -> None:
+        self.begun.set()
+        assert self.goes_on.wait(5)
+        self.synced.append(path)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    made = Disk()
+    monkeypatch.setattr(files, "sync", made.sync)
+    return made
+
+
+def test_with_sync_always_an_answer_waits_for_the_disk_and_others_join_it(data: Path, disk: Disk) -> None:
+    with MockKafka(data=data, topics={"orders": 2}, sync="always") as kafka:
+        producers = [RawProducer(kafka, partition=i % 2) for i in range(6)]
+        disk.goes_on.clear()
+        disk.begun.clear()
+        disk.synced.clear()
+        answers: list[int] = []
+        threads = [threading.Thread(target=lambda p=p: answers.append(p.send(0).error_code)) for p in producers]
+        threads[0].start()
+        assert disk.begun.wait(5)
+        for thread in threads[1:]:
+            thread.start()
+        kafka.wait_until(lambda: len(kafka.records("orders")) == 6)
+        assert answers == []
+        disk.goes_on.set()
+        for thread in threads:
+            thread.join()
+        assert answers == [0] * 6
+        logs = [path for path in disk.synced if path.suffix == ".log"]
+        assert len(logs) <= 4  # the first alone, then both files once for all others; six would be one for each
+
+
+def test_with_sync_interval_it_is_put_there_again_and_again(data: Path, disk: Disk) -> None:
+    settings = {"log.flush.interval.ms": 500}
+    with MockKafka(data=data, topics=["orders"], sync="interval", configs=settings, clock="frozen") as kafka:
+        kafka.clock.advance(seconds=1)
+        kafka.produce("orders", value=b"a")
+        folder = data / "orders-0"
+        assert folder not in disk.synced
+        kafka.clock.advance(seconds=1)
+        kafka.wait_until(lambda: kafka._call(lambda engine: log_of(kafka).recovery_point) == 1)
+        assert folder in disk.synced
+
+
+def test_without_sync_only_closed_segments_are_put_there(data: Path, disk: Disk) -> None:
+    with MockKafka(data=data) as kafka:
+        kafka.create_topic("orders", 1, SMALL)
+        disk.synced.clear()
+        for _ in range(15):
+            kafka.produce("orders", value=bytes(100_000))
+        kafka.wait_until(lambda: kafka._call(lambda engine: log_of(kafka).recovery_point) == 10)
+        assert {path.name for path in disk.synced if path.suffix == ".log"} == {f"{0:020d}.log"}
+
+
+def test_a_disk_that_fails_tells_nobody_that_it_is_stored(
+    data: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with MockKafka(data=data, topics=["orders"], sync="always") as kafka:
+        producer = RawProducer(kafka)
+
+        def fail(path: Path) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+        monkeypatch.setattr(files, "sync", fail)
+        with pytest.raises(Exception, match=r"closed|reset"):
+            producer.send(0)
+        assert f"{data} cannot be synced" in caplog.text
+        monkeypatch.undo()
+
+
+def test_clients_are_told_which_directory_it_is(data: Path) -> None:
+    with MockKafka(data=data, topics=["orders"]) as kafka:
+        kafka.produce("orders", value=bytes(100))
+        (told,) = client(kafka).request(DescribeLogDirsRequest(topics=None), 2).results
+    assert told.log_dir == str(data.resolve())
+    assert told.topics[0].partitions[0].partition_size == (data / "orders-0" / f"{0:020d}.log").stat().st_size

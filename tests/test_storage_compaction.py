@@ -1,0 +1,233 @@
+"""Compaction of closed segments: of each key the last record stays, and nothing else changes for who reads."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkawire.batches import Record, build_batch, read_header
+from wirebroker.core.partition import EndMarker, Partition
+from wirebroker.engine import Engine
+from wirebroker.mock import MockKafka, StoredRecord
+from wirebroker.operations import stored_records
+from wirebroker.storage.folder.log import FolderLog
+from wirebroker.storage.folder.names import LOG
+from wirebroker.storage.folder.store import FolderStore
+from wirekit import NOW
+
+COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.1"}
+SECOND = {"log.cleaner.backoff.ms": 1000}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+def partition_of(kafka: MockKafka) -> Partition:
+    return kafka._call(lambda engine: engine.cluster.topics["orders"].partitions[0])
+
+
+def write(kafka: MockKafka, records: list[tuple[bytes, bytes | None]], **options: Any) -> None:
+    made = [Record(i, 0, key, value) for i, (key, value) in enumerate(records)]
+    batch = build_batch(made, base_timestamp=kafka.clock.now(), **options)
+
+    def store(engine: Any) -> None:
+        partition = engine.cluster.topics["orders"].partitions[0]
+        assert partition.append(memoryview(batch), kafka.clock.now(), 9, verified=True).error_code == 0
+
+    kafka._call(store, changes=True)
+
+
+def last_values(records: list[StoredRecord]) -> dict[bytes | None, StoredRecord]:
+    return {record.key: record for record in records if not record.control}
+
+
+def fill(kafka: MockKafka, chance: random.Random, batches: int = 60) -> None:
+    for _ in range(batches):
+        records: list[tuple[bytes, bytes | None]] = [
+            (b"k%d" % chance.randrange(40), chance.randbytes(12_000)) for _ in range(5)
+        ]
+        write(kafka, records, compression=chance.choice((0, 0, 1, 4)))
+
+
+def compacted(kafka: MockKafka) -> None:
+    """Let the cleaner do what there is to do."""
+    before = partition_of(kafka).log.size
+    kafka.clock.advance(seconds=2)
+    kafka.wait_until(lambda: partition_of(kafka).log.size < before)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_last_record_of_each_key_stays_with_its_offset(data: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    with MockKafka(data=data, configs=SECOND) as kafka:
+        kafka.create_topic("orders", 1, COMPACTED)
+        for _ in range(2):
+            fill(kafka, chance)
+            before, end = kafka.records("orders"), partition_of(kafka).log_end_offset
+            compacted(kafka)
+            after = kafka.records("orders")
+            assert set(after) < set(before)
+            assert last_values(after) == last_values(before)
+            active = partition_of(kafka).log.active.base_offset
+            keys = [record.key for record in after if record.offset < active]
+            assert len(keys) - len(set(keys)) < 15  # what was dirty and what is active may say the same once more
+            assert partition_of(kafka).log_end_offset == end
+        log = partition_of(kafka).log
+        assert isinstance(log, FolderLog)
+        assert log.directory.cleaned["orders", 0] == log.active.base_offset
+    checkpoint = (data / "cleaner-offset-checkpoint").read_text()
+    assert checkpoint == f"0\n1\norders 0 {log.active.base_offset}\n"
+    with MockKafka(data=data) as kafka:
+        assert kafka.records("orders") == after
+
+
+def test_a_tombstone_stays_for_a_while(data: Path) -> None:
+    with MockKafka(data=data, configs=SECOND) as kafka:
+        kafka.create_topic("orders", 1, {**COMPACTED, "delete.retention.ms": "60000"})
+        write(kafka, [(b"gone", b"a"), (b"kept", b"b")])
+        write(kafka, [(b"gone", None)])
+        written = kafka.records("orders")[2].timestamp
+        chance = random.Random(1)
+        fill(kafka, chance, 40)
+        compacted(kafka)
+        (tombstone,) = [record for record in kafka.records("orders") if record.key == b"gone"]
+        assert (tombstone.offset, tombstone.value) == (2, None)
+        assert tombstone.timestamp == written  # although the batch was written anew, with another base
+        kafka.clock.advance(seconds=70)
+        fill(kafka, chance, 40)
+        compacted(kafka)
+        assert {record.key for record in kafka.records("orders")} >= {b"kept"}
+        assert b"gone" not in {record.key for record in kafka.records("orders")}
+
+
+def end(kafka: MockKafka, producer_id: int, epoch: int, commit: bool) -> None:
+    marker = EndMarker(producer_id, epoch, commit, 0, 0)
+    kafka._call(
+        lambda engine: engine.cluster.topics["orders"].partitions[0].append_marker(marker, kafka.clock.now()),
+        changes=True,
+    )
+
+
+def test_aborted_records_go_markers_follow_and_producers_are_remembered(data: Path) -> None:
+    with MockKafka(data=data, configs=SECOND) as kafka:
+        kafka.create_topic("orders", 1, {**COMPACTED, "delete.retention.ms": "60000"})
+        write(kafka, [(b"a", b"committed")], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+        end(kafka, 7, 0, True)
+        write(kafka, [(b"a", b"aborted")], producer_id=8, producer_epoch=0, base_sequence=0, transactional=True)
+        end(kafka, 8, 0, False)
+        write(kafka, [(b"k1", b"old")], producer_id=9, producer_epoch=0, base_sequence=5)
+        chance = random.Random(1)
+        fill(kafka, chance, 40)
+        compacted(kafka)
+        records = kafka.records("orders")
+        assert [record.value for record in records if record.key == b"a"] == [b"committed"]
+        assert [record.offset for record in records if record.control] == [1, 3]
+        places = [read_header(batch) for batch in partition_of(kafka).log.batches()]
+        assert {(h.producer_id, h.records_count, h.base_sequence) for h in places if h.producer_id in (8, 9)} >= {
+            (8, 0, 0), (9, 0, 5)
+        }  # fmt: skip
+        before = kafka.producers("orders", 0)
+        kafka.clock.advance(seconds=70)
+        fill(kafka, chance, 40)
+        compacted(kafka)
+        assert [record.offset for record in kafka.records("orders") if record.control] == [1, 3]
+        kafka.clock.advance(seconds=70)  # the marker of what is gone was seen to be so in the round before
+        fill(kafka, chance, 40)
+        compacted(kafka)
+        assert [record.value for record in kafka.records("orders") if record.key == b"a"] == [b"committed"]
+    for snapshot in (data / "orders-0").glob("*.snapshot"):
+        snapshot.unlink()
+    (data / ".kafka_cleanshutdown").unlink()  # so that the state has to come from the batches
+    with MockKafka(data=data) as kafka:
+        after = kafka.producers("orders", 0)
+        assert {key: (e.producer_epoch, e.last_sequence) for key, e in after.items()} == {
+            key: (e.producer_epoch, e.last_sequence) for key, e in before.items()
+        }
+
+
+def test_an_open_transaction_stops_it(data: Path) -> None:
+    with MockKafka(data=data, configs=SECOND) as kafka:
+        kafka.create_topic("orders", 1, COMPACTED)
+        write(kafka, [(b"a", b"open")], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+        fill(kafka, random.Random(1), 40)
+        before = kafka.records("orders")
+        kafka.clock.advance(seconds=2)
+        assert kafka.records("orders") == before
+        assert partition_of(kafka).last_stable_offset == 0
+        end(kafka, 7, 0, True)
+        compacted(kafka)
+
+
+def crash_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Let the disk stop taking renames and removals after so many."""
+    left = steps
+    replace, unlink = Path.replace, Path.unlink
+
+    def step() -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise OSError("the machine is gone")
+
+    def replaced(self: Path, to: Any) -> Any:
+        step()
+        return replace(self, to)
+
+    def unlinked(self: Path, missing_ok: bool = False) -> None:
+        step()
+        unlink(self, missing_ok)
+
+    monkeypatch.setattr(Path, "replace", replaced)
+    monkeypatch.setattr(Path, "unlink", unlinked)
+    return monkeypatch.undo
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("filled") / "data"
+    with MockKafka(data=place) as kafka:
+        kafka.create_topic("orders", 1, COMPACTED)
+        fill(kafka, random.Random(2))
+        assert len(partition_of(kafka).log.segments) > 3
+    return place
+
+
+def opened(place: Path) -> tuple[FolderStore, Partition]:
+    store = FolderStore(place, random.Random(1).randbytes)
+    engine = Engine(NOW, random.Random(1).randbytes, store=store)
+    return store, engine.cluster.topics["orders"].partitions[0]
+
+
+@pytest.mark.parametrize("steps", range(1, 19))
+def test_wherever_it_is_cut_short_the_log_is_whole(
+    steps: int, filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, partition = opened(shutil.copytree(filled, tmp_path / "data"))
+    before, end_offset = list(stored_records(partition)), partition.log_end_offset
+    store.compact(NOW)
+    undo = crash_after(steps, monkeypatch)
+    crashed = False
+    try:
+        store.run_jobs()
+    except OSError:
+        crashed = True
+    undo()
+    store.abandon()
+    store, partition = opened(shutil.copytree(tmp_path / "data", tmp_path / "copy"))
+    after = list(stored_records(partition))
+    assert set(after) <= set(before)
+    assert last_values(after) == last_values(before)
+    assert partition.log_end_offset == end_offset
+    store.close(NOW)
+    folder = tmp_path / "copy" / "orders-0"
+    assert not [path for path in folder.iterdir() if path.name.endswith((".cleaned", ".swap"))]
+    assert all(path.with_suffix(".index").exists() for path in folder.glob(f"*{LOG}"))
+    assert crashed or len(after) < len(before)
+    assert crashed or steps > 10

@@ -1,0 +1,387 @@
+"""Faults of storage and of state: writes that fail, are slow or end in a crash, and what a cluster forgets or takes away."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import Any
+
+import aiokafka
+import confluent_kafka
+import kafka as kafka_python
+import pytest
+
+from kafkawire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkawire.messages.find_coordinator import FindCoordinatorRequest
+from kafkawire.messages.init_producer_id import InitProducerIdRequest
+from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from wirebroker import faults
+from wirebroker.conformance.client import ConnectionClosed
+from wirebroker.mock import MockKafka
+from wirebroker.trace.rows import LeaderRow
+from wirekit import RawProducer, batch, client, produce_request
+
+pytestmark = pytest.mark.mock_kafka(topics={"orders": 2, "other": 1})
+STORAGE_ERROR, OUT_OF_ORDER, FENCED, NOT_AVAILABLE, NOT_COORDINATOR = 56, 45, 90, 15, 16
+
+
+def values(kafka: MockKafka, topic: str = "orders", partition: int | None = None) -> list[bytes | None]:
+    return [record.value for record in kafka.records(topic, partition)]
+
+
+def plain(tag: str, partition: int = 0) -> Any:
+    return produce_request("orders", batch(tag=tag), partition)
+
+
+def answered(wire: Any) -> Any:
+    return wire.answer(0, 9).responses[0].partition_responses[0]
+
+
+# Writes
+
+
+def test_a_write_that_fails_changes_neither_log_nor_state(mock_kafka: MockKafka) -> None:
+    mock_kafka.faults.add(faults.fail_write(topic="orders", nth=2))
+    producer = RawProducer(mock_kafka)
+    codes = [producer.send(sequence).error_code for sequence in (0, 1, 2, 1, 2)]
+    assert codes == [0, STORAGE_ERROR, OUT_OF_ORDER, 0, 0]
+    assert values(mock_kafka) == [b"v0", b"v1", b"v2"]
+    assert [row.rule for row in mock_kafka.trace.produce() if row.code] == ["write_failed", "gap"]
+
+
+def test_a_duplicate_is_not_written_and_so_does_not_fail(mock_kafka: MockKafka) -> None:
+    failing = mock_kafka.faults.add(faults.fail_write(nth=2))
+    producer = RawProducer(mock_kafka)
+    assert [producer.send(sequence).error_code for sequence in (0, 0, 1)] == [0, 0, 0]
+    failing.assert_fired(1)
+
+
+def test_a_slow_write_holds_back_the_partition_and_no_other(mock_kafka: MockKafka) -> None:
+    mock_kafka.faults.add(faults.slow_write(60_000, topic="orders", partition=0, nth=1))
+    slow, behind, aside = client(mock_kafka), client(mock_kafka), client(mock_kafka)
+    slow.send(plain("slow"), 9)
+    mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
+    behind.send(plain("behind"), 9)
+    assert aside.request(plain("aside", 1), 9).responses[0].partition_responses[0].error_code == 0
+    assert values(mock_kafka, "orders", 0) == []
+    mock_kafka.clock.advance(minutes=1)
+    assert [answered(slow).base_offset, answered(behind).base_offset] == [0, 1]
+    assert values(mock_kafka, "orders", 0) == [b"slow0", b"behind0"]
+
+
+def test_only_the_slow_partition_of_a_request_holds_back_others(mock_kafka: MockKafka) -> None:
+    mock_kafka.faults.add(faults.slow_write(60_000, topic="orders", partition=0, nth=1))
+    parts = [PartitionProduceData(index=index, records=batch(tag=f"p{index}-")) for index in range(2)]
+    both = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name="orders", partition_data=parts)])
+    slow = client(mock_kafka)
+    slow.send(both, 9)
+    mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
+    assert client(mock_kafka).request(plain("aside", 1), 9).responses[0].partition_responses[0].base_offset == 0
+    mock_kafka.clock.advance(minutes=1)
+    assert [part.base_offset for part in slow.answer(0, 9).responses[0].partition_responses] == [0, 1]
+
+
+def test_slow_writes_add_up(mock_kafka: MockKafka) -> None:
+    mock_kafka.faults.add(faults.slow_write(60_000, times=2))
+    first, second = client(mock_kafka), client(mock_kafka)
+    for number, wire in enumerate((first, second), 1):
+        wire.send(plain(f"{number}-"), 9)
+        mock_kafka.wait_until(lambda number=number: len(mock_kafka.trace.faults()) == number)
+    mock_kafka.clock.advance(minutes=1)
+    assert values(mock_kafka) == [b"1-0"]
+    mock_kafka.clock.advance(minutes=1)
+    assert [answered(first).base_offset, answered(second).base_offset] == [0, 1]
+
+
+def test_a_full_disk_takes_everything_offline_until_there_is_room(mock_kafka: MockKafka) -> None:
+    full = mock_kafka.faults.add(faults.disk_full(nth=2))
+    first, second = RawProducer(mock_kafka), RawProducer(mock_kafka, "other")
+    assert [first.send(0).error_code, first.send(1).error_code] == [0, STORAGE_ERROR]
+    assert second.send(0).error_code == STORAGE_ERROR, "it is the whole directory"
+    assert ask_offsets(mock_kafka) == STORAGE_ERROR
+    assert fetch(mock_kafka) == STORAGE_ERROR
+    with pytest.raises(ValueError, match="KAFKA_STORAGE_ERROR"):
+        mock_kafka.produce("orders", value=b"v")
+    mock_kafka.faults.remove(full)
+    assert [first.send(1).error_code, second.send(0).error_code, fetch(mock_kafka)] == [0, 0, 0]
+    assert values(mock_kafka) == [b"v0", b"v1"]
+
+
+def test_a_full_disk_that_holds_one_topic(mock_kafka: MockKafka) -> None:
+    mock_kafka.faults.add(faults.disk_full(topic="orders", partition=0))
+    codes = [RawProducer(mock_kafka, *where).send(0).error_code for where in (("orders", 0), ("orders", 1), ("other", 0))]
+    assert codes == [STORAGE_ERROR, 0, 0]
+
+
+def ask_offsets(kafka: MockKafka) -> int:
+    asked = ListOffsetsTopic(name="orders", partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
+    found = client(kafka).request(ListOffsetsRequest(replica_id=-1, topics=[asked]), 6)
+    return int(found.topics[0].partitions[0].error_code)
+
+
+def fetch(kafka: MockKafka) -> int:
+    part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    asked = FetchRequest(max_wait_ms=0, topics=[FetchTopic(topic="orders", partitions=[part])], max_bytes=1 << 20)
+    return int(client(kafka).request(asked, 12).responses[0].partitions[0].error_code)
+
+
+def test_b5_a_crash_after_the_write_keeps_log_and_state_together(mock_kafka: MockKafka) -> None:
+    crash = mock_kafka.faults.add(faults.crash_after_write(topic="orders", nth=2))
+    producer = RawProducer(mock_kafka)
+    bystander = RawProducer(mock_kafka, "other")
+    producer.send(0)
+    with pytest.raises(ConnectionClosed):
+        producer.send(1)
+    with pytest.raises(ConnectionClosed):
+        bystander.send(0)
+    assert values(mock_kafka) == [b"v0", b"v1"]
+    assert (producer.send(1).base_offset, producer.send(2).base_offset) == (1, 2)
+    assert [row.verdict for row in mock_kafka.trace.produce("orders")] == ["accepted", "accepted", "duplicate", "accepted"]
+    crash.assert_fired(1)
+
+
+REPLICATED = {"topics": {"orders": 1}, "brokers": 3, "configs": {"default.replication.factor": 3, "min.insync.replicas": 2}}
+
+
+@pytest.mark.mock_kafka(**REPLICATED, trace="changes")
+def test_b5_the_leader_dies_after_the_append_and_before_the_acknowledgement(mock_kafka: MockKafka) -> None:
+    crash = mock_kafka.faults.add(faults.crash_after_write(topic="orders", nth=2))
+    producer = kafka_python.KafkaProducer(
+        bootstrap_servers=mock_kafka.bootstrap_servers, retry_backoff_ms=10, reconnect_backoff_ms=10
+    )
+    offsets = [producer.send("orders", b"%d" % i).get(10).offset for i in range(4)]
+    producer.close()
+    crash.assert_fired(1)
+    assert offsets == [0, 1, 2, 3]
+    assert values(mock_kafka) == [b"0", b"1", b"2", b"3"]
+    nodes = {row.node for row in mock_kafka.trace.produce("orders")}
+    assert len(nodes) == 2, "the retry went to another leader, which knew the producer"
+    assert "duplicate" in [row.verdict for row in mock_kafka.trace.produce("orders")]
+    assert [row.leader for row in mock_kafka.trace.events("leader") if isinstance(row, LeaderRow)] != []
+
+
+@pytest.mark.mock_kafka(**REPLICATED)
+def test_a_full_disk_is_one_brokers(mock_kafka: MockKafka) -> None:
+    mock_kafka.faults.add(faults.disk_full(topic="orders"))
+    producer = RawProducer(mock_kafka)
+    assert producer.send(0).error_code == STORAGE_ERROR
+    topic = producer.wire.request(MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), 9).topics[0]
+    assert topic.partitions[0].offline_replicas == [1]
+    mock_kafka.faults.clear()
+    mock_kafka.faults.add(faults.disk_full(topic="orders", node=1))
+    assert producer.send(0).error_code == STORAGE_ERROR
+    mock_kafka.move_leader("orders", 0, to=2)
+    assert producer.send(0).error_code == STORAGE_ERROR, "this broker cannot even say who leads"
+    producer.wire = client(mock_kafka, node=1)
+    assert producer.send(0).base_offset == 0
+
+
+# Forgetting and fencing
+
+
+def test_c6_an_expired_producer_stores_a_late_duplicate_again(mock_kafka: MockKafka) -> None:
+    producer = RawProducer(mock_kafka)
+    producer.send(0)
+    assert mock_kafka.expire_producer(producer.pid) == 1
+    assert mock_kafka.expire_producer(producer.pid) == 0
+    producer.send(0)
+    assert values(mock_kafka) == [b"v0", b"v0"]
+
+
+def test_c6_as_a_rule_it_happens_before_the_struck_batch(mock_kafka: MockKafka) -> None:
+    mock_kafka.faults.add(faults.expire_producer(api="Produce", topic="orders", partition=0, nth=2))
+    producer = RawProducer(mock_kafka)
+    assert [producer.send(0).base_offset for _ in range(3)] == [0, 1, 1]
+
+
+def init(wire: Any, transactional_id: str = "till") -> Any:
+    return wire.request(InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000), 4)
+
+
+def begin(wire: Any, producer: Any) -> int:
+    asked = AddPartitionsToTxnTopic(name="orders", partitions=[0])
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="till", v3_and_below_producer_id=producer.producer_id,
+        v3_and_below_producer_epoch=producer.producer_epoch, v3_and_below_topics=[asked],
+    )  # fmt: skip
+    answer = wire.request(request, 3)
+    return int(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
+
+
+@pytest.fixture
+def coordinated(mock_kafka: MockKafka) -> Any:
+    wire = client(mock_kafka)
+    wire.request(FindCoordinatorRequest(key_type=1, coordinator_keys=["till"]), 4)
+    return wire
+
+
+def test_c1_c4_a_fenced_producer_is_told_so_and_its_transaction_is_aborted(mock_kafka: MockKafka, coordinated: Any) -> None:
+    producer = init(coordinated)
+    assert begin(coordinated, producer) == 0
+    assert mock_kafka.fence("till") > producer.producer_epoch
+    assert begin(coordinated, producer) == FENCED
+    with pytest.raises(ValueError, match="there is no transactional id 'none'"):
+        mock_kafka.fence("none")
+
+
+def test_c1_as_a_rule_it_fences_at_the_exact_request(mock_kafka: MockKafka, coordinated: Any) -> None:
+    mock_kafka.faults.add(faults.fence("till", api="AddPartitionsToTxn", nth=2))
+    producer = init(coordinated)
+    assert [begin(coordinated, producer) for _ in range(3)] == [0, FENCED, FENCED]
+
+
+def test_c5_an_expired_transactional_id_has_a_new_producer(mock_kafka: MockKafka, coordinated: Any) -> None:
+    first = init(coordinated)
+    begin(coordinated, first)
+    with pytest.raises(ValueError, match="in state Ongoing, in which Kafka keeps it"):
+        mock_kafka.expire_transactional_id("till")
+    mock_kafka.fence("till")
+    mock_kafka.expire_transactional_id("till")
+    again = init(coordinated)
+    assert (again.producer_epoch, again.producer_id > first.producer_id) == (0, True)
+    mock_kafka.faults.add(faults.expire_transactional_id("till", api="InitProducerId", times=1))
+    assert init(coordinated).producer_id > again.producer_id
+
+
+def test_a_truncated_log_loses_its_end_and_the_state_with_it(mock_kafka: MockKafka) -> None:
+    producer, other = RawProducer(mock_kafka), RawProducer(mock_kafka)
+    for sequence in range(3):
+        producer.send(sequence)
+    other.send(0)
+    assert mock_kafka.truncate("orders", 0, 2) == 2
+    assert list(mock_kafka.producers("orders", 0)) == [producer.pid]
+    assert producer.send(3).error_code == OUT_OF_ORDER
+    assert (producer.send(1).base_offset, producer.send(2).base_offset) == (1, 2)
+    assert values(mock_kafka) == [b"v0", b"v1", b"v2"]
+    with pytest.raises(ValueError, match="orders-0 reaches from 0 to 3; it cannot be truncated to 4"):
+        mock_kafka.truncate("orders", 0, 4)
+    mock_kafka.faults.add(faults.truncate(1, topic="orders", partition=0, api="Produce", nth=1))
+    assert producer.send(3).error_code == OUT_OF_ORDER
+    assert values(mock_kafka) == [b"v0"]
+
+
+def test_what_is_known_of_producers_before_the_cut_stays_known(mock_kafka: MockKafka) -> None:
+    """Also of one whose records the log has no longer."""
+    producer, other = RawProducer(mock_kafka), RawProducer(mock_kafka)
+    for sequence in range(2):
+        producer.send(sequence)
+    other.send(0)
+    part = DeleteRecordsPartition(partition_index=0, offset=2)
+    topic = DeleteRecordsTopic(name="orders", partitions=[part])
+    producer.wire.request(DeleteRecordsRequest(topics=[topic], timeout_ms=1000), 2)
+    before = mock_kafka.producers("orders", 0)[producer.pid]
+    mock_kafka.truncate("orders", 0, 2)
+    assert mock_kafka.producers("orders", 0) == {producer.pid: before}
+    assert producer.send(1).base_offset == 1, "a duplicate, as before"
+
+
+def test_a_consumer_beyond_the_new_end_is_out_of_range(mock_kafka: MockKafka) -> None:
+    for _ in range(3):
+        mock_kafka.produce("orders", value=b"v")
+    part = FetchPartition(partition=0, fetch_offset=3, partition_max_bytes=1 << 20)
+    asked = FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=[FetchTopic(topic="orders", partitions=[part])])
+    wire = client(mock_kafka)
+    wire.send(asked, 12)
+    mock_kafka.wait_until(lambda: mock_kafka._call(lambda e: bool(e.cluster.topics["orders"].partitions[0].waiting)))
+    mock_kafka.truncate("orders", 0, 1)
+    assert wire.answer(1, 12).responses[0].partitions[0].error_code == 1
+
+
+def test_a_lost_coordinator_is_looked_for_again(mock_kafka: MockKafka) -> None:
+    lost = mock_kafka.faults.add(faults.lose_coordinator(group="team", nth=[1, 3]))
+    wire = client(mock_kafka)
+    ask = FindCoordinatorRequest(key_type=0, coordinator_keys=["team"])
+    assert [wire.request(ask, 4).coordinators[0].error_code for _ in range(2)] == [NOT_AVAILABLE, 0]
+    offsets = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="team", topics=None)], require_stable=False)
+    assert [wire.request(offsets, 8).groups[0].error_code for _ in range(2)] == [NOT_COORDINATOR, 0]
+    assert (lost.seen, lost.fired) == (4, 2)
+    of_anybody = mock_kafka.faults.add(faults.lose_coordinator())
+    assert RawProducer(mock_kafka).pid >= 0
+    assert of_anybody.seen == 0, "without a transactional id any broker answers InitProducerId"
+
+
+def test_a_restart_at_the_exact_request(mock_kafka: MockKafka) -> None:
+    mock_kafka.faults.add(faults.restart(mode="kill", api="Produce", nth=2))
+    producer = RawProducer(mock_kafka)
+    producer.send(0)
+    with pytest.raises(ConnectionClosed):
+        producer.send(1)
+    assert values(mock_kafka) == [b"v0"]
+    assert producer.send(1).base_offset == 1
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: faults.fail_write(api="Fetch"), "only a Produce writes"),
+        (lambda: faults.slow_write(0), "ms is at least 1"),
+        (lambda: faults.lose_coordinator(api="Fetch"), "Fetch has no coordinator"),
+        (lambda: faults.truncate(-1, topic="a", partition=0), "offset is at least 0"),
+        (lambda: faults.restart(mode="gently"), "a restart is 'clean' or 'kill'"),
+    ],
+)
+def test_a_rule_that_can_never_match_is_refused(make: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+# Real clients
+
+
+@pytest.mark.parametrize("fault", [faults.fail_write(nth=2), faults.crash_after_write(nth=2)], ids=lambda rule: rule.kind)
+def test_b5_kafka_python_stores_everything_once(mock_kafka: MockKafka, fault: faults.Rule) -> None:
+    fault.seen = fault.fired = 0
+    mock_kafka.faults.add(fault)
+    producer = kafka_python.KafkaProducer(
+        bootstrap_servers=mock_kafka.bootstrap_servers, retry_backoff_ms=10, reconnect_backoff_ms=10
+    )
+    offsets = [producer.send("orders", b"%d" % i, partition=0).get(10).offset for i in range(4)]
+    producer.close()
+    fault.assert_fired(1)
+    assert offsets == [0, 1, 2, 3]
+    assert values(mock_kafka) == [b"0", b"1", b"2", b"3"]
+
+
+def test_b5_confluent_kafka_after_a_crash(mock_kafka: MockKafka) -> None:
+    crash = mock_kafka.faults.add(faults.crash_after_write(nth=1))
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": mock_kafka.bootstrap_servers, "enable.idempotence": True, "retry.backoff.ms": 10,
+         "reconnect.backoff.ms": 10, "log_level": 0}
+    )  # fmt: skip
+    producer.produce("orders", b"once", partition=0)
+    assert producer.flush(10) == 0
+    crash.assert_fired(1)
+    assert values(mock_kafka) == [b"once"]
+    assert [row.verdict for row in mock_kafka.trace.produce()] == ["accepted", "duplicate"]
+
+
+def test_c1_aiokafka_is_fenced(mock_kafka: MockKafka) -> None:
+    async def send() -> None:
+        producer = aiokafka.AIOKafkaProducer(
+            bootstrap_servers=mock_kafka.bootstrap_servers, transactional_id="till", retry_backoff_ms=10
+        )
+        async with producer:
+            async with producer.transaction():
+                await producer.send_and_wait("orders", b"kept", partition=0)
+            mock_kafka.fence("till")
+            await producer.begin_transaction()
+            await producer.send_and_wait("orders", b"lost", partition=0)
+
+    def outcome() -> str:
+        try:
+            asyncio.run(send())
+        except aiokafka.errors.KafkaError as refused:
+            return type(refused).__name__
+        return "none"
+
+    assert "Fenced" in outcome()
+    gc.collect()  # aiokafka leaves a future behind, which complains in the middle of whatever runs when it is collected
+    assert [record.value for record in mock_kafka.records("orders") if not record.control] == [b"kept"]

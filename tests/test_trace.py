@@ -1,0 +1,310 @@
+"""The trace: what each level has, what each event says, and that what is off leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import aiokafka
+import confluent_kafka
+import confluent_kafka.admin
+import jsonschema
+import kafka as kafka_python
+import pytest
+
+from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from wirebroker import faults
+from wirebroker.conformance.client import ConnectionClosed
+from wirebroker.mock import MockKafka
+from wirebroker.trace.levels import LEVELS
+from wirebroker.trace.lines import line
+from wirebroker.trace.rows import EVENTS, ConnectionRow, FetchRow, ProduceRow, ReplyRow, RequestRow, Row, row_from_json
+from wirebroker.trace.schema import schema
+from wirekit import RawProducer, batch, client, produce_request
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+NOT_LEADER, UNKNOWN_TOPIC = 6, 3
+
+
+def said(kafka: MockKafka, *events: str) -> list[str]:
+    """The end of each line, where it says what came of it."""
+    outcome = re.compile(r" (?:changed|opened|closed|answered|error|fetched|asked) +")
+    return [outcome.split(line(row))[-1] for row in kafka.trace.events(*events)]
+
+
+# Levels
+
+
+def busy(kafka: MockKafka) -> None:
+    """Let nearly everything happen that can be traced."""
+    kafka.faults.add(faults.throttle(1, api="Metadata"))
+    producer = kafka_python.KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, transactional_id="till")
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send("orders", b"a pound of tea", partition=0).get(10)
+    producer.commit_transaction()
+    producer.close()
+
+    async def consume() -> None:
+        consumer = aiokafka.AIOKafkaConsumer(
+            "orders", bootstrap_servers=kafka.bootstrap_servers, group_id="team", auto_offset_reset="earliest",
+            isolation_level="read_committed",
+        )  # fmt: skip
+        async with consumer:
+            await consumer.getone()
+
+    asyncio.run(consume())
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+    admin.create_topics([confluent_kafka.admin.NewTopic("short", 1, 1)])["short"].result(10)
+    kafka.produce("orders", value=b"v")
+    kafka.truncate("orders", 0, kafka.produce("orders", value=b"v"))
+    kafka.clock.advance(days=8)
+    kafka.restart()
+    kafka.kill_broker(1)
+    kafka.start_broker(1)
+
+
+@pytest.fixture(scope="module")
+def everything() -> list[Row]:
+    with MockKafka(topics={"orders": 1}, trace="all") as kafka:
+        busy(kafka)
+        return kafka.trace.events()
+
+
+def test_every_event_happens_and_is_as_its_schema_says(everything: list[Row]) -> None:
+    validator = jsonschema.Draft202012Validator(schema())
+    for row in everything:
+        validator.validate(json.loads(row.as_json()))
+        assert row_from_json(json.loads(row.as_json())) == row
+    assert {row.event for row in everything} == set(EVENTS)
+
+
+def test_a_field_of_another_event_is_against_the_schema(everything: list[Row]) -> None:
+    written = json.loads(next(row for row in everything if row.event == "reply").as_json())
+    for wrong in (written | {"verdict": "accepted"}, written | {"latency": "long"}, written | {"event": "nothing"}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(wrong, schema())
+
+
+def test_the_schema_that_is_checked_in_is_the_codes() -> None:
+    assert json.loads((DOCS / "trace.schema.json").read_text(encoding="utf-8")) == schema()
+
+
+def test_rows_are_aligned(everything: list[Row]) -> None:
+    words = {"accepted", "fault", "opened", "closed", "asked", "answered", "error", "fetched", "changed"}
+    for row in everything:
+        text = line(row)
+        if isinstance(row, ProduceRow) or len(text) < 90:
+            assert text[78:87].strip() in words, text
+        assert "\x1b[" in line(row, colour=True)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_each_level_has_the_events_of_those_before_it(level: str) -> None:
+    order = list(LEVELS)
+    expected = {event for each in order[: order.index(level) + 1] for event in LEVELS[each]}
+    with MockKafka(topics={"orders": 1}, trace=level) as kafka:
+        kafka.faults.add(faults.throttle(1, api="Metadata"))
+        producer = RawProducer(kafka)
+        producer.send(0)
+        producer.wire.request(MetadataRequest(topics=[]), 9)
+        fetch(producer.wire)
+        kafka.restart()
+        elsewhere = {"group", "transaction", "leader", "isr", "broker", "retention"}
+        assert {row.event for row in kafka.trace.events()} == expected - elsewhere
+
+
+def test_a_level_that_does_not_exist() -> None:
+    with pytest.raises(ValueError, match="the trace is off, verdicts, changes, exchanges or all, not 'loud'"):
+        MockKafka(trace="loud")
+
+
+def test_the_level_may_change_while_a_producer_sends() -> None:
+    with MockKafka(topics={"orders": 1}, trace="off") as kafka:
+        producer = RawProducer(kafka)
+        for sequence in range(3):
+            producer.send(sequence)
+        assert (kafka.trace.level, kafka.trace.events()) == ("off", [])
+        kafka.trace.level = "exchanges"
+        producer.send(3)
+        producer.send(4)
+        assert [row.event for row in kafka.trace.events()] == ["produce", "reply"] * 2
+        kafka.trace.level = "verdicts"
+        producer.send(5)
+        assert [row.event for row in kafka.trace.events()] == ["produce", "reply", "produce", "reply", "produce"]
+
+
+def test_the_ring_forgets_the_oldest() -> None:
+    with MockKafka(topics={"orders": 1}) as kafka:
+        kafka._call(lambda engine: engine.trace.__init__(lambda: 0, 3))  # type: ignore[misc]
+        producer = RawProducer(kafka)
+        for sequence in range(5):
+            producer.send(sequence)
+        assert [row.first_sequence for row in kafka.trace.produce()] == [2, 3, 4]
+
+
+# Exchanges
+
+
+def fetch(wire: Any, offset: int = 0, wait: int = 0, partition: int = 0) -> Any:
+    part = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
+    topic = FetchTopic(topic="orders", partitions=[part])
+    wire.send(FetchRequest(max_wait_ms=wait, min_bytes=1, topics=[topic], max_bytes=1 << 20), 12)
+    return None if wait else wire.answer(1, 12)
+
+
+@pytest.mark.mock_kafka(topics={"orders": 1}, trace="all", clock="frozen")
+def test_a_reply_says_how_long_the_request_waited(mock_kafka: MockKafka) -> None:
+    wire = client(mock_kafka)
+    fetch(wire, wait=700)
+    mock_kafka.wait_until(lambda: bool(mock_kafka.trace.events("request")))
+    mock_kafka.clock.advance(milliseconds=400)
+    assert mock_kafka.trace.events("reply") == []
+    mock_kafka.produce("orders", value=b"v")
+    wire.answer(1, 12)
+    (asked,), (reply,) = mock_kafka.trace.events("request"), mock_kafka.trace.events("reply")
+    assert isinstance(asked, RequestRow)
+    assert isinstance(reply, ReplyRow)
+    assert (reply.api, reply.about, reply.errors) == ("Fetch", ("orders-0",), ())
+    assert (asked.correlation_id, asked.about) == (reply.correlation_id, reply.about)
+    mock_kafka.faults.add(faults.delay(300, api="Metadata"))
+    wire.send(MetadataRequest(topics=[]), 9)
+    mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
+    mock_kafka.clock.advance(seconds=1)
+    wire.answer(3, 9)
+    last = mock_kafka.trace.events("reply")[-1]
+    assert isinstance(last, ReplyRow)
+    assert last.latency == 300
+
+
+@pytest.mark.mock_kafka(topics={"orders": 2}, trace="exchanges")
+def test_a_reply_names_its_errors_and_its_bytes(mock_kafka: MockKafka) -> None:
+    wire = client(mock_kafka)
+    wire.send(MetadataRequest(topics=[MetadataRequestTopic(name="nothing")], allow_auto_topic_creation=False), 9)
+    frame = wire.frame()
+    (reply,) = mock_kafka.trace.events("reply")
+    assert isinstance(reply, ReplyRow)
+    assert (reply.errors, reply.about, reply.bytes) == (("UNKNOWN_TOPIC_OR_PARTITION",), ("nothing",), len(frame) + 4)
+    assert said(mock_kafka, "reply") == ["UNKNOWN_TOPIC_OR_PARTITION"]
+
+
+@pytest.mark.mock_kafka(topics={"orders": 1}, trace="exchanges")
+def test_an_answer_that_is_lost_has_no_reply(mock_kafka: MockKafka) -> None:
+    mock_kafka.faults.add(faults.lose_ack(api="Produce"))
+    with pytest.raises(ConnectionClosed):
+        client(mock_kafka).request(produce_request("orders", batch()), 9)
+    assert [row.event for row in mock_kafka.trace.events("produce", "reply", "fault")] == ["fault", "produce"]
+
+
+@pytest.mark.mock_kafka(topics={"orders": 1}, trace="exchanges")
+def test_each_fetched_partition_is_a_row(mock_kafka: MockKafka) -> None:
+    for _ in range(3):
+        mock_kafka.produce("orders", value=b"v")
+    wire = client(mock_kafka)
+    records = [fetch(wire, offset=offset).responses[0].partitions[0].records for offset in (1, 9)]
+    rows = mock_kafka.trace.events("fetch")
+    assert [
+        (row.topic, row.partition, row.offset, row.bytes, row.high_watermark, row.committed, row.error)
+        for row in rows
+        if isinstance(row, FetchRow)
+    ] == [("orders", 0, 1, len(records[0]), 3, False, "NONE"), ("orders", 0, 9, 0, -1, False, "OFFSET_OUT_OF_RANGE")]
+
+
+@pytest.mark.mock_kafka(topics={"orders": 1}, trace="changes")
+def test_connections_and_why_they_closed(mock_kafka: MockKafka) -> None:
+    polite, rude = client(mock_kafka), client(mock_kafka)
+    polite.request(MetadataRequest(topics=[]), 9)
+    polite.close()
+    mock_kafka.wait_until(lambda: len(mock_kafka.trace.events("connection")) == 2)
+    rude.send_bytes(b"GET / HTTP/1.1\r\n\r\n")
+    mock_kafka.wait_until(lambda: len(mock_kafka.trace.events("connection")) == 4)
+    rows = [row for row in mock_kafka.trace.events("connection") if isinstance(row, ConnectionRow)]
+    assert [(row.connection, row.change, row.reason) for row in rows] == [
+        (1, "opened", ""), (1, "closed", "the client closed it"), (2, "opened", ""),
+        (2, "closed", "the client speaks HTTP, and this is a Kafka listener"),
+    ]  # fmt: skip
+
+
+# Changes
+
+
+@pytest.mark.mock_kafka(topics={"orders": 2}, trace="changes")
+def test_producers_come_rise_and_go(mock_kafka: MockKafka) -> None:
+    producer = RawProducer(mock_kafka)
+    for sequence, epoch in ((0, 0), (1, 0), (1, 0), (0, 1), (7, 1)):
+        producer.send(sequence, epoch=epoch)
+    mock_kafka.clock.advance(days=2)
+    assert said(mock_kafka, "producer") == ["known from now on", "a new epoch", "forgotten"]
+
+
+@pytest.mark.mock_kafka(topics={"orders": 1}, trace="changes", clock="frozen", configs={"log.retention.ms": 1000})
+def test_topics_retention_and_restarts(mock_kafka: MockKafka) -> None:
+    mock_kafka.produce("orders", value=b"v")
+    mock_kafka.clock.advance(days=1)
+    mock_kafka.truncate("orders", 0, 1)
+    mock_kafka.produce("orders", value=b"v")
+    mock_kafka.truncate("orders", 0, 1)
+    mock_kafka.restart("kill")
+    client(mock_kafka).request(DeleteTopicsRequest(topics=[DeleteTopicState(name="orders")], timeout_ms=1000), 6)
+    assert said(mock_kafka, "topic", "retention", "leader", "restart") == [
+        "created, with 1 partition", "begins at 1, before at 0", "led by node 1 in epoch 1", "restarted (kill)",
+        "deleted, with 1 partition",
+    ]  # fmt: skip
+    times = [row.time for row in mock_kafka.trace.events("leader", "restart", "topic")]
+    assert times[1:] == [mock_kafka.clock.now()] * 3
+
+
+@pytest.mark.mock_kafka(topics={"orders": 1}, trace="changes")
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_groups_of_both_protocols(mock_kafka: MockKafka, protocol: str) -> None:
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": mock_kafka.bootstrap_servers, "group.id": "team", "group.protocol": protocol, "log_level": 0}
+    )
+    consumer.subscribe(["orders"])
+    while not consumer.assignment():
+        consumer.poll(0.05)
+    consumer.close()
+    states = [text.partition(",")[0] for text in said(mock_kafka, "group")]
+    assert "Stable" in states or "Reconciling" in states
+    assert states[-1] == "Empty"
+    assert [state for state, _ in itertools.groupby(states)][-1] == "Empty"
+
+
+@pytest.mark.mock_kafka(topics={"orders": 1}, trace="changes")
+def test_c2_a_transaction_from_its_beginning_to_its_end(mock_kafka: MockKafka) -> None:
+    producer = kafka_python.KafkaProducer(bootstrap_servers=mock_kafka.bootstrap_servers, transactional_id="till")
+    producer.init_transactions()
+    for end in (producer.commit_transaction, producer.abort_transaction):
+        producer.begin_transaction()
+        producer.send("orders", b"v", partition=0).get(10)
+        end()
+    producer.close()
+    mock_kafka.fence("till")
+    assert said(mock_kafka, "transaction") == [
+        "Empty", "Ongoing with orders-0", "PrepareCommit with orders-0", "CompleteCommit",
+        "Ongoing with orders-0", "PrepareAbort with orders-0", "CompleteAbort", "Empty",
+    ]  # fmt: skip
+
+
+# Documentation
+
+
+def test_the_documentation_has_every_event_and_level() -> None:
+    text = (DOCS / "trace.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", text, re.MULTILINE))
+    assert {name: re.findall(r"`(\w+)`", shown) for name, shown in rows.items() if name in LEVELS} == {
+        level: list(events) for level, events in LEVELS.items()
+    }
+    text = text.partition("## Events")[2].partition("## A verdict")[0]
+    for name, event in EVENTS.items():
+        if name != "produce":
+            (row,) = re.findall(rf"^\| `{name}` \|.*\| (.*) \|$", text, re.MULTILINE)
+            shown = re.findall(r"`(\w+)`", row)
+            assert shown == [field.name for field in fields(event) if field.name != "time"], name
