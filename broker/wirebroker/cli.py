@@ -188,6 +188,7 @@ def _audit(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     add("--intended", metavar="FILE", help="the application's journal (JSON lines or Parquet): what it meant to send")
     add("--out", required=True, metavar="DIR", help="where the report goes; an earlier report is replaced")
     add("--producer-expiration", type=int, metavar="MS", help="the broker's producer.id.expiration.ms (86400000)")
+    add("--follow", type=float, metavar="S", help="keep the findings current, looking again every S seconds, until Ctrl-C")
     add("--master", help="Spark's master (local[*])")
     audit.set_defaults(command="audit")
 

@@ -44,7 +44,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace, err: Console) -> int:
-    from wirebroker_audit.job import CannotAudit, Request, audit
+    from wirebroker_audit.job import SUMMARY, CannotAudit, Request, audit, origin_of
+    from wirebroker_audit.live import LIVE, follow, start
     from wirebroker_audit.session import get_session
 
     request = Request(
@@ -54,12 +55,16 @@ def _run(options: argparse.Namespace, err: Console) -> int:
     if options.producer_expiration is not None:
         request = request.with_expiration(options.producer_expiration)
     try:
-        request.check()
+        request.check(SUMMARY if options.follow is None else LIVE)
         with _progress(err) as shown:
             shown.stage("starting Spark")
             spark = get_session(options.master)
             shown.watch(spark)
-            result = audit(spark, request, shown.stage)
+            if options.follow is None:
+                result = audit(spark, request, shown.stage)
+            else:
+                query = start(spark, origin_of(spark, request), request.out, request.expiration_ms, options.follow)
+                return follow(query, request.out, shown.stage, options.follow)
     except CannotAudit as refused:
         err.print(f"wirebroker audit: {refused}", soft_wrap=True, markup=False)
         return 2

@@ -56,8 +56,8 @@ class Request:
         """The same with another producer.id.expiration.ms."""
         return replace(self, expiration_ms=expiration_ms)
 
-    def check(self) -> None:
-        """Say what can be seen to be wrong before Spark is started. Raises CannotAudit."""
+    def check(self, own: str = SUMMARY) -> None:
+        """Say what can be seen to be wrong before Spark is started; `own` tells that `out` is ours. Raises CannotAudit."""
         try:
             if self.path is not None:
                 find_partitions(self.path, self.topics)
@@ -68,11 +68,7 @@ class Request:
         for name, path in (("--trace", self.trace), ("--intended", self.intended)):
             if path is not None and "://" not in path and not Path(path).exists():
                 raise CannotAudit(f"{name} {path}: there is no such file")
-        if (
-            self.out.exists()
-            and not (self.out / SUMMARY).exists()
-            and (not self.out.is_dir() or any(self.out.iterdir()))
-        ):
+        if self.out.exists() and not (self.out / own).exists() and (not self.out.is_dir() or any(self.out.iterdir())):
             raise CannotAudit(
                 f"{self.out} is there already and is no report of an audit; name another place with --out"
             )
@@ -102,14 +98,15 @@ def audit(spark: SparkSession, request: Request, stage: Stage = lambda name: Non
     try:
         request.check()
         stage("looking at what is there")
-        origin = _origin(spark, request)
+        origin = origin_of(spark, request)
         with _whole_or_nothing(request.out) as folder:
             return _Audit(spark, request, origin, folder, stage).run()
     except REFUSALS as refused:
         raise CannotAudit(str(refused)) from refused
 
 
-def _origin(spark: SparkSession, request: Request) -> Origin:
+def origin_of(spark: SparkSession, request: Request) -> Directory | Cluster:
+    """What the request is about."""
     if request.path is not None:
         return Directory(spark, request.path, request.topics)
     assert request.bootstrap is not None

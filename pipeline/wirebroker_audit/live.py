@@ -14,6 +14,7 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -21,8 +22,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from wirebroker_audit import checks, schema
 from wirebroker_audit.origin import Cluster, Directory
 
+LIVE = "live"
+"""The folder in which the stream keeps what it knows."""
 CURRENT = "findings.json"
 """The findings of this moment: `{"micro": 7, "findings": […]}`; replaced whole."""
+SAID = 500
+"""Characters of a failure that are said."""
 LIMIT = 10_000
 """Findings that are kept there; all are counted."""
 
@@ -35,7 +40,7 @@ def start(
     seconds: float = 1,
 ) -> StreamingQuery:
     """Begin, or go on where an earlier run with the same `out` was ended or killed."""
-    folder = out.resolve() / "live"
+    folder = out.resolve() / LIVE
     folder.mkdir(parents=True, exist_ok=True)
 
     def take(rows: DataFrame, micro: int) -> None:
@@ -66,9 +71,9 @@ def _replace(path: Path, found: DataFrame, micro: int) -> None:
 
 
 def follow(query: StreamingQuery, out: Path, say: Callable[[str], None], seconds: float) -> int:
-    """Say what changes until the query ends or Ctrl-C: 1 if a finding is certain, else 0."""
+    """Say what changes until Ctrl-C: 1 if a finding is certain, else 0; 2 if the stream failed."""
     told: dict[str, int] | None = None
-    current: dict[str, list[dict[str, str]]] = {"findings": []}
+    current: dict[str, Any] = {"findings": []}
     try:
         while query.isActive:
             if (out / CURRENT).exists():
@@ -79,4 +84,7 @@ def follow(query: StreamingQuery, out: Path, say: Callable[[str], None], seconds
             time.sleep(seconds)
     except KeyboardInterrupt:
         query.stop()
+    if (failure := query.exception()) is not None:
+        say(f"the stream failed; it goes on from here when it is started again: {str(failure)[:SAID]}")
+        return 2
     return int(any(each["severity"] == "certain" for each in current["findings"]))
