@@ -85,10 +85,10 @@ class ControlClient:
             jsonschema.Draft202012Validator(schema).validate(answer.json)
 
     def _operation(self, method: str, path: str) -> Any:
-        templates = sorted(self.document["paths"], key=lambda each: ("{" in each, len(each)))
+        templates = sorted(self.document["paths"], key=lambda each: ("{" in each, -len(each)))
         for template in templates:
-            last = template.endswith(("{group_id}", "{transactional_id}"))
-            pattern = re.sub(r"\\{\w+\\}", ".+" if last else "[^/]+", re.escape(template))
+            slashes = "{group_id}" in template or "{transactional_id}" in template  # these may have some
+            pattern = re.sub(r"\\{\w+\\}", ".+" if slashes else "[^/]+", re.escape(template))
             if re.fullmatch(pattern, path) and method.lower() in self.document["paths"][template]:
                 return self.document["paths"][template][method.lower()]
         raise AssertionError(f"the document knows no {method} {path}")

@@ -993,6 +993,7 @@ def test_what_is_served_is_offered_and_nothing_is_promised_beyond(version: int) 
     promised = {
         "transaction.version": KEYS["EndTxn"],
         "group.version": KEYS["ConsumerGroupHeartbeat"],
+        "eligible.leader.replicas.version": KEYS["DescribeTopicPartitions"],
         "share.version": KEYS["ShareGroupHeartbeat"],
         "streams.version": KEYS["StreamsGroupHeartbeat"],
     }
@@ -1009,11 +1010,16 @@ def test_a_feature_is_announced_once_its_apis_are_served() -> None:
         admin.engine.versions[KEYS[name]] = (0, 5)
     answer = admin.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4)
     supported = [(each.name, each.min_version, each.max_version) for each in answer.supported_features]
-    assert supported == [("metadata.version", 7, 30), ("transaction.version", 0, 2), ("group.version", 0, 1)]
+    assert supported == [
+        ("metadata.version", 7, 30), ("transaction.version", 0, 2), ("group.version", 0, 1),
+        ("eligible.leader.replicas.version", 0, 1),
+    ]  # fmt: skip
     older = admin.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
     assert [each.name for each in older.supported_features] == ["metadata.version"], "older clients cannot read level 0"
     finalized = [(each.name, each.max_version_level) for each in answer.finalized_features]
-    assert finalized == [("metadata.version", 30), ("transaction.version", 2), ("group.version", 1)]
+    assert finalized == [
+        ("metadata.version", 30), ("transaction.version", 2), ("group.version", 1), ("eligible.leader.replicas.version", 1),
+    ]  # fmt: skip
 
 
 def test_a_version_that_is_not_served_is_answered_in_version_0() -> None:

@@ -404,6 +404,31 @@ def test_what_was_deleted_is_neither_a_gap_nor_lost(broker: MockKafka) -> None:
         report.assert_exactly_once(intended=content("ABCDEF"))
 
 
+def test_what_compaction_left_is_neither_a_gap_nor_lost(tmp_path: Path) -> None:
+    """Of forty keys each has been written several times; what is left of all that has holes of every kind."""
+    chance = random.Random(1)
+    keys = [b"%d" % chance.randrange(40) for _ in range(300)]
+    contents = [(key, b"%d " % number + bytes(12_000)) for number, key in enumerate(keys)]
+    with MockKafka(data=tmp_path / "data", configs={"log.cleaner.backoff.ms": 1000}) as broker:
+        settings = {"cleanup.policy": "compact", "segment.bytes": 1048576, "min.cleanable.dirty.ratio": 0.1}
+        broker.create_topic("orders", configs=settings)
+        producer = RawProducer(broker)
+        for first in range(0, len(contents), 5):
+            records = [Record(i, 0, *content) for i, content in enumerate(contents[first : first + 5])]
+            data = build_batch(
+                records, base_timestamp=broker.clock.now(), producer_id=producer.pid, producer_epoch=0, base_sequence=first
+            )
+            assert producer.raw(data).error_code == 0
+        broker.clock.advance(seconds=2)
+        broker.wait_until(lambda: len(broker.records("orders")) < 200)
+        report = broker.audit("orders", intended=[("orders", *content) for content in contents])
+        assert {(each.kind, each.severity) for each in report.findings} == {("lost", "info")}
+        assert len(report.of("lost")) == len(contents) - len(broker.records("orders"))
+        assert broker.audit().findings == []
+        with pytest.raises(AssertionError):
+            broker.audit().assert_exactly_once([("orders", b"x", b"%d" % number) for number in range(300)])
+
+
 def test_retention_leaves_nothing_to_find(mock_kafka_factory: Callable[..., MockKafka]) -> None:
     broker = mock_kafka_factory(topics=["orders"], configs={"log.retention.ms": 1000, "log.segment.bytes": 1048576})
     producer = RawProducer(broker)

@@ -27,6 +27,7 @@ from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssi
 from wirebroker.conformance.client import ConnectionClosed
 from wirebroker.core.partition import EndMarker
 from wirebroker.mock import MockKafka
+from wirebroker.trace.lines import line
 from wirekit import batch
 
 Start = Callable[..., Cluster]
@@ -342,6 +343,37 @@ def test_d3_too_few_in_sync_hold_the_high_watermark_and_acks_all_times_out(start
     assert cluster.produce(1, "f", seq=2) == Told("NONE", 2, 0)
 
 
+def test_d3_a_retry_that_is_answered_at_once_does_not_let_the_next_batch_pass(start: Start) -> None:
+    cluster = start()
+    create(cluster, "g", 1, 2)
+    cluster.produce(1, "g", seq=0)
+    cluster.kafka.freeze_replica("g", 0, 2)
+    assert cluster.produce(1, "g", seq=0) == Told("NONE", 0, 0)
+    cluster.send(1, "g", seq=1)
+    settle(cluster, 1, "g", 2)
+    cluster.kafka.thaw_replica("g", 0, 2)
+    assert cluster.told(1) == Told("NONE", 1, 0)
+
+
+def test_d3_a_new_leader_knows_the_high_watermark_that_it_was_told_last(start: Start) -> None:
+    cluster = start()
+    kafka = cluster.kafka
+    create(cluster, "g", 1, 2, 3, min_insync_replicas=2)
+    cluster.produce(1, "g", 2)
+    kafka.freeze_replica("g", 0, 3)
+    cluster.produce(1, "g", 2, acks=1)
+    kafka.freeze_replica("g", 0, 2)  # it has all, and has not heard that broker 3 has it too
+    kafka.thaw_replica("g", 0, 3)
+    assert kafka.partition("g").high_watermark == 4
+    cluster.kill(3)
+    cluster.kill(1)
+    assert kafka.partition("g")[:2] == (2, 1)
+    assert cluster.end(2, "g")[0] == "OFFSET_NOT_AVAILABLE"
+    assert kafka.partition("g").high_watermark == 2  # too few are in sync for it to rise
+    cluster.kafka.start_broker(3)
+    assert cluster.end(2, "g") == ("NONE", 4, 1)
+
+
 def test_d3_a_consumer_waits_for_the_high_watermark_and_not_for_the_end(start: Start) -> None:
     cluster = start()
     create(cluster, "g", 1, 2)
@@ -472,8 +504,11 @@ def test_d3_a_group_whose_coordinator_is_down_waits_for_it(start: Start) -> None
     assert described(cluster, node) == (0, "Empty", [])
 
 
-def initialized(cluster: Cluster, node: int) -> tuple[int, int, int]:
-    answer = cluster.wire(node).request(InitProducerIdRequest(transactional_id="till", transaction_timeout_ms=60_000), 5)
+def initialized(cluster: Cluster, node: int, pid: int = -1, epoch: int = -1) -> tuple[int, int, int]:
+    request = InitProducerIdRequest(
+        transactional_id="till", transaction_timeout_ms=60_000, producer_id=pid, producer_epoch=epoch
+    )
+    answer = cluster.wire(node).request(request, 5)
     return answer.error_code, answer.producer_id, answer.producer_epoch
 
 
@@ -516,6 +551,16 @@ def test_d3_a_prepared_transaction_is_completed_by_the_next_coordinator(start: S
     assert write_in_transaction(cluster, 1, "t", pid, epoch + 1) == 0
     assert commit(cluster, new, pid, epoch + 1) == 0
     assert cluster.kafka.producers("t", 0)[pid].coordinator_epoch == 1  # that of the leader of the coordinator's log
+
+
+def test_d3_a_new_coordinator_does_not_know_the_epoch_before_the_last(start: Start) -> None:
+    cluster = start()
+    old = coordinator(cluster, "transaction", "till")
+    _, pid, epoch = initialized(cluster, old)
+    assert [initialized(cluster, old, pid, epoch) for _ in range(2)] == [(0, pid, epoch + 1)] * 2
+    new = move_coordinator(cluster, "transaction", "till")
+    assert initialized(cluster, new, pid, epoch)[0] == FENCED
+    assert initialized(cluster, new, pid, epoch + 1) == (0, pid, epoch + 2)
 
 
 def test_d3_a_marker_that_a_new_leader_does_not_have_is_written_again(start: Start) -> None:
@@ -583,6 +628,21 @@ def test_a_dead_broker_refuses_connections_until_it_is_started(start: Start) -> 
     assert len(cluster.wire(1).request(DescribeClusterRequest(), 2).brokers) == 3
 
 
+def test_a_killed_broker_forgets_its_block_of_producer_ids_and_its_fetch_sessions(start: Start) -> None:
+    cluster = start()
+    create(cluster, "t", 1)
+    request = cluster.fetch_request("t", 0, epoch=-1, last=-1, wait_ms=0, committed=False)
+    request.session_epoch = 0
+    session = cluster.wire(1).request(request, 12).session_id
+    init = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+    assert (session > 0, cluster.wire(1).request(init, 4).producer_id) == (True, 0)
+    cluster.kill(1)
+    cluster.kafka.start_broker(1)
+    request.session_id, request.session_epoch = session, 1
+    assert error_name(cluster.wire(1).request(request, 12).error_code) == "FETCH_SESSION_ID_NOT_FOUND"
+    assert cluster.wire(1).request(init, 4).producer_id == 1000
+
+
 def test_a_topic_that_is_created_while_a_broker_is_down(start: Start) -> None:
     cluster = start()
     cluster.kill(2)
@@ -596,6 +656,21 @@ def test_a_topic_that_is_created_while_a_broker_is_down(start: Start) -> None:
     assert cluster.describe("mine") == Described(3, 0, [2, 3], [], [], [])
     cluster.kafka.move_leader("mine", to=2)
     assert len(cluster.kafka.records("mine")) == 1
+
+
+def test_the_trace_shows_what_becomes_of_brokers_and_replicas(start: Start) -> None:
+    cluster = start(trace="changes")
+    create(cluster, "t", 1, 2)
+    cluster.kafka.freeze_replica("t", 0, 2)
+    cluster.produce(1, "t", acks=1)
+    cluster.kafka.clock.advance(seconds=31)
+    cluster.kill(1)
+    cluster.kafka.start_broker(1)
+    shown = [line(row).split(" changed ")[1].strip() for row in cluster.kafka.trace.events("broker", "isr", "leader")]
+    assert shown == [
+        "in sync: 1; high watermark 1", "killed", "in sync: nobody; high watermark 1", "without a leader in epoch 1",
+        "started", "in sync: 1; high watermark 1", "led by node 1 in epoch 2",
+    ]  # fmt: skip
 
 
 def test_a_restart_of_all_brokers_brings_everything_back(start: Start) -> None:
@@ -674,3 +749,18 @@ def test_elect_leaders(start: Start) -> None:
     cluster.kafka.move_leader("w", to=1)
     assert elect(cluster, 0) == [("w", 0, "NONE")]
     assert cluster.describe("w").leader == 2
+
+
+def test_d3_a_frozen_replica_that_is_made_leader_loses_what_it_lacks(start: Start) -> None:
+    cluster = start()
+    create(cluster, "g", 1, 2, 3)
+    cluster.produce(1, "g", 2, seq=0)
+    cluster.kafka.freeze_replica("g", 0, 2)
+    cluster.produce(1, "g", seq=2, acks=1)
+    cluster.kafka.move_leader("g", to=2)
+    assert cluster.kafka.partition("g")[:4] == (2, 1, [1, 2, 3], [1, 2, 3])
+    assert cluster.end(2, "g") == ("NONE", 2, 1)
+    assert cluster.produce(2, "g", seq=2) == Told("NONE", 2, 0)
+    cluster.kafka.move_leader("g", to=3)  # it had more, and lost it as well
+    assert dups(cluster, 3, "g", 2) == ["NONE"]
+    assert cluster.kafka.partition("g").log_end_offset == 3

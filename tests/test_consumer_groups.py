@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import confluent_kafka
@@ -48,7 +50,7 @@ from wirebroker.core.groups.java_order import (
 from wirebroker.core.groups.topic_regex import RegexFault, compile_topic_regex
 from wirebroker.core.names import java_hash
 from wirebroker.mock import MockKafka
-from wirekit import client
+from wirekit import client, kafka_jars
 
 GROUP = "team"
 UNKNOWN_MEMBER, REBALANCE, INVALID_REQUEST, UNSUPPORTED_VERSION = 25, 27, 42, 35
@@ -306,6 +308,33 @@ def test_expressions_and_the_end_of_a_group_are_written_down(broker: MockKafka) 
     assert ("RegularExpression", "ord.*", False) in kinds(written(broker)[:before])
     ends = [("TargetAssignmentMetadata", None, False), ("PartitionMetadata", None, False), ("Metadata", None, False)]
     assert kinds(written(broker)[before:]) == ends
+
+
+def test_kafkas_own_classes_read_what_is_written_down(broker: MockKafka) -> None:
+    jars = kafka_jars()
+    one, two = Member(broker, "one"), Member(broker, "two", instance="i")
+    one.join("orders", server_assignor="range", rack_id="r")
+    two.join(subscribed_topic_regex="ord.*")
+    for member in (one, two, one, two):
+        member.beat()
+    assert one.commit(3) == 0
+    Classic(broker).join()
+    two.leave(-2)
+    one.leave()
+    lines = []
+    for partition in range(4):
+        for record in broker.records("__consumer_offsets", partition):
+            assert record.key is not None
+            lines.append(f"{record.key.hex()} {'-' if record.value is None else record.value.hex()}")
+    source = Path(__file__).parent / "GroupRecords.java"
+    options = ["-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
+    run = subprocess.run(
+        ["java", *options, "-cp", jars, source], input="\n".join(lines), capture_output=True, text=True, timeout=50
+    )
+    assert run.returncode == 0, run.stderr
+    kinds_read = run.stdout.splitlines()
+    assert len(kinds_read) == len(lines)
+    assert set(kinds_read) == {"1", "3", "5", "6", "7", "8", "16"}, run.stdout
 
 
 # Fencing

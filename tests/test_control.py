@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -59,6 +60,10 @@ def test_the_document_is_valid_openapi_and_knows_every_endpoint(control: Control
     operations = [operation for by in control.document["paths"].values() for operation in by.values()]
     assert len({operation["operationId"] for operation in operations}) == len(operations)
     assert all(operation["summary"] for operation in operations)
+    forms = control.document["components"]["schemas"]
+    assert forms["NewTopic"]["required"] == ["name"]
+    assert forms["Record"]["required"] == list(forms["Record"]["properties"])
+    assert forms["NewTopic"]["properties"]["partitions"]["maximum"] == 10_000
     broken = json.loads(json.dumps(control.document))
     broken["paths"]["/topics/{topic}"]["get"]["parameters"][0]["required"] = False
     with pytest.raises(Exception, match="required"):
@@ -99,14 +104,74 @@ def test_topics_are_made_described_and_deleted(kafka: MockKafka, control: Contro
         kafka.delete_topic("pay")
 
 
-def test_leaders_are_listed(mock_kafka_factory: Start) -> None:
-    kafka = mock_kafka_factory(brokers=3, topics={"orders": 3}, configs={"default.replication.factor": 2}, control=True)
-    control = ControlClient(kafka.control_url)
+# The cluster
+
+
+@pytest.fixture
+def three(mock_kafka_factory: Start) -> MockKafka:
+    return mock_kafka_factory(brokers=3, configs={"default.replication.factor": 2}, topics={"orders": 3}, control=True)
+
+
+def test_leaders_are_listed(three: MockKafka) -> None:
+    kafka, control = three, ControlClient(three.control_url)
     leaders = control.ask("GET", "/leaders?topic=orders")["leaders"]
     assert [(each["leader"], each["replicas"]) for each in leaders] == [(1, [1, 2]), (2, [2, 3]), (3, [3, 1])]
     brokers = control.ask("GET", "/brokers")["brokers"]
     assert ",".join(each["listeners"]["PLAINTEXT"] for each in brokers) == kafka.bootstrap_servers
     assert control.refused("GET", "/leaders?topic=none")["field"] == "topic"
+
+
+def test_leaders_move_and_brokers_die(three: MockKafka) -> None:
+    kafka, control = three, ControlClient(three.control_url)
+    first = "/topics/orders/partitions/0"
+    moved = control.ask("POST", f"{first}/move-leader", {"to": 2})
+    assert (moved["leader"], moved["leader_epoch"]) == (2, 1)
+    assert kafka.partition("orders").leader == 2
+    connected = client(kafka, 1)
+    connected.request(MetadataRequest(topics=None), 9)
+    told = control.ask("POST", "/brokers/2/kill")["brokers"]
+    connected._socket("main").settimeout(5)
+    assert connected._socket("main").recv(1) == b"", "its connections break at once"
+    assert [each["alive"] for each in told] == [True, False, True]
+    state = control.ask("GET", "/leaders?topic=orders")["leaders"][0]
+    assert (state["leader"], state["in_sync"], state["offline"]) == (1, [1], [2])
+    with pytest.raises(ConnectionClosed):
+        client(kafka, 1).request(MetadataRequest(topics=None), 9)
+    assert "broker 2 cannot lead" in control.refused("POST", f"{first}/move-leader", {"to": 2})["detail"]
+    assert control.refused("POST", "/brokers/2/kill")["status"] == 409
+    control.ask("POST", "/brokers/2/start")
+    assert kafka.partition("orders").in_sync == [1, 2]
+    elected = control.ask("POST", f"{first}/elect-leader")
+    assert (elected["code"], elected["error"], elected["leader"]["leader"]) == (84, "ELECTION_NOT_NEEDED", 1)
+
+
+def test_an_unclean_election_loses_what_a_frozen_follower_lacks(three: MockKafka) -> None:
+    kafka, control = three, ControlClient(three.control_url)
+    first = "/topics/orders/partitions/0"
+    assert control.ask("POST", f"{first}/freeze-replica", {"node_id": 2})["in_sync"] == [1, 2]
+    kafka.produce("orders", value=b"only the leader has it")
+    control.ask("POST", "/clock/advance", {"minutes": 1})
+    assert kafka.partition("orders").in_sync == [1]
+    control.ask("POST", "/brokers/1/kill")
+    control.ask("POST", f"{first}/thaw-replica", {"node_id": 2})
+    assert kafka.partition("orders").leader == -1
+    elected = control.ask("POST", f"{first}/elect-leader", {"unclean": True})
+    assert (elected["error"], elected["leader"]["leader"]) == ("NONE", 2)
+    assert control.ask("GET", "/topics/orders/records")["records"] == []
+
+
+def test_brokers_and_replicas_that_are_not_there(three: MockKafka) -> None:
+    control = ControlClient(three.control_url)
+    first = "/topics/orders/partitions/0"
+    for path, body in (("/brokers/9/kill", None), ("/brokers/9/start", None), (f"{first}/move-leader", {"to": 9}),
+                       (f"{first}/freeze-replica", {"node_id": 9}), (f"{first}/thaw-replica", {"node_id": 9})):  # fmt: skip
+        problem = control.refused("POST", path, body)
+        assert (problem["status"], problem["detail"]) == (404, "there is no broker 9; there are 1, 2, 3")
+    assert control.refused("POST", f"{first}/freeze-replica", {"node_id": 1})["status"] == 409
+    assert control.refused("POST", "/topics/orders/partitions/7/elect-leader")["field"] == "partition"
+    made = control.ask("POST", "/topics", {"name": "wide", "replication_factor": 3})
+    assert made["partitions"][0]["replicas"] == [1, 2, 3]
+    assert "3 brokers cannot hold 4" in control.refused("POST", "/topics", {"name": "w", "replication_factor": 4})["detail"]
 
 
 # Records
@@ -237,6 +302,26 @@ def test_who_waits_is_told_when_the_broker_stops(mock_kafka_factory: Start) -> N
     assert time.monotonic() - began < 5
     assert sorted(answer.status for answer in answers) == [200, 503, 503]
     assert {answer.json["detail"] for answer in answers if answer.status == 503} == {"the broker is stopping"}
+
+
+def test_who_does_not_read_his_answer_is_cut_off_when_the_broker_stops(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("wirebroker.control.server.LAST_WORDS_S", 0.05)
+    with MockKafka(control=True, topics=["orders"]) as kafka:
+        RawProducer(kafka).send(0)
+        (row,) = kafka.trace.produce()
+        stream = follow(ControlClient(kafka.control_url), "/verdicts.jsonl?follow=true")
+        stream.readline()
+        large = replace(row, explain="x" * 1_000_000)
+        kafka._call(lambda engine: [sink(large) for sink in engine.trace.sinks for _ in range(30)])
+        tasks = kafka._control._state.tasks  # type: ignore[union-attr]
+        assert len(tasks) == 1
+        kafka.stop()
+        assert tasks == set()
+        with pytest.raises((OSError, http.client.IncompleteRead)):
+            stream.read()
+    assert caplog.records == []
 
 
 # Faults
@@ -490,6 +575,27 @@ def test_producers_are_the_validators_state(kafka: MockKafka, control: ControlCl
     assert control.refused("GET", "/topics/orders/producers?partition=9")["field"] == "partition"
 
 
+def test_a_producer_is_forgotten_and_a_log_is_cut_off(kafka: MockKafka, control: ControlClient) -> None:
+    producer = RawProducer(kafka)
+    for sequence in range(3):
+        producer.send(sequence)
+    assert control.ask("POST", "/topics/orders/partitions/0/truncate", {"offset": 1})["log_end_offset"] == 1
+    assert len(kafka.records("orders")) == 1
+    assert control.ask("POST", f"/producers/{producer.pid}/expire", {"topic": "none"}) == {"partitions": 0}
+    assert control.ask("POST", f"/producers/{producer.pid}/expire") == {"partitions": 1}
+    assert kafka.producers("orders", 0) == {}
+    assert control.refused("POST", "/topics/orders/partitions/0/truncate", {"offset": 9})["status"] == 422
+
+
+def test_what_was_changed_over_http_is_traced_with_its_time(mock_kafka_factory: Start) -> None:
+    kafka = mock_kafka_factory(clock="frozen", trace="changes", control=True)
+    control = ControlClient(kafka.control_url)
+    kafka._clock.advance(5000)  # as time passes, without a timer or a request that tells it to the engine
+    control.ask("POST", "/topics", {"name": "later"})
+    (row,) = (json.loads(line) for line in control.send("GET", "/trace.jsonl").body.splitlines())
+    assert (row["event"], row["topic"], row["time"]) == ("topic", "later", kafka.clock.now())
+
+
 @pytest.mark.mock_kafka(profile="pulsar", topics=["orders"], control=True)
 def test_producers_may_be_known_by_name(mock_kafka: MockKafka) -> None:
     RawProducer(mock_kafka).send(0)
@@ -520,6 +626,7 @@ def test_transactions_and_groups(protocol: str, kafka: MockKafka, control: Contr
     assert open_["state"] == "Ongoing"
     assert {"topic": "orders", "partitions": [2]} in open_["partitions"]
     assert [(each["offset"], each["pending"]) for each in control.ask("GET", "/groups/a/b")["offsets"]] == [(1, True)]
+    assert "in which Kafka keeps it" in control.refused("POST", "/transactions/till/1/expire")["detail"]
     producer.commit_transaction(10)
     assert [each["state"] for each in control.ask("GET", "/transactions")["transactions"]] == ["CompleteCommit"]
     (group,) = control.ask("GET", "/groups")["groups"]
@@ -529,6 +636,10 @@ def test_transactions_and_groups(protocol: str, kafka: MockKafka, control: Contr
     internal = {topic["name"] for topic in control.ask("GET", "/topics?internal=true")["topics"] if topic["internal"]}
     assert internal == {"__consumer_offsets", "__transaction_state"}
     consumer.close()
+    epoch = control.ask("GET", "/transactions/till/1")["producer_epoch"]
+    assert control.ask("POST", "/transactions/till/1/fence")["producer_epoch"] > epoch
+    control.ask("POST", "/transactions/till/1/expire")
+    assert control.refused("POST", "/transactions/till/1/fence")["status"] == 404
     control.ask("DELETE", "/topics/orders")
     assert control.ask("GET", "/groups/a/b")["offsets"] == [], "as with DeleteTopics"
 
@@ -570,6 +681,7 @@ def test_restart_and_reset(kafka: MockKafka, control: ControlClient) -> None:
 
 BAD = [
     ("GET", "/nothing", None, 404, None, "there is nothing at /nothing"),
+    ("GET", "/topics/", None, 404, None, "there is nothing at /topics/"),
     ("PUT", "/topics", None, 405, None, "/topics takes no PUT, only GET, HEAD, POST"),
     ("GET", "/topics/none", None, 404, "topic", "there is no topic 'none'"),
     ("GET", "/topics/orders/records?partition=3", None, 404, "partition", "the partitions 0 to 2, and no partition 3"),

@@ -33,7 +33,7 @@ from wirebroker.mock import MockKafka
 from wirebroker.scenarios.play import play
 from wirebroker.scenarios.scenario import find
 from wirebroker.trace.rows import ProduceRow
-from wirekit import RawProducer
+from wirekit import RawProducer, kafka_jars, lacking
 
 pytest_plugins = ["pytester"]
 
@@ -41,8 +41,6 @@ ROOT = Path(__file__).resolve().parent.parent
 TEXTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 AUDIT = ROOT / "docs" / "audit.md"
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "wirebroker"
-JARS = CACHE / "kafka-4.3.1"
 OF_OTHERS = {"--user", "--check", "--rm", "--build"}
 """Flags of other programs that the texts show."""
 
@@ -81,13 +79,6 @@ def table(text: str, heading: str) -> list[list[str]]:
     return [rows[0], *rows[2:]]
 
 
-def lacking(what: str, reason: str) -> None:
-    """Skip, or fail where it is required."""
-    if what in os.environ.get("WIREBROKER_REQUIRE", "").split(","):
-        pytest.fail(f"{what} is required, and {reason}")
-    pytest.skip(reason)
-
-
 # Code
 
 
@@ -113,17 +104,14 @@ def test_python_tests_pass_and_can_fail(block: Block, pytester: pytest.Pytester)
 
 @pytest.mark.parametrize("block", blocks("java"), ids=named)
 def test_java_runs(block: Block, mock_kafka: MockKafka, tmp_path: Path) -> None:
-    if shutil.which("java") is None:
-        lacking("java", "java is not installed")
-    if not JARS.is_dir():
-        lacking("java", "Kafka's own client is not there; scripts/interop --fetch fetches it")
+    jars = kafka_jars()
     source = tmp_path / "Shown.java"
     body = block.code.replace("localhost:9092", mock_kafka.bootstrap_servers)
     source.write_text(
         "import java.util.Properties;\nimport org.apache.kafka.clients.producer.*;\n"
         f"public class Shown {{ public static void main(String[] a) throws Exception {{\n{body}}} }}\n"
     )
-    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{JARS}/*", str(source)]
+    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", jars, str(source)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=50)
     assert run.returncode == 0, run.stderr
     (row,) = mock_kafka.trace.produce("orders")
@@ -366,7 +354,7 @@ def test_flags_and_commands_exist(path: Path) -> None:
     scripts = "".join(script.read_text() for script in (ROOT / "scripts").iterdir() if script.is_file())
     assert {flag for flag in shown if flag not in ours and flag not in scripts and flag != "--strict"} == set()
     commands = re.findall(r"(?:`|\$ )(?:wirebroker|scripts/run) ([a-z]+)", text)
-    known = {"serve", "demo", "scenario", "conformance", "health", "trace"}
+    known = {"serve", "demo", "scenario", "conformance", "health", "trace", "audit"}
     assert set(commands) <= known
 
 
@@ -391,5 +379,5 @@ def test_methods_of_mock_kafka_exist(path: Path) -> None:
 
 
 def test_nothing_is_promised_that_is_not_there() -> None:
-    for word in ("wirebroker audit", "proxy", "--data"):
+    for word in ("wirebroker audit", "proxy"):
         assert word not in README, word

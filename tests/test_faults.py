@@ -183,6 +183,50 @@ def _plain(tag: str) -> ProduceRequest:
     return ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name="orders", partition_data=data)])
 
 
+# Several rules
+
+
+def test_what_is_held_back_meets_the_other_rules_when_it_goes_on(mock_kafka: MockKafka) -> None:
+    rules = [
+        mock_kafka.faults.add(each)
+        for each in (faults.delay(60_000, nth=1), faults.fail_write(nth=1), faults.throttle(7, api="Produce", nth=1))
+    ]
+    wire = client(mock_kafka)
+    wire.send(_plain("late"), 9)
+    mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
+    mock_kafka.clock.advance(minutes=1)
+    answer = wire.answer(0, 9)
+    assert (answer.responses[0].partition_responses[0].error_code, answer.throttle_time_ms) == (56, 7)
+    assert [row.kind for row in mock_kafka.trace.faults()] == ["delay", "fail_write", "throttle"]
+    assert [rule.fired for rule in rules] == [1, 1, 1]
+
+
+def test_a_rule_behind_one_that_ended_the_request_has_not_fired(mock_kafka: MockKafka) -> None:
+    """It has seen the request all the same, so that `nth` means the same request for every rule."""
+    first = mock_kafka.faults.add(faults.lose_request(api="Produce", nth=1))
+    behind = [mock_kafka.faults.add(each) for each in (faults.fail_write(nth=1), faults.lose_ack(api="Produce", nth=[1, 2]))]
+    producer = RawProducer(mock_kafka)
+    with pytest.raises(ConnectionClosed):
+        producer.send(0)
+    assert [(rule.seen, rule.fired) for rule in (first, *behind)] == [(1, 1), (1, 0), (1, 0)]
+    with pytest.raises(ConnectionClosed):
+        producer.send(0)
+    assert [rule.fired for rule in behind] == [0, 1]
+    assert [row.kind for row in mock_kafka.trace.faults()] == ["lose_request", "lose_ack"]
+    assert values(mock_kafka) == [b"v0"]
+
+
+def test_an_answer_of_a_rule_may_be_lost_too(mock_kafka: MockKafka) -> None:
+    lost = mock_kafka.faults.add(faults.lose_ack(api="InitProducerId", nth=1))
+    mock_kafka.faults.add(faults.error(TIMED_OUT, api="InitProducerId", times=2))
+    wire = client(mock_kafka)
+    init = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+    with pytest.raises(ConnectionClosed):
+        wire.request(init, 4)
+    lost.assert_fired(1)
+    assert [wire.request(init, 4).error_code for _ in range(2)] == [TIMED_OUT, 0]
+
+
 # Answers and the rest
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -13,16 +12,10 @@ from pathlib import Path
 import pytest
 
 from wirebroker.mock import MockKafka
+from wirekit import lacking
 
 SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "interop"
 CHECKS = ["produce", "commit", "abort", "fence", "rebalance", "topics"]
-
-
-def lacking(tool: str, reason: str) -> None:
-    """Skip, or fail where it is required."""
-    if tool in os.environ.get("WIREBROKER_REQUIRE", "").split(","):
-        pytest.fail(f"{tool} is required, and {reason}")
-    pytest.skip(reason)
 
 
 @pytest.mark.parametrize(("client", "tool"), [("java", "java"), ("franz-go", "go"), ("kafkajs", "node")])

@@ -147,6 +147,7 @@ def test_kafkas_listener_variables(serve: Start) -> None:
 
 
 REFUSED = [
+    (["--sync", "always"], "there is no --data"),
     (["--config", "num.partitons=3"], "num.partitions"),
     (["--config", "num.partitions=many"], "num.partitions"),
     (["--config", "nothing"], "this is not NAME=VALUE"),

@@ -18,6 +18,7 @@ from kafkawire.errors import ErrorCode
 from kafkawire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kafkawire.messages.describe_log_dirs import DescribeLogDirsRequest
 from kafkawire.messages.end_txn import EndTxnRequest
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
@@ -364,6 +365,8 @@ def test_damage_is_refused_by_file_and_position_and_nothing_is_changed(data: Pat
     assert {name: raw for name, raw in contents(copy).items() if not name.endswith(".lock")} == {
         name: raw for name, raw in before.items() if not name.endswith(".lock")
     }
+    with pytest.raises(DamagedFile):  # and it is not in use
+        MockKafka(data=copy).start()
 
 
 def test_damage_that_is_met_while_reading_is_an_error_of_that_partition(data: Path) -> None:
@@ -575,3 +578,11 @@ def test_a_disk_that_fails_tells_nobody_that_it_is_stored(
             producer.send(0)
         assert f"{data} cannot be synced" in caplog.text
         monkeypatch.undo()
+
+
+def test_clients_are_told_which_directory_it_is(data: Path) -> None:
+    with MockKafka(data=data, topics=["orders"]) as kafka:
+        kafka.produce("orders", value=bytes(100))
+        (told,) = client(kafka).request(DescribeLogDirsRequest(topics=None), 2).results
+    assert told.log_dir == str(data.resolve())
+    assert told.topics[0].partitions[0].partition_size == (data / "orders-0" / f"{0:020d}.log").stat().st_size

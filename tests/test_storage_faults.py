@@ -20,10 +20,13 @@ from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from wirebroker import faults
 from wirebroker.conformance.client import ConnectionClosed
 from wirebroker.mock import MockKafka
+from wirebroker.trace.rows import LeaderRow
 from wirekit import RawProducer, batch, client, produce_request
 
 pytestmark = pytest.mark.mock_kafka(topics={"orders": 2, "other": 1})
@@ -72,6 +75,18 @@ def test_a_slow_write_holds_back_the_partition_and_no_other(mock_kafka: MockKafk
     mock_kafka.clock.advance(minutes=1)
     assert [answered(slow).base_offset, answered(behind).base_offset] == [0, 1]
     assert values(mock_kafka, "orders", 0) == [b"slow0", b"behind0"]
+
+
+def test_only_the_slow_partition_of_a_request_holds_back_others(mock_kafka: MockKafka) -> None:
+    mock_kafka.faults.add(faults.slow_write(60_000, topic="orders", partition=0, nth=1))
+    parts = [PartitionProduceData(index=index, records=batch(tag=f"p{index}-")) for index in range(2)]
+    both = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name="orders", partition_data=parts)])
+    slow = client(mock_kafka)
+    slow.send(both, 9)
+    mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
+    assert client(mock_kafka).request(plain("aside", 1), 9).responses[0].partition_responses[0].base_offset == 0
+    mock_kafka.clock.advance(minutes=1)
+    assert [part.base_offset for part in slow.answer(0, 9).responses[0].partition_responses] == [0, 1]
 
 
 def test_slow_writes_add_up(mock_kafka: MockKafka) -> None:
@@ -131,6 +146,42 @@ def test_b5_a_crash_after_the_write_keeps_log_and_state_together(mock_kafka: Moc
     assert (producer.send(1).base_offset, producer.send(2).base_offset) == (1, 2)
     assert [row.verdict for row in mock_kafka.trace.produce("orders")] == ["accepted", "accepted", "duplicate", "accepted"]
     crash.assert_fired(1)
+
+
+REPLICATED = {"topics": {"orders": 1}, "brokers": 3, "configs": {"default.replication.factor": 3, "min.insync.replicas": 2}}
+
+
+@pytest.mark.mock_kafka(**REPLICATED, trace="changes")
+def test_b5_the_leader_dies_after_the_append_and_before_the_acknowledgement(mock_kafka: MockKafka) -> None:
+    crash = mock_kafka.faults.add(faults.crash_after_write(topic="orders", nth=2))
+    producer = kafka_python.KafkaProducer(
+        bootstrap_servers=mock_kafka.bootstrap_servers, retry_backoff_ms=10, reconnect_backoff_ms=10
+    )
+    offsets = [producer.send("orders", b"%d" % i).get(10).offset for i in range(4)]
+    producer.close()
+    crash.assert_fired(1)
+    assert offsets == [0, 1, 2, 3]
+    assert values(mock_kafka) == [b"0", b"1", b"2", b"3"]
+    nodes = {row.node for row in mock_kafka.trace.produce("orders")}
+    assert len(nodes) == 2, "the retry went to another leader, which knew the producer"
+    assert "duplicate" in [row.verdict for row in mock_kafka.trace.produce("orders")]
+    assert [row.leader for row in mock_kafka.trace.events("leader") if isinstance(row, LeaderRow)] != []
+
+
+@pytest.mark.mock_kafka(**REPLICATED)
+def test_a_full_disk_is_one_brokers(mock_kafka: MockKafka) -> None:
+    mock_kafka.faults.add(faults.disk_full(topic="orders"))
+    producer = RawProducer(mock_kafka)
+    assert producer.send(0).error_code == STORAGE_ERROR
+    topic = producer.wire.request(MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), 9).topics[0]
+    assert topic.partitions[0].offline_replicas == [1]
+    mock_kafka.faults.clear()
+    mock_kafka.faults.add(faults.disk_full(topic="orders", node=1))
+    assert producer.send(0).error_code == STORAGE_ERROR
+    mock_kafka.move_leader("orders", 0, to=2)
+    assert producer.send(0).error_code == STORAGE_ERROR, "this broker cannot even say who leads"
+    producer.wire = client(mock_kafka, node=1)
+    assert producer.send(0).base_offset == 0
 
 
 # Forgetting and fencing

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkawire.errors import ProtocolError
@@ -41,7 +41,7 @@ from wirebroker.storage.folder.properties import (
     read_partition_metadata,
     read_properties,
 )
-from wirebroker.storage.folder.segment import FULL, Index, Segment, SegmentSettings
+from wirebroker.storage.folder.segment import FULL, Index, OpenFiles, Segment, SegmentSettings
 from wirebroker.storage.folder.snapshots import read_snapshot, snapshot_bytes
 from wirekit import batch
 
@@ -100,6 +100,7 @@ def test_a_damaged_snapshot_is_told(at: int, tmp_path: Path) -> None:
         read_snapshot(tmp_path / "s")
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 1000), st.integers(1, 1000)), max_size=20), st.integers(0, 40))
 def test_indexes_are_read_as_far_as_they_rise(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, int]], zeros: int
@@ -178,7 +179,7 @@ def test_properties(tmp_path: Path) -> None:
 
 def test_a_segment_is_full_when_its_index_is(tmp_path: Path) -> None:
     told: list[int] = []
-    segment = Segment(tmp_path, 0, 1, SegmentSettings(0, 3, 9, lambda: told.append(1)), Index())
+    segment = Segment(tmp_path, 0, 1, SegmentSettings(0, 3, 9, lambda: told.append(1), OpenFiles()), Index())
     segment.create()
     for offset in range(4):
         assert segment.created == 1

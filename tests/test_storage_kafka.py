@@ -276,7 +276,9 @@ def test_we_serve_its_directory_and_it_serves_ours(tmp_path: Path) -> None:
         kafka.start()
         wire = WireClient(*kafka.address)
         for isolation in (0, 1):
-            assert stored(wire, "mine", isolation) == theirs[f"mine {isolation}"]
+            expected = theirs[f"mine {isolation}"]  # which shows once the leader has raised its high watermark
+            found = eventually(lambda i=isolation: stored(wire, "mine", i), lambda got, all_=expected: got >= all_)
+            assert found == expected
         dialogue = Dialogue(wire, kafka.now())
         assert dialogue.idempotent("mine", range(199, 200), pid, 20_000) == [last], "our snapshot told it what was last"
         assert dialogue.idempotent("mine", range(200, 201), pid)[0] > last

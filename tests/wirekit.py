@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
 
 from kafkawire.batches import BatchHeader, Record, build_batch
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
@@ -73,3 +78,20 @@ class RawProducer:
         """Send this record data; the partition's answer."""
         request = produce_request(self.topic, data, self.partition, acks)
         return self.wire.request(request, version).responses[0].partition_responses[0]
+
+
+def lacking(what: str, reason: str) -> NoReturn:
+    """Skip the test, or fail it where WIREBROKER_REQUIRE names what it lacks."""
+    if what in os.environ.get("WIREBROKER_REQUIRE", "").split(","):
+        pytest.fail(f"{what} is required, and {reason}")
+    pytest.skip(reason)
+
+
+def kafka_jars() -> str:
+    """The class path of Kafka's own jars; the test is skipped where there is no Java or nobody has fetched them."""
+    if shutil.which("java") is None:
+        lacking("java", "java is not installed")
+    jars = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wirebroker" / "kafka-4.3.1"
+    if not jars.is_dir():
+        lacking("java", "Kafka's jars are not there; scripts/interop --fetch fetches them")
+    return f"{jars}/*"

@@ -16,6 +16,7 @@ A Kafka test double that speaks the real wire protocol and answers as Apache Kaf
   wirebroker demo                            see real clients, retries, gaps and old epochs
   wirebroker scenario run B3                 see what your client library does in a named misfortune
   wirebroker conformance                     compare with what a real Kafka answered
+  wirebroker audit --path DIR --out REPORT   was delivery exactly once? of any Kafka's log directory
 """
 EXIT_CODES = "exit codes: 0 well, 1 a difference or a finding, 2 it could not be done"
 
@@ -49,6 +50,7 @@ def build_parser() -> argparse.ArgumentParser:
     conformance.set_defaults(command="conformance")
     _scenario(commands)
     _trace(commands)
+    _audit(commands)
     return parser
 
 
@@ -168,6 +170,26 @@ def _trace(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     show.add_argument("--until", metavar="TIME")
     show.add_argument("--timeline", action="store_true", help="draw each producer's sequences: stored, doubled, missing")
     show.set_defaults(command="trace")
+
+
+def _audit(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    audit = commands.add_parser(
+        "audit",
+        help="was delivery exactly once? asks a log directory or a live cluster, on Spark",
+        description="Read what is stored, and say whether delivery was exactly once. Needs wirebroker[audit].",
+        epilog=EXIT_CODES,
+    )
+    where = audit.add_mutually_exclusive_group(required=True)
+    where.add_argument("--path", metavar="DIR", help="a Kafka log directory: ours, or a real broker's")
+    where.add_argument("--bootstrap", metavar="H:P", help="a live cluster, read batch by batch over the wire")
+    add = audit.add_argument
+    add("--topic", action="append", default=[], help="this topic alone (repeatable)")
+    add("--trace", metavar="FILE", help="the broker's trace: what other rules would have made of it")
+    add("--intended", metavar="FILE", help="the application's journal (JSON lines or Parquet): what it meant to send")
+    add("--out", required=True, metavar="DIR", help="where the report goes; an earlier report is replaced")
+    add("--producer-expiration", type=int, metavar="MS", help="the broker's producer.id.expiration.ms (86400000)")
+    add("--master", help="Spark's master (local[*])")
+    audit.set_defaults(command="audit")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

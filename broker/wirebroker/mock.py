@@ -84,6 +84,8 @@ class MockKafka:
             raise ValueError(f"record_checks is 'full' or 'header', not {record_checks!r}")
         if sync not in ("always", "interval", "never"):
             raise ValueError(f"sync is 'always', 'interval' or 'never', not {sync!r}")
+        if sync != "never" and data is None:
+            raise ValueError(f"sync={sync!r} says when data is put on the disk, and there is none")
         self._brokers = brokers
         self._topics = topics if isinstance(topics, Mapping) else dict.fromkeys(topics or (), 1)
         self._rules = named_profile(profile, **(rules or {}))
@@ -172,6 +174,14 @@ class MockKafka:
 
     def _engine(self) -> Engine:
         store = None if self._data is None else self._open_store(self._data)
+        try:
+            return self._engine_on(store)
+        except BaseException:
+            if store is not None:
+                store.abandon()
+            raise
+
+    def _engine_on(self, store: FolderStore | None) -> Engine:
         engine = Engine(
             self._clock.now(), self._random, brokers=self._brokers, settings=self._configs, rules=self._rules,
             full_checks=self._full_checks, cold_start=self._cold_start, max_versions=self._max_versions, seed=self._seed,
@@ -360,7 +370,7 @@ class MockKafka:
         self._call(lambda engine: engine.start_broker(node_id, self._clock.now()), changes=True)
 
     def move_leader(self, topic: str, partition: int = 0, *, to: int) -> None:
-        """Let this broker lead the partition; nothing is lost. ValueError unless it is up and in sync."""
+        """Let this broker lead the partition; what it lacks, being frozen, is lost. ValueError unless it is up and in sync."""
         now = self._clock.now()
         self._call(lambda engine: engine.controller.move_leader(topic, partition, to, now), changes=True)
 

@@ -7,7 +7,7 @@ import re
 import select
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -36,9 +36,9 @@ class Outcome:
 
 
 def run(
-    suite: Suite, address: str, only: Sequence[str], told: Callable[[str, str, int], None], output: Path | None
+    suite: Suite, address: str, only: str, told: Callable[[str, str, int], None], output: Path | None = None
 ) -> Outcome:
-    """Run the suite, or these of its tests alone; `told` hears of each. Raises Missing if it cannot be had."""
+    """Run the suite, or one of its tests alone; `told` hears of each. Raises Missing if it cannot be had."""
     made = suite.make(address)
     outcome, began = Outcome(suite), time.monotonic()
     log = None
@@ -62,7 +62,7 @@ def run(
     return outcome
 
 
-def _lines(made: Run, only: Sequence[str]) -> Iterator[str]:
+def _lines(made: Run, only: str) -> Iterator[str]:
     """What the program prints, until it ends or falls silent."""
     words, environment = [str(word) for word in made.words], os.environ | made.environment
     if only:

@@ -40,6 +40,7 @@ FEATURES: tuple[Feature, ...] = (
     Feature("metadata.version", 7, 30, 30, ()),
     Feature("transaction.version", 0, 2, 2, ("AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit")),
     Feature("group.version", 0, 1, 1, ("ConsumerGroupHeartbeat",)),
+    Feature("eligible.leader.replicas.version", 0, 1, 1, ("DescribeTopicPartitions",)),
     Feature("share.version", 0, 1, 1, ("ShareGroupHeartbeat",)),
     Feature("streams.version", 0, 1, 1, ("StreamsGroupHeartbeat",)),
 )

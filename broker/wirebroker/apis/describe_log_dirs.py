@@ -1,7 +1,7 @@
 """DescribeLogDirs, versions 1–5.
 
-The partitions that the asked broker holds, with their sizes in bytes, all in one directory. Logs are kept in memory, so
-that the directory is the one that the settings name, and its volume is unknown (−1).
+The partitions that the asked broker holds, with their sizes in bytes, all in one directory. Without --data logs are kept
+in memory, and the directory is the one that the settings name. Its volume is unknown (−1).
 """
 
 from __future__ import annotations
@@ -34,7 +34,11 @@ def handle(request: DescribeLogDirsRequest, exchange: Exchange) -> DescribeLogDi
         ]
         if held:
             topics.append(DescribeLogDirsTopic(name=topic.name, partitions=held))
-    directory = log_dir(exchange.cluster.configs)
+    store = exchange.engine.store
+    if store is None:
+        directory = log_dir(exchange.cluster.configs)
+    else:
+        directory = str(store.directories[exchange.node_id].root.resolve())
     result = DescribeLogDirsResult(error_code=ErrorCode.NONE, log_dir=directory, topics=topics)
     return DescribeLogDirsResponse(results=[result])
 

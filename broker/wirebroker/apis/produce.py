@@ -12,7 +12,7 @@ NOT_ENOUGH_REPLICAS_AFTER_APPEND does not come: since Kafka 4 the high watermark
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 from kafkawire.batches import read_header
@@ -66,7 +66,7 @@ def handle(request: ProduceRequest, exchange: Exchange) -> Message | Outcome:
             answer = _partition(topic, checked, partition_data, request.acks, exchange)
             if answer.error_code:
                 failed.append(answer.error_code)
-            elif request.acks == ALL:
+            elif request.acks == ALL and topic is not None and topic.partitions[answer.index].held_at is not None:
                 awaited += _awaited(topic, answer, partition_data)
             if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 _tell_leader(answer, topic, response, exchange)
@@ -111,7 +111,7 @@ def _partition(
         refused = _refuse(asked, told_by_produce(code, exchange.version))
         refused.error_message = message_of(code, refused.error_code)
         return refused
-    if acks == ALL and partition.replication.too_few:
+    if acks == ALL and len(partition.in_sync) < len(partition.replicas) and partition.replication.too_few:
         refused = _refuse(asked, ErrorCode.NOT_ENOUGH_REPLICAS)
         refused.log_start_offset = partition.log_start_offset
         return refused
@@ -128,15 +128,12 @@ class Awaited(NamedTuple):
     answer: PartitionProduceResponse
 
 
-def _awaited(
-    topic: Topic | None, answer: PartitionProduceResponse, asked: PartitionProduceData
-) -> Iterator[Awaited]:
+def _awaited(topic: Topic, answer: PartitionProduceResponse, asked: PartitionProduceData) -> list[Awaited]:
     """What an answer waits for, if it has to: the end of its batch, also of one that was stored before."""
-    partition = topic.partition(asked.index) if topic is not None else None
-    if topic is not None and partition is not None and partition.held_at is not None and asked.records is not None:
-        required = answer.base_offset + read_header(asked.records).last_offset_delta + 1
-        if partition.high_watermark < required:
-            yield Awaited(topic, partition, required, answer)
+    partition = topic.partitions[answer.index]
+    count = read_header(asked.records).last_offset_delta + 1 if asked.records is not None else 0
+    required = answer.base_offset + count
+    return [Awaited(topic, partition, required, answer)] if partition.high_watermark < required else []
 
 
 def _wait(

@@ -70,7 +70,7 @@ def snapshot(topics: Iterable[Topic], expiration_ms: int, now: int) -> list[Stor
     return [
         StoredPartition(
             topic.name, partition.index,
-            Bounds(partition.log_start_offset, 0, expiration_ms, topic.internal, now),
+            Bounds(partition.log_start_offset, partition.log.cleaned_to, expiration_ms, topic.internal, now),
             list(partition.log.batches(partition.log_start_offset)),
         )
         for topic in topics

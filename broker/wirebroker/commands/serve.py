@@ -134,6 +134,8 @@ def _engine(options: argparse.Namespace, now: int, resources: ExitStack) -> Engi
     faults = _fault_file(options.faults) if options.faults else None
     seed = options.random_seed
     chances = seed if seed is not None else (faults.seed if faults and faults.seed is not None else 0)
+    if options.sync != "never" and not options.data:
+        raise UsageError(f"--sync {options.sync} says when --data is put on the disk, and there is no --data")
     random_bytes = os.urandom if seed is None else random.Random(seed).randbytes
     store = _store(options, random_bytes, resources) if options.data else None
     engine = Engine(

@@ -13,25 +13,25 @@ class OwnBroker:
     """A MockKafka that a scenario runs on; sleeping is moving its clock."""
 
     def __init__(self, settings: Mapping[str, str], *, profile: str = "kafka-4.3", data: Path | None = None) -> None:
-        self._kafka = MockKafka(configs=settings, profile=profile, cold_start=True, data=data)
+        self.kafka = MockKafka(configs=settings, profile=profile, cold_start=True, data=data)
 
     def __enter__(self) -> OwnBroker:
-        self._kafka.start()
-        host, _, port = self._kafka.bootstrap_servers.partition(":")
+        self.kafka.start()
+        host, _, port = self.kafka.bootstrap_servers.partition(":")
         self.address = (host, int(port))
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._kafka.stop()
+        self.kafka.stop()
 
     def now(self) -> int:
         """ms since the epoch, by the broker's clock."""
-        return self._kafka.clock.now()
+        return self.kafka.clock.now()
 
     def sleep(self, seconds: float) -> None:
         """Move the clock."""
-        self._kafka.clock.advance(seconds=seconds)
+        self.kafka.clock.advance(seconds=seconds)
 
     def restart(self, mode: str) -> None:
         """Stop and start the broker."""
-        self._kafka.restart(mode)
+        self.kafka.restart(mode)

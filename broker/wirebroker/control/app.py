@@ -100,7 +100,10 @@ def _answerer(by_method: Mapping[str, Endpoint]) -> Answer:
 async def _answer(endpoint: Endpoint, request: Request) -> Response:
     controlled: Controlled = request.app.state.controlled
     _check_sender(request)
-    result = endpoint.handler(controlled, **await _asked(endpoint, request))
+    asked = await _asked(endpoint, request)
+    if endpoint.method != "GET":
+        controlled.engine.it_is(controlled.now)
+    result = endpoint.handler(controlled, **asked)
     if isawaitable(result):
         result = await result
     if result is None:

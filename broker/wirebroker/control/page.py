@@ -11,8 +11,8 @@ from wirebroker import __version__
 from wirebroker.control.endpoint import Endpoint
 
 TITLES = {
-    "running": "The broker", "faults": "Faults", "topics": "Topics", "records": "Records", "verdicts": "Verdicts",
-    "audit": "Audit", "state": "Producers, transactions, groups",
+    "running": "The broker", "cluster": "The cluster", "faults": "Faults", "topics": "Topics", "records": "Records",
+    "verdicts": "Verdicts", "audit": "Audit", "state": "Producers, transactions, groups",
 }  # fmt: skip
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color-scheme: light dark }

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import logging
-from collections.abc import Callable, MutableMapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from wirebroker.control.controlled import Controlled
 from wirebroker.engine import Engine
@@ -27,9 +26,6 @@ except ImportError as missing:
         f"the HTTP control needs more packages ({missing}): pip install 'wirebroker[control]'", name=missing.name
     ) from missing
 
-if TYPE_CHECKING:
-    from starlette.applications import Starlette
-
 MOST_REQUESTS = 256
 """Requests at a time, those that wait included; more are answered with 503."""
 
@@ -44,7 +40,7 @@ class Control:
     def __init__(self, host: Host, new_engine: Callable[[], Engine]) -> None:
         self._controlled = Controlled(host, new_engine)
         self._config = Config(
-            _Quiet(app(self._controlled)), http=_Protocol, ws="none", lifespan="off", loop="none", log_config=None,
+            app(self._controlled), http=_Protocol, ws="none", lifespan="off", loop="none", log_config=None,
             proxy_headers=False, server_header=False, limit_concurrency=MOST_REQUESTS,
         )  # fmt: skip
         self._config.load()
@@ -71,13 +67,15 @@ class Control:
         if self._server is not None:
             self._server.close()
         self._controlled.close()
-        if self._state.tasks:
-            await asyncio.wait(list(self._state.tasks), timeout=LAST_WORDS_S)
+        await self._answered()
         for connection in list(self._state.connections):
             connection.transport.abort()
-        await asyncio.sleep(0)  # so that uvicorn knows of it before the tasks end
-        for task in list(self._state.tasks):
-            task.cancel()
+        await self._answered()  # which those are by now whose readers were too slow
+
+    async def _answered(self) -> None:
+        """Wait for the answers under way, a little."""
+        if self._state.tasks:
+            await asyncio.wait(list(self._state.tasks), timeout=LAST_WORDS_S)
 
 
 class _Protocol(H11Protocol):
@@ -87,15 +85,3 @@ class _Protocol(H11Protocol):
         super().__init__(config, server_state, app_state)
         self.access_log = False
 
-
-class _Quiet:
-    """The application, which may be cancelled without a traceback in the log."""
-
-    def __init__(self, inner: Starlette) -> None:
-        self._inner = inner
-
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
-        try:
-            await self._inner(scope, receive, send)
-        except asyncio.CancelledError:
-            logging.getLogger("wirebroker").debug("a request to the control was cut off")

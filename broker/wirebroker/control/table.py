@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from wirebroker.control.endpoint import JSON_LINES, TOML, Endpoint
-from wirebroker.control.endpoints import audit, faults, records, running, state, topics, verdicts
+from wirebroker.control.endpoints import audit, cluster, faults, records, running, state, topics, verdicts
 
 NO_TOPIC = {404: "there is no such topic or partition"}
+NO_BROKER = {404: "there is no such broker", 409: "it may not be now; the sentence says why"}
+NO_REPLICA = {404: "there is no such topic, partition or broker", 409: "it may not be now; the sentence says why"}
+NO_ID = {404: "there is no such transactional id"}
 NO_FAULT = {404: "there is no fault of this id"}
 BAD_RULE = {422: "the rule can never match, or has a word that does not exist"}
 TOO_FEW = {409: "not so many came within the timeout", 503: "the broker is stopping"}
@@ -41,13 +44,26 @@ ENDPOINTS = (
     Endpoint("POST", "/audit", audit.audit, problems={404: "there is no such topic"}),
     # Clients
     Endpoint("GET", "/transactions", state.transactions),
-    Endpoint("GET", "/transactions/{transactional_id:path}", state.transaction,
-             problems={404: "there is no such transactional id"}),
+    Endpoint("POST", "/transactions/{transactional_id:path}/expire", state.expire_transaction, 204,
+             problems=NO_ID | {409: "it is in a state in which Kafka keeps it"}),
+    Endpoint("POST", "/transactions/{transactional_id:path}/fence", state.fence,
+             problems=NO_ID | {409: "it cannot be fenced now"}),
+    Endpoint("GET", "/transactions/{transactional_id:path}", state.transaction, problems=NO_ID),
+    Endpoint("POST", "/producers/{producer_id:int}/expire", state.expire_producer),
     Endpoint("GET", "/groups", state.groups),
     Endpoint("GET", "/groups/{group_id:path}", state.group, problems={404: "there is no such group"}),
-    # The brokers
-    Endpoint("GET", "/brokers", running.brokers),
-    Endpoint("GET", "/leaders", topics.leaders, problems=NO_TOPIC),
+    # The cluster
+    Endpoint("GET", "/brokers", cluster.brokers),
+    Endpoint("POST", "/brokers/{node_id:int}/kill", cluster.kill, problems=NO_BROKER),
+    Endpoint("POST", "/brokers/{node_id:int}/start", cluster.start, problems=NO_BROKER),
+    Endpoint("GET", "/leaders", cluster.leaders, problems=NO_TOPIC),
+    Endpoint("POST", "/topics/{topic}/partitions/{partition:int}/move-leader", cluster.move_leader, problems=NO_REPLICA),
+    Endpoint("POST", "/topics/{topic}/partitions/{partition:int}/elect-leader", cluster.elect_leader, problems=NO_TOPIC),
+    Endpoint("POST", "/topics/{topic}/partitions/{partition:int}/freeze-replica", cluster.freeze_replica,
+             problems=NO_REPLICA),
+    Endpoint("POST", "/topics/{topic}/partitions/{partition:int}/thaw-replica", cluster.thaw_replica, problems=NO_REPLICA),
+    Endpoint("POST", "/topics/{topic}/partitions/{partition:int}/truncate", state.truncate, problems=NO_TOPIC),
+    # The broker as a whole
     Endpoint("GET", "/clock", running.clock),
     Endpoint("POST", "/clock/advance", running.advance),
     Endpoint("POST", "/restart", running.restart),

@@ -22,6 +22,22 @@ class LeaderChange(NamedTuple):
     leader_epoch: int
 
 
+class InSyncChange(NamedTuple):
+    """Other replicas of a partition are in sync than before."""
+
+    topic: str
+    partition: int
+    in_sync: tuple[int, ...]
+    high_watermark: int
+
+
+class BrokerChange(NamedTuple):
+    """A broker was killed, or started again."""
+
+    change: Literal["killed", "started"]
+    node: int
+
+
 class ProducerChange(NamedTuple):
     """What a partition knows of a producer: from now on, at a new epoch, or no longer."""
 
@@ -66,4 +82,7 @@ class RestartChange(NamedTuple):
     mode: str
 
 
-Change = TopicChange | LeaderChange | ProducerChange | TransactionChange | GroupChange | LogStartChange | RestartChange
+Change = (
+    TopicChange | LeaderChange | InSyncChange | BrokerChange | ProducerChange | TransactionChange | GroupChange
+    | LogStartChange | RestartChange
+)  # fmt: skip

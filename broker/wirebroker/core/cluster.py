@@ -131,8 +131,9 @@ class Cluster:
         return broker is not None and broker.alive
 
     def offline(self, partition: Partition) -> list[int]:
-        """The replicas of the partition whose brokers are down."""
-        return [node_id for node_id in partition.replicas if not self.alive(node_id)]
+        """The replicas of the partition whose brokers are down, or whose directory has failed."""
+        at = partition.offline_at
+        return [node_id for node_id in partition.replicas if not self.alive(node_id) or node_id == at]
 
     def create_topic(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from kafkawire.errors import ErrorCode
-from wirebroker.core.changes import LeaderChange
+from wirebroker.core.changes import BrokerChange, InSyncChange, LeaderChange
 from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC, Broker, Cluster
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.partition import Partition
@@ -33,6 +33,7 @@ class Controller:
         if not broker.alive:
             raise ValueError(f"broker {node_id} is down already")
         broker.alive = False
+        self._cluster.tell(BrokerChange("killed", node_id))
         held = self._held_by(node_id)
         for partition in held:
             self._forget_lag(partition, node_id)
@@ -44,6 +45,7 @@ class Controller:
         if broker.alive:
             raise ValueError(f"broker {node_id} is up already")
         broker.alive = True
+        self._cluster.tell(BrokerChange("started", node_id))
         held = self._held_by(node_id)
         self._change(held, lambda each: each.replication.broker_up(node_id, self._cluster.alive, now), now)
 
@@ -117,7 +119,8 @@ class Controller:
         )
 
     def _look_at_lag(self, partition: Partition, node_id: int, now: int) -> None:
-        if partition.deleted:
+        if partition.deleted or node_id not in partition.replication.frozen:
+            self._forget_lag(partition, node_id)
             return
         if out := partition.replication.lags(now, self._longest_lag):
             self._change([partition], lambda each: each.replication.shrink(out, self._cluster.alive, now), now)
@@ -135,13 +138,16 @@ class Controller:
         self._cluster.version += 1
         moved = []
         for partition in partitions:
-            before = partition.leader_epoch
+            before, in_sync = partition.leader_epoch, partition.in_sync
             change(partition)
+            if partition.in_sync != in_sync:
+                told = tuple(partition.in_sync)
+                self._cluster.tell(InSyncChange(partition.topic, partition.index, told, partition.high_watermark))
             if partition.leader_epoch != before:
                 moved.append(partition)
         for partition in moved:
-            told = LeaderChange(partition.topic, partition.index, partition.leader, partition.leader_epoch)
-            self._cluster.tell(told)
+            leads = (partition.leader, partition.leader_epoch)
+            self._cluster.tell(LeaderChange(partition.topic, partition.index, *leads))
             if partition.topic in (GROUP_TOPIC, TRANSACTION_TOPIC):
                 self._coordinator_moved(partition.topic, partition.index, now)
 

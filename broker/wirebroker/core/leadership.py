@@ -15,7 +15,7 @@ def leader_fault(
     """
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if partition.offline:
+    if partition.offline_at == node_id:
         return ErrorCode.KAFKA_STORAGE_ERROR
     if leader_epoch != -1 and leader_epoch != partition.leader_epoch:
         older = leader_epoch < partition.leader_epoch

@@ -6,7 +6,6 @@ the log and the state together. One place decides; the reply, the trace and the 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -121,8 +120,8 @@ class Partition:
         """Told of every append; parked Fetches are here."""
         self.write_fails = 0
         """How many of the next writes fail; see `fail_next_write`."""
-        self.offline = False
-        """Whether its directory has failed; see `go_offline`."""
+        self.offline_at: int | None = None
+        """The broker whose directory with this partition has failed; see `go_offline`."""
         self._epoch_starts: list[tuple[int, int]] = [(0, 0)]
         self._checkpointed_start = (now, 0)
         self._policy: RecordPolicy | None = None
@@ -161,6 +160,7 @@ class Partition:
             self._policy_version = self._settings.version
             plain = policy.compression == "producer" and not policy.append_time and not policy.compacted
             plain = plain and self.rules.key == "producer_id"
+            plain = plain and not self.write_fails and self.offline_at is None
             self._plain_limit = min(policy.max_message_bytes, policy.segment_bytes) if plain else 0
             self._latest_ahead, self._oldest_behind = policy.after_max_ms, policy.before_max_ms
             self._segment_bytes, self._segment_ms = policy.segment_bytes, policy.segment_ms
@@ -263,7 +263,7 @@ class Partition:
     ) -> Appended:  # fmt: skip
         """Append to the log and to the state: both or, if the log refuses, neither."""
         header, _, timestamp, append_time, _ = checked
-        if self.write_fails:
+        if self._cannot_write:
             return self._failed(header, state)
         try:
             base = self._write(checked, now, owned, policy)
@@ -285,18 +285,23 @@ class Partition:
         if not times:
             self._policy_version = -1
 
-    def go_offline(self) -> None:
-        """The directory of the log has failed: nothing can be written or read (Kafka's HostedPartition.Offline)."""
-        self.offline = True
-        self.fail_next_write(sys.maxsize)
+    def go_offline(self, node_id: int) -> None:
+        """This broker's directory with the log has failed: it can neither write nor read it (HostedPartition.Offline)."""
+        self.offline_at = node_id
+        self._plain_limit = 0
 
     def go_online(self) -> None:
         """The directory is there again, with all that it held."""
-        self.offline = False
-        self.fail_next_write(0)
+        self.offline_at = None
+        self._policy_version = -1
+
+    @property
+    def _cannot_write(self) -> bool:
+        return bool(self.write_fails) or (self.offline_at is not None and self.offline_at == self.leader)
 
     def _failed(self, header: BatchHeader, state: bytes | None) -> Appended:
-        self.write_fails -= 1
+        if self.write_fails:
+            self.write_fails -= 1
         if not self.write_fails:
             self._policy_version = -1
         return _not_written(header, state)
@@ -358,7 +363,7 @@ class Partition:
             coordinator_epoch=marker.coordinator_epoch, timestamp=now,
         )  # fmt: skip
         checked = Checked(read_header(batch), memoryview(batch), now, -1, False)
-        if self.write_fails:
+        if self._cannot_write:
             return ErrorCode(self._failed(checked.header, state).error_code)
         try:
             base = self._write(checked, now, False, self.policy)

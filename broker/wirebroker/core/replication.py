@@ -49,6 +49,8 @@ class Prefix:
 class Replication:
     """Who follows and who does not, and up to where all that are in sync have the log."""
 
+    __slots__ = ("_partition", "_since_restart", "behind", "frozen")
+
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
         self.behind: dict[int, Prefix] = {}

@@ -138,14 +138,14 @@ def slow_write(ms: int, **words: Any) -> Rule:
 def disk_full(**words: Any) -> Rule:
     """From the struck batch on the directory is offline: what the broker leads answers KAFKA_STORAGE_ERROR to everybody.
 
-    These are the partitions that the rule names by `topic` and `partition`, or all but the internal ones; until the rule
-    is unloaded.
+    These are the partitions that the rule names by `topic` and `partition`, or all but the internal ones; until another
+    broker leads, or the rule is unloaded.
     """
     return make("disk_full", words, {})
 
 
 def crash_after_write(**words: Any) -> Rule:
-    """The brokers are killed after the batch was written and before it is acknowledged, and start again."""
+    """The broker is killed after the batch was written and before it is acknowledged, and starts again; others lead then."""
     return make("crash_after_write", words, {})
 
 

@@ -15,7 +15,7 @@ from kafkawire.errors import ErrorCode
 from kafkawire.messages.produce import ProduceRequest, ProduceResponse
 from wirebroker.exchange import Exchange, Outcome
 from wirebroker.faults import state
-from wirebroker.faults.facts import Batch, Facts, Where, topic_name
+from wirebroker.faults.facts import Batch, Facts, TopicPartition, Where, topic_name
 from wirebroker.faults.refusals import READING, join, refuse, without
 from wirebroker.faults.rules import Count, Match, Rule
 
@@ -40,17 +40,21 @@ class Struck:
     """What the rules want of one request and its answer."""
 
     facts: Facts
+    before: list[Strike] = field(default_factory=list)
+    """What has yet to happen before it is handled."""
     after: list[Strike] = field(default_factory=list)
-    wire: list[Rule] = field(default_factory=list)
+    wire: list[Strike] = field(default_factory=list)
+    overwrites: list[Strike] = field(default_factory=list)
+    """Errors that are put into the answer once it is made, before anything else befalls it."""
     refused: ProduceResponse | None = None
     """The answer to the partitions of a Produce that were not handled."""
     delayed: bool = False
-    slow: int = 0
-    """How many ms its writing takes."""
+    slow: dict[TopicPartition, int] = field(default_factory=dict)
+    """How many ms it takes to write to these partitions."""
     failing: list[Partition] = field(default_factory=list)
     """Partitions to which it cannot be written."""
     crashes: bool = False
-    """Whether the brokers are killed once it is handled."""
+    """Whether the broker is killed once it is handled."""
 
 
 Action = Callable[["FaultPlan", Strike, Message, Exchange], "Message | Outcome"]
@@ -83,43 +87,47 @@ def _reorder(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchan
 def _answer(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange) -> Message | Outcome:
     assert strike.rule.answer is not None
     response = strike.rule.answer(exchange.struck.facts, request)
-    return request if response is None else _reply(response, exchange)
+    return request if response is None else _reply(plan, response, exchange)
 
 
 def _error(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange) -> Message | Outcome:
-    return _refuse(strike.rule.options["code"], strike.only, request, exchange)
+    return _refuse(plan, strike.rule.options["code"], strike.only, request, exchange)
 
 
 def _lose_coordinator(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange) -> Message | Outcome:
     finds = exchange.struck.facts.api == "FindCoordinator"
     code = ErrorCode.COORDINATOR_NOT_AVAILABLE if finds else ErrorCode.NOT_COORDINATOR
-    return _refuse(code, None, request, exchange)
+    return _refuse(plan, code, None, request, exchange)
 
 
-def _refuse(code: int, only: Where | None, request: Message, exchange: Exchange) -> Message | Outcome:
+def _refuse(
+    plan: FaultPlan, code: int, only: Where | None, request: Message, exchange: Exchange
+) -> Message | Outcome:
     """Answer with an error; what changes something is not handled."""
     struck: Struck = exchange.struck
     if isinstance(request, ProduceRequest):
-        return _refuse_produce(code, only, request, exchange)
+        return _refuse_produce(plan, code, only, request, exchange)
     if struck.facts.api in READING or only is not None:
         rule = Rule("error", Match(), Count(), {"code": code, "after": True})
-        struck.after.append(Strike(rule, only, []))
+        struck.overwrites.append(Strike(rule, only, []))
         return request
-    return _reply(refuse(request, code, exchange), exchange)
+    return _reply(plan, refuse(request, code, exchange), exchange)
 
 
-def _refuse_produce(code: int, only: Where | None, request: ProduceRequest, exchange: Exchange) -> Message | Outcome:
+def _refuse_produce(
+    plan: FaultPlan, code: int, only: Where | None, request: ProduceRequest, exchange: Exchange
+) -> Message | Outcome:
     struck: Struck = exchange.struck
     refused = refuse(request, code, exchange)
     assert isinstance(refused, ProduceResponse)
     if only is None:
         if request.acks == 0:
             return exchange.close("a fault refused a Produce with acks=0, which can be told in no other way")
-        return _reply(refused, exchange)
+        return _reply(plan, refused, exchange)
     rest = without(request, only, exchange)
     _keep(refused, only, exchange)
     if not rest.topic_data:
-        return _reply(refused, exchange)
+        return _reply(plan, refused, exchange)
     struck.refused = join(refused, struck.refused) if struck.refused else refused
     return rest
 
@@ -132,7 +140,12 @@ def _keep(response: ProduceResponse, only: Where, exchange: Exchange) -> None:
     response.responses = [topic for topic in response.responses if topic.partition_responses]
 
 
-def _reply(response: Message, exchange: Exchange) -> Outcome:
+def _reply(plan: FaultPlan, response: Message, exchange: Exchange) -> Outcome:
+    """The request is answered and not handled: rules behind this one have nothing to strike, those about the answer have."""
+    struck: Struck = exchange.struck
+    for strike in struck.before:
+        strike.rule.fired -= len(strike.batches)
+    plan.will_answer(exchange)
     exchange.reply(response)
     return Outcome.PARKED
 
@@ -148,7 +161,11 @@ def _fail_write(plan: FaultPlan, strike: Strike, request: Message, exchange: Exc
 
 
 def _slow_write(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange) -> Message:
-    exchange.struck.slow += strike.rule.options["ms"]
+    slow = exchange.struck.slow
+    for batch in strike.batches:
+        if batch is not None:
+            where = (batch.topic, batch.partition)
+            slow[where] = slow.get(where, 0) + strike.rule.options["ms"]
     return request
 
 
@@ -168,9 +185,9 @@ def _disk_full(plan: FaultPlan, strike: Strike, request: Message, exchange: Exch
         partition
         for topic in topics
         for partition in topic.partitions
-        if partition.leader == exchange.node_id and match.partition in (None, partition.index) and not partition.offline
+        if partition.leader == exchange.node_id and match.partition in (None, partition.index) and partition.offline_at is None
     ]
-    plan.take_offline(strike.rule, full)
+    plan.take_offline(strike.rule, full, exchange.node_id)
     return request
 
 

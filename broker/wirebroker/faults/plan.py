@@ -8,8 +8,9 @@ is kept beside the exchange (`Exchange.struck`) and happens when the answer is m
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkawire.declare import Message
@@ -94,6 +95,7 @@ class FaultPlan:
 
     def connected(self, connection: Connection, now: int) -> None:
         """A connection was made: see whether it is refused."""
+        self._weighed = {known: rules for known, rules in self._weighed.items() if not known.closed}
         for rule in self.rules:
             of_node = rule.match.node in (None, connection.node_id)
             if rule.kind == "refuse" and of_node and rule.strikes(self._random.random):
@@ -125,19 +127,48 @@ class FaultPlan:
         """A request has arrived: let the rules at it, and handle it unless one of them prevents that."""
         facts = facts_of(request, exchange)
         struck = exchange.struck = Struck(facts)
-        for strike in list(self._strikes(facts, exchange)):
+        for strike in self._strikes(facts, exchange):
             rule = strike.rule
-            self.engine.trace.fired(exchange.now, exchange.connection, rule, facts, strike.only, exchange.correlation_id)
             if rule.kind in WIRE and not rule.cuts_requests:
-                struck.wire.append(rule)
+                struck.wire.append(strike)
             elif rule.options.get("after") or rule.kind in AFTER:
                 struck.after.append(strike)
             else:
-                decided = ACTIONS[rule.kind](self, strike, request, exchange)
-                if isinstance(decided, Outcome):
-                    return
-                request = decided
-        self.admit(request, exchange, exchange.now)
+                struck.before.append(strike)
+        self._proceed(request, exchange, exchange.now)
+
+    def _proceed(self, request: Message, exchange: Exchange, now: int) -> None:
+        """Let the rules act that have not yet, and handle the request if they leave it."""
+        struck: Struck = exchange.struck
+        while struck.before:
+            strike = struck.before.pop(0)
+            self._tell(strike, exchange)
+            decided = ACTIONS[strike.rule.kind](self, strike, request, exchange)
+            if isinstance(decided, Outcome):
+                if decided is not Outcome.PARKED:
+                    self._take_back(struck)
+                return
+            request = decided
+        self.will_answer(exchange)
+        self.admit(request, exchange, now)
+
+    def will_answer(self, exchange: Exchange) -> None:
+        """The request will be answered, so that the rules about its answer have something to strike."""
+        struck: Struck = exchange.struck
+        for strike in (*struck.after, *struck.wire):
+            self._tell(strike, exchange)
+
+    def _tell(self, strike: Strike, exchange: Exchange) -> None:
+        facts = exchange.struck.facts
+        self.engine.trace.fired(
+            exchange.now, exchange.connection, strike.rule, facts, strike.only, exchange.correlation_id
+        )
+
+    @staticmethod
+    def _take_back(struck: Struck) -> None:
+        """A rule has ended the request: those behind it, and those about its answer, have struck nothing."""
+        for strike in (*struck.before, *struck.after, *struck.wire):
+            strike.rule.fired -= len(strike.batches)
 
     def _strikes(self, facts: Facts, exchange: Exchange) -> Iterator[Strike]:
         weighed = self._weighed.pop(exchange.connection, ())
@@ -158,15 +189,15 @@ class FaultPlan:
             self._park(request, exchange)
             self._behind[before].append(lambda later: self._resume(request, exchange, later, self.admit))
         elif struck.slow:
-            ms, struck.slow = struck.slow, 0
+            slow, struck.slow = struck.slow, {}
             self._park(request, exchange)
-            for each in wanted:
+            for each in slow:
                 self._behind[each] = []
-            self.engine.timers.at(now + ms, lambda later: self._written(wanted, request, exchange, later))
+            self.engine.timers.at(now + max(slow.values()), lambda later: self._written(slow, request, exchange, later))
         else:
             self.handle(request, exchange)
 
-    def _written(self, partitions: list[TopicPartition], request: Message, exchange: Exchange, now: int) -> None:
+    def _written(self, partitions: Iterable[TopicPartition], request: Message, exchange: Exchange, now: int) -> None:
         """A slow write is done: handle it, and then those that waited behind it, in order."""
         waiting = [each for partition in partitions for each in self._behind.pop(partition)]
         self._resume(request, exchange, now, self.admit)
@@ -182,23 +213,32 @@ class FaultPlan:
         for partition in struck.failing:
             partition.fail_next_write(0)
         if struck.crashes:
-            self.engine.restart("kill", exchange.now)
+            self._crash(exchange.node_id, exchange.now)
         for held in [each for each in self._held if each.connection != exchange.connection.number]:
             held.others -= 1
             if held.others <= 0:
                 self._held.remove(held)
                 held.go_on(exchange.now)
 
+    def _crash(self, node_id: int, now: int) -> None:
+        """The broker is killed and starts again; if it is not the only one, others lead in its place."""
+        if len(self.engine.cluster.brokers) == 1:
+            self.engine.restart("kill", now)
+        else:
+            self.engine.kill_broker(node_id, now)
+            self.engine.start_broker(node_id, now)
+
     def later(self, request: Message, exchange: Exchange, ms: int) -> Outcome:
         """Handle the request `ms` later."""
         self._park(request, exchange)
-        self.engine.timers.at(exchange.now + ms, lambda now: self._resume(request, exchange, now))
+        self.engine.timers.at(exchange.now + ms, lambda now: self._resume(request, exchange, now, self._proceed))
         return Outcome.PARKED
 
     def behind_others(self, request: Message, exchange: Exchange, others: int) -> Outcome:
         """Handle the request when so many of other connections have been handled."""
         self._park(request, exchange)
-        self._held.append(_Held(others, exchange.connection.number, lambda now: self._resume(request, exchange, now)))
+        go_on = partial(self._resume, request, exchange, go_on=self._proceed)
+        self._held.append(_Held(others, exchange.connection.number, go_on))
         return Outcome.PARKED
 
     @staticmethod
@@ -207,7 +247,7 @@ class FaultPlan:
         own_records(request)
 
     def _resume(
-        self, request: Message, exchange: Exchange, now: int, go_on: Callable[[Message, Exchange, int], None] | None = None
+        self, request: Message, exchange: Exchange, now: int, go_on: Callable[[Message, Exchange, int], None]
     ) -> None:
         """Let a request go on that was parked, if somebody still waits for it."""
         if not exchange.alive:
@@ -215,18 +255,15 @@ class FaultPlan:
         connection = exchange.connection
         connection.parked = None
         exchange.now = max(exchange.now, now)
-        if go_on is not None:
-            go_on(request, exchange, now)
-        else:
-            self.handle(request, exchange)
+        go_on(request, exchange, exchange.now)
         if exchange.struck.facts.acks == 0 and exchange.alive:
             self.engine.effects.append(Reply(connection, []))  # nothing is sent, but what waits behind it may go on
 
-    def take_offline(self, rule: Rule, partitions: list[Partition]) -> None:
-        """The directory of these partitions is gone until the rule is unloaded."""
+    def take_offline(self, rule: Rule, partitions: list[Partition], node_id: int) -> None:
+        """The broker's directory with these partitions is gone until the rule is unloaded."""
         self._offline.setdefault(rule, []).extend(partitions)
         for partition in partitions:
-            partition.go_offline()
+            partition.go_offline(node_id)
 
     # After
 
@@ -237,7 +274,7 @@ class FaultPlan:
             return None
         if struck.refused is not None and isinstance(response, ProduceResponse):
             response, struck.refused = join(response, struck.refused), None
-        for rule, only, _ in struck.after:
+        for rule, only, _ in (*struck.overwrites, *struck.after):
             if rule.kind == "delay":
                 if not struck.delayed:
                     struck.delayed = True
@@ -264,7 +301,7 @@ class FaultPlan:
         cut = piece = None
         pause, flipped, closing = 0.0, [], []
         size = sum(len(part) for part in parts)
-        for rule in exchange.struck.wire:
+        for rule, _, _ in exchange.struck.wire:
             options = rule.options
             if rule.kind == "cut":
                 cut = min(options["bytes"], size if cut is None else cut)

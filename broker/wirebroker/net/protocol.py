@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
-import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -62,7 +60,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self.transport.set_write_buffer_limits(WRITE_HIGH_WATER)
         self._host.opened(self)
         if not self._engine.cluster.alive(self._node_id):
-            reset(self.transport)
+            reset_connection(self.transport)  # as a machine does on whose port nobody listens any more
             return
         if self._engine.faults is not None:
             self._engine.faults.connected(self.connection, now)
@@ -211,13 +209,6 @@ class BrokerProtocol(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         return False
-
-
-def reset(transport: asyncio.Transport) -> None:
-    """Break a connection with a reset, as a machine does on whose port nobody listens any more."""
-    if (held := transport.get_extra_info("socket")) is not None:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    transport.abort()
 
 
 def oversized(first: bytes, size: int, limit: int) -> str:

@@ -80,6 +80,10 @@ class Log(Protocol):
     def size(self) -> int:
         """Bytes in all segments."""
 
+    @property
+    def cleaned_to(self) -> int:
+        """Compaction may have left holes below this offset."""
+
     def append(self, batch: Buffer, records: int, leader_epoch: int, timestamp: int, owned: bool = False) -> int:
         """Store a batch of `records` offsets at the end; its base offset. Raises OSError if it cannot be stored."""
 

@@ -114,6 +114,11 @@ class MemoryLog:
         """Bytes in all segments."""
         return sum(segment.size for segment in self.segments)
 
+    @property
+    def cleaned_to(self) -> int:
+        """Nothing is compacted in memory."""
+        return 0
+
     def append(self, batch: Buffer, records: int, leader_epoch: int, timestamp: int, owned: bool = False) -> int:
         """Store a batch of `records` offsets at the end; its base offset."""
         base_offset = self.end_offset

@@ -5,7 +5,7 @@ from __future__ import annotations
 LEVELS: dict[str, tuple[str, ...]] = {
     "off": (),
     "verdicts": ("produce", "fault"),
-    "changes": ("connection", "topic", "leader", "producer", "transaction", "group", "retention", "restart"),
+    "changes": ("connection", "topic", "leader", "isr", "broker", "producer", "transaction", "group", "retention", "restart"),
     "exchanges": ("reply", "fetch"),
     "all": ("request",),
 }

@@ -8,10 +8,12 @@ from collections.abc import Callable
 from typing import Any, TextIO
 
 from wirebroker.trace.rows import (
+    BrokerRow,
     ConnectionRow,
     FaultRow,
     FetchRow,
     GroupRow,
+    InSyncRow,
     LeaderRow,
     ProduceRow,
     ProducerRow,
@@ -114,6 +116,15 @@ def _leader(row: LeaderRow) -> Parts:
     return f"{row.topic}-{row.partition}", "leader", "changed", f"{leader} in epoch {row.leader_epoch}"
 
 
+def _in_sync(row: InSyncRow) -> Parts:
+    nodes = ", ".join(map(str, row.in_sync)) or "nobody"
+    return f"{row.topic}-{row.partition}", "replicas", "changed", f"in sync: {nodes}; high watermark {row.high_watermark}"
+
+
+def _broker(row: BrokerRow) -> Parts:
+    return "", f"broker {row.node}", "changed", row.change
+
+
 _PRODUCER = {"created": "known from now on", "epoch": "a new epoch", "expired": "forgotten"}
 
 
@@ -142,6 +153,6 @@ def _restart(row: RestartRow) -> Parts:
 
 _PARTS: dict[type[Row], Callable[[Any], Parts]] = {
     ProduceRow: _produce, FaultRow: _fault, ConnectionRow: _connection, RequestRow: _request, ReplyRow: _reply,
-    FetchRow: _fetch, TopicRow: _topic, LeaderRow: _leader, ProducerRow: _producer, TransactionRow: _transaction,
-    GroupRow: _group, RetentionRow: _retention, RestartRow: _restart,
+    FetchRow: _fetch, TopicRow: _topic, LeaderRow: _leader, InSyncRow: _in_sync, BrokerRow: _broker,
+    ProducerRow: _producer, TransactionRow: _transaction, GroupRow: _group, RetentionRow: _retention, RestartRow: _restart,
 }  # fmt: skip

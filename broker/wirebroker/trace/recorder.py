@@ -15,8 +15,10 @@ from kafkawire.declare import Message
 from kafkawire.errors import error_name
 from kafkawire.registry import api_name
 from wirebroker.core.changes import (
+    BrokerChange,
     Change,
     GroupChange,
+    InSyncChange,
     LeaderChange,
     LogStartChange,
     ProducerChange,
@@ -29,10 +31,12 @@ from wirebroker.core.producers import Accept, epoch_of
 from wirebroker.exchange import Connection, Exchange
 from wirebroker.trace.levels import includes
 from wirebroker.trace.rows import (
+    BrokerRow,
     ConnectionRow,
     FaultRow,
     FetchRow,
     GroupRow,
+    InSyncRow,
     LeaderRow,
     ProduceRow,
     ProducerRow,
@@ -57,8 +61,9 @@ NAMED = 8
 """How many of the things that a request names are traced."""
 CODES = ("error_code", "partition_error_code")
 CHANGED: dict[type[Change], type[Row]] = {
-    TopicChange: TopicRow, LeaderChange: LeaderRow, ProducerChange: ProducerRow, TransactionChange: TransactionRow,
-    GroupChange: GroupRow, LogStartChange: RetentionRow, RestartChange: RestartRow,
+    TopicChange: TopicRow, LeaderChange: LeaderRow, InSyncChange: InSyncRow, BrokerChange: BrokerRow,
+    ProducerChange: ProducerRow, TransactionChange: TransactionRow, GroupChange: GroupRow,
+    LogStartChange: RetentionRow, RestartChange: RestartRow,
 }  # fmt: skip
 """A change, and the row that has its fields behind the time."""
 

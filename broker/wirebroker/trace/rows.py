@@ -214,6 +214,28 @@ class LeaderRow(Row):
 
 
 @dataclass(frozen=True, slots=True)
+class InSyncRow(Row):
+    """Other replicas of a partition are in sync than before."""
+
+    event = "isr"
+
+    topic: str
+    partition: int
+    in_sync: tuple[int, ...]
+    high_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRow(Row):
+    """A broker was killed, or started again."""
+
+    event = "broker"
+
+    change: Literal["killed", "started"]
+    node: int
+
+
+@dataclass(frozen=True, slots=True)
 class ProducerRow(Row):
     """A partition knows a producer from now on, has seen its epoch rise, or has forgotten it."""
 
@@ -276,8 +298,8 @@ class RestartRow(Row):
 EVENTS: dict[str, type[Row]] = {
     row.event: row
     for row in (
-        ProduceRow, FaultRow, ConnectionRow, RequestRow, ReplyRow, FetchRow, TopicRow, LeaderRow, ProducerRow,
-        TransactionRow, GroupRow, RetentionRow, RestartRow,
+        ProduceRow, FaultRow, ConnectionRow, RequestRow, ReplyRow, FetchRow, TopicRow, LeaderRow, InSyncRow,
+        BrokerRow, ProducerRow, TransactionRow, GroupRow, RetentionRow, RestartRow,
     )
 }  # fmt: skip
 """Every event, by the name that its JSON has."""

@@ -1,4 +1,4 @@
-"""The broker as a whole: whether it runs, where its listeners are, its clock, restarts and resets."""
+"""The broker as a whole: whether it runs, its clock, restarts and resets."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from wirebroker import __version__
 from wirebroker.control.controlled import Controlled
+from wirebroker.control.endpoints.cluster import brokers
 from wirebroker.control.forms import Limits
 from wirebroker.control.problems import Problem
 
@@ -27,21 +28,6 @@ class Health:
     bootstrap_servers: Annotated[str, "what clients are told, comma-separated", Limits(examples=["127.0.0.1:9092"])]
     connections: Annotated[int, "how many clients are connected"]
     now: Annotated[int, "ms since the epoch, by the broker's clock"]
-
-
-@dataclass(frozen=True, slots=True)
-class Broker:
-    """A broker, and the address that clients of each of its listeners are told."""
-
-    node_id: int
-    listeners: Annotated[dict[str, str], "name to host:port", Limits(examples=[{"PLAINTEXT": "127.0.0.1:9092"}])]
-
-
-@dataclass(frozen=True, slots=True)
-class Brokers:
-    """The brokers of the cluster."""
-
-    brokers: list[Broker]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +62,6 @@ def health(controlled: Controlled) -> Health:
     engine = controlled.engine
     listeners = [next(iter(each.listeners.values()), "") for each in brokers(controlled).brokers]
     return Health("ok", __version__, ",".join(listeners), len(engine.connections), controlled.now)
-
-
-def brokers(controlled: Controlled) -> Brokers:
-    """The brokers, and the addresses that clients are told."""
-    return Brokers(
-        [
-            Broker(node_id, {name: f"{host}:{port}" for name, (host, port) in broker.addresses.items()})
-            for node_id, broker in controlled.engine.cluster.brokers.items()
-        ]
-    )
 
 
 def clock(controlled: Controlled) -> ClockState:

@@ -1,4 +1,4 @@
-"""What the broker remembers of its clients: producers, transactions, groups."""
+"""What the broker remembers of its clients: producers, transactions, groups; and what time would change of it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from kafkawire.errors import ProtocolError
 from kafkawire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
 from wirebroker import operations
 from wirebroker.control.controlled import Controlled
+from wirebroker.control.endpoints.topics import PartitionState, partition_state
 from wirebroker.control.forms import Limits
 from wirebroker.control.problems import Problem
 from wirebroker.core.groups.classic import Group as ClassicGroup
@@ -19,6 +20,7 @@ from wirebroker.core.groups.members import ConsumerMember
 from wirebroker.core.partition import Partition
 from wirebroker.core.producers import Key, ProducerEntry
 from wirebroker.core.transactions.transaction import Transaction as HeldTransaction
+from wirebroker.faults import state
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,28 @@ class Groups:
     groups: list[Group]
 
 
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Some partitions, or all."""
+
+    topic: Annotated[str | None, "those of this topic"] = None
+    partition: Annotated[int | None, "those with this index"] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """How many forgot."""
+
+    partitions: Annotated[int, "on so many the producer was known"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Where a log is cut off."""
+
+    offset: Annotated[int, "it and what follows is lost, from the start of its batch on", Limits(minimum=0)]
+
+
 def producers(controlled: Controlled, topic: str, query: OfPartition) -> Producers:
     """What the validator remembers of each producer of a topic, by partition."""
     found = operations.topic_named(controlled.engine, topic)
@@ -168,6 +192,42 @@ def group(controlled: Controlled, group_id: str) -> Group:
     if found is None:
         raise Problem(404, f"there is no group {group_id!r}", "group_id")
     return _group(found, controlled)
+
+
+def expire_producer(controlled: Controlled, producer_id: int, body: Where) -> Expired:
+    """Let partitions forget a producer as after producer.id.expiration.ms, unless it has something open there."""
+    count = state.expire_producer(controlled.engine, producer_id, body.topic, body.partition)
+    controlled.changed()
+    return Expired(count)
+
+
+def expire_transaction(controlled: Controlled, transactional_id: str) -> None:
+    """Let the coordinator forget a transactional id as after transactional.id.expiration.ms."""
+    transaction(controlled, transactional_id)
+    try:
+        state.expire_transactional_id(controlled.engine, transactional_id, controlled.now)
+    except ValueError as refused:
+        raise Problem(409, str(refused)) from None
+    controlled.changed()
+
+
+def fence(controlled: Controlled, transactional_id: str) -> Transaction:
+    """Fence a transactional producer, as a second one with its id would: its epoch rises, what is open is aborted."""
+    transaction(controlled, transactional_id)
+    try:
+        state.fence(controlled.engine, transactional_id, controlled.now)
+    except ValueError as refused:
+        raise Problem(409, str(refused)) from None
+    controlled.changed()
+    return transaction(controlled, transactional_id)
+
+
+def truncate(controlled: Controlled, topic: str, partition: int, body: Cut) -> PartitionState:
+    """Let a partition lose everything from the batch that holds an offset on."""
+    held = operations.partition_of(operations.topic_named(controlled.engine, topic), partition)
+    state.truncate(controlled.engine, topic, partition, body.offset, controlled.now)
+    controlled.changed()
+    return partition_state(held)
 
 
 def _producer(held: Partition, key: Key, entry: ProducerEntry) -> Producer:

@@ -1,4 +1,4 @@
-"""Topics, their partitions and who leads them."""
+"""Topics and their partitions."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class NewTopic:
 
     name: Annotated[str, "as Kafka allows it: letters, digits, '.', '_' and '-'", Limits(examples=["orders"])]
     partitions: Annotated[int | None, "how many; else num.partitions", Limits(minimum=1, maximum=MOST_PARTITIONS)] = None
+    replication_factor: Annotated[int | None, "replicas; else default.replication.factor", Limits(minimum=1)] = None
     configs: Annotated[dict[str, Setting], "Kafka's topic settings by Kafka's names"] = field(default_factory=dict)
 
 
@@ -68,32 +69,6 @@ class WhichTopics:
     internal: Annotated[bool, "the coordinators' own as well"] = False
 
 
-@dataclass(frozen=True, slots=True)
-class Leader:
-    """Who leads a partition. Numbers are node ids, −1 for nobody."""
-
-    topic: str
-    partition: int
-    leader: int
-    leader_epoch: int
-    replicas: list[int]
-    in_sync: list[int]
-
-
-@dataclass(frozen=True, slots=True)
-class Leaders:
-    """Who leads what."""
-
-    leaders: list[Leader]
-
-
-@dataclass(frozen=True, slots=True)
-class OfTopic:
-    """A topic, or all."""
-
-    topic: Annotated[str | None, "this topic alone"] = None
-
-
 def listed(controlled: Controlled, query: WhichTopics) -> Topics:
     """The topics, with their partitions and offsets."""
     topics = sorted(controlled.engine.cluster.topics.values(), key=lambda each: each.name)
@@ -107,7 +82,9 @@ def create(controlled: Controlled, body: NewTopic) -> TopicState:
             close = nearest(name, TOPIC_SETTINGS) if len(name) < 100 else ""
             raise Problem(422, f"topics have no setting {name!r}{close.partition('; there are')[0]}", f"configs.{name}")
     try:
-        topic = operations.create_topic(controlled.engine, body.name, controlled.now, body.partitions, body.configs)
+        topic = operations.create_topic(
+            controlled.engine, body.name, controlled.now, body.partitions, body.configs, body.replication_factor
+        )
     except operations.TopicExists as exists:
         raise Problem(409, str(exists), "name") from None
     controlled.changed()
@@ -125,26 +102,16 @@ def delete(controlled: Controlled, topic: str) -> None:
     controlled.changed()
 
 
-def leaders(controlled: Controlled, query: OfTopic) -> Leaders:
-    """Who leads each partition, and which replicas are in sync."""
-    topics = controlled.engine.cluster.topics
-    wanted = topics.values() if query.topic is None else [operations.topic_named(controlled.engine, query.topic)]
-    return Leaders([_leader(partition) for topic in wanted for partition in topic.partitions])
-
-
 def _shown(topic: Topic) -> TopicState:
     return TopicState(
         topic.name, format_uuid(topic.topic_id), topic.internal, dict(topic.configs.overrides),
-        [_partition(each) for each in topic.partitions],
+        [partition_state(each) for each in topic.partitions],
     )  # fmt: skip
 
 
-def _partition(held: Partition) -> PartitionState:
+def partition_state(held: Partition) -> PartitionState:
     return PartitionState(
         held.index, held.leader, held.leader_epoch, list(held.replicas), list(held.in_sync), held.log_start_offset,
         held.log_end_offset, held.high_watermark, held.last_stable_offset,
     )  # fmt: skip
 
-
-def _leader(held: Partition) -> Leader:
-    return Leader(held.topic, held.index, held.leader, held.leader_epoch, list(held.replicas), list(held.in_sync))

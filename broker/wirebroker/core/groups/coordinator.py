@@ -14,8 +14,9 @@ from wirebroker.core.changes import GroupChange
 from wirebroker.core.cluster import GROUP_TOPIC, Cluster
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.groups.classic import CONSUMER, Group, Joined, Joiner, Member, Protocols, Synced, Syncer
-from wirebroker.core.groups.consumer import ConsumerGroup
+from wirebroker.core.groups.consumer import ConsumerGroup, Resolved
 from wirebroker.core.groups.consumer_groups import ConsumerGroups, Refused
+from wirebroker.core.groups.consumer_loading import WrittenGroup
 from wirebroker.core.groups.consumer_log import changes, ends
 from wirebroker.core.groups.loading import GroupLog
 from wirebroker.core.groups.log import group_record, group_tombstone, offset_record, offset_tombstone, records_batch
@@ -101,9 +102,25 @@ class GroupCoordinator:
             group = self._create(group_id, now)
             group.snapshot = snapshot
             group.restart(now)
+        for group_id, written in loaded.consumer_groups.items():
+            if written.epoch is not None:
+                self._load_consumer_group(group_id, written, now)
         for group_id in loaded.with_offsets - self.groups.keys():
-            if self.offsets.of(group_id):
+            if self.offsets.of(group_id) or any(True for _ in self.offsets.pending_of(group_id)):
                 self._create(group_id, now)
+
+    def _load_consumer_group(self, group_id: str, written: WrittenGroup, now: int) -> None:
+        group = self.groups[group_id] = ConsumerGroup(group_id, self._cluster.timers)
+        group.epoch = written.epoch or 0
+        group.assignment_epoch, group.assigned_at = written.assignment_epoch, written.assigned_at
+        for member in written.as_members():
+            group.update(member)
+        group.targets = {name: given for name, given in written.targets.items() if name in group.members}
+        for regex, (topics, time) in written.regexes.items():
+            group.resolve(regex, Resolved(topics, self._cluster.topics_created, time))
+        group.facts = self.consumers.facts(group.subscriptions)
+        changes(group)  # which are none: all of it was written
+        self.consumers.restart(group, now)
 
     def _set_timers(self, now: int) -> None:
         configs = self._cluster.configs

@@ -9,6 +9,7 @@ from kafkawire.coordinator_records.group_metadata import GroupMetadataKey, Group
 from kafkawire.coordinator_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from kafkawire.declare import Message
 from wirebroker.core.groups.classic import Member, Snapshot
+from wirebroker.core.groups.consumer_loading import WrittenGroup
 from wirebroker.core.groups.offsets import Committed, OffsetStore
 
 
@@ -20,6 +21,7 @@ class GroupLog:
         self._offsets = offsets
         self.groups: dict[str, Snapshot] = {}
         """The classic groups as they were last written down."""
+        self.consumer_groups: dict[str, WrittenGroup] = {}
         self.with_offsets: set[str] = set()
         """Groups of which there was an offset, perhaps no more."""
 
@@ -40,6 +42,8 @@ class GroupLog:
             self.groups.pop(key.group, None)
             if isinstance(value, GroupMetadataValue):
                 self.groups[key.group] = _snapshot(value)
+        elif isinstance(group_id := getattr(key, "group_id", None), str):
+            self.consumer_groups.setdefault(group_id, WrittenGroup()).replay(key, value)
 
     def _replay_offset(self, header: BatchHeader, offset: int, key: OffsetCommitKey, value: Message | None) -> None:
         where = (key.topic, key.partition)

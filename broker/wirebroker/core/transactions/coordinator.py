@@ -79,7 +79,7 @@ class TransactionCoordinator:
         self._set_timers(now)
 
     def restart(self, now: int) -> None:
-        """Go on from what is written down, which is everything; markers that are missing are written."""
+        """Go on from what is written down, as `moved` does."""
         self._set_timers(now)
         self._awaiting.clear()
         self._finish_all(now)
@@ -91,13 +91,18 @@ class TransactionCoordinator:
 
     def _finish_all(self, now: int) -> None:
         for transaction in self.transactions.values():
-            self._finish(transaction, now)
+            self._load(transaction, now)
 
     def moved(self, index: int, now: int) -> None:
         """Another broker, or none, leads a partition of __transaction_state: what was decided is carried out by it."""
         for transaction in self.transactions.values():
             if self._cluster.coordinator_partition("transaction", transaction.transactional_id) == index:
-                self._finish(transaction, now)
+                self._load(transaction, now)
+
+    def _load(self, transaction: Transaction, now: int) -> None:
+        """All is written down but the epoch before this one: whoever asks for that again is fenced, as in Kafka."""
+        transaction.last_producer_epoch = NO_EPOCH
+        self._finish(transaction, now)
 
     def _log_fault(self, transactional_id: str) -> ErrorCode:
         return self._cluster.coordinator_log_fault("transaction", transactional_id)

@@ -285,6 +285,11 @@ class FolderLog:
             self._settings.segments, configs.integer("segment.bytes"), configs.integer("delete.retention.ms"), now,
         )  # fmt: skip
 
+    @property
+    def cleaned_to(self) -> int:
+        """Where the next round of compaction begins; below it there may be holes."""
+        return self.directory.cleaned.get(self.where, 0)
+
     def take_compacted(self, cleaned: Cleaned) -> None:
         """Let the new segments be in the place of the old ones, unless those have gone meanwhile."""
         for made, replaces in cleaned.made:

@@ -42,20 +42,43 @@ _LOOK = 8 * 1024
 """Bytes that are read at once when a batch is looked for."""
 FULL = -(1 << 64)
 """A time so long ago that a segment created then takes nothing more."""
+MOST_OPEN = 128
+"""How many files a store keeps open to write to them."""
 _LARGEST_SPAN = 1 << 30
 """Offsets after which a segment takes nothing more; its indexes have room for twice as many."""
 
 
-class SegmentSettings(NamedTuple):
-    """Bytes between two entries of the indexes, how many entries they take, and who is told of what is to be synced.
+class OpenFiles:
+    """Closes the file that was opened first when there are too many; it is opened again when it is written to.
 
-    (index.interval.bytes, segment.index.bytes.)
+    So thousands of partitions need no thousands of descriptors.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[Segment, None] = {}
+
+    def opened(self, segment: Segment) -> None:
+        """The segment has opened its file."""
+        self._open[segment] = None
+        if len(self._open) > MOST_OPEN:
+            next(iter(self._open)).release()
+
+    def closed(self, segment: Segment) -> None:
+        """The segment has closed it."""
+        self._open.pop(segment, None)
+
+
+class SegmentSettings(NamedTuple):
+    """Bytes between two entries of the indexes, how many entries they take, and what the segments of a store share.
+
+    (index.interval.bytes, segment.index.bytes.) `written` is told of what is to be synced.
     """
 
     interval: int
     offsets: int
     times: int
     written: Callable[[], None]
+    files: OpenFiles
 
 
 class Index:
@@ -125,8 +148,7 @@ class Segment:
 
     def create(self) -> None:
         """Begin an empty file, with empty indexes as Kafka has them."""
-        self._fd = files.open_to_append(self.path())
-        for suffix in (OFFSET_INDEX, TIME_INDEX):
+        for suffix in (LOG, OFFSET_INDEX, TIME_INDEX):
             self.path(suffix).write_bytes(b"")
         self.touched()
 
@@ -140,7 +162,7 @@ class Segment:
         size = len(batch)
         start = _START.pack(base_offset, size - LOG_OVERHEAD, leader_epoch)
         if self._fd < 0:
-            self._fd = files.open_to_append(self.path())
+            self._open()
         try:
             files.append(self._fd, (start, memoryview(batch)[_START_SIZE:]), size)
         except OSError:
@@ -197,11 +219,16 @@ class Segment:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+            self._settings.files.closed(self)
+
+    def _open(self) -> None:
+        self._fd = files.open_to_append(self.path())
+        self._settings.files.opened(self)
 
     def truncate(self, position: int, offset: int) -> None:
         """Cut off what is at `position` and behind it, which begins with `offset`."""
         if self._fd < 0:
-            self._fd = files.open_to_append(self.path())
+            self._open()
         self.index.cut(offset)
         os.ftruncate(self._fd, position)
         self.size = position

@@ -41,7 +41,7 @@ from wirebroker.storage.folder.properties import (
     read_partition_metadata,
 )
 from wirebroker.storage.folder.recovery import LogSettings
-from wirebroker.storage.folder.segment import SegmentSettings
+from wirebroker.storage.folder.segment import OpenFiles, SegmentSettings
 
 if TYPE_CHECKING:
     from wirebroker.core.groups import GroupCoordinator
@@ -75,6 +75,7 @@ class FolderStore:
         """Sentences about what was found and done at the start."""
         self.jobs: deque[Job] = deque()
         self.recent = RecentIndexes()
+        self._files = OpenFiles()
         self._random_bytes = random_bytes
         self._dirty: dict[FolderLog, None] = {}
         """The logs that were written to since they were last synced."""
@@ -261,7 +262,9 @@ class FolderStore:
         cluster = self._cluster
         assert cluster is not None
         return LogSettings(
-            SegmentSettings(configs.integer("index.interval.bytes"), room // OFFSET_ENTRY, room // TIME_ENTRY, _nobody),
+            SegmentSettings(
+                configs.integer("index.interval.bytes"), room // OFFSET_ENTRY, room // TIME_ENTRY, _nobody, self._files
+            ),
             cluster.rules,
             cluster.configs.integer("producer.id.expiration.ms"),
         )

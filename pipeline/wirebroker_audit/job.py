@@ -1,0 +1,285 @@
+"""The audit from beginning to end: scan → batches → checks → contents → reconcile → replay → report."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from kafkawire.batches import CONTROL
+from wirebroker.audit.findings import KINDS
+from wirebroker_audit import checks, contents, replay, schema
+from wirebroker_audit.intended import BadJournal, read_journal
+from wirebroker_audit.origin import Cluster, Directory, Origin
+from wirebroker_audit.reconcile import reconcile
+from wirebroker_audit.report import write_report
+from wirebroker_audit.segments import NotALogDirectory, find_partitions
+from wirebroker_audit.sources.trace import BadTrace, read_trace
+from wirebroker_audit.wire import BrokerError, ask
+
+RECORDS_LIMIT = 1_000_000
+"""A log with more records is compared batch by batch, unless a journal names records."""
+SAID = 20
+"""How many problems are said; all are counted."""
+SUMMARY = "summary.json"
+REFUSALS = (NotALogDirectory, BrokerError, BadJournal, BadTrace)
+"""What the audit cannot be begun with; their texts say why."""
+
+
+class CannotAudit(Exception):
+    """The audit cannot be done; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be audited, and where the report goes."""
+
+    out: Path
+    path: Path | None = None
+    bootstrap: str | None = None
+    topics: tuple[str, ...] = ()
+    trace: str | None = None
+    intended: str | None = None
+    expiration_ms: int = checks.EXPIRATION_MS
+    records_limit: int = RECORDS_LIMIT
+
+    def with_expiration(self, expiration_ms: int) -> Request:
+        """The same with another producer.id.expiration.ms."""
+        return replace(self, expiration_ms=expiration_ms)
+
+    def check(self) -> None:
+        """Say what can be seen to be wrong before Spark is started. Raises CannotAudit."""
+        try:
+            if self.path is not None:
+                find_partitions(self.path, self.topics)
+            if self.bootstrap is not None:
+                ask(self.bootstrap)
+        except REFUSALS as refused:
+            raise CannotAudit(str(refused)) from refused
+        for name, path in (("--trace", self.trace), ("--intended", self.intended)):
+            if path is not None and "://" not in path and not Path(path).exists():
+                raise CannotAudit(f"{name} {path}: there is no such file")
+        if (
+            self.out.exists()
+            and not (self.out / SUMMARY).exists()
+            and (not self.out.is_dir() or any(self.out.iterdir()))
+        ):
+            raise CannotAudit(
+                f"{self.out} is there already and is no report of an audit; name another place with --out"
+            )
+
+
+@dataclass(slots=True)
+class Result:
+    """What came of it."""
+
+    summary: dict[str, Any]
+    findings: list[dict[str, Any]] = field(default_factory=list)
+    """the first ones of each kind"""
+
+    @property
+    def exit_code(self) -> int:
+        """0, 1 if something is certain, 2 if something could not be read."""
+        if not self.summary["complete"]:
+            return 2
+        return int(self.summary["severities"].get("certain", 0) > 0)
+
+
+Stage = Callable[[str], None]
+
+
+def audit(spark: SparkSession, request: Request, stage: Stage = lambda name: None) -> Result:
+    """Do the audit and write the report; `stage` is told what begins. Raises CannotAudit."""
+    try:
+        request.check()
+        stage("looking at what is there")
+        origin = _origin(spark, request)
+        with _whole_or_nothing(request.out) as folder:
+            return _Audit(spark, request, origin, folder, stage).run()
+    except REFUSALS as refused:
+        raise CannotAudit(str(refused)) from refused
+
+
+def _origin(spark: SparkSession, request: Request) -> Origin:
+    if request.path is not None:
+        return Directory(spark, request.path, request.topics)
+    assert request.bootstrap is not None
+    return Cluster(spark, request.bootstrap, request.topics)
+
+
+@contextmanager
+def _whole_or_nothing(out: Path) -> Iterator[Path]:
+    """A folder beside `out` that takes its place when all is written. An earlier report is replaced, nothing else is."""
+    partial = out.with_name(f".{out.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        partial.mkdir(parents=True)
+        yield partial
+        if out.exists():
+            shutil.rmtree(out)
+        partial.rename(out)
+    except OSError as refused:
+        raise CannotAudit(f"the report cannot be written: {refused.filename}: {refused.strerror}") from refused
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+class _Audit:
+    """One audit; each stage leaves behind what the next ones read."""
+
+    def __init__(self, spark: SparkSession, request: Request, origin: Origin, folder: Path, stage: Stage) -> None:
+        self.spark, self.request, self.origin, self.folder, self.stage = spark, request, origin, folder, stage
+        self.problems: list[str] = []
+        self.notices: list[str] = []
+
+    def run(self) -> Result:
+        intended = read_journal(self.spark, self.request.intended) if self.request.intended else None
+        arrivals = self._arrivals()
+        self.stage("scanning batches")
+        self.origin.batches().write.parquet(self._path("batches"))
+        batches = self.spark.read.schema(schema.BATCHES).parquet(self._path("batches"))
+        self._unreadable(batches)
+        self.stage("checking sequences, epochs and transactions")
+        bounds = self.origin.bounds_frame()
+        folded = checks.runs(batches).cache()
+        found = checks.findings_of(batches, folded, bounds, self.request.expiration_ms).cache()
+        totals = self._totals(folded)
+        findings = found.unionByName(self._by_content(batches, bounds, found, totals, intended))
+        findings.write.parquet(self._path("findings"))
+        findings = self.spark.read.schema(schema.FINDINGS).parquet(self._path("findings"))
+        outcomes = self._what_if(arrivals)
+        self.stage("writing the report")
+        summary = self._summary(findings, totals, outcomes)
+        shown = write_report(self.folder, summary, batches, folded, findings, outcomes)
+        (self.folder / SUMMARY).write_text(json.dumps(summary, indent=1), encoding="utf-8")
+        return Result(summary, shown)
+
+    def _path(self, name: str) -> str:
+        return (self.folder.resolve() / name).as_uri()
+
+    def _arrivals(self) -> DataFrame | None:
+        if self.request.trace is None:
+            return None
+        rows, damaged = read_trace(self.spark, self.request.trace, self.request.topics)
+        if damaged:
+            self.notices.append(f"{self.request.trace}: {damaged} lines are no rows of a trace, and were left out")
+        return rows
+
+    def _unreadable(self, batches: DataFrame) -> None:
+        self._tell(batches.where("problem = 'unreadable'").select("detail"))
+        gone = batches.where("problem = 'deleted'").select("topic", "partition", "detail").limit(SAID).collect()
+        self.notices += [f"{row['topic']}-{row['partition']}: {row['detail']}" for row in gone]
+
+    def _tell(self, problems: DataFrame) -> None:
+        rows = [row["detail"] for row in problems.limit(SAID + 1).collect()]
+        self.problems += rows[:SAID] + (["… and more"] if len(rows) > SAID else [])
+
+    def _totals(self, folded: DataFrame) -> dict[str, dict[str, int]]:
+        """By topic: partitions, batches, records, bytes, producers, committed, aborted. Markers count for the last two only."""
+        data = sf.col("kind").bitwiseAND(sf.lit(CONTROL)) == 0
+        rows = folded.groupBy("topic").agg(
+            sf.count_distinct("partition").alias("partitions"),
+            *(sf.sum(sf.when(data, sf.col(name)).otherwise(0)).alias(name) for name in ("batches", "records")),
+            sf.sum("bytes").alias("bytes"),
+            sf.count_distinct(sf.when(data & (sf.col("producer_id") >= 0), sf.col("producer_id"))).alias("producers"),
+            sf.sum((sf.col("marker") == 1).cast("int")).alias("committed"),
+            sf.sum((sf.col("marker") == 0).cast("int")).alias("aborted"),
+        ).orderBy("topic").collect()  # fmt: skip
+        return {row["topic"]: {name: int(row[name]) for name in row.asDict() if name != "topic"} for row in rows}
+
+    def _by_content(
+        self, batches: DataFrame, bounds: DataFrame, found: DataFrame, totals: dict[str, dict[str, int]],
+        intended: DataFrame | None,
+    ) -> DataFrame:  # fmt: skip
+        """Findings by what is in the records, or in the batches where there are too many records."""
+        count = sum(each["records"] for name, each in totals.items() if name not in checks.INTERNAL_TOPICS)
+        if intended is None and count > self.request.records_limit:
+            self.stage("comparing the contents of batches")
+            self.notices.append(
+                f"there are more than {self.request.records_limit:,} records: contents were compared batch by batch"
+            )
+            rows = contents.visible(contents.with_outcome(contents.data_batches(batches), batches))
+            return self._stored_again(contents.units_of_batches(rows), found)
+        self.stage("comparing the contents of records")
+        records = self.origin.records().cache()
+        self._tell(records.where("problem = 'unreadable'").select("detail"))
+        rows = self._since_log_start(records.where("problem IS NULL"), bounds)
+        rows = contents.units_of_records(contents.with_outcome(rows, batches)).cache()
+        units, damaged = contents.visible(rows), contents.bad_records(records)
+        if intended is None:
+            return self._stored_again(units, found).unionByName(damaged)
+        if self.request.topics:
+            intended = intended.where(sf.col("topic").isin(*self.request.topics))
+        hidden = rows.where("transaction IN ('aborted', 'open')")
+        came = reconcile(units, hidden, intended, contents.deleted(batches, bounds))
+        again = self._stored_again(came.unnamed, found, came.beyond)
+        return again.unionByName(came.findings).unionByName(damaged)
+
+    def _since_log_start(self, records: DataFrame, bounds: DataFrame) -> DataFrame:
+        """Without the records of a batch in which the log start lies that are before it."""
+        if all(log_start == 0 for _, _, log_start, _ in self.origin.bounds):
+            return records
+        starts = bounds.select(*checks.PARTITION, "log_start")
+        return records.join(sf.broadcast(starts), [*checks.PARTITION]).where("offset >= log_start").drop("log_start")
+
+    def _stored_again(self, units: DataFrame, found: DataFrame, beyond: DataFrame | None = None) -> DataFrame:
+        alike = contents.repeated(units).cache()
+        again = None if alike.isEmpty() else contents.copies(self._meaningful(units, alike))
+        if beyond is not None:
+            named = beyond.select(*contents.UNIT, "first", "severity")
+            again = named if again is None else again.select(*named.columns).unionByName(named)
+        if again is None:
+            return self.spark.createDataFrame([], schema.FINDINGS)
+        return contents.stored_again(contents.untold(again, found))
+
+    def _meaningful(self, units: DataFrame, alike: DataFrame) -> DataFrame:
+        topics = contents.without_meaning(units, alike)
+        for topic in topics:
+            self.notices.append(
+                f"{topic}: the contents repeat so often that they tell nothing apart; only a journal (--intended) can say "
+                "which records are stored twice"
+            )
+        return alike.where(~sf.col("topic").isin(*topics)) if topics else alike
+
+    def _what_if(self, arrivals: DataFrame | None) -> list[dict[str, Any]]:
+        if arrivals is None:
+            return []
+        self.stage("judging the arrivals again")
+        outcomes = replay.what_if(arrivals, expiration_ms=self.request.expiration_ms)
+        outcomes.write.parquet(self._path("what_if"))
+        counted = [name for name in replay.OUTCOMES.names if name not in ("topic", "partition", "variant", "window")]
+        rows = (
+            self.spark.read.parquet(self._path("what_if"))
+            .groupBy("variant", "window").agg(*(sf.sum(name).alias(name) for name in counted)).collect()
+        )  # fmt: skip
+        order = [each.name for each in replay.variants()]
+        return sorted((row.asDict() for row in rows), key=lambda row: order.index(row["variant"]))
+
+    def _summary(
+        self, findings: DataFrame, totals: dict[str, dict[str, int]], outcomes: list[dict[str, Any]]
+    ) -> dict[str, Any]:
+        counts = findings.groupBy("kind", "severity").count().collect()
+        kinds: dict[str, int] = {}
+        severities: dict[str, int] = {}
+        for row in counts:
+            kinds[row["kind"]] = kinds.get(row["kind"], 0) + row["count"]
+            severities[row["severity"]] = severities.get(row["severity"], 0) + row["count"]
+        return {
+            "complete": not self.problems,
+            "origin": self.origin.name,
+            "trace": self.request.trace,
+            "intended": self.request.intended,
+            "findings": {kind: kinds[kind] for kind in KINDS if kind in kinds},
+            "severities": severities,
+            "problems": self.problems,
+            "notices": self.notices,
+            "topics": totals,
+            "what_if": outcomes,
+        }

@@ -1,0 +1,110 @@
+"""The log of a live partition, fetched batch by batch: what `segments` is for files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kafkawire.batches import read_header
+from wirebroker_audit.scan import Chunk, Linker, Place, batch_rows, damage_row, walk
+from wirebroker_audit.wire import EARLIEST, BrokerError, Client, LivePartition
+
+EVERYTHING = 2**62
+"""Below this offset, that is anywhere, a compacted topic may have holes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The batches of a partition whose base offset is in a range of offsets."""
+
+    number: int
+    bootstrap: str
+    topic: str
+    partition: int
+    start: int
+    stop: int
+    is_first: bool
+    """whether a batch that begins before `start` belongs to it, as the log start may lie inside a batch"""
+    compacted: bool
+
+
+def split_offsets(live: list[LivePartition], bootstrap: str, pieces: int) -> list[Range]:
+    """Ranges of about the same number of offsets, `pieces` in all or a few more; none for an empty partition."""
+    total = sum(each.end - each.start for each in live)
+    size = max(-(-total // max(pieces, 1)), 1)
+    found: list[Range] = []
+    for each in live:
+        for start in range(each.start, each.end, size):
+            stop = min(start + size, each.end)
+            found.append(
+                Range(
+                    len(found), bootstrap, each.topic, each.partition, start, stop, start == each.start, each.compacted
+                )
+            )
+    return found
+
+
+def read_range(wanted: Range) -> Iterator[Chunk]:
+    """The batches of the range. A partition that cannot be read to the end is a row as well."""
+    where = f"{wanted.topic}-{wanted.partition}"
+    place = Place(
+        wanted.topic, wanted.partition, where, wanted.number, cleaned_until=EVERYTHING if wanted.compacted else -1,
+        by_offset=True,
+    )  # fmt: skip
+    linker = Linker(wanted.number)
+    if wanted.is_first:
+        linker.start_at(wanted.start)
+    client = Client(wanted.bootstrap)
+    reader = _RangeReader(wanted, place, linker, client)
+    try:
+        yield from reader.read()
+    except BrokerError as broken:
+        yield reader.damage("unreadable", f"{where} at offset {reader.offset}: {broken}")
+    finally:
+        client.close()
+
+
+class _RangeReader:
+    """Fetches from offset to offset."""
+
+    def __init__(self, wanted: Range, place: Place, linker: Linker, client: Client) -> None:
+        self.wanted, self.place, self.linker, self.client = wanted, place, linker, client
+        self.offset = wanted.start
+
+    def damage(self, problem: str, detail: str, size: int = 0) -> Chunk:
+        return damage_row(self.place, problem, detail, position=self.offset, size=size, expected_offset=self.offset)
+
+    def read(self) -> Iterator[Chunk]:
+        first = self.wanted.start if not self.wanted.is_first else 0
+        self.client.refresh((self.wanted.topic,))
+        while self.offset < self.wanted.stop:
+            fetched = self._fetch()
+            if isinstance(fetched, Chunk):
+                yield fetched
+                continue
+            if not fetched:  # the offsets at the end were compacted away
+                return
+            found = walk(fetched, 0, len(fetched))
+            if not found.positions:
+                yield self.damage("bad_batch", f"{len(fetched)} bytes that hold no batch", len(fetched))
+                raise BrokerError("what is stored behind it cannot be fetched")
+            last = read_header(fetched, found.positions[-1])
+            chosen = found.within(fetched, first, self.wanted.stop)
+            if chosen.positions:
+                rows = batch_rows(fetched, chosen, self.place, self.linker, 0)
+                places = dict(zip(rows.column("position").to_pylist(), chosen.positions, strict=True))
+                yield Chunk(fetched, rows, 0, places)
+            self.offset = max(last.last_offset, self.offset) + 1
+
+    def _fetch(self) -> memoryview | Chunk:
+        """Record data from the current offset on; where retention has overtaken us, a row that says so."""
+        try:
+            records, _ = self.client.fetch(self.wanted.topic, self.wanted.partition, self.offset)
+        except BrokerError:
+            start = self.client.offset(self.wanted.topic, self.wanted.partition, EARLIEST)
+            if start <= self.offset:
+                raise
+            gone = self.damage("deleted", f"offsets {self.offset} to {start - 1} were deleted while they were read")
+            self.offset = start
+            return gone
+        return memoryview(records)

@@ -1,0 +1,86 @@
+"""What is audited: a log directory or a live cluster, as DataFrames of batches and records and what else is known of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from wirebroker_audit import schema
+from wirebroker_audit.live_log import EVERYTHING
+from wirebroker_audit.segments import find_partitions
+from wirebroker_audit.sources.broker import partitions_as_text
+from wirebroker_audit.wire import Client
+
+
+class Origin(ABC):
+    """Where batches come from. What can be seen to be wrong is said when it is made."""
+
+    name: str
+    bounds: list[tuple[str, int, int, int]]
+    """topic, partition, log start, cleaned until: as in `schema.BOUNDS`"""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    @abstractmethod
+    def batches(self) -> DataFrame:
+        """The batches that are stored."""
+
+    @abstractmethod
+    def records(self) -> DataFrame:
+        """The records in them."""
+
+    def bounds_frame(self) -> DataFrame:
+        """`bounds` as a DataFrame."""
+        return self._spark.createDataFrame(self.bounds, schema.BOUNDS)
+
+
+class Directory(Origin):
+    """A Kafka log directory. Raises NotALogDirectory."""
+
+    def __init__(
+        self, spark: SparkSession, path: Path, topics: tuple[str, ...], split_bytes: int | None = None
+    ) -> None:
+        super().__init__(spark)
+        self.name = str(path)
+        self.bounds = [
+            (each.topic, each.partition, each.log_start, each.cleaned_until) for each in find_partitions(path, topics)
+        ]
+        self._options = {
+            "path": str(path.resolve()), "topics": ",".join(topics),
+            "parallelism": str(spark.sparkContext.defaultParallelism),
+        }  # fmt: skip
+        if split_bytes:
+            self._options["split.bytes"] = str(split_bytes)
+
+    def batches(self) -> DataFrame:
+        return self._spark.read.format("kafka-segments").options(**self._options).load()
+
+    def records(self) -> DataFrame:
+        return self._spark.read.format("kafka-segment-records").options(**self._options).load()
+
+
+class Cluster(Origin):
+    """A live cluster, up to the offsets that it has at this moment. Raises BrokerError."""
+
+    def __init__(self, spark: SparkSession, bootstrap: str, topics: tuple[str, ...]) -> None:
+        super().__init__(spark)
+        self.name = bootstrap
+        client = Client(bootstrap)
+        try:
+            live = client.partitions(topics)
+        finally:
+            client.close()
+        self.bounds = [(each.topic, each.partition, each.start, EVERYTHING if each.compacted else -1) for each in live]
+        self._options = {
+            "bootstrap": bootstrap, "partitions": partitions_as_text(live),
+            "parallelism": str(spark.sparkContext.defaultParallelism),
+        }  # fmt: skip
+
+    def batches(self) -> DataFrame:
+        return self._spark.read.format("kafka-broker-batches").options(**self._options).load()
+
+    def records(self) -> DataFrame:
+        return self._spark.read.format("kafka-broker-records").options(**self._options).load()

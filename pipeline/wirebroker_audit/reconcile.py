@@ -1,0 +1,166 @@
+"""What the application meant to send, against what is stored: what is lost, what is there too often, what should not be.
+
+A journal names a record by topic, key and value. Most names stand once in the journal and once in the log, and are done with
+in SQL; only the others are matched one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StringType, StructField, StructType
+
+from wirebroker_audit.checks import PARTITION, finding
+from wirebroker_audit.contents import SIDE
+
+Row = dict[str, Any]
+NAME = ("topic", "key", "value_hash")
+_RANK = {True: 0, None: 1, False: 2}
+
+
+class Reconciled(NamedTuple):
+    """What came of it."""
+
+    unnamed: DataFrame
+    """stored units that the journal does not name"""
+    beyond: DataFrame
+    """copies that are there beyond what was intended, each with the `first`"""
+    findings: DataFrame
+    """lost, unacknowledged_stored"""
+
+
+def reconcile(units: DataFrame, hidden: DataFrame, intended: DataFrame, deleted: DataFrame) -> Reconciled:
+    """Match what is stored with what was intended.
+
+    `units` are the visible records with their `value_hash`, `hidden` those of transactions that were aborted or are open,
+    `deleted` has by partition how many offsets retention or compaction took.
+    """
+    stored, wanted = _named(units), _named(intended)
+    trivial = _trivial(stored, wanted)
+    open_names = wanted.join(trivial, ["name"], "left_anti")
+    matched = _matched(stored.join(open_names.select("name").distinct(), ["name"], "left_semi"), open_names).cache()
+    unnamed = stored.join(wanted.select("name").distinct(), ["name"], "left_anti").drop("name")
+    lost = _lost(matched.where("outcome = 'missing'"), _named(hidden), deleted)
+    return Reconciled(unnamed, matched.where("outcome = 'beyond'"), lost.unionByName(_unacknowledged(matched)))
+
+
+def _named(rows: DataFrame) -> DataFrame:
+    parts = (sf.col("topic"), sf.coalesce(sf.hex("key"), sf.lit("-")), sf.coalesce("value_hash", sf.lit("-")))
+    return rows.withColumn("name", sf.concat_ws(":", *parts))
+
+
+def _trivial(stored: DataFrame, wanted: DataFrame) -> DataFrame:
+    """The names that stand once in the journal and once in the log, on a partition that fits, and did not fail."""
+    once = wanted.groupBy("name").agg(
+        sf.count(sf.lit(1)).alias("wanted"),
+        sf.max("partition").alias("meant"),
+        sf.min("acknowledged").alias("acknowledged"),
+    )
+    there = stored.groupBy("name").agg(sf.count(sf.lit(1)).alias("stored"), sf.max("partition").alias("partition"))
+    fits = sf.col("meant").isNull() | (sf.col("meant") == sf.col("partition"))
+    well = (sf.col("wanted") == 1) & (sf.col("stored") == 1) & fits & sf.coalesce("acknowledged", sf.lit(True))
+    return once.join(there, ["name"]).where(well).select("name")
+
+
+def _matched(stored: DataFrame, wanted: DataFrame) -> DataFrame:
+    """`outcome` of each record that is not matched without question: beyond, failed or missing."""
+    left = stored.withColumn("side", sf.lit("stored"))
+    right = wanted.withColumn("side", sf.lit("wanted"))
+    both = left.unionByName(right, allowMissingColumns=True)
+    side = StructType([field for field in both.schema.fields if field.name in (*SIDE, "timestamp")])
+    fields = [field for field in both.schema.fields if field.name != "side"]
+    schema = StructType(
+        [
+            *fields,
+            StructField("outcome", StringType()),
+            StructField("severity", StringType()),
+            StructField("first", side),
+        ]
+    )
+    arrow = to_arrow_schema(schema)
+
+    def match(table: pa.Table) -> pa.Table:
+        rows = table.to_pylist()
+        made = match_rows(
+            [row for row in rows if row["side"] == "stored"], [row for row in rows if row["side"] == "wanted"]
+        )
+        return pa.Table.from_pylist([{name: row.get(name) for name in arrow.names} for row in made], schema=arrow)
+
+    return both.groupBy("name").applyInArrow(match, schema)
+
+
+def match_rows(stored: Sequence[Row], wanted: Sequence[Row]) -> list[Row]:
+    """Give each intended record of one name a copy, those first that must be stored; then those that name a partition."""
+    ordered = in_order(stored)
+    left, made = list(ordered), list[Row]()
+    for each in sorted(wanted, key=lambda one: (_RANK[one["acknowledged"]], one["partition"] is None)):
+        copy = next((row for row in left if each["partition"] in (None, row["partition"])), None)
+        if copy is not None:
+            left.remove(copy)
+            if each["acknowledged"] is False:
+                made.append(copy | {"outcome": "failed", "producer": each["producer"]})
+        elif each["acknowledged"] is not False:
+            made.append(each | {"outcome": "missing"})
+    for row in left:
+        made.append(row | {"outcome": "beyond", "severity": "certain", "first": _compared_with(row, ordered)})
+    return made
+
+
+def in_order(rows: Sequence[Row]) -> list[Row]:
+    """The first copy of each partition, the original at the head; then what is stored again."""
+    seen: dict[int, int] = {}
+    ranked = []
+    for row in sorted(rows, key=lambda each: each["base_offset"]):
+        rank = seen[row["partition"]] = seen.get(row["partition"], -1) + 1
+        ranked.append((rank, row["timestamp"], row["partition"], row["base_offset"], row))
+    return [each[-1] for each in sorted(ranked, key=lambda each: each[:-1])]
+
+
+def _compared_with(row: Row, ordered: Sequence[Row]) -> Row:
+    """The first of its partition, or if it is that itself, the original."""
+    first = next(each for each in ordered if each["partition"] == row["partition"])
+    if first is row:
+        first = ordered[1] if row is ordered[0] and len(ordered) > 1 else ordered[0]
+    return {name: first[name] for name in (*SIDE, "timestamp")}
+
+
+def _unacknowledged(matched: DataFrame) -> DataFrame:
+    rows = matched.where("outcome = 'failed'")
+    words = sf.format_string(
+        "the record with value %s is stored at offset %d, and its sending was reported as failed",
+        "shown",
+        "base_offset",
+    )
+    evidence = sf.struct(sf.decode("key", "utf-8").alias("key"), "producer")
+    return finding(rows, sf.lit("unacknowledged_stored"), evidence, words, sf.lit("certain"))
+
+
+def _lost(missing: DataFrame, hidden: DataFrame, deleted: DataFrame) -> DataFrame:
+    """What is not stored. As long as no more records are missing than were deleted, they may be among those."""
+    place = sf.coalesce("partition", sf.lit(-1))
+    near = hidden.groupBy("name").agg(
+        sf.max_by("transaction", "base_offset").alias("transaction"), sf.max("base_offset").alias("at")
+    )
+    rows = missing.select(*NAME, "name", place.alias("partition"), "acknowledged", "producer", "shown")
+    groups = rows.groupBy(*PARTITION).agg(sf.count(sf.lit(1)).alias("missing"))
+    of_topic = deleted.groupBy("topic").agg(sf.sum("deleted").alias("deleted")).withColumn("partition", sf.lit(-1))
+    gone = deleted.select(*PARTITION, "deleted").unionByName(of_topic)
+    counted = groups.join(gone, [*PARTITION], "left").fillna(0, ["deleted"])
+    severity = sf.when(sf.col("deleted") == 0, "certain").when(sf.col("missing") <= sf.col("deleted"), "info")
+    told = rows.join(sf.broadcast(counted), [*PARTITION]).join(near, ["name"], "left")
+    aborted = sf.format_string(": the transaction that holds it at offset %d is %s", "at", "transaction")
+    words = sf.concat(
+        sf.lit("the record with value "), "shown",
+        sf.when(sf.col("acknowledged"), " was acknowledged and is not stored").otherwise(sf.lit(" is not stored")),
+        sf.when(sf.col("at").isNotNull(), aborted)
+        .when(sf.col("deleted") > 0, sf.format_string("; it may be among the %d offsets that were deleted", "deleted"))
+        .otherwise(sf.lit("")),
+    )  # fmt: skip
+    none = {name: sf.lit(-1) for name in SIDE if name != "partition"}
+    evidence = sf.struct(sf.decode("key", "utf-8").alias("key"), "acknowledged", "producer")
+    return finding(told.withColumns(none), sf.lit("lost"), evidence, words, severity.otherwise("likely"))

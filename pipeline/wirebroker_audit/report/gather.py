@@ -1,0 +1,76 @@
+"""What the pictures show: small tables, however large the log is."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as sf
+
+from kafkawire.batches import CONTROL
+from wirebroker_audit.checks import PRODUCER, intact
+
+Row = dict[str, Any]
+SHOWN = 20
+"""Findings of each kind in the table."""
+CELLS_ACROSS, CELLS_DOWN = 24, 40
+"""Producers and partitions in the heat map: those with the most findings, then those with the most records."""
+TIMELINES, POINTS = 3, 2000
+"""Producers whose sequences are drawn, and batches of each at most."""
+
+
+class Timeline(NamedTuple):
+    """The batches of one producer on one partition, and what was found of them."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    batches: list[Row]
+    findings: list[Row]
+
+
+def first_findings(findings: DataFrame) -> list[Row]:
+    """The first findings of each kind."""
+    order = Window.partitionBy("kind").orderBy("topic", "partition", "first_offset", "first_sequence")
+    rows = findings.withColumn("number", sf.row_number().over(order)).where(sf.col("number") <= SHOWN)
+    return [row.asDict() for row in rows.orderBy("kind", "number").drop("number").collect()]
+
+
+def heat_map(folded: DataFrame, findings: DataFrame) -> list[Row]:
+    """Records and findings by partition and producer, of the most interesting of both."""
+    data = folded.where(sf.col("kind").bitwiseAND(sf.lit(CONTROL)) == 0)
+    cells = data.groupBy(*PRODUCER).agg(sf.sum("records").alias("records"))
+    wrong = findings.where("severity <> 'info'").groupBy(*PRODUCER).agg(sf.count(sf.lit(1)).alias("wrong"))
+    both = cells.join(wrong, [*PRODUCER], "left").fillna(0, ["wrong"]).cache()
+    sums = [sf.sum(name).alias(name) for name in ("wrong", "records")]
+    producers, partitions = both.groupBy("producer_id").agg(*sums), both.groupBy("topic", "partition").agg(*sums)
+    most = [sf.col("wrong").desc(), sf.col("records").desc()]
+    across = producers.orderBy(*most, "producer_id").limit(CELLS_ACROSS).select("producer_id")
+    down = partitions.orderBy(*most, "topic", "partition").limit(CELLS_DOWN).select("topic", "partition")
+    chosen = both.join(sf.broadcast(across), ["producer_id"]).join(sf.broadcast(down), ["topic", "partition"])
+    return [row.asDict() for row in chosen.orderBy("topic", "partition", "producer_id").collect()]
+
+
+def timelines(batches: DataFrame, findings: list[Row]) -> list[Timeline]:
+    """The producers with the most findings about their sequences, each around its first finding."""
+    by_producer: dict[tuple[str, int, int], list[Row]] = {}
+    for each in findings:
+        if each["producer_id"] >= 0 and each["first_sequence"] >= 0 and each["first_offset"] >= 0:
+            by_producer.setdefault((each["topic"], each["partition"], each["producer_id"]), []).append(each)
+    chosen = sorted(by_producer.items(), key=lambda pair: (-len(pair[1]), pair[0]))[:TIMELINES]
+    return [_timeline(batches, *key, found) for key, found in chosen]
+
+
+def _timeline(batches: DataFrame, topic: str, partition: int, producer_id: int, found: list[Row]) -> Timeline:
+    about = min(each["first_offset"] for each in found)
+    rows = (
+        intact(batches)
+        .where((sf.col("topic") == topic) & (sf.col("partition") == partition) & (sf.col("producer_id") == producer_id))
+        .where("base_sequence >= 0")
+        .orderBy(sf.abs(sf.col("base_offset") - about))
+        .limit(POINTS)
+        .select("base_offset", "last_offset", "base_sequence", "last_sequence", "producer_epoch")
+        .collect()
+    )
+    drawn = sorted((row.asDict() for row in rows), key=lambda row: row["base_offset"])
+    return Timeline(topic, partition, producer_id, drawn, found)

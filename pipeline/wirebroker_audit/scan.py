@@ -1,0 +1,392 @@
+"""From bytes to rows: the headers of record batches as Arrow columns, with CRC, damage, and the producers' runs.
+
+No Spark and no I/O here. A *run* is an unbroken stretch of one producer's batches in one split: same epoch, sequences
+that follow each other, offsets that rise. A healthy log has few of them, however many batches it has, and so the checks
+look at runs first.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from crc32c import crc32c
+
+from kafkawire.batches import CONTROL, CRC_START, DELETE_HORIZON, HEADER_SIZE, LOG_OVERHEAD, SEQUENCES, TRANSACTIONAL
+from kafkawire.primitives import Buffer
+
+Array = np.ndarray[Any, Any]
+
+LARGEST_BATCH = 256 * 1024 * 1024
+"""A length beyond this is taken for damage."""
+LEAST_LENGTH = HEADER_SIZE - LOG_OVERHEAD
+MAGIC_AT = 16
+MAGIC = 2
+NO_RUN = 0xFFFF_FFFF
+"""The low half of `run` for batches that have no sequence."""
+_LENGTH = struct.Struct(">i")
+_OFFSET = struct.Struct(">q")
+_MARKER = struct.Struct(">hh")
+_HEADER = np.dtype(
+    [
+        ("base_offset", ">i8"), ("length", ">i4"), ("leader_epoch", ">i4"), ("magic", "i1"), ("crc", ">u4"),
+        ("attributes", ">i2"), ("last_offset_delta", ">i4"), ("base_timestamp", ">i8"), ("max_timestamp", ">i8"),
+        ("producer_id", ">i8"), ("producer_epoch", ">i2"), ("base_sequence", ">i4"), ("records", ">i4"),
+    ]
+)  # fmt: skip
+
+BATCHES = pa.schema(
+    [
+        pa.field("topic", pa.string()), pa.field("partition", pa.int32()), pa.field("base_offset", pa.int64()),
+        pa.field("last_offset", pa.int64()), pa.field("leader_epoch", pa.int32()), pa.field("producer_id", pa.int64()),
+        pa.field("producer_epoch", pa.int16()), pa.field("base_sequence", pa.int32()),
+        pa.field("last_sequence", pa.int32()), pa.field("records", pa.int32()), pa.field("attributes", pa.int16()),
+        pa.field("max_timestamp", pa.int64()), pa.field("crc_stored", pa.int64()), pa.field("crc_computed", pa.int64()),
+        pa.field("bytes", pa.int32()), pa.field("segment", pa.string()), pa.field("position", pa.int64()),
+        pa.field("marker", pa.int8()), pa.field("content", pa.int64()), pa.field("run", pa.int64()),
+        pa.field("problem", pa.string()), pa.field("detail", pa.string()),
+    ]
+)  # fmt: skip
+"""`BatchRow`, and behind it what the scan adds.
+
+`marker`: 1 commit, 0 abort, −1 no marker · `content`: a checksum of the records as they are stored · `run`: see above ·
+`problem`: what is wrong at this position, a kind of finding, `unreadable`, or `deleted` meanwhile; null if nothing ·
+`detail`: in words.
+Of a row with a problem other than `offset_regression` only topic, partition, segment and position can be trusted; where
+no batch can be read its offsets are the one that was expected there.
+"""
+
+
+class Place(NamedTuple):
+    """Where batches come from."""
+
+    topic: str
+    partition: int
+    segment: str
+    split: int
+    """a number of its own for each stretch that is scanned"""
+    log_start: int = 0
+    """batches wholly below it are no longer part of the log"""
+    cleaned_until: int = -1
+    """below this offset compaction may have taken records out of batches"""
+    by_offset: bool = False
+    """whether `position` is the base offset, for want of a file"""
+
+
+class Chunk(NamedTuple):
+    """A stretch of bytes, the batches in it, and their rows. The bytes are good until the next chunk is asked for."""
+
+    view: memoryview
+    rows: pa.RecordBatch
+    begin: int
+    """where the view begins in its segment; −1 if the rows are about damage and there are no batches"""
+    places: dict[int, int] | None = None
+    """where a `position` is in the view, if that is not the distance from `begin`"""
+
+
+class Walk(NamedTuple):
+    """What a walk over a buffer found: one entry per batch, and where it ended."""
+
+    positions: list[int]
+    crcs: list[int]
+    contents: list[int]
+    end: int
+    """the first byte that was not walked"""
+
+    def within(self, view: memoryview, start: int, stop: int) -> Walk:
+        """The batches whose base offset is in this range, where the walk is in order of offsets."""
+        offsets = [_OFFSET.unpack_from(view, position)[0] for position in self.positions]
+        low, high = bisect_left(offsets, start), bisect_left(offsets, stop)
+        return Walk(self.positions[low:high], self.crcs[low:high], self.contents[low:high], self.end)
+
+    def until(self, end: int) -> Walk:
+        """The walk without its last batch if that begins at `end`."""
+        if end == self.end:
+            return self
+        return Walk(self.positions[:-1], self.crcs[:-1], self.contents[:-1], end)
+
+
+def walk(view: memoryview, pos: int, stop: int) -> Walk:
+    """Walk from batch to batch while they begin before `stop`, are whole, and look like batches."""
+    unpack, crc_of, plain_crc, begin, least = _LENGTH.unpack_from, crc32c, zlib.crc32, HEADER_SIZE, LEAST_LENGTH
+    positions: list[int] = []
+    crcs: list[int] = []
+    contents: list[int] = []
+    size = len(view)
+    last_header = min(stop - 1, size - HEADER_SIZE)
+    while pos <= last_header:
+        length = unpack(view, pos + 8)[0]
+        end = pos + LOG_OVERHEAD + length
+        if length < least or end > size or view[pos + MAGIC_AT] != MAGIC:
+            break
+        body = view[pos + begin : end]
+        positions.append(pos)
+        crcs.append(crc_of(view[pos + CRC_START : end]))
+        contents.append(plain_crc(body) << 32 | crc_of(body))
+        pos = end
+    return Walk(positions, crcs, contents, pos)
+
+
+def headers_at(view: Buffer, positions: Array) -> Array:
+    """The headers at these positions as a structured array."""
+    raw = np.frombuffer(view, np.uint8)
+    rows = raw[positions[:, None] + np.arange(HEADER_SIZE)]
+    return rows.view(_HEADER)[:, 0]
+
+
+def stored_crc(view: Buffer, pos: int) -> int:
+    """The checksum in the header at `pos`."""
+    return int.from_bytes(memoryview(view)[pos + 17 : pos + CRC_START], "big")
+
+
+def looks_like_batch(view: memoryview, pos: int) -> bool:
+    """Whether a header could begin here; nothing is proven."""
+    if len(view) - pos < HEADER_SIZE or view[pos + MAGIC_AT] != MAGIC:
+        return False
+    return bool(LEAST_LENGTH <= _LENGTH.unpack_from(view, pos + 8)[0] <= LARGEST_BATCH)
+
+
+def find_batch(view: memoryview, pos: int, stop: int) -> int | None:
+    """The first position from `pos` up, and before `stop`, at which a whole batch is proven by its CRC."""
+    raw = np.frombuffer(view, np.uint8)
+    last = min(stop, len(view) - HEADER_SIZE + 1)
+    if last <= pos:
+        return None
+    likely = np.flatnonzero(raw[pos + MAGIC_AT : last + MAGIC_AT] == MAGIC) + pos
+    for at in likely.tolist():
+        (length,) = _LENGTH.unpack_from(view, at + 8)
+        end = at + LOG_OVERHEAD + length
+        if length < LEAST_LENGTH or length > LARGEST_BATCH or end > len(view):
+            continue
+        if stored_crc(view, at) == crc32c(view[at + CRC_START : end]):
+            return int(at)
+    return None
+
+
+class _Links(NamedTuple):
+    """Batches in the order of producers, and of each producer in the order of the log."""
+
+    ids: Array
+    epoch: Array
+    first_sequence: Array
+    first_offset: Array
+    last_sequence: Array
+    last_offset: Array
+    kind: Array
+    """transactional, control: as in the attributes"""
+
+    def follow(self) -> Array:
+        """For each but the first whether it goes on with the run of the one before it."""
+        result: Array = (
+            (self.ids[1:] == self.ids[:-1])
+            & (self.epoch[1:] == self.epoch[:-1])
+            & (self.first_sequence[1:] == (self.last_sequence[:-1] + 1) % SEQUENCES)
+            & (self.first_offset[1:] > self.last_offset[:-1])
+            & (self.kind[1:] == self.kind[:-1])
+            & (self.kind[1:] & CONTROL == 0)
+        )
+        return result
+
+
+class Linker:
+    """Gives each batch of a split the number of its run, and sees whether offsets rise. Fed in the order of the log."""
+
+    def __init__(self, split: int) -> None:
+        self._high = split << 32
+        self._runs = 0
+        self._producers: dict[int, tuple[int, int, int, int, int]] = {}
+        self._last_offset = -1
+
+    @property
+    def next_offset(self) -> int:
+        """The offset that is expected next, 0 if nothing was seen."""
+        return self._last_offset + 1
+
+    def start_at(self, offset: int) -> None:
+        """The first offset that can come is this one."""
+        self._last_offset = offset - 1
+
+    def regressions(self, base: Array, last: Array) -> Array:
+        """For each batch whether its base offset is not above the last offset of the one before it."""
+        before = np.empty_like(last)
+        before[1:] = last[:-1]
+        before[:1] = self._last_offset
+        if len(last):
+            self._last_offset = int(last[-1])
+        result: Array = base <= before
+        return result
+
+    def runs(self, rows: Array, last_offsets: Array, last_sequences: Array, linked: Array) -> Array:
+        """The run of each batch; `linked` says which have one. A marker is a run of its own, and ends the one before it."""
+        result = np.full(len(rows), self._high | NO_RUN, np.int64)
+        chosen = np.flatnonzero(linked)
+        if not len(chosen):
+            return result
+        ids = rows["producer_id"][chosen].astype(np.int64)
+        order = np.argsort(ids, kind="stable")
+        at, ids = chosen[order], ids[order]
+        kind = rows["attributes"][at] & (TRANSACTIONAL | CONTROL)
+        seen = _Links(
+            ids, rows["producer_epoch"][at].astype(np.int64), rows["base_sequence"][at].astype(np.int64),
+            rows["base_offset"][at].astype(np.int64), last_sequences[at], last_offsets[at], kind,
+        )  # fmt: skip
+        follows = np.zeros(len(at), bool)
+        follows[1:] = seen.follow()
+        heads = np.flatnonzero(~follows)
+        numbers = self._number(heads, seen)
+        owner = np.cumsum(~follows) - 1
+        result[at] = self._high | numbers[owner]
+        ends = np.append(np.flatnonzero(ids[1:] != ids[:-1]), len(ids) - 1)
+        for end in ends.tolist():
+            self._producers[int(ids[end])] = (
+                int(seen.epoch[end]), int(seen.last_sequence[end]), int(seen.last_offset[end]), int(kind[end]),
+                int(numbers[owner[end]]),
+            )  # fmt: skip
+        return result
+
+    def _number(self, heads: Array, seen: _Links) -> Array:
+        """Numbers of the runs that begin in this chunk; the first of a producer may go on with one that began earlier."""
+        numbers = np.arange(self._runs, self._runs + len(heads), dtype=np.int64)
+        self._runs += len(heads)
+        first_of_producer = np.ones(len(heads), bool)
+        first_of_producer[1:] = seen.ids[heads[1:]] != seen.ids[heads[1:] - 1]
+        for index in np.flatnonzero(first_of_producer).tolist():
+            head = heads[index]
+            known = self._producers.get(int(seen.ids[head]))
+            if known is None:
+                continue
+            epoch, last, offset, kind, run = known
+            follows = epoch == seen.epoch[head] and (last + 1) % SEQUENCES == seen.first_sequence[head]
+            if follows and kind == seen.kind[head] and not kind & CONTROL and seen.first_offset[head] > offset:
+                numbers[index] = run
+        return numbers
+
+
+def batch_rows(view: memoryview, found: Walk, place: Place, linker: Linker, base_position: int) -> pa.RecordBatch:
+    """The walked batches as rows; `base_position` is where the view begins in its segment."""
+    positions = np.array(found.positions, np.int64)
+    rows = headers_at(view, positions)
+    crc_computed = np.array(found.crcs, np.int64)
+    crc_stored = rows["crc"].astype(np.int64)
+    base = rows["base_offset"].astype(np.int64)
+    delta = rows["last_offset_delta"].astype(np.int64)
+    last = base + delta
+    first_sequence = rows["base_sequence"].astype(np.int64)
+    last_sequence = np.where(first_sequence >= 0, (first_sequence + delta) % SEQUENCES, -1)
+    control = (rows["attributes"] & CONTROL) != 0
+    problem, detail = _problems(rows, crc_stored, crc_computed, base, last, linker, place.cleaned_until)
+    sound = problem == ""
+    intact = sound | (problem == "offset_regression")
+    runs = linker.runs(rows, last, last_sequence, intact & (rows["producer_id"] >= 0))
+    count = len(positions)
+    columns = [
+        _constant(place.topic, count), pa.array(np.full(count, place.partition, np.int32)), pa.array(base),
+        pa.array(last), pa.array(rows["leader_epoch"].astype(np.int32)),
+        pa.array(rows["producer_id"].astype(np.int64)), pa.array(rows["producer_epoch"].astype(np.int16)),
+        pa.array(first_sequence.astype(np.int32)), pa.array(last_sequence.astype(np.int32)),
+        pa.array(rows["records"].astype(np.int32)), pa.array(rows["attributes"].astype(np.int16)),
+        pa.array(rows["max_timestamp"].astype(np.int64)), pa.array(crc_stored), pa.array(crc_computed),
+        pa.array((rows["length"] + LOG_OVERHEAD).astype(np.int32)), _constant(place.segment, count),
+        pa.array(base if place.by_offset else positions + base_position), pa.array(_markers(view, positions, control & intact)),
+        pa.array(np.array(found.contents, np.uint64).view(np.int64)), pa.array(runs),
+        _words(problem, sound), _words(detail, sound),
+    ]  # fmt: skip
+    made = pa.RecordBatch.from_arrays(columns, schema=BATCHES)
+    gone = np.maximum(base, last) < place.log_start
+    return made.filter(pa.array(~gone)) if gone.any() else made
+
+
+def _problems(
+    rows: Array, stored: Array, computed: Array, base: Array, last: Array, linker: Linker, cleaned_until: int
+) -> tuple[Array, Array]:
+    """Problem and detail of each batch, "" if there is none."""
+    problem = np.full(len(rows), "", object)
+    detail = np.full(len(rows), "", object)
+    bad_crc = stored != computed
+    intact = ~(bad_crc | _contradictory(rows, cleaned_until))
+    for index in np.flatnonzero(~intact).tolist():
+        row = rows[index]
+        if bad_crc[index]:
+            problem[index] = "crc"
+            detail[index] = (
+                f"the stored checksum is {stored[index]:#010x}, that of the bytes {computed[index]:#010x}; "
+                f"its header, which cannot be trusted, says offset {row['base_offset']}"
+            )
+        else:
+            problem[index] = "bad_batch"
+            detail[index] = (
+                f"the header says {row['records']} records, a last offset delta of {row['last_offset_delta']}, producer "
+                f"{row['producer_id']}, base sequence {row['base_sequence']} and compression {int(row['attributes']) & 7}"
+            )
+    chosen = np.flatnonzero(intact)
+    fallen = chosen[linker.regressions(base[chosen], last[chosen])]
+    problem[fallen] = "offset_regression"
+    detail[fallen] = "its base offset is not above the last offset before it"
+    return problem, detail
+
+
+def _contradictory(rows: Array, cleaned_until: int) -> Array:
+    """Which headers say what cannot be. Only compaction leaves fewer records than offsets."""
+    span = rows["last_offset_delta"].astype(np.int64) + 1
+    attributes = rows["attributes"]
+    compacted = (rows["base_offset"] < cleaned_until) | (attributes & DELETE_HORIZON != 0)
+    wrong = (span < 1) | (rows["records"] < 0) | (rows["records"] > span) | ((rows["records"] < span) & ~compacted)
+    wrong |= (rows["base_sequence"] < -1) | (attributes & 0x07 > 4)
+    wrong |= (rows["producer_id"] >= 0) & (rows["base_sequence"] < 0) & (attributes & CONTROL == 0)
+    result: Array = wrong
+    return result
+
+
+def _constant(text: str, count: int) -> pa.Array:
+    """The text `count` times."""
+    return pa.repeat(pa.scalar(text, pa.string()), count)
+
+
+def _words(texts: Array, absent: Array) -> pa.Array:
+    return pa.nulls(len(texts), pa.string()) if absent.all() else pa.array(texts.tolist(), pa.string(), mask=absent)
+
+
+def _markers(view: memoryview, positions: Array, control: Array) -> Array:
+    """1 for a commit, 0 for an abort, −1 for anything else."""
+    result = np.full(len(positions), -1, np.int8)
+    for index in np.flatnonzero(control).tolist():
+        result[index] = marker_of(view, int(positions[index]))
+    return result
+
+
+def marker_of(view: memoryview, pos: int) -> int:
+    """What the control batch at `pos` says: 1 commit, 0 abort, −1 neither."""
+    at = pos + HEADER_SIZE
+    try:
+        for _ in range(4):  # length, (attributes), timestamp delta, offset delta, key length
+            while view[at] & 0x80:
+                at += 1
+            at += 1
+            if _ == 0:
+                at += 1
+        _version, kind = _MARKER.unpack_from(view, at)
+    except (IndexError, struct.error):
+        return -1
+    return kind if kind in (0, 1) else -1
+
+
+def damage_row(place: Place, problem: str, detail: str, *, position: int, size: int, expected_offset: int) -> Chunk:
+    """One row that says what is wrong at a position where no batch can be read."""
+    values: dict[str, Any] = {
+        "topic": place.topic, "partition": place.partition, "base_offset": expected_offset,
+        "last_offset": expected_offset, "leader_epoch": -1, "producer_id": -1, "producer_epoch": -1, "base_sequence": -1,
+        "last_sequence": -1, "records": 0, "attributes": 0, "max_timestamp": -1, "crc_stored": -1, "crc_computed": -1,
+        "bytes": min(size, 2**31 - 1), "segment": place.segment, "position": position, "marker": -1, "content": 0,
+        "run": place.split << 32 | NO_RUN, "problem": problem, "detail": detail,
+    }  # fmt: skip
+    return Chunk(memoryview(b""), pa.RecordBatch.from_pylist([values], schema=BATCHES), -1)
+
+
+def is_zero(pieces: Iterator[Buffer]) -> bool:
+    """Whether there is nothing but zeros."""
+    return all(not np.frombuffer(piece, np.uint8).any() for piece in pieces)

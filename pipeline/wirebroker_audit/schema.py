@@ -1,0 +1,31 @@
+"""The schemas of the audit's tables, as Spark has them. The rows themselves are named in `wirebroker.audit.findings`."""
+
+from __future__ import annotations
+
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import IntegerType, LongType, ShortType, StringType, StructField, StructType
+
+from wirebroker_audit import records, scan
+
+BATCHES: StructType = from_arrow_schema(scan.BATCHES)
+RECORDS: StructType = from_arrow_schema(records.RECORDS)
+
+FINDINGS = StructType(
+    [
+        StructField("kind", StringType()), StructField("severity", StringType()), StructField("topic", StringType()),
+        StructField("partition", IntegerType()), StructField("producer_id", LongType()),
+        StructField("producer_epoch", ShortType()), StructField("first_sequence", IntegerType()),
+        StructField("last_sequence", IntegerType()), StructField("first_offset", LongType()),
+        StructField("last_offset", LongType()), StructField("evidence", StringType()),
+        StructField("explanation", StringType()),
+    ]
+)  # fmt: skip
+"""`Finding`, field by field."""
+
+BOUNDS = StructType(
+    [
+        StructField("topic", StringType()), StructField("partition", IntegerType()),
+        StructField("log_start", LongType()), StructField("cleaned_until", LongType()),
+    ]
+)  # fmt: skip
+"""What is known of a partition besides its batches."""

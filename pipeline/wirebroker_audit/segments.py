@@ -1,0 +1,364 @@
+"""A Kafka log directory: its partitions, its segments, how they are split, and how a split is read.
+
+The directory may be a broker's (`log.dirs`), or hold several of them, or be a single partition's folder. What Kafka
+itself does not count as part of a log is left out: `.deleted`, `.cleaned` and `.swap` files, folders of deleted, stray
+and future partitions, and `__cluster_metadata`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from kafkawire.batches import HEADER_SIZE, LOG_OVERHEAD
+from wirebroker_audit.scan import (
+    LARGEST_BATCH,
+    Chunk,
+    Linker,
+    Place,
+    Walk,
+    batch_rows,
+    damage_row,
+    find_batch,
+    is_zero,
+    looks_like_batch,
+    stored_crc,
+    walk,
+)  # fmt: skip
+
+SPLIT_BYTES = 256 * 1024 * 1024
+CHUNK = 8 * 1024 * 1024
+"""Bytes read at a time."""
+METADATA_TOPIC = "__cluster_metadata"
+_FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d+)")
+_SEGMENT = re.compile(r"(\d{20})\.log")
+_INDEX_ENTRY = struct.Struct(">ii")
+_LENGTH = struct.Struct(">i")
+
+
+class NotALogDirectory(Exception):
+    """There is nothing to audit there; the text says what was looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFolder:
+    """One partition's folder, and what the checkpoints beside it say of it."""
+
+    path: Path
+    topic: str
+    partition: int
+    log_start: int
+    """offsets below it are no longer part of the log"""
+    cleaned_until: int
+    """offsets below it may have been compacted away; −1 if the cleaner never ran"""
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A stretch of one segment: the batches that begin in it."""
+
+    number: int
+    topic: str
+    partition: int
+    path: str
+    segment: str
+    """the path from the folder that was named"""
+    start: int
+    stop: int
+    first_offset: int
+    """the segment's, −1 where the split does not begin at the segment's beginning"""
+    log_start: int
+    cleaned_until: int
+    error: str = ""
+    """why nothing can be read"""
+
+
+def find_partitions(root: Path, topics: tuple[str, ...] = ()) -> list[PartitionFolder]:
+    """The partitions under `root`, in the order of topic and partition. Raises NotALogDirectory."""
+    if not root.is_dir():
+        raise NotALogDirectory(f"{root} is not a directory" if root.exists() else f"{root} does not exist")
+    resolved = root.resolve()
+    try:
+        if _named(resolved.name) and any(_SEGMENT.fullmatch(each) for each in os.listdir(resolved)):
+            found = _partitions_in(resolved.parent, [resolved])
+        else:
+            folders = [each for each in sorted(resolved.iterdir()) if each.is_dir()]
+            found = _partitions_in(resolved, [each for each in folders if _named(each.name)])
+            if not found:
+                found = [
+                    each
+                    for folder in folders
+                    if os.access(folder, os.R_OK | os.X_OK)
+                    for each in _partitions_in(folder, [path for path in sorted(folder.iterdir()) if _named(path.name)])
+                ]
+    except OSError as refused:
+        raise NotALogDirectory(f"{refused.filename}: {refused.strerror}") from refused
+    if not found:
+        raise NotALogDirectory(f"{root} holds no partition: no folder like `orders-0` is in it")
+    if topics and (missing := set(topics) - {each.topic for each in found}):
+        raise NotALogDirectory(f"{root} holds no topic {', '.join(sorted(missing))}")
+    chosen = [each for each in found if not topics or each.topic in topics]
+    return sorted(chosen, key=lambda each: (each.topic, each.partition))
+
+
+def _named(name: str) -> re.Match[str] | None:
+    match = _FOLDER.fullmatch(name)
+    return None if match is None or match["topic"] == METADATA_TOPIC or name.endswith("-delete") else match
+
+
+def _partitions_in(log_dir: Path, folders: list[Path]) -> list[PartitionFolder]:
+    starts = read_checkpoint(log_dir / "log-start-offset-checkpoint")
+    cleaned = read_checkpoint(log_dir / "cleaner-offset-checkpoint")
+    result = []
+    for folder in folders:
+        match = _named(folder.name)
+        if match is not None and folder.is_dir():
+            key = (match["topic"], int(match["partition"]))
+            result.append(PartitionFolder(folder, *key, starts.get(key, 0), cleaned.get(key, -1)))
+    return result
+
+
+def read_checkpoint(path: Path) -> dict[tuple[str, int], int]:
+    """Offsets by topic and partition; nothing where the file is missing or damaged, as a broker would go on too."""
+    try:
+        _version, count, *lines = path.read_text(encoding="utf-8").splitlines()
+        found = {}
+        for line in lines[: int(count)]:
+            topic, partition, offset = line.split(" ")
+            found[topic, int(partition)] = int(offset)
+        return found
+    except (OSError, ValueError):
+        return {}
+
+
+def find_splits(root: Path, topics: tuple[str, ...] = (), split_bytes: int = SPLIT_BYTES) -> list[Split]:
+    """The splits of all partitions under `root`, in the order of the log. Raises NotALogDirectory."""
+    splits: list[Split] = []
+    for folder in find_partitions(root, topics):
+        try:
+            names = sorted(each for each in os.listdir(folder.path) if each.endswith(".log"))
+        except OSError as refused:
+            splits.append(_unreadable(len(splits), folder, folder.path, f"{folder.path}: {refused.strerror}"))
+            continue
+        starts = [int(match[1]) for each in names if (match := _SEGMENT.fullmatch(each))]
+        for name in names:
+            match = _SEGMENT.fullmatch(name)
+            if match is None:
+                why = "its name is not that of a segment: 20 digits and .log"
+                splits.append(_unreadable(len(splits), folder, folder.path / name, f"{folder.path / name}: {why}"))
+            elif not any(int(match[1]) < later <= folder.log_start for later in starts):
+                splits += _splits_of(folder, folder.path / name, int(match[1]), split_bytes, len(splits))
+    return splits
+
+
+def _splits_of(
+    folder: PartitionFolder, path: Path, first_offset: int, split_bytes: int, number: int
+) -> Iterator[Split]:
+    try:
+        size = path.stat().st_size
+        bounds = [0, *_boundaries(path, size, split_bytes), size]
+    except OSError as refused:
+        yield _unreadable(number, folder, path, f"{path}: {refused.strerror}")
+        return
+    for start, stop in pairwise(bounds):
+        if stop > start:
+            yield Split(
+                number, folder.topic, folder.partition, str(path), f"{folder.path.name}/{path.name}", start, stop,
+                -1 if start else first_offset, folder.log_start, folder.cleaned_until,
+            )  # fmt: skip
+            number += 1
+
+
+def _unreadable(number: int, folder: PartitionFolder, path: Path, error: str) -> Split:
+    where = f"{folder.path.name}/{path.name}" if path != folder.path else folder.path.name
+    return Split(number, folder.topic, folder.partition, str(path), where, 0, 0, -1, 0, -1, error)
+
+
+def _boundaries(path: Path, size: int, split_bytes: int) -> list[int]:
+    """Positions inside the segment, about `split_bytes` apart, at each of which a batch is proven to begin."""
+    if size <= split_bytes * 5 // 4:
+        return []
+    indexed = _index_positions(path.with_suffix(".index"))
+    found: list[int] = []
+    with path.open("rb") as file:
+        for target in range(split_bytes, size - split_bytes // 4, split_bytes):
+            near = int(indexed[np.searchsorted(indexed, target, "right") - 1]) if len(indexed) else 0
+            begin = near if target - split_bytes // 8 < near else target
+            at = _prove(file, begin, size)
+            if at is not None and at > (found[-1] if found else 0):
+                found.append(at)
+    return found
+
+
+def _index_positions(path: Path) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """The positions that the offset index knows; it is preallocated, so zeros at its end count for nothing."""
+    try:
+        raw = path.read_bytes()
+    except OSError:
+        return np.empty(0, np.int64)
+    entries = np.frombuffer(raw[: len(raw) // _INDEX_ENTRY.size * _INDEX_ENTRY.size], ">i4").reshape(-1, 2)
+    positions = entries[:, 1].astype(np.int64)
+    used = np.flatnonzero(positions)
+    positions = positions[: used[-1] + 1] if len(used) else positions[:0]
+    return positions if (np.diff(positions) >= 0).all() else np.empty(0, np.int64)
+
+
+def _prove(file: BinaryIO, begin: int, size: int) -> int | None:
+    """The first proven batch at `begin` or behind it, as far as a chunk or two tell."""
+    for length in (CHUNK // 4, CHUNK * 2):
+        file.seek(begin)
+        view = memoryview(file.read(min(length, size - begin)))
+        at = find_batch(view, 0, len(view))
+        if at is not None:
+            return begin + at
+    return None
+
+
+def read_split(split: Split) -> Iterator[Chunk]:
+    """The batches that begin in the split, and a row for each damage. A file that cannot be read is a row as well."""
+    place = Place(
+        split.topic, split.partition, split.segment, split.number, split.log_start, split.cleaned_until
+    )  # fmt: skip
+    linker = Linker(split.number)
+    linker.start_at(max(split.first_offset, 0))
+    reader = _SplitReader(split, place, linker)
+    if split.error:
+        yield reader.damage("unreadable", split.error, 0, 0)
+        return
+    try:
+        with open(split.path, "rb", buffering=0) as file:
+            yield from reader.read(file)
+    except OSError as refused:
+        where = f"{split.path} at {reader.position}"
+        yield reader.damage("unreadable", f"{where}: {refused.strerror or refused}", reader.position, 0)
+
+
+class _SplitReader:
+    """Walks through a split chunk by chunk, and over what is damaged."""
+
+    def __init__(self, split: Split, place: Place, linker: Linker) -> None:
+        self.split, self.place, self.linker = split, place, linker
+        self.position = split.start
+        self._size = 0
+
+    def damage(self, problem: str, detail: str, position: int, size: int) -> Chunk:
+        return damage_row(
+            self.place, problem, detail, position=position, size=size, expected_offset=self.linker.next_offset
+        )
+
+    def read(self, file: BinaryIO) -> Iterator[Chunk]:
+        self._size = os.fstat(file.fileno()).st_size
+        buffer = bytearray(CHUNK)
+        wanted = CHUNK
+        while self.position < self.split.stop:
+            view = _read_at(file, self.position, min(wanted, self._size - self.position), buffer)
+            if not view:  # somebody cut the file while it was read
+                yield self.damage("unreadable", f"{self.split.path} ends at {self.position}, it had {self._size} bytes",
+                                  self.position, 0)  # fmt: skip
+                return
+            found = walk(view, 0, self.split.stop - self.position)
+            if found.positions and (end := self._trusted_end(file, view, found)):
+                rows = batch_rows(view, found.until(end), self.place, self.linker, self.position)
+                yield Chunk(view, rows, self.position)
+                self.position += end
+                wanted = CHUNK
+                continue
+            needed = _needed(view)
+            if needed > len(view) and self.position + needed <= self._size:
+                wanted = needed
+                continue
+            row, self.position = self._skip(file, view)
+            if row is not None:
+                yield row
+
+    def _trusted_end(self, file: BinaryIO, view: memoryview, found: Walk) -> int:
+        """Where the walk is to end: before its last batch if its CRC is bad and no batch begins behind it.
+
+        Then it is its length that is wrong, or its end was never written.
+        """
+        begin, end = found.positions[-1], found.end
+        if found.crcs[-1] == stored_crc(view, begin) or self.position + end >= self._size:
+            return end
+        position = self.position + end
+        head = _read_at(file, position, min(HEADER_SIZE, self._size - position))
+        if looks_like_batch(head, 0) or (not any(head) and any(view[end - 16 : end])):
+            return end
+        return begin
+
+    def _skip(self, file: BinaryIO, view: memoryview) -> tuple[Chunk | None, int]:
+        """What is to be said of bytes that are no batch, and where to go on."""
+        begin, size = self.position, self._size
+        if is_zero(_pieces(file, begin, size)):
+            return None, self.split.stop
+        at = self._next_batch(file, begin + 1)
+        words = _what_is_wrong(view, size - begin)
+        if at is not None:
+            detail = f"{words}; {at - begin} bytes up to the next batch were skipped"
+            return self.damage("bad_batch", detail, begin, at - begin), at
+        torn = len(view) < HEADER_SIZE or looks_like_batch(view, 0)
+        detail = f"{words}; {size - begin} bytes up to the end of the file hold no whole batch"
+        return self.damage("torn_tail" if torn else "bad_batch", detail, begin, size - begin), self.split.stop
+
+    def _next_batch(self, file: BinaryIO, begin: int) -> int | None:
+        """The next proven batch up to the end of the file."""
+        while begin < self._size:
+            view = _read_at(file, begin, min(2 * CHUNK, self._size - begin))
+            at = find_batch(view, 0, min(len(view), CHUNK))
+            if at is not None:
+                return begin + at
+            begin += CHUNK
+        return None
+
+
+def _needed(view: memoryview) -> int:
+    """How many bytes the batch at the beginning of the view needs, 0 if that cannot be believed."""
+    if not looks_like_batch(view, 0):
+        return HEADER_SIZE if len(view) < HEADER_SIZE else 0
+    return int(_LENGTH.unpack_from(view, 8)[0]) + LOG_OVERHEAD
+
+
+def _what_is_wrong(view: memoryview, left: int) -> str:
+    if len(view) < HEADER_SIZE:
+        return f"{left} bytes are left where a header has {HEADER_SIZE}"
+    magic = int(np.int8(np.uint8(view[16])))
+    (length,) = _LENGTH.unpack_from(view, 8)
+    if magic != 2:
+        return f"the magic byte is {magic}, not 2"
+    if not HEADER_SIZE - LOG_OVERHEAD <= length <= LARGEST_BATCH:
+        return f"the length is {length}"
+    if length + LOG_OVERHEAD > left:
+        return f"the batch says that it has {length + LOG_OVERHEAD} bytes, and {left} are left"
+    return (
+        f"the batch says that it has {length + LOG_OVERHEAD} bytes, but its checksum does not fit and no batch follows"
+    )
+
+
+def _read_at(file: BinaryIO, position: int, size: int, buffer: bytearray | None = None) -> memoryview:
+    """Up to `size` bytes from `position` on; in `buffer`, if one is given and large enough."""
+    file.seek(position)
+    if buffer is None or len(buffer) < size:
+        buffer = bytearray(size)
+    view, filled = memoryview(buffer), 0
+    while filled < size:
+        count = file.readinto(view[filled:])  # type: ignore[attr-defined]
+        if not count:
+            break
+        filled += count
+    return view[:filled]
+
+
+def _pieces(file: BinaryIO, begin: int, end: int) -> Iterator[memoryview]:
+    while begin < end:
+        piece = _read_at(file, begin, min(CHUNK, end - begin))
+        if not piece:
+            return
+        yield piece
+        begin += len(piece)

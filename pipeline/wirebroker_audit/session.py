@@ -1,0 +1,47 @@
+"""The Spark session: ours on this machine, or the cluster's that `spark-submit` made."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+from wirebroker_audit.java import provide_java
+from wirebroker_audit.sources.broker import BrokerRecordSource, BrokerSource
+from wirebroker_audit.sources.files import SegmentRecordSource, SegmentSource
+
+LOCAL = {
+    "spark.ui.enabled": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "2g",
+    "spark.log.level": "ERROR",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "8",
+}
+"""Of a session on this machine; a cluster's settings are its own business."""
+
+
+def get_session(master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
+    """A session with the audit's sources; `settings` are for a session that is made here. Raises NoJava."""
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    builder = SparkSession.builder.appName("wirebroker-audit")
+    if not submitted:
+        provide_java()
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        builder = builder.master(master or "local[*]")
+        for name, value in {**LOCAL, **(settings or {})}.items():
+            builder = builder.config(name, value)
+    spark: SparkSession = builder.getOrCreate()
+    register(spark)
+    return spark
+
+
+def register(spark: SparkSession) -> None:
+    """Make the sources known by their names."""
+    for source in (SegmentSource, SegmentRecordSource, BrokerSource, BrokerRecordSource):
+        spark.dataSource.register(source)

@@ -1,0 +1,97 @@
+"""Segment files as Spark Data Sources: batches (`kafka-segments`) and records (`kafka-segment-records`).
+
+    spark.read.format("kafka-segments").option("path", DIR).load()
+
+Options: `path`, `topics` (joined by commas, all if absent), `split.bytes`, `parallelism` (into how many tasks small
+segments are to be packed at least, if there are that many).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from wirebroker_audit import schema
+from wirebroker_audit.records import record_rows
+from wirebroker_audit.scan import Chunk
+from wirebroker_audit.segments import SPLIT_BYTES, Split, find_splits, read_split
+
+
+@dataclass
+class Splits(InputPartition):
+    """Splits that one task reads one after another: a large one, or many small ones."""
+
+    splits: list[Split]
+
+
+class SegmentReader(DataSourceReader):
+    """Plans on the driver, reads on the executors."""
+
+    def __init__(self, options: dict[str, str], records: bool) -> None:
+        self._root = Path(options["path"])
+        self._topics = tuple(filter(None, options.get("topics", "").split(",")))
+        self._split_bytes = int(options.get("split.bytes", SPLIT_BYTES))
+        self._parallelism = int(options.get("parallelism", 1))
+        self._records = records
+
+    def partitions(self) -> list[InputPartition]:
+        splits = find_splits(self._root, self._topics, self._split_bytes)
+        total = sum(each.stop - each.start for each in splits)
+        return list(_packed(splits, min(self._split_bytes, -(-total // self._parallelism))))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Splits)
+        chunks = (chunk for split in partition.splits for chunk in read_split(split))
+        return record_rows(chunks) if self._records else _rows(chunks)
+
+
+def _rows(chunks: Iterator[Chunk]) -> Iterator[pa.RecordBatch]:
+    return (chunk.rows for chunk in chunks)
+
+
+def _packed(splits: list[Split], room: int) -> Iterator[Splits]:
+    """Splits side by side, so that a task has about this many bytes."""
+    held: list[Split] = []
+    filled = 0
+    for split in splits:
+        size = split.stop - split.start
+        if held and filled + size > room:
+            yield Splits(held)
+            held, filled = [], 0
+        held.append(split)
+        filled += size
+    if held:
+        yield Splits(held)
+
+
+class SegmentSource(DataSource):
+    """The record batches in a Kafka log directory."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "kafka-segments"
+
+    def schema(self) -> StructType:
+        return schema.BATCHES
+
+    def reader(self, schema: StructType) -> SegmentReader:
+        return SegmentReader(self.options, records=False)
+
+
+class SegmentRecordSource(DataSource):
+    """The records in a Kafka log directory."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "kafka-segment-records"
+
+    def schema(self) -> StructType:
+        return schema.RECORDS
+
+    def reader(self, schema: StructType) -> SegmentReader:
+        return SegmentReader(self.options, records=True)

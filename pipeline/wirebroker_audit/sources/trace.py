@@ -1,0 +1,45 @@
+"""The trace of a broker (JSON lines, `wirebroker serve --trace FILE.jsonl`): what arrived, in the order in which it did."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import IntegerType, LongType, ShortType, StringType, StructField, StructType
+
+from wirebroker_audit.replay import ARRIVAL
+
+_BROKEN = "broken"
+ROWS = StructType(
+    [
+        StructField("event", StringType()), StructField("time", LongType()), StructField("client_id", StringType()),
+        StructField("topic", StringType()), StructField("partition", IntegerType()),
+        StructField("producer_id", LongType()), StructField("producer_epoch", ShortType()),
+        StructField("first_sequence", IntegerType()), StructField("records", IntegerType()),
+        StructField("bytes", IntegerType()), StructField("verdict", StringType()), StructField("rule", StringType()),
+        StructField(_BROKEN, StringType()),
+    ]
+)  # fmt: skip
+"""What the audit asks of a row; the other fields are left where they are."""
+
+
+class BadTrace(Exception):
+    """A file is no trace; the text says why."""
+
+
+def read_trace(spark: SparkSession, path: str, topics: tuple[str, ...] = ()) -> tuple[DataFrame, int]:
+    """The Produce rows with their `order`, and how many lines are no rows of a trace. Raises BadTrace."""
+    lines = spark.read.text(path).where("trim(value) <> ''")
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BROKEN}
+    order = sf.struct(
+        "_metadata.file_path", "_metadata.file_block_start", sf.monotonically_increasing_id().alias("line")
+    )
+    rows = lines.select(sf.from_json("value", ROWS, options).alias("row"), order.alias("order")).select(
+        "row.*", "order"
+    )
+    rows = rows.where("event IS NULL OR event = 'produce'").cache()
+    whole = rows.where(f"{_BROKEN} IS NULL AND topic IS NOT NULL AND verdict IS NOT NULL AND time IS NOT NULL")
+    total, good = rows.count(), whole.count()
+    if not good and total:
+        raise BadTrace(f"{path}: none of its {total} lines is a row of a trace")
+    chosen = whole.where(sf.col("topic").isin(*topics)) if topics else whole
+    return chosen.select(*ARRIVAL, "order"), total - good

@@ -1,0 +1,235 @@
+"""A small synchronous client of a live broker: metadata, offsets, one topic setting, and Fetch of whole batches.
+
+It reads what is stored, not what a consumer would be given: uncommitted and aborted batches and markers included.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from kafkawire.declare import Message
+from kafkawire.errors import ErrorCode, WireError, error_name
+from kafkawire.frames import SIZE, decode_response, encode_request
+from kafkawire.messages.api_versions import ApiVersionsRequest
+from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkawire.primitives import Buffer
+
+CLIENT_ID = "wirebroker-audit"
+TIMEOUT = 30.0
+"""Seconds to wait for a connection or an answer."""
+ATTEMPTS, PAUSE = 8, 0.5
+"""How often a request is sent again while the broker says that it may succeed later, and the seconds in between."""
+FETCH_BYTES = 16 * 1024 * 1024
+WAIT_MS = 500
+LARGEST_ANSWER = 512 * 1024 * 1024
+EARLIEST, LATEST = -2, -1
+NEWEST = {1: 12, 2: 7, 3: 9, 18: 0, 32: 4}
+"""By API key the newest version that is spoken here; Fetch 13 names topics by id."""
+COMPACT = "compact"
+_TOPIC = 2
+_RETRIABLE = frozenset(
+    {
+        ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)  # fmt: skip
+
+
+class BrokerError(Exception):
+    """The broker cannot be asked, or answers with an error; the text says which broker, what and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class LivePartition:
+    """A partition of a live cluster, as it was when it was asked for."""
+
+    topic: str
+    partition: int
+    leader: str
+    """its address, "" if there is none"""
+    start: int
+    end: int
+    compacted: bool
+
+
+class Client:
+    """Connections to the brokers of one cluster, made when they are needed. Every method raises BrokerError."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = [each.strip() for each in bootstrap.split(",") if each.strip()]
+        for each in self._bootstrap:
+            address_of(each)
+        self._sockets: dict[str, socket.socket] = {}
+        self._versions: dict[str, dict[int, int]] = {}
+        self._leaders: dict[tuple[str, int], str] = {}
+        self._correlation = 0
+
+    def close(self) -> None:
+        """Close all connections."""
+        for each in self._sockets.values():
+            each.close()
+        self._sockets.clear()
+
+    def partitions(self, topics: Iterable[str] = ()) -> list[LivePartition]:
+        """The partitions of these topics, or of all, with their offsets, in order."""
+        wanted = tuple(topics)
+        self.refresh(wanted)
+        if missing := set(wanted) - {topic for topic, _ in self._leaders}:
+            raise BrokerError(f"{self._bootstrap[0]} has no topic {', '.join(sorted(missing))}")
+        compacted = {topic: self._is_compacted(topic) for topic in {topic for topic, _ in self._leaders}}
+        found = []
+        for topic, partition in sorted(self._leaders):
+            start, end = (self.offset(topic, partition, which) for which in (EARLIEST, LATEST))
+            leader = self._leaders[topic, partition]
+            found.append(LivePartition(topic, partition, leader, start, end, compacted[topic]))
+        return found
+
+    def refresh(self, topics: tuple[str, ...]) -> None:
+        """Ask again who leads what."""
+        names = [MetadataRequestTopic(name=name) for name in topics] if topics else None
+        answer = self._ask_any(MetadataRequest(topics=names, allow_auto_topic_creation=False))
+        brokers = {each.node_id: f"{each.host}:{each.port}" for each in answer.brokers}
+        for topic in answer.topics:
+            if topic.error_code == ErrorCode.NONE:
+                for each in topic.partitions:
+                    self._leaders[topic.name, each.partition_index] = brokers.get(each.leader_id, "")
+
+    def offset(self, topic: str, partition: int, which: int) -> int:
+        """The first offset of a partition, or the one behind its last."""
+
+        def ask(leader: str) -> tuple[int, Any]:
+            entry = ListOffsetsPartition(partition_index=partition, timestamp=which)
+            request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[entry])])
+            found = self._ask(leader, request).topics[0].partitions[0]
+            return found.error_code, found.offset
+
+        return int(self._of_leader(topic, partition, "ListOffsets", ask))
+
+    def fetch(self, topic: str, partition: int, offset: int) -> tuple[Buffer, int]:
+        """Record data from this offset on, beginning with the batch that holds it, and the high watermark."""
+
+        def ask(leader: str) -> tuple[int, Any]:
+            entry = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=FETCH_BYTES)
+            request = FetchRequest(
+                max_wait_ms=WAIT_MS,
+                min_bytes=1,
+                max_bytes=FETCH_BYTES,
+                topics=[FetchTopic(topic=topic, partitions=[entry])],
+            )
+            found = self._ask(leader, request).responses[0].partitions[0]
+            return found.error_code, (found.records or b"", found.high_watermark)
+
+        records, watermark = self._of_leader(topic, partition, f"Fetch at offset {offset}", ask)
+        return records, watermark
+
+    def _is_compacted(self, topic: str) -> bool:
+        resource = DescribeConfigsResource(
+            resource_type=_TOPIC, resource_name=topic, configuration_keys=["cleanup.policy"]
+        )
+        try:
+            answer = self._ask_any(DescribeConfigsRequest(resources=[resource]))
+        except BrokerError:  # a broker that does not tell its settings can be audited all the same
+            return False
+        return any(COMPACT in (each.value or "") for result in answer.results for each in result.configs)
+
+    def _of_leader(self, topic: str, partition: int, what: str, ask: Callable[[str], tuple[int, Any]]) -> Any:
+        """The answer of the partition's leader, which may have to be found again."""
+        where = f"{topic}-{partition}"
+        why = "it has no leader"
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                time.sleep(PAUSE)
+                self.refresh((topic,))
+            leader = self._leaders.get((topic, partition), "")
+            if not leader:
+                if not attempt:
+                    self.refresh((topic,))
+                continue
+            try:
+                code, answer = ask(leader)
+            except BrokerError as broken:
+                why = str(broken)
+                continue
+            if code == ErrorCode.NONE:
+                return answer
+            why = f"{leader} answers {what} with {code} {error_name(code)}"
+            if code not in _RETRIABLE:
+                break
+        raise BrokerError(f"{where}: {why}")
+
+    def _ask_any(self, request: Message) -> Any:
+        """The answer of whichever broker answers first."""
+        reasons = []
+        for address in dict.fromkeys([*self._bootstrap, *filter(None, self._leaders.values())]):
+            try:
+                return self._ask(address, request)
+            except BrokerError as broken:
+                reasons.append(str(broken))
+        raise BrokerError("; ".join(reasons))
+
+    def _ask(self, address: str, request: Message) -> Any:
+        key = request.__schema__.key
+        try:
+            if address not in self._versions:
+                offered = self._exchange(address, ApiVersionsRequest(), 0)
+                self._versions[address] = {each.api_key: each.max_version for each in offered.api_keys}
+            version = min(NEWEST[key], self._versions[address].get(key, -1))
+            if version < request.__schema__.versions[0]:
+                raise BrokerError(f"{address} offers no {type(request).__name__} that is spoken here")
+            return self._exchange(address, request, version)
+        except (OSError, WireError) as broken:
+            self._forget(address)
+            raise BrokerError(f"{address}: {broken or type(broken).__name__}") from broken
+
+    def _exchange(self, address: str, request: Message, version: int) -> Any:
+        held = self._sockets.get(address)
+        if held is None:
+            held = self._sockets[address] = socket.create_connection(address_of(address), TIMEOUT)
+            held.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._correlation += 1
+        held.sendall(encode_request(self._correlation, CLIENT_ID, request, version))
+        (size,) = SIZE.unpack(_exactly(held, SIZE.size))
+        if not 0 <= size <= LARGEST_ANSWER:
+            raise ConnectionError(f"an answer of {size} bytes was announced; this is no Kafka broker")
+        _, answer = decode_response(_exactly(held, size), request.__schema__.key, version)
+        return answer
+
+    def _forget(self, address: str) -> None:
+        held = self._sockets.pop(address, None)
+        if held is not None:
+            held.close()
+
+
+def ask(bootstrap: str) -> None:
+    """See whether a broker answers. Raises BrokerError."""
+    client = Client(bootstrap)
+    try:
+        client.refresh(("",))
+    finally:
+        client.close()
+
+
+def address_of(text: str) -> tuple[str, int]:
+    """Host and port. Raises BrokerError."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise BrokerError(f"{text!r} is not host:port")
+    return host.strip("[]"), int(port)
+
+
+def _exactly(held: socket.socket, size: int) -> memoryview:
+    view, filled = memoryview(bytearray(size)), 0
+    while filled < size:
+        count = held.recv_into(view[filled:])
+        if not count:
+            raise ConnectionResetError("the connection was closed")
+        filled += count
+    return view

@@ -1,0 +1,28 @@
+"""One Spark session for all tests of the audit: starting it is what costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+QUICK = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "2",
+}
+"""For many small queries instead of one large one."""
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A session on this machine."""
+    from wirebroker_audit.session import get_session
+
+    session = get_session("local[2]", QUICK)
+    yield session
+    session.stop()

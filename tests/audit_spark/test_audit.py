@@ -1,0 +1,237 @@
+"""The audit on Spark from end to end: known faults, clean logs, a live broker, and the audit in the small as its oracle."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
+
+from audit_spark.synthetic import Fault, make_directory
+from wirebroker import MockKafka
+from wirebroker.audit import what_if
+from wirebroker.audit.checks import Bounds, check_partition
+from wirebroker.audit.findings import Finding
+from wirebroker.audit.stored import scan
+from wirebroker.cli import main
+from wirebroker_audit.job import Request, Result, audit
+from wirebroker_audit.segments import find_partitions
+from wirekit import RawProducer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.timeout(300)
+
+SAID = (
+    "kind",
+    "topic",
+    "partition",
+    "producer_id",
+    "producer_epoch",
+    "first_sequence",
+    "last_sequence",
+    "first_offset",
+    "last_offset",
+)
+NOT_BY_BATCH = frozenset(
+    {"epoch_duplicate", "session_duplicate", "application_duplicate", "partition_duplicate", "lost", "unacknowledged_stored"}
+)  # fmt: skip
+
+
+def said(findings: Iterable[Any]) -> Counter[tuple[Any, ...]]:
+    """What findings say, whoever found them; their words are their own."""
+    return Counter(tuple(getattr(each, name) for name in SAID) for each in findings)
+
+
+def found_in(spark: SparkSession, out: Path) -> list[Finding]:
+    """The findings that a report keeps."""
+    rows = spark.read.parquet(str(out / "findings")).collect()
+    return [Finding(**row.asDict()) for row in rows]
+
+
+def difference(one: Counter[Any], other: Counter[Any]) -> tuple[list[Any], list[Any]]:
+    return sorted((one - other).elements()), sorted((other - one).elements())
+
+
+# A directory with known faults
+
+
+def matches(fault: Fault, found: Finding) -> bool:
+    return (
+        (fault.kind, fault.topic, fault.partition) == found[:1] + found[2:4]
+        and fault.first_sequence in (-1, found.first_sequence)
+        and fault.first_offset in (-1, found.first_offset)
+    )
+
+
+def test_every_fault_is_found_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
+    made = make_directory(tmp_path / "logs", seed=11, partitions=40)
+    assert len({fault.kind for fault in made.faults}) == 12
+    result = audit(spark, Request(tmp_path / "out", tmp_path / "logs"))
+    findings = found_in(spark, tmp_path / "out")
+    left = list(made.faults)
+    unexplained = []
+    for found in findings:
+        fault = next((each for each in left if matches(each, found)), None)
+        if fault is None:
+            unexplained.append(found)
+        else:
+            left.remove(fault)
+    assert left == []
+    assert unexplained == []
+    assert result.exit_code == 1
+    check_report(tmp_path / "out", result, findings)
+    check_against_oracle(tmp_path / "logs", findings)
+
+
+def check_report(out: Path, result: Result, findings: list[Finding]) -> None:
+    assert json.loads((out / "summary.json").read_text()) == result.summary
+    assert result.summary["findings"] == dict(Counter(each.kind for each in findings))
+    page = (out / "report.html").read_text()
+    assert page.rstrip().endswith("</html>")
+    assert page.count("<svg") >= 4
+    assert "src=" not in page
+    assert "<script" not in page
+    assert not list(out.parent.glob(".*partial"))
+
+
+def check_against_oracle(logs: Path, findings: list[Finding]) -> None:
+    """The audit in the small, where it can follow: behind a length that is wrong it does not find the next batch."""
+    for partition in find_partitions(logs):
+        where = (partition.topic, partition.partition)
+        entries = []
+        for path in sorted(partition.path.glob("*.log")):
+            entries += list(scan(path.read_bytes(), *where, f"{partition.path.name}/{path.name}"))
+        expected = check_partition(entries, Bounds(partition.log_start, max(partition.cleaned_until, 0)))
+        mine = [each for each in findings if each[2:4] == where and each.kind not in NOT_BY_BATCH]
+        if any("bytes up to the" in each.evidence and "length is" in each.evidence for each in mine):
+            continue
+        if any("says that it has" in each.evidence for each in mine):
+            continue
+        assert difference(said(mine), said(expected)) == ([], []), where
+
+
+def test_a_clean_directory_has_no_finding(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = make_directory(tmp_path / "logs", seed=3, partitions=9, faults=())
+    assert made.faults == []
+    assert main(["audit", "--path", str(tmp_path / "logs"), "--out", str(tmp_path / "out"), "--topic", "topic1"]) == 0
+    out = capsys.readouterr().out
+    assert "no finding" in out
+    assert "topic1" in out
+    assert "topic0" not in out
+
+
+# A live broker
+
+
+@pytest.fixture(scope="module")
+def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterable[dict[str, Any]]:
+    """What raw producers did to a broker, audited over the wire with trace and journal: B4 to B9 and A16 in one audit."""
+    folder = tmp_path_factory.mktemp("story")
+    with MockKafka(topics={"orders": 1, "plain": 1, "spread": 2}) as kafka:
+        six_in_flight(kafka)
+        for _ in range(2):
+            RawProducer(kafka, "plain").raw(plain_batch())
+        for partition in (0, 1):
+            RawProducer(kafka, "spread", partition).send(0, 1)
+        RawProducer(kafka, "spread", 1).send(5, 6)
+        trace = folder / "trace.jsonl"
+        trace.write_text("".join(row.as_json() + "\n" for row in kafka.trace.produce()) + "no row\n")
+        journal = folder / "journal.jsonl"
+        lines = [{"topic": "orders", "value": f"v{number}", "acknowledged": number != 3} for number in range(7)] + [
+            {"topic": "orders", "value": "never sent"}
+        ]
+        journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        request = Request(folder / "out", bootstrap=kafka.bootstrap_servers, trace=str(trace), intended=str(journal))
+        result = audit(spark, request)
+        yield {
+            "result": result, "findings": found_in(spark, folder / "out"),
+            "oracle": kafka.audit(intended=lines), "arrivals": kafka.trace.produce(),
+        }  # fmt: skip
+
+
+def plain_batch() -> bytes:
+    from wirekit import batch
+
+    return batch(count=2, tag="p", timestamp=1_700_000_000_000)
+
+
+def six_in_flight(kafka: MockKafka) -> None:
+    """Flow B4: the acknowledgement of the first of six was lost, its retry comes too late, and the epoch is bumped."""
+    producer = RawProducer(kafka)
+    for sequence in range(6):
+        producer.send(sequence)
+    producer.send(0)
+    producer.send(0, epoch=1)
+
+
+def test_b4_b7_b8_b9_the_findings_over_the_wire_are_those_of_the_audit_in_the_small(story: dict[str, Any]) -> None:
+    assert difference(said(story["findings"]), said(story["oracle"].findings)) == ([], [])
+    kinds = {each.kind for each in story["findings"]}
+    assert {"epoch_duplicate", "application_duplicate", "partition_duplicate", "lost", "unacknowledged_stored"} <= kinds
+    severities = {(each.kind, each.severity) for each in story["findings"]}
+    assert severities == {(each.kind, each.severity) for each in story["oracle"].findings}
+
+
+def test_a16_other_windows_are_judged_as_the_audit_in_the_small_judges_them(story: dict[str, Any]) -> None:
+    outcomes = {each["variant"]: each for each in story["result"].summary["what_if"]}
+    for oracle in what_if(story["arrivals"], windows=(1, 2, 5, 10)):
+        mine = outcomes[f"window {oracle.rules.window}"]
+        for name in ("accepted", "recognised", "rejected", "beyond", "records", "state_bytes"):
+            assert mine[name] == getattr(oracle, name), (oracle.rules.window, name)
+        for name in ("saved", "lost", "doubled"):
+            assert mine[name] == len(getattr(oracle, name)), (oracle.rules.window, name)
+    assert (outcomes["window 5"]["saved"], outcomes["window 10"]["saved"]) == (0, 1)
+    assert outcomes["no idempotence"]["recognised"] == 0
+
+
+def test_a_line_that_is_no_row_of_a_trace_is_counted(story: dict[str, Any]) -> None:
+    assert any("1 lines are no rows of a trace" in each for each in story["result"].summary["notices"])
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--path", "nowhere"], "nowhere does not exist"),
+        (["--path", "."], "holds no partition"),
+        (["--bootstrap", "127.0.0.1:1"], "127.0.0.1:1"),
+        (["--bootstrap", "nonsense"], "is not host:port"),
+        (["--path", "logs", "--trace", "none.jsonl"], "--trace none.jsonl: there is no such file"),
+        (["--path", "logs", "--out", "taken"], "is no report of an audit"),
+    ],
+)
+def test_what_cannot_be_audited_is_said_at_once(
+    flags: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_directory(tmp_path / "logs" / "inner", seed=1, partitions=1, faults=())
+    Path("taken").mkdir()
+    Path("taken", "precious").write_text("")
+    assert main(["audit", *(["--out", "out"] if "--out" not in flags else []), *flags]) == 2
+    assert words in capsys.readouterr().err
+    assert not Path("out").exists()
+    assert Path("taken", "precious").exists()
+
+
+def test_what_could_not_be_read_is_said_and_the_report_is_not_called_whole(spark: SparkSession, tmp_path: Path) -> None:
+    make_directory(tmp_path / "logs", seed=2, partitions=1, faults=())
+    (tmp_path / "logs" / "topic0-0" / f"{10**6:020d}.log").symlink_to(tmp_path / "gone")
+    result = audit(spark, Request(tmp_path / "out", tmp_path / "logs"))
+    assert result.exit_code == 2
+    assert str(10**6) in result.summary["problems"][0]
+    assert "not complete" in (tmp_path / "out" / "report.html").read_text()
+    (tmp_path / "journal.jsonl").write_text('{"topic": "a"}\n{"topic": "b", "vallue": "x"}\n')
+    with pytest.raises(Exception, match="line 2: there is no field 'vallue'; did you mean 'value'"):
+        audit(spark, Request(tmp_path / "other", tmp_path / "logs", intended=str(tmp_path / "journal.jsonl")))
+    assert not (tmp_path / "other").exists()

@@ -1,0 +1,164 @@
+"""Segment files as the audit reads them: splits, runs, and what damage looks like. No Spark here."""
+
+from __future__ import annotations
+
+import random
+import struct
+from pathlib import Path
+
+import pytest
+
+from audit_spark.synthetic import FAULTS, Writer, bad_length, make_directory, ordinary, torn_tail, zeros
+from wirebroker.audit.findings import BatchRow
+from wirebroker.audit.stored import scan
+from wirebroker_audit import segments
+from wirebroker_audit.segments import NotALogDirectory, find_partitions, find_splits, read_split
+
+ADDED = ("marker", "content", "run", "problem", "detail")
+
+
+def rows_of(root: Path, split_bytes: int = segments.SPLIT_BYTES) -> list[dict[str, object]]:
+    return [
+        row
+        for split in find_splits(root, (), split_bytes)
+        for chunk in read_split(split)
+        for row in chunk.rows.to_pylist()
+    ]
+
+
+def log(tmp_path: Path) -> Writer:
+    return Writer("orders", 0, random.Random(1))
+
+
+def only_segment(root: Path) -> Path:
+    (path,) = (root / "orders-0").glob("*.log")
+    return path
+
+
+def test_headers_are_what_the_audit_in_the_small_reads(tmp_path: Path) -> None:
+    faults = tuple(fault for fault in FAULTS if fault is not bad_length)
+    make_directory(tmp_path, seed=5, partitions=12, faults=faults)
+    found = [row for row in rows_of(tmp_path) if row["problem"] in (None, "crc", "offset_regression")]
+    expected = []
+    for partition in find_partitions(tmp_path):
+        for path in sorted(partition.path.glob("*.log")):
+            where = f"{partition.path.name}/{path.name}"
+            rows = scan(path.read_bytes(), partition.topic, partition.partition, where)
+            expected += [row for row in rows if isinstance(row, BatchRow)]
+    contradictory = [row for row in expected if row.records != row.last_offset - row.base_offset + 1]
+    assert [BatchRow(**{name: row[name] for name in BatchRow._fields}) for row in found] == [
+        row for row in expected if row not in contradictory
+    ]
+    assert len(found) > 100
+
+
+def test_splits_read_every_batch_once_with_and_without_an_index(tmp_path: Path) -> None:
+    writer = log(tmp_path)
+    for number in range(600):
+        writer.data(1 + number % 3, values=[b"\x02" * 200])
+    writer.save(tmp_path)
+    path = only_segment(tmp_path)
+    whole = [(row["position"], row["base_offset"]) for row in rows_of(tmp_path)]
+    assert len(whole) == 600
+    for index in (False, True):
+        if index:
+            entries = b"".join(struct.pack(">ii", offset, position) for position, offset in whole[::10])
+            path.with_suffix(".index").write_bytes(entries + bytes(4096))
+        splits = find_splits(tmp_path, (), 20_000)
+        assert len(splits) > 5
+        assert [(row["position"], row["base_offset"]) for row in rows_of(tmp_path, 20_000)] == whole
+
+
+def test_a_run_is_broken_where_sequences_are_and_nowhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segments, "CHUNK", 1000)  # so that runs go on from chunk to chunk
+    writer = log(tmp_path)
+    for number in range(60):
+        writer.data(1 + number % 2)
+    writer.sequences[1, 0] += 5
+    for _ in range(10):
+        writer.data(1)
+    writer.save(tmp_path)
+    rows = rows_of(tmp_path)
+    assert len({row["run"] for row in rows}) == 3
+    assert {row["run"] for row in rows if row["producer_id"] == 2} == {rows[1]["run"]}
+
+
+def test_zeros_behind_the_last_batch_are_clean_and_a_torn_batch_is_not(tmp_path: Path) -> None:
+    for name, end in (("a", zeros), ("b", torn_tail)):
+        writer = log(tmp_path)
+        ordinary(writer)
+        end(writer)
+        writer.save(tmp_path / name)
+    assert [row["problem"] for row in rows_of(tmp_path / "a") if row["problem"]] == []
+    last = rows_of(tmp_path / "b")[-1]
+    assert last["problem"] == "torn_tail"
+    assert "whole batch" in str(last["detail"])
+
+
+def test_a_torn_batch_in_space_that_was_set_aside_is_torn_and_not_corrupt(tmp_path: Path) -> None:
+    writer = log(tmp_path)
+    writer.data(1)
+    whole = len(writer.pieces[0])
+    writer.data(1, values=[b"x" * 300])
+    writer.save(tmp_path)
+    path = only_segment(tmp_path)
+    raw = path.read_bytes()
+    path.write_bytes(raw[: whole + 150] + bytes(len(raw)))
+    assert [(row["problem"], row["position"]) for row in rows_of(tmp_path)] == [(None, 0), ("torn_tail", whole)]
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [(b"", None), (b"not a log at all, but text " * 40, "bad_batch"), (b"\x7fELF" * 3, "torn_tail")],
+    ids=["empty", "foreign", "short"],
+)
+def test_files_that_are_no_logs(content: bytes, problem: str | None, tmp_path: Path) -> None:
+    (tmp_path / "orders-0").mkdir()
+    (tmp_path / "orders-0" / f"{0:020d}.log").write_bytes(content)
+    assert [row["problem"] for row in rows_of(tmp_path)] == ([problem] if problem else [])
+
+
+def test_what_kafka_does_not_count_as_part_of_a_log_is_left_out(tmp_path: Path) -> None:
+    writer = log(tmp_path)
+    ordinary(writer)
+    writer.save(tmp_path)
+    folder = tmp_path / "orders-0"
+    for name in (f"{0:020d}.log.deleted", f"{9:020d}.log.cleaned", f"{9:020d}.log.swap", "leader-epoch-checkpoint"):
+        (folder / name).write_bytes(b"junk")
+    for name in ("__cluster_metadata-0", "gone-1.0123456789abcdef0123456789abcdef-delete", "lost+found"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{0:020d}.log").write_bytes(b"junk")
+    assert {row["topic"] for row in rows_of(tmp_path)} == {"orders"}
+    assert [row["problem"] for row in rows_of(tmp_path) if row["problem"]] == []
+
+
+def test_d6_batches_below_the_log_start_are_no_part_of_the_log(tmp_path: Path) -> None:
+    writer = log(tmp_path)
+    for _ in range(5):
+        writer.data(1, count=2)
+    writer.save(tmp_path)
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\norders 0 5\n")
+    assert [row["base_offset"] for row in rows_of(tmp_path)] == [4, 6, 8]
+
+
+def test_what_cannot_be_read_is_a_row_with_the_file(tmp_path: Path) -> None:
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    (folder / f"{0:020d}.log").symlink_to(tmp_path / "nowhere")
+    (folder / "00000000000000000000.copy.log").write_bytes(b"x")
+    problems = {(row["problem"], str(row["detail"]).partition(str(folder))[1]) for row in rows_of(tmp_path)}
+    assert problems == {("unreadable", str(folder))}
+    assert len(rows_of(tmp_path)) == 2
+
+
+def test_a_directory_without_partitions_says_what_was_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(NotALogDirectory, match="no folder like"):
+        find_partitions(tmp_path)
+    with pytest.raises(NotALogDirectory, match="does not exist"):
+        find_partitions(tmp_path / "nowhere")
+    writer = log(tmp_path)
+    ordinary(writer)
+    writer.save(tmp_path)
+    with pytest.raises(NotALogDirectory, match="no topic payments"):
+        find_partitions(tmp_path, ("payments",))
+    assert [each.topic for each in find_partitions(tmp_path / "orders-0")] == ["orders"]

@@ -1,0 +1,128 @@
+"""Groups and transactions in a data directory: what was written down of them says all that the broker knew."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkawire.messages.find_coordinator import FindCoordinatorRequest
+from test_consumer_groups import GROUP, Member
+from wirebroker.conformance.dialogues import load, replay
+from wirebroker.conformance.ours import OwnBroker
+from wirebroker.conformance.recording import BASE_SETTINGS
+from wirebroker.core.groups.classic import Group
+from wirebroker.core.groups.consumer import ConsumerGroup
+from wirebroker.engine import Engine
+from wirebroker.mock import MockKafka
+from wirebroker.storage.folder.snapshots import snapshot_bytes
+from wirebroker.storage.folder.store import FolderStore
+from wirekit import client
+
+DATA = Path(__file__).parent / "data"
+
+
+def classic(group: Group) -> Any:
+    kept = group.snapshot  # whose members have gone on since then
+    members = [(m.member_id, m.instance_id, m.client_id) for m in kept.members]
+    return kept.generation, kept.protocol_type or None, kept.protocol, kept.leader, members
+
+
+def modern(group: ConsumerGroup) -> Any:
+    resolved = {regex: (found.topics, found.time) for regex, found in group.resolved.items()}
+    return (
+        group.epoch, group.assignment_epoch, group.assigned_at, group.members, group.static_members,
+        {name: dict(given) for name, given in group.targets.items()}, resolved, group.subscriptions, group.facts,
+        group.state,
+    )  # fmt: skip
+
+
+def state_of(engine: Engine) -> dict[str, Any]:
+    """Everything that is to be kept."""
+    offsets = engine.groups.offsets
+    groups = engine.groups.groups
+    return {
+        "classic": {
+            name: classic(group) for name, group in groups.items()
+            if isinstance(group, Group) and (group.snapshot.members or offsets.of(name))
+        },
+        "modern": {name: modern(group) for name, group in groups.items() if isinstance(group, ConsumerGroup)},
+        "offsets": {name: offsets.of(name) for name in groups if offsets.of(name)},
+        "waiting": {name: sorted(offsets.pending_of(name)) for name in groups if list(offsets.pending_of(name))},
+        "transactions": {
+            name: (t.producer_id, t.producer_epoch, t.state, t.partitions, t.timeout_ms, t.started, t.client_version)
+            for name, t in engine.transactions.transactions.items()
+        },
+        "producers": {
+            (p.topic, p.index): snapshot_bytes(dict(sorted(p.producers.items()))) for p in engine.cluster.partitions()
+        },
+        "logs": {
+            (p.topic, p.index): (p.log_start_offset, p.last_stable_offset, p.log_end_offset, p.leader_epoch)
+            for p in engine.cluster.partitions()
+        },
+        "aborted": {(p.topic, p.index): p.transactions.aborted_between(0, 10**9) for p in engine.cluster.partitions()},
+        "topics": {t.name: (t.topic_id, t.configs.overrides, len(t.partitions)) for t in engine.cluster.topics.values()},
+    }  # fmt: skip
+
+
+def found_again(data: Path, now: int) -> dict[str, Any]:
+    store = FolderStore(data, bytes)
+    found = state_of(Engine(now, bytes, settings=BASE_SETTINGS, store=store))
+    store.abandon()
+    found["logs"] = {where: (*rest, epoch - 1) for where, (*rest, epoch) in found["logs"].items()}
+    return found
+
+
+@pytest.mark.parametrize("subject", ["groups", "transactions"])
+def test_after_hundreds_of_random_dialogues_all_is_found_again(subject: str, tmp_path: Path) -> None:
+    dialogues = list(load(DATA / f"dialogues-{subject}.jsonl.gz"))[:: 1 if subject == "groups" else 4]
+    with OwnBroker(BASE_SETTINGS, data=tmp_path / "data") as broker:
+        for dialogue in dialogues:
+            assert replay(dialogue, broker.address).difference is None
+
+        def look(engine: Engine) -> dict[str, Any]:
+            shutil.copytree(tmp_path / "data", tmp_path / "copy")
+            return state_of(engine)
+
+        before = broker.kafka._call(look)
+        now = broker.now()
+    after = found_again(tmp_path / "copy", now)
+    for what, known in before.items():
+        assert after[what] == known, what
+    assert len(before["transactions" if subject == "transactions" else "classic"]) > 10
+
+
+def test_consumer_groups_are_found_again_after_every_change(tmp_path: Path) -> None:
+    settings = {**BASE_SETTINGS, "group.consumer.assignment.interval.ms": "0"}
+    with MockKafka(data=tmp_path / "data", topics={"orders": 4, "order-lines": 2}, configs=settings) as kafka:
+        asker = client(kafka)
+        asker.request(FindCoordinatorRequest(key_type=0, coordinator_keys=[GROUP]), 4)
+        one, two, three = (Member(kafka, name) for name in ("one", "two", "three"))
+        static = Member(kafka, "four", instance="i")
+        steps: list[Callable[[], object]] = [
+            lambda: one.join(), lambda: one.beat(), lambda: two.join(subscribed_topic_regex="order.*"),
+            lambda: one.beat(), lambda: one.beat(), lambda: two.beat(), lambda: static.join("orders"),
+            lambda: [each.beat() for each in (one, two, static) for _ in range(2)], lambda: one.commit(5),
+            lambda: static.leave(-2), lambda: Member(kafka, "five", instance="i").join("orders"),
+            lambda: two.beat(subscribed_topic_regex="", subscribed_topic_names=["orders"]), lambda: one.leave(),
+            lambda: three.join("order-lines"), lambda: kafka.clock.advance(seconds=50),
+            lambda: Member(kafka, "six").join("orders"),
+        ]  # fmt: skip
+        groups = set()
+        for number, step in enumerate(steps):
+            step()
+            copy = tmp_path / f"copy-{number}"
+
+            def look(engine: Engine, copy: Path = copy) -> dict[str, Any]:
+                shutil.copytree(tmp_path / "data", copy)
+                return state_of(engine)
+
+            before = kafka._call(look)
+            after = found_again(copy, kafka.clock.now())
+            assert after["modern"] == before["modern"], number
+            assert after["offsets"] == before["offsets"]
+            groups.add(str(before["modern"]))
+        assert len(groups) > 10
