@@ -101,6 +101,18 @@ def test_a_client_that_hangs_ends_all_the_same() -> None:
     assert result.seconds < 4
 
 
+def test_what_a_consumer_raises_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    from wirebroker.scenarios.drivers import kafka_python
+
+    def refuse(*_: object) -> int:
+        raise ConnectionError("no route")
+
+    monkeypatch.setattr(kafka_python.Reader, "read", refuse)
+    scenario = find("end-is-a-marker")
+    result = play(scenario, scenario.parts[0], "kafka-python")
+    assert result.differences == ["read: ConnectionError: no route"]
+
+
 # Counting
 
 
