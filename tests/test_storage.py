@@ -96,6 +96,25 @@ def test_d6_after_delete_records_a_producer_is_forgotten_unless_the_deletion_is(
         assert (told.error_code, told.base_offset) == answer
 
 
+@pytest.mark.parametrize("where", ["memory", "directory"])
+@pytest.mark.parametrize("mode", ["clean", "kill"])
+def test_d6_who_lost_his_records_is_known_after_a_restart_while_others_have_some(
+    data: Path, where: str, mode: str
+) -> None:
+    with MockKafka(data=data if where == "directory" else None, topics=["orders"]) as kafka:
+        first, second = RawProducer(kafka), RawProducer(kafka)
+        for producer in (first, second):
+            for sequence in range(3):
+                producer.send(sequence)
+        topics = [DeleteRecordsTopic(name="orders", partitions=[DeleteRecordsPartition(partition_index=0, offset=4)])]
+        client(kafka).request(DeleteRecordsRequest(topics=topics, timeout_ms=1000), 2)
+        kafka.restart(mode)
+        for producer, offset in ((first, 2), (second, 5)):  # as Kafka 4.3.1 answers
+            producer.wire = client(kafka)
+            assert producer.send(2).base_offset == offset
+            assert producer.send(1).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
 def test_d6_a_topic_that_is_deleted_leaves_nothing(data: Path) -> None:
     with MockKafka(data=data, topics=["orders"]) as kafka:
         producer = RawProducer(kafka)
