@@ -605,3 +605,37 @@ def test_clients_are_told_which_directory_it_is(data: Path) -> None:
         (told,) = client(kafka).request(DescribeLogDirsRequest(topics=None), 2).results
     assert told.log_dir == str(data.resolve())
     assert told.topics[0].partitions[0].partition_size == (data / "orders-0" / f"{0:020d}.log").stat().st_size
+
+
+@pytest.mark.parametrize("ends", ["clean", "kill"])
+def test_d2_what_a_failover_cut_off_does_not_come_back_from_the_directory(
+    data: Path, tmp_path: Path, ends: str
+) -> None:
+    with MockKafka(data=data, brokers=3) as kafka:
+        kafka.create_topic("orders", partitions=1, replication_factor=3, configs=SMALL)
+        producer = RawProducer(kafka)
+        for sequence in range(3):
+            assert producer.send(sequence, acks=1).base_offset == sequence
+        for node in (2, 3):
+            kafka.freeze_replica("orders", 0, node)
+        for _ in range(15):  # into a second segment, which goes as well
+            kafka.produce("orders", value=bytes(100_000))
+        producer.send(3, acks=1)
+        kafka.kill_broker(1)
+        producer.wire = client(kafka, 1)
+        assert producer.send(3).base_offset == 3
+        kafka.start_broker(1)
+        kafka.thaw_replica("orders", 0, 3)
+        before = kafka.records("orders")
+        assert [record.sequence for record in before] == [0, 1, 2, 3]
+        state = kafka.partition("orders")
+        if ends == "kill":
+            data = after_kill(data, tmp_path / "copy")
+    with MockKafka(data=data, brokers=3) as kafka:
+        assert kafka.records("orders") == before
+        assert kafka.partition("orders").leader_epoch > state.leader_epoch
+        producer.wire = client(kafka, kafka.partition("orders").leader - 1)
+        assert producer.send(3).base_offset == 3
+        assert producer.send(4).base_offset == 4
+        epochs = kafka._call(lambda engine: engine.cluster.topics["orders"].partitions[0]._epoch_starts)
+        assert [start for _, start in epochs] == sorted({start for _, start in epochs})
