@@ -11,6 +11,9 @@ innocent logs clean:
   transaction is open between them, the broker has forgotten it, and sequences and epochs begin anew.
 * Holes have reasons: missing sequences are no gap where at least as many offsets are missing that compaction took, or
   that lie where the log is damaged.
+
+What several checks read is checkpointed and not cached: Spark would look through the whole history of every cached table for
+each query, which for small logs costs more than the audit.
 """
 
 from __future__ import annotations
@@ -43,13 +46,13 @@ def findings_of(
     batches: DataFrame, folded: DataFrame, bounds: DataFrame, expiration_ms: int = EXPIRATION_MS
 ) -> DataFrame:
     """Every finding that the batches give by themselves. `folded` are their `runs`; `bounds` is of `schema.BOUNDS`."""
-    troubled = batches.where("problem IS NOT NULL").cache()
+    troubled = batches.where("problem IS NOT NULL")
     found = [damages(troubled), offset_regressions(troubled, folded), *transactions(troubled, folded, bounds)]
-    suspicious = suspects(folded).cache()
+    suspicious = suspects(folded).localCheckpoint()
     if not suspicious.isEmpty():
         lives = with_holes(suspect_batches(batches, suspicious, expiration_ms), batches, troubled, suspicious, bounds)
-        lives = lives.cache()
-        ordered = in_sequence(lives).cache()
+        lives = lives.localCheckpoint()
+        ordered = in_sequence(lives).localCheckpoint()
         found += [epoch_regressions(lives), *(check(ordered) for check in (duplicates, gaps, late_starts, disorder))]
     return reduce(DataFrame.unionByName, found)
 
@@ -211,7 +214,10 @@ def with_holes(
     cleaned = bounds.where("cleaned_until > 0").select(*PARTITION)
     partitions = suspicious.select(*PARTITION).distinct()
     concerned = (
-        damaged.unionByName(cleaned).distinct().join(sf.broadcast(partitions), [*PARTITION], "left_semi").cache()
+        damaged.unionByName(cleaned)
+        .distinct()
+        .join(sf.broadcast(partitions), [*PARTITION], "left_semi")
+        .localCheckpoint()
     )
     if concerned.isEmpty():
         return lives.withColumn("holes", sf.lit(0).cast("bigint"))

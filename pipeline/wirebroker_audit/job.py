@@ -29,6 +29,8 @@ RECORDS_LIMIT = 1_000_000
 SAID = 20
 """How many problems are said; all are counted."""
 SUMMARY = "summary.json"
+WORK = ".work"
+"""What is written aside; it is no part of the report."""
 REFUSALS = (NotALogDirectory, BrokerError, BadJournal, BadTrace)
 """What the audit cannot be begun with; their texts say why."""
 
@@ -148,21 +150,31 @@ class _Audit:
         self._unreadable(batches)
         self.stage("checking sequences, epochs and transactions")
         bounds = self.origin.bounds_frame()
-        folded = checks.runs(batches).cache()
-        found = checks.findings_of(batches, folded, bounds, self.request.expiration_ms).cache()
+        folded = checks.runs(batches).localCheckpoint()
+        findings = self._told(checks.findings_of(batches, folded, bounds, self.request.expiration_ms))
         totals = self._totals(folded)
-        findings = found.unionByName(self._by_content(batches, bounds, found, totals, intended))
-        findings.write.parquet(self._path("findings"))
-        findings = self.spark.read.schema(schema.FINDINGS).parquet(self._path("findings"))
+        for found in self._by_content(batches, bounds, findings, totals, intended):
+            findings = self._told(found)
         outcomes = self._what_if(arrivals)
         self.stage("writing the report")
         summary = self._summary(findings, totals, outcomes)
         shown = write_report(self.folder, summary, batches, folded, findings, outcomes)
+        shutil.rmtree(self.folder / WORK, ignore_errors=True)
         (self.folder / SUMMARY).write_text(json.dumps(summary, indent=1), encoding="utf-8")
         return Result(summary, shown)
 
     def _path(self, name: str) -> str:
         return (self.folder.resolve() / name).as_uri()
+
+    def _told(self, findings: DataFrame) -> DataFrame:
+        """Write findings down behind those that there are; all of them."""
+        findings.write.mode("append").parquet(self._path("findings"))
+        return self.spark.read.schema(schema.FINDINGS).parquet(self._path("findings"))
+
+    def _aside(self, rows: DataFrame, name: str) -> DataFrame:
+        """The rows, written where they go when the audit is done."""
+        rows.write.parquet(self._path(f"{WORK}/{name}"))
+        return self.spark.read.schema(rows.schema).parquet(self._path(f"{WORK}/{name}"))
 
     def _arrivals(self) -> DataFrame | None:
         if self.request.trace is None:
@@ -197,7 +209,7 @@ class _Audit:
     def _by_content(
         self, batches: DataFrame, bounds: DataFrame, found: DataFrame, totals: dict[str, dict[str, int]],
         intended: DataFrame | None,
-    ) -> DataFrame:  # fmt: skip
+    ) -> Iterator[DataFrame]:  # fmt: skip
         """Findings by what is in the records, or in the batches where there are too many records."""
         count = sum(each["records"] for name, each in totals.items() if name not in checks.INTERNAL_TOPICS)
         if intended is None and count > self.request.records_limit:
@@ -206,21 +218,24 @@ class _Audit:
                 f"there are more than {self.request.records_limit:,} records: contents were compared batch by batch"
             )
             rows = contents.visible(contents.with_outcome(contents.data_batches(batches), batches))
-            return self._stored_again(contents.units_of_batches(rows), found)
+            yield from self._stored_again(contents.units_of_batches(rows), found)
+            return
         self.stage("comparing the contents of records")
-        records = self.origin.records().cache()
+        records = self._aside(self.origin.records(), "records")
         self._tell(records.where("problem = 'unreadable'").select("detail"))
         rows = self._since_log_start(records.where("problem IS NULL"), bounds)
-        rows = contents.units_of_records(contents.with_outcome(rows, batches)).cache()
+        rows = contents.units_of_records(contents.with_outcome(rows, batches))
         units, damaged = contents.visible(rows), contents.bad_records(records)
+        yield damaged
         if intended is None:
-            return self._stored_again(units, found).unionByName(damaged)
+            yield from self._stored_again(units, found)
+            return
         if self.request.topics:
             intended = intended.where(sf.col("topic").isin(*self.request.topics))
         hidden = rows.where("transaction IN ('aborted', 'open')")
         came = reconcile(units, hidden, intended, contents.deleted(batches, bounds))
-        again = self._stored_again(came.unnamed, found, came.beyond)
-        return again.unionByName(came.findings).unionByName(damaged)
+        yield came.findings
+        yield from self._stored_again(came.unnamed, found, came.beyond)
 
     def _since_log_start(self, records: DataFrame, bounds: DataFrame) -> DataFrame:
         """Without the records of a batch in which the log start lies that are before it."""
@@ -229,15 +244,14 @@ class _Audit:
         starts = bounds.select(*checks.PARTITION, "log_start")
         return records.join(sf.broadcast(starts), [*checks.PARTITION]).where("offset >= log_start").drop("log_start")
 
-    def _stored_again(self, units: DataFrame, found: DataFrame, beyond: DataFrame | None = None) -> DataFrame:
-        alike = contents.repeated(units).cache()
+    def _stored_again(self, units: DataFrame, found: DataFrame, beyond: DataFrame | None = None) -> Iterator[DataFrame]:
+        alike = contents.repeated(units).localCheckpoint()
         again = None if alike.isEmpty() else contents.copies(self._meaningful(units, alike))
         if beyond is not None:
             named = beyond.select(*contents.UNIT, "first", "severity")
             again = named if again is None else again.select(*named.columns).unionByName(named)
-        if again is None:
-            return self.spark.createDataFrame([], schema.FINDINGS)
-        return contents.stored_again(contents.untold(again, found))
+        if again is not None:
+            yield contents.stored_again(contents.untold(again.localCheckpoint(), found))
 
     def _meaningful(self, units: DataFrame, alike: DataFrame) -> DataFrame:
         topics = contents.without_meaning(units, alike)

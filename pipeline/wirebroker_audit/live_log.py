@@ -52,8 +52,6 @@ def read_range(wanted: Range) -> Iterator[Chunk]:
         by_offset=True,
     )  # fmt: skip
     linker = Linker(wanted.number)
-    if wanted.is_first:
-        linker.start_at(wanted.start)
     client = Client(wanted.bootstrap)
     reader = _RangeReader(wanted, place, linker, client)
     try:

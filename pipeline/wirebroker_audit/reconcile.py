@@ -43,7 +43,9 @@ def reconcile(units: DataFrame, hidden: DataFrame, intended: DataFrame, deleted:
     stored, wanted = _named(units), _named(intended)
     trivial = _trivial(stored, wanted)
     open_names = wanted.join(trivial, ["name"], "left_anti")
-    matched = _matched(stored.join(open_names.select("name").distinct(), ["name"], "left_semi"), open_names).cache()
+    matched = _matched(
+        stored.join(open_names.select("name").distinct(), ["name"], "left_semi"), open_names
+    ).localCheckpoint()
     unnamed = stored.join(wanted.select("name").distinct(), ["name"], "left_anti").drop("name")
     lost = _lost(matched.where("outcome = 'missing'"), _named(hidden), deleted)
     return Reconciled(unnamed, matched.where("outcome = 'beyond'"), lost.unionByName(_unacknowledged(matched)))

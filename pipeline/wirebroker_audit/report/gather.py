@@ -41,7 +41,7 @@ def heat_map(folded: DataFrame, findings: DataFrame) -> list[Row]:
     data = folded.where(sf.col("kind").bitwiseAND(sf.lit(CONTROL)) == 0)
     cells = data.groupBy(*PRODUCER).agg(sf.sum("records").alias("records"))
     wrong = findings.where("severity <> 'info'").groupBy(*PRODUCER).agg(sf.count(sf.lit(1)).alias("wrong"))
-    both = cells.join(wrong, [*PRODUCER], "left").fillna(0, ["wrong"]).cache()
+    both = cells.join(wrong, [*PRODUCER], "left").fillna(0, ["wrong"]).localCheckpoint()
     sums = [sf.sum(name).alias(name) for name in ("wrong", "records")]
     producers, partitions = both.groupBy("producer_id").agg(*sums), both.groupBy("topic", "partition").agg(*sums)
     most = [sf.col("wrong").desc(), sf.col("records").desc()]
