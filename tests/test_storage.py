@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from crashkit import commit, committed, crash_once
-from kafkawire.batches import iter_batches, read_header
+from kafkawire.batches import Record, build_batch, iter_batches, read_header
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -639,3 +639,22 @@ def test_d2_what_a_failover_cut_off_does_not_come_back_from_the_directory(
         assert producer.send(4).base_offset == 4
         epochs = kafka._call(lambda engine: engine.cluster.topics["orders"].partitions[0]._epoch_starts)
         assert [start for _, start in epochs] == sorted({start for _, start in epochs})
+
+
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
+def test_a_coordinators_record_that_cannot_be_read_is_one_sentence(
+    topic: str, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with MockKafka(data=data) as kafka:
+        kafka._call(lambda engine: engine.cluster.create_internal_topic(topic, kafka.clock.now()), changes=True)
+        kind = b"\0\0" if topic == "__transaction_state" else b"\0\1"
+        made = build_batch([Record(0, 0, kind + b"\0\xff", b"\0\1")])
+
+        def store(engine: Any) -> None:
+            assert engine.cluster.topics[topic].partitions[1].append_own(made, kafka.clock.now()) == 0
+
+        kafka._call(store, changes=True)
+    assert main(["serve", "--port", "0", "--data", str(data)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"wirebroker serve: {topic}-1 holds a record that cannot be read: ")
+    assert said.count("\n") == 1
