@@ -18,6 +18,10 @@ class Origin(ABC):
     """Where batches come from. What can be seen to be wrong is said when it is made."""
 
     name: str
+    format: str
+    """the Data Source of its batches"""
+    options: dict[str, str]
+    """what that and the source of records are told"""
     bounds: list[tuple[str, int, int, int]]
     """topic, partition, log start, cleaned until: as in `schema.BOUNDS`"""
 
@@ -40,6 +44,8 @@ class Origin(ABC):
 class Directory(Origin):
     """A Kafka log directory. Raises NotALogDirectory."""
 
+    format = "kafka-segments"
+
     def __init__(
         self, spark: SparkSession, path: Path, topics: tuple[str, ...], split_bytes: int | None = None
     ) -> None:
@@ -48,22 +54,24 @@ class Directory(Origin):
         self.bounds = [
             (each.topic, each.partition, each.log_start, each.cleaned_until) for each in find_partitions(path, topics)
         ]
-        self._options = {
+        self.options = {
             "path": str(path.resolve()), "topics": ",".join(topics),
             "parallelism": str(spark.sparkContext.defaultParallelism),
         }  # fmt: skip
         if split_bytes:
-            self._options["split.bytes"] = str(split_bytes)
+            self.options["split.bytes"] = str(split_bytes)
 
     def batches(self) -> DataFrame:
-        return self._spark.read.format("kafka-segments").options(**self._options).load()
+        return self._spark.read.format(self.format).options(**self.options).load()
 
     def records(self) -> DataFrame:
-        return self._spark.read.format("kafka-segment-records").options(**self._options).load()
+        return self._spark.read.format("kafka-segment-records").options(**self.options).load()
 
 
 class Cluster(Origin):
     """A live cluster, up to the offsets that it has at this moment. Raises BrokerError."""
+
+    format = "kafka-broker-batches"
 
     def __init__(self, spark: SparkSession, bootstrap: str, topics: tuple[str, ...]) -> None:
         super().__init__(spark)
@@ -74,13 +82,13 @@ class Cluster(Origin):
         finally:
             client.close()
         self.bounds = [(each.topic, each.partition, each.start, EVERYTHING if each.compacted else -1) for each in live]
-        self._options = {
-            "bootstrap": bootstrap, "partitions": partitions_as_text(live),
+        self.options = {
+            "bootstrap": bootstrap, "topics": ",".join(topics), "partitions": partitions_as_text(live),
             "parallelism": str(spark.sparkContext.defaultParallelism),
         }  # fmt: skip
 
     def batches(self) -> DataFrame:
-        return self._spark.read.format("kafka-broker-batches").options(**self._options).load()
+        return self._spark.read.format(self.format).options(**self.options).load()
 
     def records(self) -> DataFrame:
-        return self._spark.read.format("kafka-broker-records").options(**self._options).load()
+        return self._spark.read.format("kafka-broker-records").options(**self.options).load()

@@ -159,6 +159,33 @@ def find_splits(root: Path, topics: tuple[str, ...] = (), split_bytes: int = SPL
     return splits
 
 
+def segments_of(folder: PartitionFolder) -> list[tuple[int, Path]]:
+    """The first offset and the path of each segment, in order."""
+    names = sorted(os.listdir(folder.path))
+    return [(int(match[1]), folder.path / name) for name in names if (match := _SEGMENT.fullmatch(name))]
+
+
+def end_of_batches(folder: PartitionFolder, known: tuple[int, int]) -> tuple[int, int]:
+    """Up to where the log holds whole batches: a segment's first offset and a position, at or behind what is `known`.
+
+    A segment behind which there is another is closed, and counts to its end, whatever is in it.
+    """
+    found = [each for each in segments_of(folder) if each[0] >= known[0]]
+    if not found:
+        return known
+    last, path = found[-1]
+    position = known[1] if last == known[0] else 0
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        while position < size:
+            view = _read_at(file, position, min(2 * CHUNK, size - position))
+            walked = walk(view, 0, len(view)).end
+            if not walked:
+                break
+            position += walked
+    return last, position
+
+
 def _splits_of(
     folder: PartitionFolder, path: Path, first_offset: int, split_bytes: int, number: int
 ) -> Iterator[Split]:

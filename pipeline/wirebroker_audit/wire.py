@@ -70,6 +70,8 @@ class Client:
         self._sockets: dict[str, socket.socket] = {}
         self._versions: dict[str, dict[int, int]] = {}
         self._leaders: dict[tuple[str, int], str] = {}
+        self._refused: dict[str, int] = {}
+        """by topic the error with which a broker would say nothing of it"""
         self._correlation = 0
 
     def close(self) -> None:
@@ -98,7 +100,9 @@ class Client:
         answer = self._ask_any(MetadataRequest(topics=names, allow_auto_topic_creation=False))
         brokers = {each.node_id: f"{each.host}:{each.port}" for each in answer.brokers}
         for topic in answer.topics:
-            if topic.error_code == ErrorCode.NONE:
+            if topic.error_code != ErrorCode.NONE:
+                self._refused[topic.name] = topic.error_code
+            else:
                 for each in topic.partitions:
                     self._leaders[topic.name, each.partition_index] = brokers.get(each.leader_id, "")
 
@@ -150,8 +154,8 @@ class Client:
                 self.refresh((topic,))
             leader = self._leaders.get((topic, partition), "")
             if not leader:
-                if not attempt:
-                    self.refresh((topic,))
+                if code := self._refused.get(topic):
+                    why = f"a broker says {code} {error_name(code)} of this topic"
                 continue
             try:
                 code, answer = ask(leader)

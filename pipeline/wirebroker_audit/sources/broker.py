@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 from wirebroker_audit import schema
 from wirebroker_audit.live_log import Range, read_range, split_offsets
 from wirebroker_audit.records import record_rows
+from wirebroker_audit.sources.streams import BrokerStream
 from wirebroker_audit.wire import Client, LivePartition
 
 
@@ -80,6 +81,9 @@ class BrokerSource(DataSource):
 
     def reader(self, schema: StructType) -> BrokerReader:
         return BrokerReader(self.options, records=False)
+
+    def streamReader(self, schema: StructType) -> BrokerStream:  # noqa: N802 - Spark's name
+        return BrokerStream(self.options)
 
 
 class BrokerRecordSource(DataSource):

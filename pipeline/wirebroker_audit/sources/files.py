@@ -20,6 +20,7 @@ from wirebroker_audit import schema
 from wirebroker_audit.records import record_rows
 from wirebroker_audit.scan import Chunk
 from wirebroker_audit.segments import SPLIT_BYTES, Split, find_splits, read_split
+from wirebroker_audit.sources.streams import SegmentStream
 
 
 @dataclass
@@ -81,6 +82,9 @@ class SegmentSource(DataSource):
 
     def reader(self, schema: StructType) -> SegmentReader:
         return SegmentReader(self.options, records=False)
+
+    def streamReader(self, schema: StructType) -> SegmentStream:  # noqa: N802 - Spark's name
+        return SegmentStream(self.options)
 
 
 class SegmentRecordSource(DataSource):

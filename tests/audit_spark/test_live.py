@@ -1,0 +1,81 @@
+"""The live form: findings while traffic runs, over stops and starts."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
+
+from audit_spark.synthetic import Writer, disorder, duplicate, gap, ordinary
+from wirebroker import MockKafka
+from wirebroker_audit.live import CURRENT, start
+from wirebroker_audit.origin import Cluster, Directory
+from wirekit import RawProducer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def findings(out: Path) -> list[tuple[str, int]]:
+    current: dict[str, Any] = json.loads((out / CURRENT).read_text())
+    return sorted((each["kind"], each["first_sequence"]) for each in current["findings"])
+
+
+def run(spark: SparkSession, origin: Directory | Cluster, out: Path, *steps: Callable[[], None]) -> None:
+    """Let the stream catch up behind each step, and stop it."""
+    query = start(spark, origin, out, seconds=0)
+    try:
+        for step in steps:
+            step()
+            query.processAllAvailable()
+    finally:
+        query.stop()
+
+
+def test_findings_are_current_and_neither_lost_nor_repeated_over_a_crash(spark: SparkSession, tmp_path: Path) -> None:
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    writer = Writer("orders", 0, random.Random(4))
+
+    def write(*events: Callable[[Writer], None]) -> None:
+        for event in events:
+            event(writer)
+        shutil.rmtree(logs, ignore_errors=True)
+        writer.save(logs)
+
+    def expected() -> list[tuple[str, int]]:
+        return sorted((each.kind, each.first_sequence) for each in writer.faults)
+
+    write(ordinary, gap)
+    origin = Directory(spark, logs, ())
+    run(spark, origin, out, lambda: None, lambda: write(duplicate))
+    assert findings(out) == expected()
+    # As if killed behind the writing and before the commit: the last micro-batch will be done again.
+    last = max((out / "live" / "checkpoint" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    last.unlink()
+    last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
+    (out / CURRENT).unlink()
+    run(spark, origin, out, lambda: write(disorder))
+    assert findings(out) == expected()
+    assert len(expected()) == 3
+
+
+def test_a_live_broker_is_followed(spark: SparkSession, tmp_path: Path) -> None:
+    with MockKafka(topics={"orders": 1}) as kafka:
+        producer = RawProducer(kafka)
+        producer.send(0, 3)
+        run(
+            spark, Cluster(spark, kafka.bootstrap_servers, ("orders",)), tmp_path / "out",
+            lambda: None, lambda: producer.send(4, 5), lambda: RawProducer(kafka).send(0),
+        )  # fmt: skip
+    rows = spark.read.parquet(str(tmp_path / "out" / "live" / "batches")).orderBy("base_offset").collect()
+    assert [row["base_offset"] for row in rows] == [0, 4, 6]
+    assert findings(tmp_path / "out") == []
