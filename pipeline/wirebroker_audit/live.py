@@ -14,6 +14,7 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -68,7 +69,7 @@ def _replace(path: Path, found: DataFrame, micro: int) -> None:
 def follow(query: StreamingQuery, out: Path, say: Callable[[str], None], seconds: float) -> int:
     """Say what changes until the query ends or Ctrl-C: 1 if a finding is certain, else 0."""
     told: dict[str, int] | None = None
-    current: dict[str, list[dict[str, str]]] = {"findings": []}
+    current: dict[str, Any] = {"counts": None, "findings": []}
     try:
         while query.isActive:
             if (out / CURRENT).exists():
