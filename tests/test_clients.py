@@ -65,8 +65,10 @@ def produce_confluent(address: str) -> list[tuple[int, int]]:
 
 def consume_kafka_python(address: str, group: str) -> set[bytes]:
     consumer = kafka.KafkaConsumer(
-        "orders", bootstrap_servers=address, group_id=group, auto_offset_reset="earliest", enable_auto_commit=False
+        bootstrap_servers=address, group_id=group, auto_offset_reset="earliest", enable_auto_commit=False
     )
+    consumer.partitions_for_topic("orders")  # a leader that does not know the topic yet may wait for ever
+    consumer.subscribe(["orders"])
     found: set[bytes] = set()
     end = time.monotonic() + 20
     while len(found) < COUNT and time.monotonic() < end:

@@ -101,6 +101,18 @@ def test_a_client_that_hangs_ends_all_the_same() -> None:
     assert result.seconds < 4
 
 
+def test_what_a_consumer_raises_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    from wirebroker.scenarios.drivers import kafka_python
+
+    def refuse(*_: object) -> int:
+        raise ConnectionError("no route")
+
+    monkeypatch.setattr(kafka_python.Reader, "read", refuse)
+    scenario = find("end-is-a-marker")
+    result = play(scenario, scenario.parts[0], "kafka-python")
+    assert result.differences == ["read: ConnectionError: no route"]
+
+
 # Counting
 
 
@@ -352,8 +364,10 @@ def test_a_client_that_is_not_installed_is_named(
 # serve --scenario
 
 
-def test_any_client_can_meet_a_scenario_by_address() -> None:
+def test_any_client_can_meet_a_scenario_by_address(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
     command = [sys.executable, "-m", "wirebroker.cli", "serve", "--port", "0", "--scenario", "B5/2", "--require-fired"]
+    command += ["--trace", str(trace)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         address = process.stdout.readline().split()[2]
@@ -363,6 +377,8 @@ def test_any_client_can_meet_a_scenario_by_address() -> None:
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=10)
     assert (offsets, process.returncode) == ([0, 1, 2, 3, 4], 0)
+    verdicts = [row["verdict"] for row in map(json.loads, trace.read_text().splitlines()) if row["event"] == "produce"]
+    assert verdicts == ["accepted"] * 3 + ["duplicate"] + ["accepted"] * 2, "the acknowledgement of the third was lost"
     assert said.startswith("scenario B5: the three failures of any send. Does not receive C")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from crashkit import commit, committed, crash_once
-from kafkawire.batches import iter_batches, read_header
+from kafkawire.batches import Record, build_batch, iter_batches, read_header
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -94,6 +94,25 @@ def test_d6_after_delete_records_a_producer_is_forgotten_unless_the_deletion_is(
         producer.wire = client(kafka)
         told = producer.send(2)  # after a clean stop it is nobody's retry
         assert (told.error_code, told.base_offset) == answer
+
+
+@pytest.mark.parametrize("where", ["memory", "directory"])
+@pytest.mark.parametrize("mode", ["clean", "kill"])
+def test_d6_who_lost_his_records_is_known_after_a_restart_while_others_have_some(
+    data: Path, where: str, mode: str
+) -> None:
+    with MockKafka(data=data if where == "directory" else None, topics=["orders"]) as kafka:
+        first, second = RawProducer(kafka), RawProducer(kafka)
+        for producer in (first, second):
+            for sequence in range(3):
+                producer.send(sequence)
+        topics = [DeleteRecordsTopic(name="orders", partitions=[DeleteRecordsPartition(partition_index=0, offset=4)])]
+        client(kafka).request(DeleteRecordsRequest(topics=topics, timeout_ms=1000), 2)
+        kafka.restart(mode)
+        for producer, offset in ((first, 2), (second, 5)):  # as Kafka 4.3.1 answers
+            producer.wire = client(kafka)
+            assert producer.send(2).base_offset == offset
+            assert producer.send(1).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_d6_a_topic_that_is_deleted_leaves_nothing(data: Path) -> None:
@@ -586,3 +605,56 @@ def test_clients_are_told_which_directory_it_is(data: Path) -> None:
         (told,) = client(kafka).request(DescribeLogDirsRequest(topics=None), 2).results
     assert told.log_dir == str(data.resolve())
     assert told.topics[0].partitions[0].partition_size == (data / "orders-0" / f"{0:020d}.log").stat().st_size
+
+
+@pytest.mark.parametrize("ends", ["clean", "kill"])
+def test_d2_what_a_failover_cut_off_does_not_come_back_from_the_directory(
+    data: Path, tmp_path: Path, ends: str
+) -> None:
+    with MockKafka(data=data, brokers=3) as kafka:
+        kafka.create_topic("orders", partitions=1, replication_factor=3, configs=SMALL)
+        producer = RawProducer(kafka)
+        for sequence in range(3):
+            assert producer.send(sequence, acks=1).base_offset == sequence
+        for node in (2, 3):
+            kafka.freeze_replica("orders", 0, node)
+        for _ in range(15):  # into a second segment, which goes as well
+            kafka.produce("orders", value=bytes(100_000))
+        producer.send(3, acks=1)
+        kafka.kill_broker(1)
+        producer.wire = client(kafka, 1)
+        assert producer.send(3).base_offset == 3
+        kafka.start_broker(1)
+        kafka.thaw_replica("orders", 0, 3)
+        before = kafka.records("orders")
+        assert [record.sequence for record in before] == [0, 1, 2, 3]
+        state = kafka.partition("orders")
+        if ends == "kill":
+            data = after_kill(data, tmp_path / "copy")
+    with MockKafka(data=data, brokers=3) as kafka:
+        assert kafka.records("orders") == before
+        assert kafka.partition("orders").leader_epoch > state.leader_epoch
+        producer.wire = client(kafka, kafka.partition("orders").leader - 1)
+        assert producer.send(3).base_offset == 3
+        assert producer.send(4).base_offset == 4
+        epochs = kafka._call(lambda engine: engine.cluster.topics["orders"].partitions[0]._epoch_starts)
+        assert [start for _, start in epochs] == sorted({start for _, start in epochs})
+
+
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
+def test_a_coordinators_record_that_cannot_be_read_is_one_sentence(
+    topic: str, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with MockKafka(data=data) as kafka:
+        kafka._call(lambda engine: engine.cluster.create_internal_topic(topic, kafka.clock.now()), changes=True)
+        kind = b"\0\0" if topic == "__transaction_state" else b"\0\1"
+        made = build_batch([Record(0, 0, kind + b"\0\xff", b"\0\1")])
+
+        def store(engine: Any) -> None:
+            assert engine.cluster.topics[topic].partitions[1].append_own(made, kafka.clock.now()) == 0
+
+        kafka._call(store, changes=True)
+    assert main(["serve", "--port", "0", "--data", str(data)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"wirebroker serve: {topic}-1 holds a record that cannot be read: ")
+    assert said.count("\n") == 1

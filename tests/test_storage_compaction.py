@@ -66,7 +66,7 @@ def compacted(kafka: MockKafka) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_the_last_record_of_each_key_stays_with_its_offset(data: Path, seed: int) -> None:
     chance = random.Random(seed)
-    with MockKafka(data=data, configs=SECOND) as kafka:
+    with MockKafka(data=data, configs=SECOND, clock="frozen") as kafka:
         kafka.create_topic("orders", 1, COMPACTED)
         for _ in range(2):
             fill(kafka, chance)
@@ -89,7 +89,7 @@ def test_the_last_record_of_each_key_stays_with_its_offset(data: Path, seed: int
 
 
 def test_a_tombstone_stays_for_a_while(data: Path) -> None:
-    with MockKafka(data=data, configs=SECOND) as kafka:
+    with MockKafka(data=data, configs=SECOND, clock="frozen") as kafka:
         kafka.create_topic("orders", 1, {**COMPACTED, "delete.retention.ms": "60000"})
         write(kafka, [(b"gone", b"a"), (b"kept", b"b")])
         write(kafka, [(b"gone", None)])
@@ -116,7 +116,7 @@ def end(kafka: MockKafka, producer_id: int, epoch: int, commit: bool) -> None:
 
 
 def test_aborted_records_go_markers_follow_and_producers_are_remembered(data: Path) -> None:
-    with MockKafka(data=data, configs=SECOND) as kafka:
+    with MockKafka(data=data, configs=SECOND, clock="frozen") as kafka:
         kafka.create_topic("orders", 1, {**COMPACTED, "delete.retention.ms": "60000"})
         write(kafka, [(b"a", b"committed")], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
         end(kafka, 7, 0, True)
@@ -153,7 +153,7 @@ def test_aborted_records_go_markers_follow_and_producers_are_remembered(data: Pa
 
 
 def test_an_open_transaction_stops_it(data: Path) -> None:
-    with MockKafka(data=data, configs=SECOND) as kafka:
+    with MockKafka(data=data, configs=SECOND, clock="frozen") as kafka:
         kafka.create_topic("orders", 1, COMPACTED)
         write(kafka, [(b"a", b"open")], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
         fill(kafka, random.Random(1), 40)

@@ -73,7 +73,7 @@ def _replace(path: Path, found: DataFrame, micro: int) -> None:
 def follow(query: StreamingQuery, out: Path, say: Callable[[str], None], seconds: float) -> int:
     """Say what changes until Ctrl-C: 1 if a finding is certain, else 0; 2 if the stream failed."""
     told: dict[str, int] | None = None
-    current: dict[str, Any] = {"findings": []}
+    current: dict[str, Any] = {"counts": None, "findings": []}
     try:
         while query.isActive:
             if (out / CURRENT).exists():

@@ -6,7 +6,17 @@ coordinator knows: versions before 12 have that verified, from 12 on (transactio
 
 from __future__ import annotations
 
-from kafkawire.batches import HEADER_SIZE, TRANSACTIONAL, BatchHeader, CorruptBatch, next_batch_size, read_header
+import struct
+
+from kafkawire.batches import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    TRANSACTIONAL,
+    BatchHeader,
+    CorruptBatch,
+    next_batch_size,
+    read_header,
+)
 from kafkawire.compression import ZSTD
 from kafkawire.errors import ErrorCode, error_name
 from kafkawire.messages.produce import ProduceRequest, TopicProduceData
@@ -20,6 +30,8 @@ from wirebroker.exchange import Exchange
 
 NEW_ERRORS_FROM, IMPLICIT_ADDS_FROM = 11, 12
 MAGIC, MAGIC_AT, ATTRIBUTES_END = 2, 16, 23
+_FIRST = struct.Struct(">8xi4xb4xh").unpack_from
+"""Length, magic and attributes of a batch."""
 RETRIED_AS = (
     ErrorCode.NETWORK_EXCEPTION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR, ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -42,6 +54,10 @@ def unreadable(request: ProduceRequest, version: int) -> tuple[ErrorCode, str | 
             records = asked.records
             if records is None:
                 continue
+            if len(records) >= HEADER_SIZE:
+                length, magic, attributes = _FIRST(records)
+                if magic == MAGIC and length == len(records) - LOG_OVERHEAD and not attributes & TRANSACTIONAL:
+                    continue  # what nearly every client sends
             try:
                 size = next_batch_size(memoryview(records), 0)
             except CorruptBatch as corrupt:
@@ -102,8 +118,8 @@ def _transactional(records: Buffer | None) -> BatchHeader | None:
     """The header of a record set whose first batch is transactional."""
     if records is None or len(records) < HEADER_SIZE:
         return None
-    header = read_header(records)
-    return header if header.magic == MAGIC and header.is_transactional else None
+    _, magic, attributes = _FIRST(records)
+    return read_header(records) if magic == MAGIC and attributes & TRANSACTIONAL else None
 
 
 def _topic(data: TopicProduceData, exchange: Exchange) -> Topic | None:

@@ -614,14 +614,12 @@ class Partition:
     def found_again(self, producers: Mapping[Key, bytes], start: int, end: int) -> dict[Key, bytes]:
         """What a restarted broker knows of these producers, with a log from `start` to `end`: the last batch of each.
 
-        A producer is found if its last batch is in the log or, if it has only a marker, anything is.
+        The snapshot at the end of the log has them all, also those whose batches were deleted; one that is not behind the
+        log start is deleted (ProducerStateManager.truncateAndReload), so that nobody is known in a log that is empty.
         """
-        found = {}
-        for key, state in producers.items():
-            last = last_offset(state)
-            if self.rules.key == "client_id" or last >= start or (last < 0 and start < end):
-                found[key] = last_batch_only(state)
-        return found
+        if start >= end and self.rules.key == "producer_id":
+            return {}
+        return {key: last_batch_only(state) for key, state in producers.items()}
 
 
 def _not_written(header: BatchHeader, state: bytes | None) -> Appended:

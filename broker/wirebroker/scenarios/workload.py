@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from wirebroker.mock import MockKafka
 from wirebroker.scenarios import raw
@@ -15,12 +15,17 @@ from wirebroker.scenarios.journal import Journal, Note, Sent, label
 from wirebroker.scenarios.scenario import RESULTS, TOPIC, Part, rules_of, verb_of
 from wirebroker.scenarios.watch import Watch, named
 
+T = TypeVar("T")
 IN_TRANSACTION = 2.0
 """Seconds to wait for the records of a transaction that is to go on: its end will tell."""
 FIRST = "first"
 """The name of the producer where a step names none."""
 CHUNK = 2
 """How many records a pipeline takes at a time."""
+
+
+class _ReaderFailed(Exception):
+    """A consumer of the client raised something."""
 
 
 class Workload:
@@ -50,6 +55,8 @@ class Workload:
                 getattr(self, f"_do_{verb}")(**{("value" if word == verb else word): step[word] for word in step})
         except Refused as refused:
             self.refusal = str(refused)
+        except _ReaderFailed as failed:
+            self.differences.append(str(failed))
         for held in self._producers.values():
             self._call("close", lambda held=held: held.producer.close(min(1.0, self._left())))  # type: ignore[misc]
 
@@ -76,6 +83,18 @@ class Workload:
             self.journal.notes.append(Note(what, sentence(failed)))
             return sentence(failed)
         return ""
+
+    def _reader(self, topic: str, group: str, isolation: str = "read_committed") -> Any:
+        """A consumer of the client. What it raises ends the workload: nothing more can come of it."""
+        return self._asked("a consumer", lambda: self._clients.Reader(self._address, topic, group, isolation))
+
+    def _asked(self, what: str, function: Callable[[], T]) -> T:
+        """What a call of a consumer returns. Raises _ReaderFailed."""
+        self.doing = what
+        try:
+            return function()
+        except Exception as failed:
+            raise _ReaderFailed(f"{what}: {sentence(failed)}") from failed
 
     def _held(self, by: str) -> _Held:
         """The producer of this name, made when it is first asked for."""
@@ -218,13 +237,12 @@ class Workload:
 
     def _work(self, count: int, offsets: str, crash_after: int) -> None:
         held = self._held(FIRST)
-        self.doing = "read"
-        reader = self._clients.Reader(self._address, TOPIC, "workers", "read_committed")
-        done = self._known(count) if offsets == "with output" else reader.committed()
+        reader = self._reader(TOPIC, "workers")
+        done = self._known() if offsets == "with output" else self._asked("committed", reader.committed)
         while done < count and self._left() > 0.1:
             if offsets == "in transaction":
                 self._do_begin()
-            for offset, value in reader.read(done, CHUNK, self._left()):
+            for offset, value in self._read(reader, done, CHUNK, self._left()):
                 self._send(held, f"{value}@{offset}", 0, FIRST, RESULTS)
                 done = offset + 1
             self._wait(held, [each.value for each in self.journal.sent])
@@ -241,25 +259,28 @@ class Workload:
                 self._call("commit", lambda done=done: reader.commit(done))  # type: ignore[misc]
         self._call("close the consumer", reader.close)
 
-    def _known(self, count: int) -> int:
+    def _read(self, reader: Any, offset: int, count: int, timeout: float) -> list[tuple[int, str]]:
+        found: list[tuple[int, str]] = self._asked("read", lambda: reader.read(offset, count, timeout))
+        return found
+
+    def _known(self) -> int:
         """How far the results say that they go."""
         if not self._kafka.records(RESULTS):
             return 0
-        reader = self._clients.Reader(self._address, RESULTS, "results", "read_committed")
-        found = reader.read(0, len(self._kafka.records(RESULTS)), self._left())
-        reader.close()
+        reader = self._reader(RESULTS, "results")
+        found = self._read(reader, 0, len(self._kafka.records(RESULTS)), self._left())
+        self._call("close the consumer", reader.close)
         return max((int(value.partition("@")[2]) + 1 for _, value in found), default=0)
 
     def _do_consume(self, value: int, isolation: str = "read_committed", to_end: bool = False) -> None:
         """A consumer reads from the beginning and is to find so many records, and with `to_end` the end."""
-        self.doing = "read"
-        reader = self._clients.Reader(self._address, TOPIC, "readers", isolation)
-        found = reader.read(0, value or 1, min(self._left(), 3.0) if value else 0.4)
+        reader = self._reader(TOPIC, "readers", isolation)
+        found = self._read(reader, 0, value or 1, min(self._left(), 3.0) if value else 0.4)
         if len(found) != value:
             self.differences.append(f"a {isolation} consumer reads {len(found)} records; expected are {value}")
         if to_end:
             end = self._kafka._call(lambda engine: engine.cluster.topics[TOPIC].partitions[0].log_end_offset)
-            position = reader.position()
+            position = self._asked("position", reader.position)
             if position != end:
                 self.differences.append(f"the consumer's position stays at {position}; the log ends at {end}")
         self._call("close the consumer", reader.close)

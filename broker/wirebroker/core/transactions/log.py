@@ -9,6 +9,7 @@ from kafkawire.batches import Record, build_batch, iter_records, read_header
 from kafkawire.coordinator_log import key_bytes, read_record, value_bytes
 from kafkawire.coordinator_records import TRANSACTION_RECORDS
 from kafkawire.coordinator_records.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from kafkawire.errors import ProtocolError
 from wirebroker.core.transactions.states import State
 from wirebroker.core.transactions.transaction import NO_EPOCH, Transaction
 
@@ -60,12 +61,15 @@ def read_transactions(batches: Iterable[memoryview], transactions: dict[str, Tra
 
 
 def _transaction(transactional_id: str, value: TransactionLogValue) -> Transaction:
+    states = {state.number: state for state in State}
+    if value.transaction_status not in states:
+        raise ProtocolError(f"{transactional_id} is in a state {value.transaction_status}, which there is not")
     return Transaction(
         transactional_id,
         value.producer_id,
         value.transaction_timeout_ms,
         value.transaction_last_update_timestamp_ms,
-        state=list(State)[value.transaction_status],
+        state=states[value.transaction_status],
         producer_epoch=value.producer_epoch,
         last_producer_epoch=NO_EPOCH,
         previous_producer_id=value.previous_producer_id,

@@ -122,16 +122,28 @@ class FolderStore:
         for topic_id, topic in image.topics.items():
             self._load_topic(cluster, topic_id, topic, image.settings.get((TOPIC, topic.name), {}), now)
         cluster.producer_ids.next_block = image.next_producer_id
-        for partition in _partitions_of(cluster, GROUP_TOPIC):
-            groups.load(partition.index, partition.log.batches(partition.log_start_offset), now)
-        for partition in _partitions_of(cluster, TRANSACTION_TOPIC):
-            transactions.load(partition.log.batches(partition.log_start_offset), now)
         self.metadata.create()
         for directory in self.directories.values():
             directory.opened()
             directory.remove_deleted()
+        self._load_coordinators(cluster, groups, transactions, now)
         self.settle(now)
         self._set_timers(now)
+
+    @staticmethod
+    def _load_coordinators(
+        cluster: Cluster, groups: GroupCoordinator, transactions: TransactionCoordinator, now: int
+    ) -> None:
+        for name in (GROUP_TOPIC, TRANSACTION_TOPIC):
+            for partition in _partitions_of(cluster, name):
+                batches = partition.log.batches(partition.log_start_offset)
+                try:
+                    if name == GROUP_TOPIC:
+                        groups.load(partition.index, batches, now)
+                    else:
+                        transactions.load(batches, now)
+                except ProtocolError as wrong:
+                    raise DataError(f"{name}-{partition.index} holds a record that cannot be read: {wrong}") from None
 
     def _found_image(self) -> Image:
         """Where there is no metadata, the folders themselves: every partition that has one."""

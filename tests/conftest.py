@@ -1,0 +1,7 @@
+"""What holds for all tests."""
+
+from hypothesis import settings
+
+# How long an example takes says more about the machine than about the code.
+settings.register_profile("wirebroker", deadline=None)
+settings.load_profile("wirebroker")
