@@ -10,7 +10,7 @@ import argparse
 import time
 from collections.abc import Sequence
 
-from wirebroker.commands.demo.clients import CLIENTS, Client, ClientResult, drive
+from wirebroker.commands.demo.clients import CLIENTS, VALUES, Client, ClientResult, drive, topic_of
 from wirebroker.commands.demo.show import Screen
 from wirebroker.mock import MockKafka
 from wirebroker.scenarios.drivers import silence
@@ -44,5 +44,9 @@ def demonstrate(
     for scenario, part in flows if flows is not None else [(flow, flow.parts[0]) for flow in map(find, FLOWS)]:
         results.append(played := play(scenario, part, "wire"))
         screen.flow(played)
+    run = [client for client, result in zip(clients, results, strict=False) if getattr(result, "rows", None)]
+    intended = [(topic_of(client), None, value) for client in run for value in VALUES]
+    audit = kafka.audit([topic_of(client) for client in run], intended=intended)
+    screen.audit(audit, [result for result in results if isinstance(result, Result)])
     screen.end(results, time.monotonic() - started)
-    return 1 if any(result.differences for result in results) else 0
+    return 1 if audit.findings or any(result.differences for result in results) else 0

@@ -20,6 +20,8 @@ RECORDS, ROUND = 60, 15
 TIMEOUT = 15.0
 """Seconds that a client may take to produce, and again to consume."""
 
+VALUES = [b"order %d" % number for number in range(RECORDS)]
+
 Told = list[tuple[int, int]]
 """Partition and offset of each acknowledgement."""
 
@@ -48,15 +50,19 @@ class ClientResult:
     skipped: str = ""
 
 
+def topic_of(client: Client) -> str:
+    """The topic that is the client's own."""
+    return f"{client.package}-orders"
+
+
 def drive(client: Client, kafka: MockKafka) -> ClientResult:
     """Produce and consume with this client, and compare what it was told with what is stored."""
     try:
         result = ClientResult(f"{client.package} {version(client.package)}")
     except PackageNotFoundError:
         return ClientResult(client.package, 0, skipped=f"not installed: pip install {client.package}")
-    topic = f"{client.package}-orders"
+    topic, values = topic_of(client), VALUES
     kafka.create_topic(topic, PARTITIONS)
-    values = [b"order %d" % number for number in range(RECORDS)]
     told: Told = []
     read: list[bytes] = []
     try:

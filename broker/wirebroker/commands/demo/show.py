@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import textwrap
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TextIO
 
@@ -12,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from wirebroker import __version__
+from wirebroker.audit.report import AuditReport
 from wirebroker.commands.demo.clients import RECORDS, ClientResult
 from wirebroker.scenarios.play import Result
 from wirebroker.scenarios.show import VERDICTS
@@ -54,6 +56,18 @@ class Screen:
         self._runs.result(result)
         if result.met:
             self._wrapped(Text("  "), result.scenario.good_client, "italic")
+
+    def audit(self, clients: AuditReport, flows: Sequence[Result]) -> None:
+        """What the logs say afterwards, of the clients' broker and of each flow's."""
+        self._heading("Audit", "was it exactly once? what is stored, held against what was meant to be sent")
+        for name, report in [("clients", clients), *((flow.scenario.name, flow.audit) for flow in flows)]:
+            counts = report.summary()
+            line = Text(f"  {name:<24}").append(f"{counts['batches']:>4} batches {counts['records']:>5} records   ")
+            said = ", ".join(f"{kind} {count}" for kind, count in counts["findings"].items())
+            self._console.print(line.append(said or "no finding", "yellow" if said else "green"))
+        big = "`wirebroker audit` does the same on Spark, for logs of any size and for real clusters"
+        missing = find_spec("pyspark") is None
+        self._wrapped(Text("  "), f"{big}{'; it needs wirebroker[audit]' if missing else ''}.", "dim")
 
     def end(self, results: Sequence[ClientResult | Result], seconds: float) -> None:
         """Counts of it all, a verdict in full, and where to go from here."""
