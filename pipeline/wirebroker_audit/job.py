@@ -214,8 +214,10 @@ class _Audit:
             self.notices.append(
                 f"there are more than {self.request.records_limit:,} records: contents were compared batch by batch"
             )
-            rows = contents.visible(contents.with_outcome(contents.data_batches(batches), batches))
-            yield from self._stored_again(contents.units_of_batches(rows), found)
+            data = contents.data_batches(batches)
+            alike = contents.repeated(data).localCheckpoint()  # by a number, before anything is made of them
+            rows = contents.visible(contents.with_outcome(alike, batches))
+            yield from self._stored_again(contents.units_of_batches(rows), found, among=data)
             return
         self.stage("comparing the contents of records")
         records = self._aside(self.origin.records(), "records")
@@ -241,9 +243,12 @@ class _Audit:
         starts = bounds.select(*checks.PARTITION, "log_start")
         return records.join(sf.broadcast(starts), [*checks.PARTITION]).where("offset >= log_start").drop("log_start")
 
-    def _stored_again(self, units: DataFrame, found: DataFrame, beyond: DataFrame | None = None) -> Iterator[DataFrame]:
+    def _stored_again(
+        self, units: DataFrame, found: DataFrame, beyond: DataFrame | None = None, *, among: DataFrame | None = None
+    ) -> Iterator[DataFrame]:
+        """Findings about repeated units; `among` has all of a topic, if `units` has not."""
         alike = contents.repeated(units).localCheckpoint()
-        again = None if alike.isEmpty() else contents.copies(self._meaningful(units, alike))
+        again = None if alike.isEmpty() else contents.copies(self._meaningful(units if among is None else among, alike))
         if beyond is not None:
             named = beyond.select(*contents.UNIT, "first", "severity")
             again = named if again is None else again.select(*named.columns).unionByName(named)

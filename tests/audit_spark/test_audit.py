@@ -12,7 +12,13 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
 
-from audit_spark.synthetic import Fault, make_directory
+from audit_spark.synthetic import (
+    Fault,
+    application_duplicate,
+    epoch_duplicate,
+    make_directory,
+    session_duplicate,
+)  # fmt: skip
 from wirebroker import MockKafka
 from wirebroker.audit import what_if
 from wirebroker.audit.checks import Bounds, check_partition
@@ -127,6 +133,17 @@ def test_a_clean_directory_has_no_finding(
     assert "no finding" in out
     assert "topic1" in out
     assert "topic0" not in out
+
+
+def test_a_large_log_is_compared_batch_by_batch(spark: SparkSession, tmp_path: Path) -> None:
+    faults = (epoch_duplicate, session_duplicate, application_duplicate)
+    made = make_directory(tmp_path / "logs", seed=8, partitions=6, faults=faults)
+    made_up = [fault for fault in made.faults if fault.kind != "torn_tail"]
+    assert len({fault.kind for fault in made_up}) == 3
+    audit(spark, Request(tmp_path / "out", tmp_path / "logs", records_limit=0))
+    found = [each for each in found_in(spark, tmp_path / "out") if each.kind != "torn_tail"]
+    told = [Fault(each.kind, each.topic, each.partition, each.first_sequence, each.first_offset) for each in found]
+    assert sorted(told) == sorted(made_up)
 
 
 # A live broker
