@@ -20,6 +20,13 @@ QUICK = {
 """For many small queries instead of one large one."""
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have all tests with a session run in one process, which xdist does with `--dist loadgroup`."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A session on this machine."""
