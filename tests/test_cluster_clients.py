@@ -234,9 +234,11 @@ def test_d3_not_enough_replicas_is_tried_again_until_there_are(
 
 def consume_kafka_python(address: str, group: str, stop: threading.Event, got: list[bytes]) -> None:
     consumer = kafka.KafkaConsumer(
-        "orders", bootstrap_servers=address, group_id=group, auto_offset_reset="earliest", enable_auto_commit=False,
+        bootstrap_servers=address, group_id=group, auto_offset_reset="earliest", enable_auto_commit=False,
         heartbeat_interval_ms=200, retry_backoff_ms=20, reconnect_backoff_ms=20,
     )  # fmt: skip
+    consumer.partitions_for_topic("orders")  # it may give itself nothing of a topic that it does not know when it joins
+    consumer.subscribe(["orders"])
     while not stop.is_set():
         found = [record.value for records in consumer.poll(timeout_ms=50).values() for record in records]
         if found:

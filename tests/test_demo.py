@@ -43,7 +43,7 @@ def printed() -> str:
         [sys.executable, "-m", "wirebroker.cli", "demo"], capture_output=True, text=True, timeout=50,
         env=os.environ | {"PYTHONIOENCODING": "utf-8"},
     )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert time.monotonic() - started < 20, "a demo that takes long is not looked at"
     return done.stdout
 
