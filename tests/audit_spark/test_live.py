@@ -47,9 +47,10 @@ def test_findings_are_current_and_neither_lost_nor_repeated_over_a_crash(spark: 
     def write(*events: Callable[[Writer], None]) -> None:
         for event in events:
             event(writer)
-        writer.save(tmp_path / "made")
-        for made in (tmp_path / "made").rglob("*"):
-            place = logs / made.relative_to(tmp_path / "made")
+        fresh = tmp_path / f"made-{len(list(tmp_path.iterdir()))}"
+        writer.save(fresh)
+        for made in list(fresh.rglob("*")):
+            place = logs / made.relative_to(fresh)
             if made.is_file():  # replaced, for the stream may be looking
                 place.parent.mkdir(parents=True, exist_ok=True)
                 made.replace(place)
