@@ -135,6 +135,7 @@ def test_a_clean_directory_has_no_finding(
     assert "topic0" not in out
 
 
+@pytest.mark.slow
 def test_a_large_log_is_compared_batch_by_batch(spark: SparkSession, tmp_path: Path) -> None:
     faults = (epoch_duplicate, session_duplicate, application_duplicate)
     made = make_directory(tmp_path / "logs", seed=8, partitions=6, faults=faults)

@@ -40,6 +40,7 @@ def run(spark: SparkSession, origin: Directory | Cluster, out: Path, *steps: Cal
         query.stop()
 
 
+@pytest.mark.slow
 def test_findings_are_current_and_neither_lost_nor_repeated_over_a_crash(spark: SparkSession, tmp_path: Path) -> None:
     logs, out = tmp_path / "logs", tmp_path / "out"
     writer = Writer("orders", 0, random.Random(4))
