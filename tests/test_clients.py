@@ -67,8 +67,8 @@ def consume_kafka_python(address: str, group: str) -> set[bytes]:
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=address, group_id=group, auto_offset_reset="earliest", enable_auto_commit=False
     )
-    consumer.partitions_for_topic("orders")  # a leader that does not know the topic yet may wait for ever
     consumer.subscribe(["orders"])
+    consumer.partitions_for_topic("orders")  # learnt before the join: it joins again for a topic learnt later, and may hang
     found: set[bytes] = set()
     end = time.monotonic() + 20
     while len(found) < COUNT and time.monotonic() < end:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 import aiokafka
@@ -233,17 +233,24 @@ def test_d3_not_enough_replicas_is_tried_again_until_there_are(
 
 
 def consume_kafka_python(address: str, group: str, stop: threading.Event, got: list[bytes]) -> None:
+    """kafka-python 3.0.12 forgets a rebalance for new metadata whose SyncGroup fails, or outlasts the poll: none is caused."""
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=address, group_id=group, auto_offset_reset="earliest", enable_auto_commit=False,
         heartbeat_interval_ms=200, retry_backoff_ms=20, reconnect_backoff_ms=20,
     )  # fmt: skip
-    consumer.partitions_for_topic("orders")  # it may give itself nothing of a topic that it does not know when it joins
     consumer.subscribe(["orders"])
+    consumer.partitions_for_topic("orders")  # learnt before the join: it joins again for a topic learnt later
     while not stop.is_set():
-        found = [record.value for records in consumer.poll(timeout_ms=50).values() for record in records]
-        if found:
-            consumer.commit()
-            got += found
+        found = [record.value for records in consumer.poll(timeout_ms=1_000).values() for record in records]
+        got += found
+        while found:
+            try:
+                consumer.commit()
+                break
+            except kafka.errors.KafkaConnectionError:  # while it looks for the coordinator; an application asks again
+                continue
+            except kafka.errors.RebalanceInProgressError:  # the next polls deliver them again
+                break
     consumer.close()
 
 
@@ -284,9 +291,10 @@ def consume_aiokafka(address: str, group: str, stop: threading.Event, got: list[
         await consumer.start()
         while not stop.is_set():
             found = [r.value for records in (await consumer.getmany(timeout_ms=50)).values() for r in records]
+            got.extend(found)
             if found:
-                await consumer.commit()
-                got.extend(found)
+                with suppress(aiokafka.errors.CommitFailedError):  # a rebalance came between: delivered again
+                    await consumer.commit()
         await consumer.stop()
 
     asyncio.run(work())
@@ -311,7 +319,7 @@ def test_d3_a_group_goes_on_when_its_coordinator_dies(consume: Any, cluster: Moc
     finally:
         stop.set()
         running.join()
-    assert got == [b"before", b"after"]
+    assert list(dict.fromkeys(got)) == [b"before", b"after"]  # at least once: it commits after its work
 
 
 def committed(cluster: MockKafka) -> int:

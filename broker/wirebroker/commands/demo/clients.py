@@ -114,8 +114,8 @@ def _consume_kafka_python(address: str, topic: str, count: int) -> list[bytes]:
     from kafka import KafkaConsumer
 
     consumer = KafkaConsumer(bootstrap_servers=address, group_id=f"{topic}-readers", auto_offset_reset="earliest")
-    consumer.partitions_for_topic(topic)  # it may give itself nothing of a topic that it does not know when it joins
     consumer.subscribe([topic])
+    consumer.partitions_for_topic(topic)  # learnt before the join: it joins again for a topic learnt later, and may hang
     found: list[bytes] = []
     end = time.monotonic() + TIMEOUT
     while len(found) < count and time.monotonic() < end:

@@ -139,8 +139,8 @@ def rebalance(bootstrap: str, name: str) -> None:
     settings = {"bootstrap_servers": bootstrap, "group_id": name, "heartbeat_interval_ms": 200}
     one, two = KafkaConsumer(**settings), KafkaConsumer(**settings)
     for member in (one, two):
-        member.partitions_for_topic(name)  # a leader that does not know the topic yet may wait for ever
         member.subscribe([name])
+        member.partitions_for_topic(name)  # learnt before the join: it joins again for a topic learnt later, and may hang
 
     def shared(*members: KafkaConsumer) -> bool:
         for member in members:
