@@ -10,25 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from kafkawire.batches import BatchHeader
-from wirebroker.core.producers import Accept, Duplicate, Key, Reject, Verdict, advance, judge, last_timestamp, poison
+from wirebroker.audit.rejudging import Rejudging
 from wirebroker.core.profile import Rules, profile
 from wirebroker_audit.checks import EXPIRATION_MS
 
-Row = dict[str, Any]
 WINDOWS = (1, 2, 5, 10)
 NO_IDEMPOTENCE = "no idempotence"
-JUDGED = frozenset(
-    {"epoch_fenced", "unissued_producer_id", "first_not_zero", "refused_until_new_id", "new_epoch_not_zero", "gap",
-     "before_window", "overlap"}
-)  # fmt: skip
-"""The rules by which `judge` rejects for an epoch or a sequence; other rejections do not depend on the profile."""
 
 
 class Variant(NamedTuple):
@@ -78,22 +71,33 @@ class Outcome:
 OUTCOMES = pa.schema(
     [pa.field(each.name, pa.string() if each.type == "str" else pa.int64()) for each in fields(Outcome)]
 )
-ARRIVAL = (
-    "time", "client_id", "topic", "partition", "producer_id", "producer_epoch", "first_sequence", "records", "bytes",
-    "verdict", "rule",
-)  # fmt: skip
-"""The fields of `ProduceRow` that are asked."""
+
+
+class Arrived(NamedTuple):
+    """The fields of `ProduceRow` that are asked."""
+
+    time: int
+    client_id: str | None
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    first_sequence: int
+    records: int
+    bytes: int
+    verdict: str
+    rule: str
 
 
 def what_if(
     arrivals: DataFrame, chosen: Sequence[Variant] | None = None, expiration_ms: int = EXPIRATION_MS
 ) -> DataFrame:
-    """An `Outcome` for each partition and variant. `arrivals` have the fields of ARRIVAL and an `order`.
+    """An `Outcome` for each partition and variant. `arrivals` have the fields of Arrived and an `order`.
 
     A partition's arrivals are streamed, so that what is held are the producers' states and not the arrivals.
     """
     ordered = (
-        arrivals.select(*ARRIVAL, "order")
+        arrivals.select(*Arrived._fields, "order")
         .repartition("topic", "partition")
         .sortWithinPartitions("topic", "partition", "order")
     )
@@ -106,13 +110,12 @@ def _replayer(
     def replay(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         judges: list[Judge] = []
         for batch in batches:
-            for row in batch.to_pylist():
-                if not judges or (judges[0].result.topic, judges[0].result.partition) != (
-                    row["topic"],
-                    row["partition"],
-                ):
+            columns = (batch.column(name).to_pylist() for name in Arrived._fields)
+            for row in map(Arrived._make, zip(*columns, strict=True)):
+                place = row.topic, row.partition
+                if not judges or (judges[0].result.topic, judges[0].result.partition) != place:
                     yield from _results(judges)
-                    judges = [Judge(each, row["topic"], row["partition"], expiration_ms) for each in chosen]
+                    judges = [Judge(each, *place, expiration_ms) for each in chosen]
                 for each in judges:
                     each.take(row)
         yield from _results(judges)
@@ -130,71 +133,17 @@ class Judge:
 
     def __init__(self, variant: Variant, topic: str, partition: int, expiration_ms: int = EXPIRATION_MS) -> None:
         self.result = Outcome(topic, partition, variant.name, variant.window)
-        self._rules = variant.rules
-        self._expiration_ms = expiration_ms
-        self._states: dict[Key, bytes] = {}
-        self._end = 0
-        self._diverged: set[Key] = set()
+        self._rejudging = Rejudging(variant.rules, expiration_ms)
 
     def finish(self) -> Outcome:
         """What came of it."""
-        self.result.state_bytes = sum(map(len, self._states.values()))
+        for count in ("accepted", "recognised", "rejected", "beyond", "records", "state_bytes"):
+            setattr(self.result, count, getattr(self._rejudging, count))
         return self.result
 
-    def take(self, row: Row) -> None:
+    def take(self, row: Arrived) -> None:
         """The next arrival."""
-        by_name = self._rules is not None and self._rules.key == "client_id"
-        key: Key = (row["client_id"] or "") if by_name else row["producer_id"]
         self.result.arrivals += 1
-        self.result.beyond += key in self._diverged
-        state = self._states.get(key)
-        if state is not None and row["time"] - last_timestamp(state) >= self._expiration_ms:
-            state = None
-        header = _header(row)
-        verdict = self._verdict(row, header, state)
-        name = row["verdict"] if verdict is None else _name(verdict)
-        if isinstance(verdict, Accept):
-            if verdict.rule != "no_producer" and self._rules is not None:
-                self._states[key] = advance(state, header, self._end, row["time"], self._rules)
-            self._end += row["records"]
-        elif isinstance(verdict, Reject) and verdict.poisons and state is not None:
-            self._states[key] = poison(state)
-        self._count(row, name)
-        if name != row["verdict"]:
-            self._diverged.add(key)
-
-    def _verdict(self, row: Row, header: BatchHeader, state: bytes | None) -> Verdict | None:
-        """The verdict under these rules; None if it is not theirs to decide."""
-        if row["verdict"] == "rejected" and row["rule"] not in JUDGED:
-            return None
-        rules = self._rules
-        if rules is None or header.base_sequence < 0 or (header.producer_id < 0 and rules.key == "producer_id"):
-            return Accept(self._end, "no_producer")
-        return judge(state, header, rules, self._end, issued=row["rule"] != "unissued_producer_id")
-
-    def _count(self, row: Row, name: str) -> None:
-        result, was = self.result, row["verdict"]
-        if name == "accepted":
-            result.accepted += 1
-            result.records += row["records"]
-            result.doubled += was == "duplicate"
-        elif name == "duplicate":
-            result.recognised += 1
-            result.saved += was != "duplicate"
-        else:
-            result.rejected += 1
-            result.lost += was != "rejected"
-
-
-def _header(row: Row) -> BatchHeader:
-    """The header as far as the judge reads it. A transaction is none of its questions here."""
-    return BatchHeader(
-        0, row["bytes"], -1, 2, 0, 0, row["records"] - 1, row["time"], row["time"], row["producer_id"],
-        row["producer_epoch"], row["first_sequence"], row["records"],
-    )  # fmt: skip
-
-
-def _name(verdict: Verdict) -> str:
-    if isinstance(verdict, Accept):
-        return "accepted"
-    return "duplicate" if isinstance(verdict, Duplicate) else "rejected"
+        change = self._rejudging.take(row)
+        if change is not None:
+            setattr(self.result, change, getattr(self.result, change) + 1)

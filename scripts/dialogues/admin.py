@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
-from wirebroker.conformance.dialogues import Answers, Ask, Head
+from dialogues.asking import Asking
+from wirebroker.conformance.dialogues import Ask, Head
 from wirebroker.conformance.symbols import Json
 
 TOPIC, BROKER, LOGGER = 2, 4, 8
@@ -24,18 +23,16 @@ NAMES = ["t", "u", "n1", "n2", "n3"]
 ODD_NAMES = ["", ".", "..", "a b", "x" * 250, "@n.1", "@n_1"]
 
 
-class Admin:
+class Admin(Asking):
     """One dialogue; what is asked next depends on what the first broker answered."""
 
-    blocking = frozenset[str]()
     pause = 0.06
     """Seconds after a change until every part of a Kafka has heard of it."""
 
     def __init__(self, seed: int) -> None:
-        self.head = Head(
-            "admin", seed, ["t", "u"], configs={"u": {"retention.ms": "5000", "cleanup.policy": "compact"}}
+        super().__init__(
+            Head("admin", seed, ["t", "u"], configs={"u": {"retention.ms": "5000", "cleanup.policy": "compact"}})
         )
-        self._random = random.Random(f"admin {seed}")
 
     def ask(self, free: list[int]) -> Ask:
         """The next request."""
@@ -43,23 +40,8 @@ class Admin:
             self._create: 5.0, self._delete: 2.0, self._grow: 3.0, self._describe_configs: 4.0, self._alter: 4.0,
             self._replace: 2.0, self._metadata: 4.0, self._describe: 2.0, self._latest: 2.0,
         }  # fmt: skip
-        ask = self._random.choices(list(weights), list(weights.values()))[0]()
+        ask = self._pick(weights)()
         return replace(ask, connection=free[0])
-
-    def fence(self, _: Ask) -> None:
-        """None is needed: every request is answered."""
-
-    def learn(self, ask: Ask, answers: Answers) -> None:
-        """Nothing is learned: names are the same for all brokers."""
-
-    def _chance(self, share: float) -> bool:
-        return self._random.random() < share
-
-    def _version(self, oldest: int, newest: int) -> int:
-        return self._random.randint(oldest, newest)
-
-    def _pick(self, options: dict[Any, float]) -> Any:
-        return self._random.choices(list(options), list(options.values()))[0]
 
     def _name(self, odd: float = 0.05) -> str:
         if self._chance(odd):

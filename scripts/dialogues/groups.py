@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import random
 from collections import defaultdict
 from typing import Any
 
+from dialogues.asking import Asking
 from wirebroker.conformance.dialogues import Answers, Ask, Head
 from wirebroker.conformance.symbols import Json
 
@@ -17,15 +17,13 @@ LONG_METADATA = "x" * 5000
 """More than offset.metadata.max.bytes."""
 
 
-class Groups:
+class Groups(Asking):
     """One dialogue; what is asked next depends on what the first broker answered."""
 
     blocking = frozenset({"JoinGroup", "SyncGroup"})
-    pause = 0.0
 
     def __init__(self, seed: int) -> None:
-        self.head = Head("groups", seed, ["t", "u"], ["a", "b", "c"])
-        self._random = random.Random(f"groups {seed}")
+        super().__init__(Head("groups", seed, ["t", "u"], ["a", "b", "c"]))
         self._members: dict[str, list[str]] = defaultdict(list)
         self._instances: dict[str, str | None] = {}
         self._generations: dict[str, int] = defaultdict(int)
@@ -53,7 +51,7 @@ class Groups:
         }  # fmt: skip
         if not self._members[self._group]:
             weights |= {self._sync: 1.0, self._heartbeat: 0.5, self._leave: 0.5}
-        ask = self._random.choices(list(weights), list(weights.values()))[0]()
+        ask = self._pick(weights)()
         if ask.api == "JoinGroup":
             self._joining[ask.connection] = self._group, ask.body.get("group_instance_id")
         return ask
@@ -67,9 +65,6 @@ class Groups:
             self._instance = self._instances[self._member]
         generation = self._generations[self._group]
         self._generation = self._random.choices([generation, generation - 1, generation + 1, -1], [14, 1, 1, 1])[0]
-
-    def _chance(self, share: float) -> bool:
-        return self._random.random() < share
 
     def _version(self, oldest: int, newest: int, mostly: int = 0) -> int:
         """Any version, with a likelihood of two thirds at least `mostly`."""

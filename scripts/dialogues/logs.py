@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import random
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from wirebroker.conformance.dialogues import Answers, Ask, Head
+from dialogues.asking import Asking
+from wirebroker.conformance.dialogues import Ask, Head
 from wirebroker.conformance.symbols import Json
 
 NEVER_GIVEN = 10**15
@@ -42,15 +41,11 @@ class Session:
     version: int
 
 
-class Logs:
+class Logs(Asking):
     """One dialogue; what is asked next depends on what the first broker answered."""
 
-    blocking = frozenset[str]()
-    pause = 0.0
-
     def __init__(self, seed: int) -> None:
-        self.head = Head("logs", seed, ["t", "c", "z", "n"], configs=CONFIGS)
-        self._random = random.Random(f"logs {seed}")
+        super().__init__(Head("logs", seed, ["t", "c", "z", "n"], configs=CONFIGS))
         self._producers: list[Producer] = []
         self._sessions: list[Session] = []
         self._ends: dict[Place, int] = defaultdict(int)
@@ -65,21 +60,9 @@ class Logs:
             self._init: 4.0 if len(self._producers) < 2 else 0.5, self._produce: 10.0, self._fetch: 5.0,
             self._list_offsets: 4.0, self._delete_records: 1.5, self._epoch_end: 1.0, self._describe: 1.5,
         }  # fmt: skip
-        ask = self._random.choices(list(weights), list(weights.values()))[0]()
+        ask = self._pick(weights)()
         self._asked += 1
         return replace(ask, connection=free[0])
-
-    def fence(self, _: Ask) -> None:
-        """None is needed: every request is answered."""
-
-    def _chance(self, share: float) -> bool:
-        return self._random.random() < share
-
-    def _version(self, oldest: int, newest: int) -> int:
-        return self._random.randint(oldest, newest)
-
-    def _pick(self, options: dict[Any, float]) -> Any:
-        return self._random.choices(list(options), list(options.values()))[0]
 
     def _place(self) -> Place:
         written = sorted(self._ends)
@@ -97,7 +80,9 @@ class Logs:
     # Producers
 
     def _init(self) -> Ask:
-        return Ask(0, "InitProducerId", self._version(0, 5), {"transactional_id": None, "transaction_timeout_ms": 60_000})
+        return Ask(
+            0, "InitProducerId", self._version(0, 5), {"transactional_id": None, "transaction_timeout_ms": 60_000}
+        )
 
     def _produce(self) -> Ask:
         version = self._version(3, 13)
@@ -125,7 +110,16 @@ class Logs:
             following = producer.following[place]
             epoch = producer.epoch
             seq = following
-            kinds = {"next": 18, "gap": 1, "back": 0.7, "first": 0.5, "bump": 0.7, "bump gap": 0.3, "old": 0.7, "wrap": 0.7}
+            kinds = {
+                "next": 18,
+                "gap": 1,
+                "back": 0.7,
+                "first": 0.5,
+                "bump": 0.7,
+                "bump gap": 0.3,
+                "old": 0.7,
+                "wrap": 0.7,
+            }
             kind = self._pick(kinds)
             if kind == "gap":
                 seq = (following + 2) % 2**31
@@ -259,13 +253,6 @@ class Logs:
         return Ask(0, "DescribeProducers", 0, {"topics": topics})
 
     # What came of it
-
-    def learn(self, ask: Ask, answers: Answers) -> None:
-        """Take note of what the first broker answered."""
-        answer = answers.get(ask.connection)
-        heard = getattr(self, f"_heard_{ask.api}", None)
-        if answer is not None and heard is not None:
-            heard(ask, answer)
 
     def _heard_InitProducerId(self, _: Ask, answer: Json) -> None:  # noqa: N802
         if "error_code" not in answer:

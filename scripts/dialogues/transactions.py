@@ -6,12 +6,12 @@ A producer keeps to one of two manners most of the time: the old one, which adds
 
 from __future__ import annotations
 
-import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from wirebroker.conformance.dialogues import Answers, Ask, Head
+from dialogues.asking import Asking
+from wirebroker.conformance.dialogues import Ask, Head
 from wirebroker.conformance.symbols import Json
 
 NO_ERROR = "0 NONE"
@@ -42,18 +42,15 @@ class Producer:
         self.groups.clear()
 
 
-class Transactions:
+class Transactions(Asking):
     """One dialogue; what is asked next depends on what the first broker answered."""
 
     head_topics = ["t", "u"]
     head_groups = ["g", "h", "i"]
     head_ids = ["a", "b", "c"]
-    blocking = frozenset[str]()
-    pause = 0.0
 
     def __init__(self, seed: int) -> None:
-        self.head = Head("transactions", seed, self.head_topics, self.head_groups, self.head_ids)
-        self._random = random.Random(f"transactions {seed}")
+        super().__init__(Head("transactions", seed, self.head_topics, self.head_groups, self.head_ids))
         self._producers: list[Producer] = []
         self._next: dict[tuple[str, int, Place], int] = defaultdict(int)
         self._sent: dict[tuple[str, Place], list[Json]] = defaultdict(list)
@@ -103,12 +100,6 @@ class Transactions:
         if not known:
             return None if not self._producers or self._chance(0.5) else self._random.choice(self._producers)
         return known[-1] if self._chance(0.9) else self._random.choice(known)
-
-    def _chance(self, share: float) -> bool:
-        return self._random.random() < share
-
-    def _version(self, oldest: int, newest: int) -> int:
-        return self._random.randint(oldest, newest)
 
     def _identity(self, producer: Producer, *, right: float = 0.9, nameless: bool = True) -> tuple[str, str | int, int]:
         """Transactional id, producer id and epoch: mostly the producer's own, else with one of them wrong.
@@ -387,16 +378,6 @@ class Transactions:
         return Ask(0, "JoinGroup", 3, body)
 
     # What came of it
-
-    def fence(self, _: Ask) -> None:
-        """None is needed: every request is answered."""
-
-    def learn(self, ask: Ask, answers: Answers) -> None:
-        """Take note of what the first broker answered."""
-        answer = answers.get(ask.connection)
-        heard = getattr(self, f"_heard_{ask.api}", None)
-        if answer is not None and heard is not None:
-            heard(ask, answer)
 
     def _heard_InitProducerId(self, ask: Ask, answer: Json) -> None:  # noqa: N802
         if "error_code" in answer:

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import IntegerType, LongType, ShortType, StringType, StructField, StructType
 
-from wirebroker_audit.replay import ARRIVAL
+from wirebroker_audit.replay import Arrived
 
 _BROKEN = "broken"
 ROWS = StructType(
@@ -42,4 +42,4 @@ def read_trace(spark: SparkSession, path: str, topics: tuple[str, ...] = ()) -> 
     if not good and total:
         raise BadTrace(f"{path}: none of its {total} lines is a row of a trace")
     chosen = whole.where(sf.col("topic").isin(*topics)) if topics else whole
-    return chosen.select(*ARRIVAL, "order"), total - good
+    return chosen.select(*Arrived._fields, "order"), total - good

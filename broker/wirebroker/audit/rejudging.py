@@ -1,0 +1,135 @@
+"""A partition's arrivals judged again by other rules: the heart of both audits' "what if".
+
+Not asked again is what does not depend on the rules: batches that were refused for their records, for their transaction,
+or because a write failed keep their verdict.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+from kafkawire.batches import BatchHeader
+from wirebroker.core.producers import Accept, Duplicate, Key, Reject, Verdict, advance, judge, last_timestamp, poison
+from wirebroker.core.profile import Rules
+
+Change = Literal["saved", "lost", "doubled"]
+"""What other rules make of a batch: a retry that they recognise and that was not; a batch that they reject and that was
+accepted or recognised; a retry that they store again and that was recognised."""
+_JUDGED = frozenset(
+    {"epoch_fenced", "unissued_producer_id", "first_not_zero", "refused_until_new_id", "new_epoch_not_zero", "gap",
+     "before_window", "overlap"}
+)  # fmt: skip
+"""The rules by which `judge` rejects for an epoch or a sequence; other rejections do not depend on the profile."""
+
+
+class Arrival(Protocol):
+    """What is asked of a batch that arrived; the fields of `ProduceRow`."""
+
+    @property
+    def time(self) -> int:
+        """When it arrived, in ms since the epoch."""
+
+    @property
+    def client_id(self) -> str | None: ...
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def producer_epoch(self) -> int: ...
+    @property
+    def first_sequence(self) -> int: ...
+    @property
+    def records(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def verdict(self) -> str: ...
+    @property
+    def rule(self) -> str: ...
+
+
+class Rejudging:
+    """One partition's validator under these rules, fed with its arrivals, oldest first.
+
+    `rules` None stands for a broker that knows no idempotence. Counts are of batches, unless they say records.
+    """
+
+    def __init__(self, rules: Rules | None, expiration_ms: int) -> None:
+        self.accepted = self.recognised = self.rejected = 0
+        self.records = 0
+        """how many would be stored"""
+        self.beyond = 0
+        """arrivals behind a batch of the same producer that would have been answered otherwise; counted above as well"""
+        self._rules = rules
+        self._expiration_ms = expiration_ms
+        self._states: dict[Key, bytes] = {}
+        self._diverged: set[Key] = set()
+
+    @property
+    def state_bytes(self) -> int:
+        """What the validator remembers of all producers."""
+        return sum(map(len, self._states.values()))
+
+    def take(self, row: Arrival) -> Change | None:
+        """Judge the next arrival; what these rules make of it, if it is another thing."""
+        key = self._key(row)
+        self.beyond += key in self._diverged
+        state = self._states.get(key)
+        if state is not None and row.time - last_timestamp(state) >= self._expiration_ms:
+            state = None
+        header = _header(row)
+        verdict = self._verdict(row, header, state)
+        if isinstance(verdict, Accept) and verdict.rule != "no_producer" and self._rules is not None:
+            self._states[key] = advance(state, header, self.records, row.time, self._rules)
+        elif isinstance(verdict, Reject) and verdict.poisons and state is not None:
+            self._states[key] = poison(state)
+        name = _name(verdict, row)
+        self._count(row, name)
+        if name == row.verdict:
+            return None
+        self._diverged.add(key)
+        return _change(row.verdict, name)
+
+    def _key(self, row: Arrival) -> Key:
+        by_name = self._rules is not None and self._rules.key == "client_id"
+        return row.client_id or "" if by_name else row.producer_id
+
+    def _verdict(self, row: Arrival, header: BatchHeader, state: bytes | None) -> Verdict | None:
+        """The verdict under these rules; None if it is not theirs to decide."""
+        if row.verdict == "rejected" and row.rule not in _JUDGED:
+            return None
+        rules, end = self._rules, self.records
+        if rules is None or row.first_sequence < 0 or (row.producer_id < 0 and rules.key == "producer_id"):
+            return Accept(end, "no_producer")
+        return judge(state, header, rules, end, issued=row.rule != "unissued_producer_id")
+
+    def _count(self, row: Arrival, name: str) -> None:
+        if name == "accepted":
+            self.accepted += 1
+            self.records += row.records
+        elif name == "duplicate":
+            self.recognised += 1
+        else:
+            self.rejected += 1
+
+
+def _header(row: Arrival) -> BatchHeader:
+    """The header as far as the judge reads it. A transaction is none of its questions here."""
+    return BatchHeader(
+        0, row.bytes, -1, 2, 0, 0, row.records - 1, row.time, row.time, row.producer_id, row.producer_epoch,
+        row.first_sequence, row.records,
+    )  # fmt: skip
+
+
+def _name(verdict: Verdict | None, row: Arrival) -> str:
+    if verdict is None:
+        return row.verdict
+    if isinstance(verdict, Accept):
+        return "accepted"
+    return "duplicate" if isinstance(verdict, Duplicate) else "rejected"
+
+
+def _change(was: str, now: str) -> Change | None:
+    """None for what was rejected and would be accepted: neither a retry saved nor one doubled."""
+    if now == "accepted":
+        return "doubled" if was == "duplicate" else None
+    return "saved" if now == "duplicate" else "lost"
