@@ -623,7 +623,7 @@ def test_d2_what_a_failover_cut_off_does_not_come_back_from_the_directory(
         producer.send(3, acks=1)
         kafka.kill_broker(1)
         producer.wire = client(kafka, 1)
-        assert producer.send(3).base_offset == 3
+        assert producer.send(3, acks=1).base_offset == 3
         kafka.start_broker(1)
         kafka.thaw_replica("orders", 0, 3)
         before = kafka.records("orders")
