@@ -26,6 +26,8 @@ from pyspark.sql import functions as sf
 
 from kafkawire.batches import CONTROL, SEQUENCES, TRANSACTIONAL
 from wirebroker.audit.findings import KINDS, severity_of
+from wirebroker_audit import schema
+from wirebroker_audit.folding import KEYS, fold
 from wirebroker_audit.schema import FINDINGS
 
 EXPIRATION_MS = 86_400_000
@@ -46,7 +48,7 @@ def findings_of(
     batches: DataFrame, folded: DataFrame, bounds: DataFrame, expiration_ms: int = EXPIRATION_MS
 ) -> DataFrame:
     """Every finding that the batches give by themselves. `folded` are their `runs`; `bounds` is of `schema.BOUNDS`."""
-    troubled = batches.where("problem IS NOT NULL")
+    troubled = batches.where("problem IS NOT NULL").localCheckpoint()
     found = [damages(troubled), offset_regressions(troubled, folded), *transactions(troubled, folded, bounds)]
     suspicious = suspects(folded).localCheckpoint()
     if not suspicious.isEmpty():
@@ -66,31 +68,21 @@ def intact(batches: DataFrame) -> DataFrame:
 
 
 def runs(batches: DataFrame) -> DataFrame:
-    """One row for each unbroken stretch of a producer's batches in one split; batches without one are folded by split.
+    """One row, as in `folding.RUNS`, for each unbroken stretch of a producer's batches in one split; batches without a
+    producer are folded by split."""
+    return joined(batches.mapInArrow(lambda chunks: map(fold, chunks), schema.RUNS))
 
-    `position`, `base_…` and `begin_…` are the first batch's, `last_…` the last one's.
-    """
-    return (
-        intact(batches)
-        .withColumn("kind", _kind())
-        .groupBy(*PARTITION, "segment", "run", "producer_id", "producer_epoch", "kind")
-        .agg(
-            sf.min("position").alias("position"),
-            sf.max("position").alias("last_position"),
-            sf.min_by("base_sequence", "position").alias("base_sequence"),
-            sf.max_by("last_sequence", "position").alias("last_sequence"),
-            sf.min_by("base_offset", "position").alias("base_offset"),
-            sf.max_by("last_offset", "position").alias("last_offset"),
-            sf.min_by("last_sequence", "position").alias("begin_last_sequence"),
-            sf.min_by("last_offset", "position").alias("begin_last_offset"),
-            sf.min_by("max_timestamp", "position").alias("begin_timestamp"),
-            sf.count(sf.lit(1)).alias("batches"),
-            sf.sum("records").alias("records"),
-            sf.sum("bytes").alias("bytes"),
-            sf.max("max_timestamp").alias("max_timestamp"),
-            sf.max("marker").alias("marker"),
-        )
-    )
+
+def joined(parts: DataFrame) -> DataFrame:
+    """Runs whose parts were folded chunk by chunk."""
+    begins = ("base_sequence", "base_offset", "begin_last_sequence", "begin_last_offset", "begin_timestamp")
+    return parts.groupBy(*KEYS).agg(
+        sf.min("position").alias("position"), sf.max("last_position").alias("last_position"),
+        *(sf.min_by(name, "position").alias(name) for name in begins),
+        *(sf.max_by(name, "last_position").alias(name) for name in ("last_sequence", "last_offset")),
+        *(sf.sum(name).alias(name) for name in ("batches", "records", "bytes")),
+        *(sf.max(name).alias(name) for name in ("max_timestamp", "marker")),
+    )  # fmt: skip
 
 
 def suspects(folded: DataFrame) -> DataFrame:

@@ -15,11 +15,17 @@ the first of its partition, else with the original:
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
 from kafkawire.batches import CONTROL, TRANSACTIONAL
 from wirebroker_audit.checks import INTERNAL_TOPICS, LOG_ORDER, PARTITION, PRODUCER, finding, intact
+from wirebroker_audit.scan import Array
 
 MANY_COPIES = 4.0
 """Where each content of a topic is there more often than this on the average, content tells nothing apart."""
@@ -110,11 +116,67 @@ def deleted(batches: DataFrame, bounds: DataFrame) -> DataFrame:
 
 # Copies
 
+BUCKET = 500_000
+"""Checksums that are sorted at once, about."""
+MOST_BUCKETS = 10_000
+PACKED = "topic string, bucket int, contents binary"
+
+
+def pack(chunks: Iterable[pa.RecordBatch], buckets: int) -> Iterator[pa.RecordBatch]:
+    """Checksums by topic and bucket, as arrays of 64 bits each, of about `BUCKET` checksums together."""
+    held: defaultdict[str, list[Array]] = defaultdict(list)
+    count = 0
+    for chunk in chunks:
+        topics = chunk.column("topic").dictionary_encode()
+        numbers, contents = topics.indices.to_numpy(), chunk.column("content").to_numpy()
+        for number, topic in enumerate(topics.dictionary.to_pylist()):
+            held[topic].append(contents[numbers == number])
+        count += len(contents)
+        if count >= BUCKET:
+            yield _packed(held, buckets)
+            count = 0
+            held.clear()
+    if held:
+        yield _packed(held, buckets)
+
+
+def _packed(held: Mapping[str, list[Array]], buckets: int) -> pa.RecordBatch:
+    rows: list[tuple[str, int, bytes]] = []
+    for topic, pieces in held.items():
+        contents = np.concatenate(pieces)
+        bucket = (contents.view(np.uint64) >> np.uint64(32)) % np.uint64(buckets)
+        order = np.argsort(bucket, kind="stable")
+        ends = np.searchsorted(bucket[order], np.arange(buckets), "right")
+        rows += [(topic, n, part.tobytes()) for n, part in enumerate(np.split(contents[order], ends[:-1])) if len(part)]
+    names, numbers, parts = zip(*rows, strict=True)
+    columns = [pa.array(names, pa.string()), pa.array(numbers, pa.int32()), pa.array(parts, pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, ["topic", "bucket", "contents"])
+
+
+def doubles(packed: pa.Table) -> pa.Table:
+    """Of one bucket of a topic the checksums that are there more than once."""
+    contents = np.frombuffer(b"".join(packed.column("contents").to_pylist()), np.int64)
+    contents = np.sort(contents)
+    found = np.unique(contents[1:][contents[1:] == contents[:-1]])
+    topics = pa.repeat(packed.column("topic")[0], len(found))
+    return pa.table({"topic": topics, "content": pa.array(found)})
+
 
 def repeated(units: DataFrame) -> DataFrame:
     """The units whose content is there more than once in their topic."""
     counted = units.groupBy("topic", "content").agg(sf.count(sf.lit(1)).alias("copies")).where("copies > 1")
     return units.join(counted.drop("copies"), ["topic", "content"], "left_semi")
+
+
+def repeated_batches(data: DataFrame, count: int) -> DataFrame:
+    """Batches of data that have the checksum of another one of their topic; `count` is about how many there are.
+
+    The checksums travel as arrays, so that finding those that repeat costs a small part of what comparing rows would.
+    """
+    buckets = max(1, min(count // BUCKET, MOST_BUCKETS))
+    packed = data.select("topic", "content").mapInArrow(lambda chunks: pack(chunks, buckets), PACKED)
+    doubled = packed.groupBy("topic", "bucket").applyInArrow(doubles, "topic string, content bigint").localCheckpoint()
+    return data.join(doubled, ["topic", "content"], "left_semi") if not doubled.isEmpty() else data.limit(0)
 
 
 def without_meaning(units: DataFrame, alike: DataFrame) -> list[str]:

@@ -142,12 +142,13 @@ class _Audit:
         intended = read_journal(self.spark, self.request.intended) if self.request.intended else None
         arrivals = self._arrivals()
         self.stage("scanning batches")
-        self.origin.batches().write.parquet(self._path("batches"))
+        kept = self.folder.resolve() / "batches"
+        kept.mkdir()
+        folded = checks.joined(self.origin.kept(kept)).localCheckpoint()
         batches = self.spark.read.schema(schema.BATCHES).parquet(self._path("batches"))
         self._unreadable(batches)
         self.stage("checking sequences, epochs and transactions")
         bounds = self.origin.bounds_frame()
-        folded = checks.runs(batches).localCheckpoint()
         findings = self._told(checks.findings_of(batches, folded, bounds, self.request.expiration_ms))
         totals = self._totals(folded)
         for found in self._by_content(batches, bounds, findings, totals, intended):
@@ -215,7 +216,8 @@ class _Audit:
                 f"there are more than {self.request.records_limit:,} records: contents were compared batch by batch"
             )
             data = contents.data_batches(batches)
-            alike = contents.repeated(data).localCheckpoint()  # by a number, before anything is made of them
+            stored = sum(each["batches"] for each in totals.values())
+            alike = contents.repeated_batches(data, stored).localCheckpoint()
             rows = contents.visible(contents.with_outcome(alike, batches))
             yield from self._stored_again(contents.units_of_batches(rows), found, among=data)
             return

@@ -32,6 +32,11 @@ class Origin(ABC):
     def batches(self) -> DataFrame:
         """The batches that are stored."""
 
+    def kept(self, folder: Path) -> DataFrame:
+        """The parts of their runs, while the batches themselves are written into this folder as Parquet."""
+        options = {**self.options, "keep": str(folder)}
+        return self._spark.read.format(self.format).options(**options).load()
+
     @abstractmethod
     def records(self) -> DataFrame:
         """The records in them."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import IntegerType, LongType, ShortType, StringType, StructField, StructType
 
-from wirebroker_audit import records, scan
+from wirebroker_audit import folding, records, scan
 
 BATCHES: StructType = from_arrow_schema(scan.BATCHES)
+RUNS: StructType = from_arrow_schema(folding.RUNS)
 RECORDS: StructType = from_arrow_schema(records.RECORDS)
 
 FINDINGS = StructType(

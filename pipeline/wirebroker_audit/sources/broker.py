@@ -3,8 +3,9 @@
     spark.read.format("kafka-broker-batches").option("bootstrap", "127.0.0.1:9092").load()
 
 Options: `bootstrap`, `topics` (joined by commas, all if absent), `parallelism` (into how many ranges of offsets the whole is
-split at least), `partitions` (what is there, as `partitions_as_text` writes it; asked for if absent). Every batch that is
-stored is read, committed or not, and markers as well.
+split at least), `partitions` (what is there, as `partitions_as_text` writes it; asked for if absent), `keep` (a folder: the
+batches go there as Parquet, and what is read are their runs). Every batch that is stored is read, committed or not, and
+markers as well.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -19,7 +21,7 @@ from pyspark.sql.types import StructType
 
 from wirebroker_audit import schema
 from wirebroker_audit.live_log import Range, read_range, split_offsets
-from wirebroker_audit.records import record_rows
+from wirebroker_audit.sources.files import rows_of
 from wirebroker_audit.sources.streams import BrokerStream
 from wirebroker_audit.wire import Client, LivePartition
 
@@ -40,6 +42,7 @@ class BrokerReader(DataSourceReader):
         self._live = partitions_from(options["partitions"]) if "partitions" in options else None
         self._topics = tuple(filter(None, options.get("topics", "").split(",")))
         self._records = records
+        self._keep = Path(options["keep"]) if "keep" in options else None
 
     def partitions(self) -> list[InputPartition]:
         live = self._live
@@ -53,8 +56,7 @@ class BrokerReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OneRange)
-        chunks = read_range(partition.range)
-        return record_rows(chunks) if self._records else (chunk.rows for chunk in chunks)
+        return rows_of(read_range(partition.range), self._records, self._keep, partition.range.number)
 
 
 def partitions_as_text(live: list[LivePartition]) -> str:
@@ -77,7 +79,7 @@ class BrokerSource(DataSource):
         return "kafka-broker-batches"
 
     def schema(self) -> StructType:
-        return schema.BATCHES
+        return schema.RUNS if "keep" in self.options else schema.BATCHES
 
     def reader(self, schema: StructType) -> BrokerReader:
         return BrokerReader(self.options, records=False)

@@ -3,7 +3,8 @@
     spark.read.format("kafka-segments").option("path", DIR).load()
 
 Options: `path`, `topics` (joined by commas, all if absent), `split.bytes`, `parallelism` (into how many tasks small
-segments are to be packed at least, if there are that many).
+segments are to be packed at least, if there are that many), `keep` (a folder: the batches go there as Parquet, and what is
+read are their runs).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from wirebroker_audit import schema
+from wirebroker_audit.folding import keep_and_fold
 from wirebroker_audit.records import record_rows
 from wirebroker_audit.scan import Chunk
 from wirebroker_audit.segments import SPLIT_BYTES, Split, find_splits, read_split
@@ -39,6 +41,7 @@ class SegmentReader(DataSourceReader):
         self._split_bytes = int(options.get("split.bytes", SPLIT_BYTES))
         self._parallelism = int(options.get("parallelism", 1))
         self._records = records
+        self._keep = Path(options["keep"]) if "keep" in options else None
 
     def partitions(self) -> list[InputPartition]:
         splits = find_splits(self._root, self._topics, self._split_bytes)
@@ -48,11 +51,15 @@ class SegmentReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Splits)
         chunks = (chunk for split in partition.splits for chunk in read_split(split))
-        return record_rows(chunks) if self._records else _rows(chunks)
+        return rows_of(chunks, self._records, self._keep, partition.splits[0].number)
 
 
-def _rows(chunks: Iterator[Chunk]) -> Iterator[pa.RecordBatch]:
-    return (chunk.rows for chunk in chunks)
+def rows_of(chunks: Iterator[Chunk], records: bool, keep: Path | None, number: int) -> Iterator[pa.RecordBatch]:
+    """What a source reads: the records, the batches, or the runs of batches that are kept under this number."""
+    if records:
+        return record_rows(chunks)
+    batches = (chunk.rows for chunk in chunks)
+    return batches if keep is None else keep_and_fold(batches, keep / f"part-{number:05d}.parquet")
 
 
 def _packed(splits: list[Split], room: int) -> Iterator[Splits]:
@@ -78,7 +85,7 @@ class SegmentSource(DataSource):
         return "kafka-segments"
 
     def schema(self) -> StructType:
-        return schema.BATCHES
+        return schema.RUNS if "keep" in self.options else schema.BATCHES
 
     def reader(self, schema: StructType) -> SegmentReader:
         return SegmentReader(self.options, records=False)

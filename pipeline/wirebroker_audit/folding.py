@@ -1,0 +1,79 @@
+"""From batches to runs: the unbroken stretches that the scan saw, folded into a row each, while their batches are kept.
+
+Folding happens where the batches are read, chunk by chunk, so that Spark is given a few rows and not millions. A run that
+reaches over several chunks is joined again by `checks.joined`. No Spark here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from kafkawire.batches import CONTROL, TRANSACTIONAL
+from wirebroker_audit.scan import BATCHES
+
+RUNS = pa.schema(
+    [
+        pa.field("topic", pa.string()), pa.field("partition", pa.int32()), pa.field("segment", pa.string()),
+        pa.field("run", pa.int64()), pa.field("producer_id", pa.int64()), pa.field("producer_epoch", pa.int16()),
+        pa.field("kind", pa.int16()), pa.field("position", pa.int64()), pa.field("last_position", pa.int64()),
+        pa.field("base_sequence", pa.int32()), pa.field("last_sequence", pa.int32()), pa.field("base_offset", pa.int64()),
+        pa.field("last_offset", pa.int64()), pa.field("begin_last_sequence", pa.int32()),
+        pa.field("begin_last_offset", pa.int64()), pa.field("begin_timestamp", pa.int64()),
+        pa.field("batches", pa.int64()), pa.field("records", pa.int64()), pa.field("bytes", pa.int64()),
+        pa.field("max_timestamp", pa.int64()), pa.field("marker", pa.int8()),
+    ]
+)  # fmt: skip
+"""`kind`: transactional and control, as in the attributes · `position`, `base_…` and `begin_…` are the first batch's,
+`last_…` the last one's · `batches`, `records` and `bytes` are sums."""
+KEYS = ("topic", "partition", "segment", "run", "producer_id", "producer_epoch", "kind")
+_FOLDS = {
+    "position": ("position", "min"), "last_position": ("position", "max"), "base_sequence": ("base_sequence", "first"),
+    "last_sequence": ("last_sequence", "last"), "base_offset": ("base_offset", "first"),
+    "last_offset": ("last_offset", "last"), "begin_last_sequence": ("last_sequence", "first"),
+    "begin_last_offset": ("last_offset", "first"), "begin_timestamp": ("max_timestamp", "first"),
+    "batches": ("position", "count"), "records": ("records", "sum"), "bytes": ("bytes", "sum"),
+    "max_timestamp": ("max_timestamp", "max"), "marker": ("marker", "max"),
+}  # fmt: skip
+_REPEATING = ["topic", "segment", "problem", "detail"]
+"""Columns for which Parquet is to look for repetition; the numbers are written as they are, which is quicker."""
+
+
+def fold(batches: pa.RecordBatch) -> pa.RecordBatch:
+    """The runs of these batches, as `RUNS`; batches whose headers cannot be trusted are left out."""
+    problem = batches.column("problem")
+    if problem.null_count < len(problem):
+        batches = batches.filter(
+            pc.or_(pc.is_null(problem), pc.fill_null(pc.equal(problem, "offset_regression"), False))
+        )
+    kind = pc.bit_wise_and(batches.column("attributes"), pa.scalar(TRANSACTIONAL | CONTROL, pa.int16()))
+    rows = pa.Table.from_batches([batches]).append_column("kind", kind).sort_by("position")
+    made = rows.group_by(list(KEYS), use_threads=False).aggregate(list(_FOLDS.values()))
+    names = {name: f"{column}_{how}" for name, (column, how) in _FOLDS.items()}
+    columns = [made.column(names.get(field.name, field.name)).cast(field.type) for field in RUNS]
+    return pa.Table.from_arrays(columns, schema=RUNS).combine_chunks().to_batches()[0] if made.num_rows else _NONE
+
+
+_NONE = pa.RecordBatch.from_pylist([], schema=RUNS)
+
+
+def keep_and_fold(batches: Iterable[pa.RecordBatch], path: Path) -> Iterator[pa.RecordBatch]:
+    """The runs of the batches, which go into a Parquet file that is there when the last run has been taken.
+
+    A task that is done again replaces the file with the same one.
+    """
+    partial = path.with_name(f".{path.name}.{uuid4().hex}")
+    try:
+        with pq.ParquetWriter(partial, BATCHES, use_dictionary=_REPEATING) as file:
+            for each in batches:
+                file.write_batch(each)
+                yield fold(each)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,92 @@
+"""Runs and repeated contents, found chunk by chunk, against what a slow look at every batch finds."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pa = pytest.importorskip("pyarrow", reason="the extra wirebroker[audit] is not installed")
+pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
+
+import pyarrow.parquet as pq  # noqa: E402
+
+from audit_spark.synthetic import make_directory  # noqa: E402
+from wirebroker_audit.contents import doubles, pack  # noqa: E402
+from wirebroker_audit.folding import KEYS, RUNS, fold, keep_and_fold  # noqa: E402
+from wirebroker_audit.scan import BATCHES  # noqa: E402
+from wirebroker_audit.segments import find_splits, read_split  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def chunks(tmp_path_factory: pytest.TempPathFactory) -> list[pa.RecordBatch]:
+    """The batches of a log with all kinds of faults, in small chunks."""
+    path = tmp_path_factory.mktemp("logs") / "logs"
+    make_directory(path, seed=7, partitions=14)
+    whole = [chunk.rows for split in find_splits(path) for chunk in read_split(split)]
+    return [rows.slice(at, 9) for rows in whole for at in range(0, rows.num_rows, 9)]
+
+
+def slowly_folded(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    sound = [row | {"kind": row["attributes"] & 0x30} for row in rows if row["problem"] in (None, "offset_regression")]
+    by_key = sorted(sound, key=lambda row: (*(str(row[name]) for name in KEYS), row["position"]))
+    found = []
+    for key, group in groupby(by_key, key=lambda row: tuple(row[name] for name in KEYS)):
+        run = list(group)
+        first, last = run[0], run[-1]
+        found.append(
+            (*key, first["position"], last["position"], first["base_sequence"], last["last_sequence"], first["base_offset"],
+             last["last_offset"], first["last_sequence"], first["last_offset"], first["max_timestamp"], len(run),
+             sum(row["records"] for row in run), sum(row["bytes"] for row in run), max(row["max_timestamp"] for row in run),
+             max(row["marker"] for row in run))
+        )  # fmt: skip
+    return found
+
+
+def test_batches_are_folded_into_runs(chunks: list[pa.RecordBatch]) -> None:
+    dice = random.Random(1)
+    assert any(chunk.column("problem").null_count < len(chunk) for chunk in chunks)
+    for chunk in chunks:
+        order = list(range(chunk.num_rows))
+        dice.shuffle(order)
+        made = fold(chunk.take(pa.array(order)))
+        assert made.schema == RUNS
+        assert Counter(tuple(row.values()) for row in made.to_pylist()) == Counter(slowly_folded(chunk.to_pylist()))
+
+
+def test_the_batches_are_kept_when_the_runs_are_taken_and_not_before(
+    chunks: list[pa.RecordBatch], tmp_path: Path
+) -> None:
+    path = tmp_path / "part-00000.parquet"
+    runs = keep_and_fold(iter(chunks), path)
+    next(runs)
+    runs.close()  # type: ignore[attr-defined]
+    assert list(tmp_path.iterdir()) == []
+    for _ in range(2):  # a task that is done again
+        assert sum(each.num_rows for each in keep_and_fold(iter(chunks), path)) > 0
+    assert list(tmp_path.iterdir()) == [path]
+    assert pq.read_table(path).equals(pa.Table.from_batches(chunks, schema=BATCHES))
+
+
+@pytest.mark.parametrize("buckets", [1, 3, 50])
+def test_checksums_that_repeat_in_their_topic_are_found(buckets: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wirebroker_audit.contents.BUCKET", 64)
+    dice = random.Random(buckets)
+    rows = [
+        (f"t{dice.randrange(3)}", dice.choice((dice.randrange(-40, 40) << 32, dice.getrandbits(63))))
+        for _ in range(500)
+    ]
+    given = [
+        pa.RecordBatch.from_pylist([{"topic": topic, "content": content} for topic, content in rows[at : at + 30]])
+        for at in range(0, len(rows), 30)
+    ]
+    packed = pa.Table.from_batches(list(pack(given, buckets)))
+    found = set()
+    for topic, bucket in {(row["topic"], row["bucket"]) for row in packed.to_pylist()}:
+        chosen = pa.compute.and_(pa.compute.equal(packed["topic"], topic), pa.compute.equal(packed["bucket"], bucket))
+        found |= {(row["topic"], row["content"]) for row in doubles(packed.filter(chosen)).to_pylist()}
+    assert found == {row for row, count in Counter(rows).items() if count > 1}
