@@ -44,8 +44,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace, err: Console) -> int:
-    from wirebroker_audit.job import SUMMARY, CannotAudit, Request, audit, origin_of
-    from wirebroker_audit.live import LIVE, follow, start
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from wirebroker_audit.job import LIVE, SUMMARY, CannotAudit, Request, audit, origin_of
+    from wirebroker_audit.live import follow, start
     from wirebroker_audit.session import get_session
 
     request = Request(
@@ -68,8 +71,19 @@ def _run(options: argparse.Namespace, err: Console) -> int:
     except CannotAudit as refused:
         err.print(f"wirebroker audit: {refused}", soft_wrap=True, markup=False)
         return 2
+    except (PySparkException, Py4JError) as failed:
+        err.print(f"wirebroker audit: Spark failed: {first_line(failed)}", soft_wrap=True, markup=False)
+        return 2
     show(result, Console(highlight=False), request.out)
     return result.exit_code
+
+
+def first_line(failed: Exception) -> str:
+    """What an exception of Spark says, without the stacks of both languages."""
+    lines = [line.strip() for line in str(failed).splitlines() if line.strip()]
+    return next(
+        (line for line in lines if not line.startswith("An error occurred while calling")), type(failed).__name__
+    )
 
 
 def show(result: Result, console: Console, out: Path) -> None:

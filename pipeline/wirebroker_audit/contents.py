@@ -48,16 +48,16 @@ def outcomes(batches: DataFrame) -> DataFrame:
         intact(batches).where(sf.col("attributes").bitwiseAND(sf.lit(TRANSACTIONAL)) != 0)
         .withColumn("next", ending.over(log.rowsBetween(0, Window.unboundedFollowing)))
         .where(sf.col("attributes").bitwiseAND(sf.lit(CONTROL)) == 0)
-        .select(*PARTITION, sf.col("base_offset").alias("batch_offset"), state.alias("transaction"))
+        .select(*PARTITION, *LOG_ORDER, state.alias("transaction"))
     )  # fmt: skip
 
 
 def with_outcome(rows: DataFrame, batches: DataFrame) -> DataFrame:
-    """Rows that have a `batch_offset`, with the outcome of their `transaction`: none, if they are not of one."""
+    """Rows with the `transaction` of the batch at their place in the log: committed, aborted, open, or none."""
     ended = outcomes(batches)
     if ended.isEmpty():
         return rows.withColumn("transaction", sf.lit("none"))
-    return rows.join(ended, [*PARTITION, "batch_offset"], "left").fillna("none", ["transaction"])
+    return rows.join(ended, [*PARTITION, *LOG_ORDER], "left").fillna("none", ["transaction"])
 
 
 def visible(rows: DataFrame) -> DataFrame:
@@ -90,7 +90,7 @@ def units_of_batches(batches: DataFrame) -> DataFrame:
 def data_batches(batches: DataFrame) -> DataFrame:
     """The batches that hold records of an application."""
     data = (sf.col("attributes").bitwiseAND(sf.lit(CONTROL)) == 0) & (sf.col("records") > 0)
-    return intact(batches).where(data).withColumn("batch_offset", sf.col("base_offset"))
+    return intact(batches).where(data)
 
 
 def bad_records(records: DataFrame) -> DataFrame:

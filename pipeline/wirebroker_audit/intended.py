@@ -5,7 +5,9 @@ from __future__ import annotations
 from difflib import get_close_matches
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import BinaryType, BooleanType, IntegerType, StringType, StructField, StructType
 
@@ -28,17 +30,26 @@ class BadJournal(Exception):
 
 def read_journal(spark: SparkSession, path: str) -> DataFrame:
     """One row for each intended record: topic, partition, key, value_hash, acknowledged, producer, shown. Raises BadJournal."""
-    rows = _merged(_parquet(spark, path) if _is_parquet(path) else _lines(spark, path))
+    given = _parquet(spark, path) if _is_parquet(path) else _lines(spark, path)
+    for name in ("key_base64", "value_base64"):
+        if (bad := given.where(sf.col(name).isNotNull() & _bytes(name).isNull()).first()) is not None:
+            raise BadJournal(f"{path}: this is no base64: {name} {bad[name]!r}")
+    rows = _merged(given)
     if (nameless := rows.where("topic IS NULL").first()) is not None:
         raise BadJournal(f"{path}: a record has no topic: {nameless.asDict()}")
-    value = sf.coalesce(sf.unbase64("value_base64"), sf.encode("value", "utf-8"))
+    value = sf.coalesce(_bytes("value_base64"), sf.encode("value", "utf-8"))
     return rows.select(
         "topic", "partition",
-        sf.coalesce(sf.unbase64("key_base64"), sf.encode("key", "utf-8")).alias("key"),
+        sf.coalesce(_bytes("key_base64"), sf.encode("key", "utf-8")).alias("key"),
         sf.coalesce(sf.col("value_sha256"), sf.sha2(value, 256)).alias("value_hash"),
         "acknowledged", "producer", sf.coalesce(sf.substring("value", 1, SHOWN), sf.concat(sf.lit("SHA-256 "), "value_sha256"),
                                                 sf.lit("of bytes")).alias("shown"),
     )  # fmt: skip
+
+
+def _bytes(name: str) -> Column:
+    """The bytes of a column of base64, null where it is none."""
+    return sf.try_to_binary(sf.col(name), sf.lit("base64"))
 
 
 def _is_parquet(path: str) -> bool:
@@ -47,7 +58,10 @@ def _is_parquet(path: str) -> bool:
 
 
 def _parquet(spark: SparkSession, path: str) -> DataFrame:
-    rows = spark.read.parquet(path)
+    try:
+        rows = spark.read.parquet(path)
+    except (PySparkException, Py4JError) as refused:
+        raise BadJournal(f"{path}: this is not Parquet") from refused
     _check_names(rows.columns, path)
     for name in ("key", "value"):
         if name in rows.columns and rows.schema[name].dataType == BinaryType():

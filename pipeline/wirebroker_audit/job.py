@@ -29,6 +29,12 @@ RECORDS_LIMIT = 1_000_000
 SAID = 20
 """How many problems are said; all are counted."""
 SUMMARY = "summary.json"
+LIVE = "live"
+"""The folder in which the live form keeps what it knows."""
+CURRENT = "findings.json"
+"""Its findings of this moment: `{"micro": 7, "counts": {…}, "severities": {…}, "findings": […]}`; replaced whole."""
+WRITTEN = {SUMMARY: {SUMMARY, "report.html", "batches", "findings", "what_if"}, LIVE: {LIVE, CURRENT}}
+"""All that a report, or the live form, consists of; of another folder nothing is replaced."""
 WORK = ".work"
 """What is written aside; it is no part of the report."""
 REFUSALS = (NotALogDirectory, BrokerError, BadJournal, BadTrace)
@@ -68,10 +74,18 @@ class Request:
         for name, path in (("--trace", self.trace), ("--intended", self.intended)):
             if path is not None and "://" not in path and not Path(path).exists():
                 raise CannotAudit(f"{name} {path}: there is no such file")
-        if self.out.exists() and not (self.out / own).exists() and (not self.out.is_dir() or any(self.out.iterdir())):
+        if self.out.exists() and not _is_ours(self.out, own):
             raise CannotAudit(
                 f"{self.out} is there already and is no report of an audit; name another place with --out"
             )
+
+
+def _is_ours(out: Path, own: str) -> bool:
+    """Whether there is nothing but what an audit wrote, or nothing at all."""
+    if not out.is_dir():
+        return False
+    names = {each.name for each in out.iterdir()}
+    return not names or (own in names and names <= WRITTEN[own])
 
 
 @dataclass(slots=True)
@@ -99,7 +113,7 @@ def audit(spark: SparkSession, request: Request, stage: Stage = lambda name: Non
         request.check()
         stage("looking at what is there")
         origin = origin_of(spark, request)
-        with _whole_or_nothing(request.out) as folder:
+        with _whole_or_nothing(request.out.resolve()) as folder:
             return _Audit(spark, request, origin, folder, stage).run()
     except REFUSALS as refused:
         raise CannotAudit(str(refused)) from refused
@@ -135,8 +149,7 @@ class _Audit:
 
     def __init__(self, spark: SparkSession, request: Request, origin: Origin, folder: Path, stage: Stage) -> None:
         self.spark, self.request, self.origin, self.folder, self.stage = spark, request, origin, folder, stage
-        self.problems: list[str] = []
-        self.notices: list[str] = []
+        self.problems, self.notices = [*origin.problems], [*origin.notices]
 
     def run(self) -> Result:
         intended = read_journal(self.spark, self.request.intended) if self.request.intended else None

@@ -20,12 +20,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from wirebroker_audit import checks, schema
+from wirebroker_audit.job import CURRENT, LIVE
 from wirebroker_audit.origin import Cluster, Directory
 
-LIVE = "live"
-"""The folder in which the stream keeps what it knows."""
-CURRENT = "findings.json"
-"""The findings of this moment: `{"micro": 7, "findings": […]}`; replaced whole."""
 SAID = 500
 """Characters of a failure that are said."""
 LIMIT = 10_000
@@ -49,6 +46,7 @@ def start(
         checks.runs(mine).write.mode("overwrite").parquet(str(folder / "runs" / f"micro={micro}"))
         batches = spark.read.schema(schema.BATCHES).parquet(str(folder / "batches"))
         folded = spark.read.parquet(str(folder / "runs")).drop("micro").localCheckpoint()
+        origin.look()
         found = checks.findings_of(batches, folded, origin.bounds_frame(), expiration_ms).localCheckpoint()
         _replace(out / CURRENT, found, micro)
 
@@ -64,16 +62,21 @@ def start(
 def _replace(path: Path, found: DataFrame, micro: int) -> None:
     """Write the findings beside their place, and move them there."""
     rows = [row.asDict() for row in found.orderBy("topic", "partition", "first_offset", "kind").limit(LIMIT).collect()]
-    counts = {row["kind"]: row["count"] for row in found.groupBy("kind").count().collect()}
+    counts, severities = (
+        {row[name]: row["count"] for row in found.groupBy(name).count().collect()} for name in ("kind", "severity")
+    )
     partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(json.dumps({"micro": micro, "counts": counts, "findings": rows}, indent=1), encoding="utf-8")
+    partial.write_text(
+        json.dumps({"micro": micro, "counts": counts, "severities": severities, "findings": rows}, indent=1),
+        encoding="utf-8",
+    )
     partial.replace(path)
 
 
 def follow(query: StreamingQuery, out: Path, say: Callable[[str], None], seconds: float) -> int:
-    """Say what changes until Ctrl-C: 1 if a finding is certain, else 0; 2 if the stream failed."""
+    """Say what changes until Ctrl-C: 1 if a finding is certain, else 0; 2 if the stream failed, or nothing was read yet."""
     told: dict[str, int] | None = None
-    current: dict[str, Any] = {"counts": None, "findings": []}
+    current: dict[str, Any] = {}
     try:
         while query.isActive:
             if (out / CURRENT).exists():
@@ -87,4 +90,7 @@ def follow(query: StreamingQuery, out: Path, say: Callable[[str], None], seconds
     if (failure := query.exception()) is not None:
         say(f"the stream failed; it goes on from here when it is started again: {str(failure)[:SAID]}")
         return 2
-    return int(any(each["severity"] == "certain" for each in current["findings"]))
+    if not current:
+        say("nothing was read yet")
+        return 2
+    return int("certain" in current["severities"])

@@ -6,11 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kafkawire.batches import read_header
-from wirebroker_audit.scan import Chunk, Linker, Place, batch_rows, damage_row, walk
+from wirebroker_audit.scan import EVERYTHING, Chunk, Linker, Place, batch_rows, damage_row, walk
 from wirebroker_audit.wire import EARLIEST, BrokerError, Client, LivePartition
-
-EVERYTHING = 2**62
-"""Below this offset, that is anywhere, a compacted topic may have holes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +71,6 @@ class _RangeReader:
 
     def read(self) -> Iterator[Chunk]:
         first = self.wanted.start if not self.wanted.is_first else 0
-        self.client.refresh((self.wanted.topic,))
         while self.offset < self.wanted.stop:
             fetched = self._fetch()
             if isinstance(fetched, Chunk):

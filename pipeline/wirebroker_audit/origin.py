@@ -8,8 +8,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from wirebroker_audit import schema
-from wirebroker_audit.live_log import EVERYTHING
-from wirebroker_audit.segments import find_partitions
+from wirebroker_audit.scan import EVERYTHING
+from wirebroker_audit.segments import find_partitions, said_of
 from wirebroker_audit.sources.broker import partitions_as_text
 from wirebroker_audit.wire import Client
 
@@ -24,9 +24,17 @@ class Origin(ABC):
     """what that and the source of records are told"""
     bounds: list[tuple[str, int, int, int]]
     """topic, partition, log start, cleaned until: as in `schema.BOUNDS`"""
+    problems: list[str]
+    """what beside the batches cannot be read"""
+    notices: list[str]
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
+        self.problems, self.notices = [], []
+
+    @abstractmethod
+    def look(self) -> None:
+        """See what is there at this moment: `bounds`, `problems`, `notices`."""
 
     @abstractmethod
     def batches(self) -> DataFrame:
@@ -56,15 +64,19 @@ class Directory(Origin):
     ) -> None:
         super().__init__(spark)
         self.name = str(path)
-        self.bounds = [
-            (each.topic, each.partition, each.log_start, each.cleaned_until) for each in find_partitions(path, topics)
-        ]
+        self._path, self._topics = path, topics
+        self.look()
         self.options = {
             "path": str(path.resolve()), "topics": ",".join(topics),
             "parallelism": str(spark.sparkContext.defaultParallelism),
         }  # fmt: skip
         if split_bytes:
             self.options["split.bytes"] = str(split_bytes)
+
+    def look(self) -> None:
+        folders = find_partitions(self._path, self._topics)
+        self.bounds = [(each.topic, each.partition, each.log_start, each.cleaned_until) for each in folders]
+        self.problems, self.notices = said_of(folders)
 
     def batches(self) -> DataFrame:
         return self._spark.read.format(self.format).options(**self.options).load()
@@ -81,16 +93,22 @@ class Cluster(Origin):
     def __init__(self, spark: SparkSession, bootstrap: str, topics: tuple[str, ...]) -> None:
         super().__init__(spark)
         self.name = bootstrap
-        client = Client(bootstrap)
-        try:
-            live = client.partitions(topics)
-        finally:
-            client.close()
-        self.bounds = [(each.topic, each.partition, each.start, EVERYTHING if each.compacted else -1) for each in live]
+        self._topics = topics
+        self.look()
         self.options = {
-            "bootstrap": bootstrap, "topics": ",".join(topics), "partitions": partitions_as_text(live),
+            "bootstrap": bootstrap, "topics": ",".join(topics), "partitions": partitions_as_text(self._live),
             "parallelism": str(spark.sparkContext.defaultParallelism),
         }  # fmt: skip
+
+    def look(self) -> None:
+        client = Client(self.name)
+        try:
+            self._live = client.partitions(self._topics)
+        finally:
+            client.close()
+        self.bounds = [
+            (each.topic, each.partition, each.start, EVERYTHING if each.compacted else -1) for each in self._live
+        ]
 
     def batches(self) -> DataFrame:
         return self._spark.read.format(self.format).options(**self.options).load()

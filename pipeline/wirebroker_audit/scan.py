@@ -27,6 +27,8 @@ LARGEST_BATCH = 256 * 1024 * 1024
 LEAST_LENGTH = HEADER_SIZE - LOG_OVERHEAD
 MAGIC_AT = 16
 MAGIC = 2
+EVERYTHING = 2**62
+"""Below this offset, that is anywhere, a compacted topic may have holes."""
 NO_RUN = 0xFFFF_FFFF
 """The low half of `run` for batches that have no sequence."""
 _LENGTH = struct.Struct(">i")

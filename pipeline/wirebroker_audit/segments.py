@@ -1,8 +1,9 @@
 """A Kafka log directory: its partitions, its segments, how they are split, and how a split is read.
 
-The directory may be a broker's (`log.dirs`), or hold several of them, or be a single partition's folder. What Kafka
-itself does not count as part of a log is left out: `.deleted`, `.cleaned` and `.swap` files, folders of deleted, stray
-and future partitions, and `__cluster_metadata`.
+The directory may be a broker's (`log.dirs`), or hold several of them, or be a single partition's folder. Of a partition
+that several brokers hold, the replica that reaches farthest is read. What Kafka itself does not count as part of a log is
+left out: `.deleted`, `.cleaned` and `.swap` files, folders of deleted, stray and future partitions, and
+`__cluster_metadata`.
 """
 
 from __future__ import annotations
@@ -11,15 +12,16 @@ import os
 import re
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from kafkawire.batches import HEADER_SIZE, LOG_OVERHEAD
+from kafkawire.batches import HEADER_SIZE, LOG_OVERHEAD, read_header
 from wirebroker_audit.scan import (
+    EVERYTHING,
     LARGEST_BATCH,
     Chunk,
     Linker,
@@ -38,6 +40,7 @@ SPLIT_BYTES = 256 * 1024 * 1024
 CHUNK = 8 * 1024 * 1024
 """Bytes read at a time."""
 METADATA_TOPIC = "__cluster_metadata"
+CHECKPOINTS = ("log-start-offset-checkpoint", "cleaner-offset-checkpoint")
 _FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d+)")
 _SEGMENT = re.compile(r"(\d{20})\.log")
 _INDEX_ENTRY = struct.Struct(">ii")
@@ -59,6 +62,8 @@ class PartitionFolder:
     """offsets below it are no longer part of the log"""
     cleaned_until: int
     """offsets below it may have been compacted away; −1 if the cleaner never ran"""
+    passed_over: tuple[Path, ...] = ()
+    """other replicas of it"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,8 @@ class Split:
     cleaned_until: int
     error: str = ""
     """why nothing can be read"""
+    problem: str = "unreadable"
+    """what that is: unreadable, or deleted meanwhile"""
 
 
 def find_partitions(root: Path, topics: tuple[str, ...] = ()) -> list[PartitionFolder]:
@@ -90,23 +97,43 @@ def find_partitions(root: Path, topics: tuple[str, ...] = ()) -> list[PartitionF
         if _named(resolved.name) and any(_SEGMENT.fullmatch(each) for each in os.listdir(resolved)):
             found = _partitions_in(resolved.parent, [resolved])
         else:
-            folders = [each for each in sorted(resolved.iterdir()) if each.is_dir()]
-            found = _partitions_in(resolved, [each for each in folders if _named(each.name)])
-            if not found:
-                found = [
-                    each
-                    for folder in folders
-                    if os.access(folder, os.R_OK | os.X_OK)
-                    for each in _partitions_in(folder, [path for path in sorted(folder.iterdir()) if _named(path.name)])
-                ]
+            found = _partitions_in(resolved, _folders_in(resolved)) or [
+                each
+                for folder in sorted(resolved.iterdir())
+                if folder.is_dir() and os.access(folder, os.R_OK | os.X_OK)
+                for each in _partitions_in(folder, _folders_in(folder))
+            ]
     except OSError as refused:
         raise NotALogDirectory(f"{refused.filename}: {refused.strerror}") from refused
     if not found:
         raise NotALogDirectory(f"{root} holds no partition: no folder like `orders-0` is in it")
     if topics and (missing := set(topics) - {each.topic for each in found}):
         raise NotALogDirectory(f"{root} holds no topic {', '.join(sorted(missing))}")
-    chosen = [each for each in found if not topics or each.topic in topics]
+    chosen = _one_of_each([each for each in found if not topics or each.topic in topics])
     return sorted(chosen, key=lambda each: (each.topic, each.partition))
+
+
+def _folders_in(log_dir: Path) -> list[Path]:
+    """The folders that are partitions by their names; a broker's own directory may be called `node-1`."""
+    folders = [each for each in sorted(log_dir.iterdir()) if _named(each.name) and each.is_dir()]
+    return [each for each in folders if not (each / "meta.properties").exists()]
+
+
+def _one_of_each(found: list[PartitionFolder]) -> list[PartitionFolder]:
+    """Of the replicas of a partition the one that reaches farthest."""
+    replicas: dict[tuple[str, int], list[PartitionFolder]] = {}
+    for each in found:
+        replicas.setdefault((each.topic, each.partition), []).append(each)
+    chosen = []
+    for alike in replicas.values():
+        farthest = max(alike, key=_reach) if len(alike) > 1 else alike[0]
+        chosen.append(replace(farthest, passed_over=tuple(each.path for each in alike if each is not farthest)))
+    return chosen
+
+
+def _reach(folder: PartitionFolder) -> tuple[int, int]:
+    """The first offset of the last segment, and its size."""
+    return max(((first, path.stat().st_size) for first, path in segments_of(folder)), default=(-1, 0))
 
 
 def _named(name: str) -> re.Match[str] | None:
@@ -115,28 +142,44 @@ def _named(name: str) -> re.Match[str] | None:
 
 
 def _partitions_in(log_dir: Path, folders: list[Path]) -> list[PartitionFolder]:
-    starts = read_checkpoint(log_dir / "log-start-offset-checkpoint")
-    cleaned = read_checkpoint(log_dir / "cleaner-offset-checkpoint")
+    starts, cleaned = (read_checkpoint(log_dir / name) for name in CHECKPOINTS)
     result = []
     for folder in folders:
         match = _named(folder.name)
         if match is not None and folder.is_dir():
             key = (match["topic"], int(match["partition"]))
-            result.append(PartitionFolder(folder, *key, starts.get(key, 0), cleaned.get(key, -1)))
+            # where it cannot be known what was compacted, any hole may come of that
+            cleaned_until = EVERYTHING if cleaned is None else cleaned.get(key, -1)
+            result.append(PartitionFolder(folder, *key, (starts or {}).get(key, 0), cleaned_until))
     return result
 
 
-def read_checkpoint(path: Path) -> dict[tuple[str, int], int]:
-    """Offsets by topic and partition; nothing where the file is missing or damaged, as a broker would go on too."""
+def read_checkpoint(path: Path) -> dict[tuple[str, int], int] | None:
+    """Offsets by topic and partition, none if there is no such file; None if it cannot be read."""
     try:
         _version, count, *lines = path.read_text(encoding="utf-8").splitlines()
         found = {}
         for line in lines[: int(count)]:
             topic, partition, offset = line.split(" ")
             found[topic, int(partition)] = int(offset)
-        return found
-    except (OSError, ValueError):
+        return found if len(found) == int(count) else None
+    except FileNotFoundError:
         return {}
+    except (OSError, ValueError):
+        return None
+
+
+def said_of(folders: list[PartitionFolder]) -> tuple[list[str], list[str]]:
+    """What could not be read beside the logs, and what was passed over."""
+    log_dirs = sorted({each.path.parent for each in folders})
+    damaged = [
+        log_dir / name for log_dir in log_dirs for name in CHECKPOINTS if read_checkpoint(log_dir / name) is None
+    ]
+    copies = [(each, path) for each in folders for path in each.passed_over]
+    return (
+        [f"{path}: this is no checkpoint of offsets" for path in damaged],
+        [f"{each.topic}-{each.partition}: {path} is another replica, and was not read" for each, path in copies],
+    )
 
 
 def find_splits(root: Path, topics: tuple[str, ...] = (), split_bytes: int = SPLIT_BYTES) -> list[Split]:
@@ -165,25 +208,55 @@ def segments_of(folder: PartitionFolder) -> list[tuple[int, Path]]:
     return [(int(match[1]), folder.path / name) for name in names if (match := _SEGMENT.fullmatch(name))]
 
 
-def end_of_batches(folder: PartitionFolder, known: tuple[int, int]) -> tuple[int, int]:
-    """Up to where the log holds whole batches: a segment's first offset and a position, at or behind what is `known`.
+class End(NamedTuple):
+    """Up to where a log holds whole batches."""
+
+    segment: int
+    """its first offset"""
+    position: int
+    next_offset: int
+    """the offset behind the last batch"""
+
+
+NOWHERE = End(-1, 0, 0)
+
+
+def end_of_batches(folder: PartitionFolder, known: End) -> End:
+    """The end of the log, at or behind what is `known`. Damage before a batch that is proven belongs to the log.
 
     A segment behind which there is another is closed, and counts to its end, whatever is in it.
     """
-    found = [each for each in segments_of(folder) if each[0] >= known[0]]
+    found = [each for each in segments_of(folder) if each[0] >= known.segment]
     if not found:
         return known
     last, path = found[-1]
-    position = known[1] if last == known[0] else 0
+    position, following = known[1:] if last == known.segment else (0, last)
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         while position < size:
             view = _read_at(file, position, min(2 * CHUNK, size - position))
-            walked = walk(view, 0, len(view)).end
-            if not walked:
+            walked = walk(view, 0, len(view))
+            if walked.positions:
+                following = read_header(view, walked.positions[-1]).last_offset + 1
+                position += walked.end
+                continue
+            being_written = _needed(view) > len(view)
+            behind = None if being_written else next_batch(file, position + 1, size)
+            if behind is None:
                 break
-            position += walked
-    return last, position
+            position = behind
+    return End(last, position, following)
+
+
+def next_batch(file: BinaryIO, begin: int, size: int) -> int | None:
+    """The next proven batch from `begin` up to the end of the file."""
+    while begin < size:
+        view = _read_at(file, begin, min(2 * CHUNK, size - begin))
+        at = find_batch(view, 0, min(len(view), CHUNK))
+        if at is not None:
+            return begin + at
+        begin += CHUNK
+    return None
 
 
 def _splits_of(
@@ -258,7 +331,7 @@ def read_split(split: Split) -> Iterator[Chunk]:
     linker.start_at(max(split.first_offset, 0))
     reader = _SplitReader(split, place, linker)
     if split.error:
-        yield reader.damage("unreadable", split.error, 0, 0)
+        yield reader.damage(split.problem, split.error, 0, 0)
         return
     try:
         with open(split.path, "rb", buffering=0) as file:
@@ -325,7 +398,7 @@ class _SplitReader:
         begin, size = self.position, self._size
         if is_zero(_pieces(file, begin, size)):
             return None, self.split.stop
-        at = self._next_batch(file, begin + 1)
+        at = next_batch(file, begin + 1, size)
         words = _what_is_wrong(view, size - begin)
         if at is not None:
             detail = f"{words}; {at - begin} bytes up to the next batch were skipped"
@@ -333,16 +406,6 @@ class _SplitReader:
         torn = len(view) < HEADER_SIZE or looks_like_batch(view, 0)
         detail = f"{words}; {size - begin} bytes up to the end of the file hold no whole batch"
         return self.damage("torn_tail" if torn else "bad_batch", detail, begin, size - begin), self.split.stop
-
-    def _next_batch(self, file: BinaryIO, begin: int) -> int | None:
-        """The next proven batch up to the end of the file."""
-        while begin < self._size:
-            view = _read_at(file, begin, min(2 * CHUNK, self._size - begin))
-            at = find_batch(view, 0, min(len(view), CHUNK))
-            if at is not None:
-                return begin + at
-            begin += CHUNK
-        return None
 
 
 def _needed(view: memoryview) -> int:

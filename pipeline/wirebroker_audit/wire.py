@@ -151,13 +151,14 @@ class Client:
         for attempt in range(ATTEMPTS):
             if attempt:
                 time.sleep(PAUSE)
-                self.refresh((topic,))
-            leader = self._leaders.get((topic, partition), "")
-            if not leader:
-                if code := self._refused.get(topic):
-                    why = f"a broker says {code} {error_name(code)} of this topic"
-                continue
             try:
+                if attempt or (topic, partition) not in self._leaders:
+                    self.refresh((topic,))
+                leader = self._leaders.get((topic, partition), "")
+                if not leader:
+                    if code := self._refused.get(topic):
+                        why = f"a broker says {code} {error_name(code)} of this topic"
+                    continue
                 code, answer = ask(leader)
             except BrokerError as broken:
                 why = str(broken)

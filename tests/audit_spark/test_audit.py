@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,6 +15,7 @@ pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not instal
 
 from audit_spark.synthetic import (
     Fault,
+    Writer,
     application_duplicate,
     epoch_duplicate,
     make_directory,
@@ -227,6 +229,7 @@ def test_a_line_that_is_no_row_of_a_trace_is_counted(story: dict[str, Any]) -> N
         (["--bootstrap", "nonsense"], "is not host:port"),
         (["--path", "logs", "--trace", "none.jsonl"], "--trace none.jsonl: there is no such file"),
         (["--path", "logs", "--out", "taken"], "is no report of an audit"),
+        (["--path", "logs", "--out", "likely"], "is no report of an audit"),
     ],
 )
 def test_what_cannot_be_audited_is_said_at_once(
@@ -235,11 +238,42 @@ def test_what_cannot_be_audited_is_said_at_once(
     monkeypatch.chdir(tmp_path)
     make_directory(tmp_path / "logs" / "inner", seed=1, partitions=1, faults=())
     Path("taken").mkdir()
-    Path("taken", "precious").write_text("")
+    Path("likely", "batches").mkdir(parents=True)
+    for name in ("taken/precious", "likely/summary.json", "likely/precious"):
+        Path(name).write_text("{}")
     assert main(["audit", *(["--out", "out"] if "--out" not in flags else []), *flags]) == 2
     assert words in capsys.readouterr().err
     assert not Path("out").exists()
     assert Path("taken", "precious").exists()
+    assert Path("likely", "precious").exists()
+
+
+def test_where_nothing_is_stored_nothing_is_found(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with MockKafka(topics=["orders"], data=tmp_path / "logs") as kafka:
+        assert audit(spark, Request(Path("live"), bootstrap=kafka.bootstrap_servers)).exit_code == 0
+    assert main(["audit", "--path", "logs", "--out", "out"]) == 0
+    assert "no finding" in capsys.readouterr().out
+    (tmp_path / "sent.jsonl").write_text('{"topic": "orders", "value_base64": "!"}\n')
+    assert main(["audit", "--path", "logs", "--out", "out", "--intended", str(tmp_path / "sent.jsonl")]) == 2
+    assert "sent.jsonl: this is no base64: value_base64 '!'" in capsys.readouterr().err
+    (tmp_path / "sent.parquet").write_text("x")
+    assert main(["audit", "--path", "logs", "--out", "out", "--intended", str(tmp_path / "sent.parquet")]) == 2
+    assert "sent.parquet: this is not Parquet" in capsys.readouterr().err
+
+
+def test_two_batches_at_one_offset_are_two(spark: SparkSession, tmp_path: Path) -> None:
+    log = Writer("orders", 0, random.Random(3))
+    for value in (b"one", b"two"):
+        log.data(5, values=[value], attributes=0x10)
+        log.offset = 0
+    log.offset = 1
+    log.end(5, 0, commit=True)
+    log.save(tmp_path / "logs")
+    audit(spark, Request(tmp_path / "out", tmp_path / "logs"))
+    assert [each.kind for each in found_in(spark, tmp_path / "out")] == ["offset_regression"]
 
 
 def test_what_could_not_be_read_is_said_and_the_report_is_not_called_whole(spark: SparkSession, tmp_path: Path) -> None:

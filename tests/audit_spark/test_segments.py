@@ -12,7 +12,7 @@ from audit_spark.synthetic import FAULTS, Writer, bad_length, make_directory, or
 from wirebroker.audit.findings import BatchRow
 from wirebroker.audit.stored import scan
 from wirebroker_audit import segments
-from wirebroker_audit.segments import NotALogDirectory, find_partitions, find_splits, read_split
+from wirebroker_audit.segments import NotALogDirectory, find_partitions, find_splits, read_split, said_of
 
 ADDED = ("marker", "content", "run", "problem", "detail")
 
@@ -162,3 +162,32 @@ def test_a_directory_without_partitions_says_what_was_looked_for(tmp_path: Path)
     with pytest.raises(NotALogDirectory, match="no topic payments"):
         find_partitions(tmp_path, ("payments",))
     assert [each.topic for each in find_partitions(tmp_path / "orders-0")] == ["orders"]
+
+
+def test_a_brokers_directory_is_no_partition_whatever_its_name(tmp_path: Path) -> None:
+    log(tmp_path).save(tmp_path / "node-1")
+    (tmp_path / "node-1" / "meta.properties").write_text("version=1\n")
+    assert [each.topic for each in find_partitions(tmp_path)] == ["orders"]
+
+
+def test_of_several_replicas_the_one_that_reaches_farthest_is_read(tmp_path: Path) -> None:
+    writer = log(tmp_path)
+    writer.data(1)
+    writer.save(tmp_path / "a")
+    writer.data(1)
+    writer.save(tmp_path / "b")
+    (found,) = find_partitions(tmp_path)
+    assert (found.path.parent.name, found.passed_over) == ("b", (tmp_path / "a" / "orders-0",))
+    assert len(rows_of(tmp_path)) == 2
+    assert said_of([found]) == ([], [f"orders-0: {tmp_path / 'a' / 'orders-0'} is another replica, and was not read"])
+
+
+@pytest.mark.parametrize("content", ["", "0\n2\norders 0 5\n", "0\n1\norders 0\n", "0\nmany\n"])
+def test_a_damaged_checkpoint_is_said_and_compaction_not_excluded(content: str, tmp_path: Path) -> None:
+    writer = log(tmp_path)
+    writer.data(1)
+    writer.save(tmp_path)
+    (tmp_path / "cleaner-offset-checkpoint").write_text(content)
+    (found,) = find_partitions(tmp_path)
+    assert found.cleaned_until > 2**50
+    assert said_of([found]) == ([f"{tmp_path / 'cleaner-offset-checkpoint'}: this is no checkpoint of offsets"], [])

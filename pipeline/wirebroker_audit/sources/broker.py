@@ -28,9 +28,9 @@ from wirebroker_audit.wire import Client, LivePartition
 
 @dataclass
 class OneRange(InputPartition):
-    """What one task fetches."""
+    """What one task fetches; nothing, where no partition holds anything."""
 
-    range: Range
+    range: Range | None
 
 
 class BrokerReader(DataSourceReader):
@@ -52,11 +52,13 @@ class BrokerReader(DataSourceReader):
                 live = client.partitions(self._topics)
             finally:
                 client.close()
-        return [OneRange(each) for each in split_offsets(live, self._bootstrap, self._parallelism)]
+        return [OneRange(each) for each in split_offsets(live, self._bootstrap, self._parallelism)] or [OneRange(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OneRange)
-        return rows_of(read_range(partition.range), self._records, self._keep, partition.range.number)
+        wanted = partition.range
+        chunks = read_range(wanted) if wanted is not None else iter(())
+        return rows_of(chunks, self._records, self._keep, wanted.number if wanted is not None else 0)
 
 
 def partitions_as_text(live: list[LivePartition]) -> str:

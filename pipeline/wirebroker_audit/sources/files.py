@@ -46,12 +46,13 @@ class SegmentReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         splits = find_splits(self._root, self._topics, self._split_bytes)
         total = sum(each.stop - each.start for each in splits)
-        return list(_packed(splits, min(self._split_bytes, -(-total // self._parallelism))))
+        return list(_packed(splits, min(self._split_bytes, -(-total // self._parallelism)))) or [Splits([])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Splits)
         chunks = (chunk for split in partition.splits for chunk in read_split(split))
-        return rows_of(chunks, self._records, self._keep, partition.splits[0].number)
+        number = partition.splits[0].number if partition.splits else 0
+        return rows_of(chunks, self._records, self._keep, number)
 
 
 def rows_of(chunks: Iterator[Chunk], records: bool, keep: Path | None, number: int) -> Iterator[pa.RecordBatch]:
