@@ -74,14 +74,14 @@ def measure(contenders: Sequence[Contender], runs: int, say: Callable[[str], Non
     return result
 
 
-def first_answer(contender: Contender) -> float:
-    """Seconds from starting the process to its first answer to Metadata. Raises ServerFailed."""
+def first_answer(contender: Contender, folder: str = "") -> float:
+    """Seconds from starting the process, with its data in the folder, to its first answer to Metadata. Raises ServerFailed."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     start = time.perf_counter()
     process = subprocess.Popen(
-        contender.at(port), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        contender.at(port, folder), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         start_new_session=True,
     )  # fmt: skip
     try:

@@ -1,0 +1,8 @@
+"""`python -m wirebroker`: the command."""
+
+import sys
+
+from wirebroker.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

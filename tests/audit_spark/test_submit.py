@@ -1,0 +1,64 @@
+"""`spark-submit` with executors in processes of their own, that have our packages from `--py-files` alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+
+pyspark = pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
+
+from audit_spark.synthetic import duplicate, make_directory  # noqa: E402
+from wirebroker_audit.java import provide_java  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+SPARK = Path(pyspark.__file__).parent
+
+
+def packages(folder: Path) -> Path:
+    """Our packages as a zip, as docs/audit-spark.md says."""
+    for part in ("broker/wirebroker", "protocol/kafkawire", "pipeline/wirebroker_audit"):
+        shutil.copytree(ROOT / part, folder / Path(part).name, ignore=shutil.ignore_patterns("__pycache__"))
+    return Path(shutil.make_archive(str(folder), "zip", folder))
+
+
+def foreign_python(folder: Path) -> Path:
+    """A Python that has the libraries, and not our packages: a path file within a path file's folder is not read."""
+    venv.create(folder, symlinks=True)
+    site = next(folder.glob("lib/python*/site-packages"))
+    (site / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    python = folder / "bin" / "python"
+    missing = subprocess.run(
+        [python, "-c", "import pyarrow, wirebroker_audit"], capture_output=True, text=True, cwd=folder
+    )
+    assert "No module named 'wirebroker_audit'" in missing.stderr
+    return python
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_executors_need_nothing_but_the_archive_and_the_libraries(tmp_path: Path) -> None:
+    make_directory(tmp_path / "logs", seed=4, partitions=3, faults=(duplicate,))
+    provide_java()
+    python = str(foreign_python(tmp_path / "env"))
+    shutil.copy(ROOT / "pipeline/wirebroker_audit/__main__.py", tmp_path / "run_audit.py")
+    zipped = packages(tmp_path / "wirebroker")
+    command = [
+        str(SPARK / "bin" / "spark-submit"), "--master", "local-cluster[2,1,1024]", "--conf", "spark.driver.host=127.0.0.1",
+        "--conf", "spark.ui.enabled=false", "--py-files", str(zipped), "run_audit.py",
+        "--path", str(tmp_path / "logs"), "--out", str(tmp_path / "out"),
+    ]  # fmt: skip
+    environment = {
+        **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        "SPARK_HOME": str(SPARK), "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1",
+    }  # fmt: skip
+    run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert run.returncode == 1, run.stderr[-3000:]
+    assert "duplicate" in run.stdout
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["complete"]
