@@ -42,7 +42,7 @@ BLANK = frozenset(
 PARTS = {
     "responses": ("topic_data", "resources", "topic_names", "topics"), "partition_responses": ("partition_data",),
     "topics": ("topics",), "partitions": ("partitions", "partition_indexes"),
-    "results": ("topics", "groups_names", "creations"),
+    "results": ("topics", "groups_names", "creations", "dirs"),
     "results_by_topic_v3_and_below": ("v3_and_below_topics",), "results_by_partition": ("partitions",),
     "results_by_transaction": ("transactions",), "topic_results": ("topics",), "members": ("members",),
     "markers": ("markers",), "filter_results": ("filters",), "replica_election_results": ("topic_partitions",),
@@ -105,11 +105,14 @@ def _like(cls: type[Struct], asked: Any, code: int) -> Any:
         if isinstance(part_class, type) and field.name in PARTS:
             sources = (getattr(asked, each, None) for each in PARTS[field.name])
             parts: list[Any] = next((found for found in sources if found), [])
+            if hasattr(asked, "dirs"):  # AlterReplicaLogDirs is answered by topic
+                parts = [topic for each in parts for topic in each.topics]
             values[field.name] = [_like(part_class, part, code) for part in parts]
             answered_by_parts = answered_by_parts or bool(parts)
-        elif isinstance(asked, str):
-            if field.name in ("name", "group_id", "topic"):
-                values[field.name] = asked
+        elif isinstance(asked, str) and field.name in ("name", "group_id", "topic"):
+            values[field.name] = asked
+        elif field.name == "topic_name":
+            values[field.name] = asked.name
         elif field.name in REPEATED and hasattr(asked, field.name):
             values[field.name] = getattr(asked, field.name)
         elif field.name in ("partition_index", "index", "partition", "partition_id") and index is not None:
