@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 
 from kafkawire.declare import Struct
+from kafkawire.errors import ErrorCode
 from kafkawire.frames import decode_response, encode_request
+from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkawire.messages.find_coordinator import FindCoordinatorRequest
+from kafkawire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
 from kafkawire.registry import KEYS, request_class, versions
 from wirebroker import faults, operations
 from wirebroker.apis import SERVED
@@ -85,3 +94,33 @@ def test_every_refusal_has_the_code(name: str, version: int) -> None:
     answer = ask(engine, request, version)
     assert REFUSED in codes(answer)
     assert rule.fired == 1
+
+
+def test_a_fetch_says_of_itself_only_what_is_wrong_with_its_session() -> None:
+    part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    fetch = FetchRequest(max_wait_ms=0, max_bytes=1 << 20, topics=[FetchTopic(topic="orders", partitions=[part])])
+    for code in (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.FETCH_SESSION_ID_NOT_FOUND):
+        answer = ask(engine_with(faults.error(code, api="Fetch")), fetch, 12)
+        said = [each.error_code for topic in answer.responses for each in topic.partitions]
+        assert (answer.error_code, said) == ((0, [1]) if code == ErrorCode.OFFSET_OUT_OF_RANGE else (70, []))
+
+
+@pytest.mark.parametrize("version", [1, 2, 7, 8])
+def test_an_offset_fetch_says_of_its_group_what_is_not_about_partitions(version: int) -> None:
+    def said(code: int, **words: Any) -> tuple[int, list[int]]:
+        topics: dict[str, Any]
+        if version < 8:
+            one = OffsetFetchRequestTopic(name="orders", partition_indexes=[0, 1])
+            topics = {"group_id": "team", "topics": [one]}
+        else:
+            many = OffsetFetchRequestTopics(name="orders", partition_indexes=[0, 1])
+            topics = {"groups": [OffsetFetchRequestGroup(group_id="team", topics=[many])]}
+        engine = engine_with(faults.error(code, api="OffsetFetch", **words))
+        ask(engine, FindCoordinatorRequest(key_type=0, key="team"), 3)
+        answer = ask(engine, OffsetFetchRequest(require_stable=False, **topics), version)
+        group = answer.groups[0] if version >= 8 else answer
+        return group.error_code, [part.error_code for topic in group.topics for part in topic.partitions]
+
+    assert said(ErrorCode.UNSTABLE_OFFSET_COMMIT) == (0, [88, 88])
+    assert said(ErrorCode.NOT_COORDINATOR) == ((0, [16, 16]) if version == 1 else (16, []))
+    assert said(ErrorCode.NOT_COORDINATOR, topic="orders", partition=1) == (0, [0, 16])

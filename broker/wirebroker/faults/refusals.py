@@ -7,9 +7,13 @@ error beside each.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from kafkawire.declare import Message, Struct
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.fetch import FetchResponse
+from kafkawire.messages.offset_fetch import OffsetFetchResponse
 from kafkawire.messages.produce import ProduceRequest, ProduceResponse
 from kafkawire.registry import api_name, response_class
 from wirebroker.exchange import Exchange
@@ -26,6 +30,19 @@ READING = frozenset(
 """APIs that change nothing, so that handling them before their answer is overwritten does no harm."""
 TOPIC_ERRORS = frozenset({"Metadata", "DescribeTopicPartitions", "CreateTopics", "DeleteTopics", "CreatePartitions"})
 """APIs whose answers have their errors beside the topics."""
+OF_SESSIONS = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)  # fmt: skip
+"""What a Fetch says of itself; everything else it says of partitions."""
+OF_OFFSETS = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)  # fmt: skip
+"""What OffsetFetch says of partitions; from version 2 on it says everything else of the group."""
 CODES = ("error_code", "partition_error_code")
 REPEATED = frozenset(
     {
@@ -51,34 +68,60 @@ PARTS = {
 """A list in an answer, and the lists of the request that it answers."""
 
 
-def overwrite(response: Any, code: int, only: Where | None, exchange: Exchange, topic: str = "") -> None:
-    """Put the error into the response wherever it has one, or for these partitions or topics alone."""
+def overwrite(response: Any, code: int, only: Where | None, exchange: Exchange) -> None:
+    """Put the error into the response where Kafka has it, or for these partitions or topics alone.
+
+    Without `only` it is said of each partition, and of the request where it has none. What belongs to no partition is said
+    of the whole: a fault of the session in Fetch, one of the group in OffsetFetch.
+    """
+    if isinstance(response, FetchResponse):
+        _overwrite_fetch(response, code, only, exchange)
+    elif only is None and isinstance(response, OffsetFetchResponse) and exchange.version >= 2 and code not in OF_OFFSETS:
+        groups: list[Any] = response.groups or [response]
+        for group in groups:
+            group.error_code, group.topics = code, []
+    elif not _overwrite(response, code, only, exchange) and only is not None:
+        _overwrite(response, code, None, exchange)
+
+
+def _overwrite_fetch(response: FetchResponse, code: int, only: Where | None, exchange: Exchange) -> None:
+    if code in OF_SESSIONS and only is None:
+        response.error_code, response.session_id, response.responses = code, 0, []
+        return
+    for topic in response.responses:
+        _overwrite(topic, code, only, exchange)
+
+
+def _overwrite(response: Any, code: int, only: Where | None, exchange: Exchange, topic: str = "") -> bool:
+    """Whether there was a place for it."""
     named = topic_name(response, exchange)
     topic = named or topic
     index = partition_index(response)
     by_topic = named is not None and index is None and api_name(exchange.api_key) in TOPIC_ERRORS
     here = only is None or (topic, index) in only or (by_topic and any(wanted == topic for wanted, _ in only))
+    found = False
     if here and (by_topic or not _has_parts(response)):
         for attribute in CODES:
             if hasattr(response, attribute):
                 setattr(response, attribute, code)
                 _blank(response)
-    if by_topic:
-        return
-    for attribute in type(response).__slots__:
-        value = getattr(response, attribute)
-        if isinstance(value, list) and value and hasattr(type(value[0]), "__slots__"):
-            for part in value:
-                overwrite(part, code, only, exchange, topic)
+                found = True
+    for part in () if by_topic else _parts(response):
+        found |= _overwrite(part, code, only, exchange, topic)
+    return found
 
 
 def _has_parts(response: Any) -> bool:
-    """Whether the error belongs to the parts of this, and not to itself."""
-    return any(
-        isinstance(getattr(response, attribute), list)
-        and any(hasattr(part, code) for part in getattr(response, attribute) for code in CODES)
-        for attribute in type(response).__slots__
-    )
+    """Whether the error belongs to the parts of this, at any depth, and not to itself."""
+    return any(any(hasattr(part, code) for code in CODES) or _has_parts(part) for part in _parts(response))
+
+
+def _parts(response: Any) -> Iterator[Any]:
+    """The structs in a response's lists."""
+    for attribute in type(response).__slots__:
+        value = getattr(response, attribute)
+        if isinstance(value, list):
+            yield from (part for part in value if isinstance(part, Struct))
 
 
 def _blank(part: Any) -> None:
