@@ -11,8 +11,10 @@ import pytest
 from kafkawire.declare import Struct
 from kafkawire.errors import ErrorCode
 from kafkawire.frames import decode_response, encode_request
-from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkawire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
+from kafkawire.messages.metadata import MetadataRequest
 from kafkawire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -22,6 +24,7 @@ from kafkawire.messages.offset_fetch import (
 from kafkawire.registry import KEYS, request_class, versions
 from wirebroker import faults, operations
 from wirebroker.apis import SERVED
+from wirebroker.core.groups.offsets import Committed
 from wirebroker.engine import Engine
 from wirebroker.exchange import Connection, Reply
 from wirebroker.faults.refusals import CODES
@@ -124,3 +127,65 @@ def test_an_offset_fetch_says_of_its_group_what_is_not_about_partitions(version:
     assert said(ErrorCode.UNSTABLE_OFFSET_COMMIT) == (0, [88, 88])
     assert said(ErrorCode.NOT_COORDINATOR) == ((0, [16, 16]) if version == 1 else (16, []))
     assert said(ErrorCode.NOT_COORDINATOR, topic="orders", partition=1) == (0, [0, 16])
+
+
+# What a request is about without naming it
+
+
+def fetch_of(session: int, epoch: int, *partitions: int, version: int, topic_id: bytes, **more: Any) -> FetchRequest:
+    parts = [FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20) for index in partitions]
+    topics = [FetchTopic(topic="orders", topic_id=topic_id, partitions=parts)] if parts else []
+    return FetchRequest(max_wait_ms=0, max_bytes=1 << 20, topics=topics, session_id=session, session_epoch=epoch, **more)
+
+
+@pytest.mark.parametrize("version", [12, 13])
+def test_a_fetch_is_about_all_that_its_session_holds(version: int) -> None:
+    engine = engine_with()
+    rule = engine.plan.add(faults.error(REFUSED, api="Fetch", topic="orders", partition=0, nth=[2, 4]))
+    form = {"version": version, "topic_id": engine.cluster.topics["orders"].topic_id}
+    session = ask(engine, fetch_of(0, 0, 0, 1, **form), version).session_id
+
+    def go_on(epoch: int, **more: Any) -> list[tuple[int, int]]:
+        answer = ask(engine, fetch_of(session, epoch, **form, **more), version)
+        return [(part.partition_index, part.error_code) for topic in answer.responses for part in topic.partitions]
+
+    assert go_on(1) == [(0, REFUSED)], "though nothing has changed in it"
+    assert go_on(2) == []
+    forgotten = [ForgottenTopic(topic="orders", topic_id=form["topic_id"], partitions=[0])]
+    assert go_on(3, forgotten_topics_data=forgotten) == []
+    assert go_on(4) == []
+    assert (rule.seen, rule.fired) == (3, 1), "the last two are about partition 1 alone"
+    engine.plan.clear()
+    engine.plan.add(faults.error(REFUSED, api="Fetch"))
+    assert go_on(5) == [(1, REFUSED)]
+
+
+def test_who_asks_for_all_topics_asks_for_each() -> None:
+    rule = faults.error(REFUSED, topic="orders")
+    engine = engine_with(rule)
+    operations.create_topic(engine, "other", NOW)
+    for request, version in (
+        (MetadataRequest(topics=None), 8),
+        (MetadataRequest(topics=[]), 0),
+        (DescribeTopicPartitionsRequest(topics=[]), 0),
+    ):
+        said = {topic.name: topic.error_code for topic in ask(engine, request, version).topics}
+        assert said == {"orders": REFUSED, "other": 0}
+    assert rule.fired == 3
+
+
+@pytest.mark.parametrize("version", [7, 8])
+def test_who_asks_for_all_offsets_asks_for_those_of_each_partition(version: int) -> None:
+    rule = faults.error(REFUSED, api="OffsetFetch", topic="orders", partition=1)
+    engine = engine_with(rule)
+    ask(engine, FindCoordinatorRequest(key_type=0, key="team"), 3)
+    everything = OffsetFetchRequest(
+        group_id="team", topics=None, groups=[OffsetFetchRequestGroup(group_id="team", topics=None)], require_stable=False
+    )
+    ask(engine, everything, version)
+    assert rule.seen == 0
+    for index in range(3):
+        engine.groups.offsets.commit("team", ("orders", index), Committed(7, -1, "", NOW))
+    answer = ask(engine, everything, version)
+    (topic,) = (answer.groups[0] if version >= 8 else answer).topics
+    assert [(part.error_code, part.committed_offset) for part in topic.partitions] == [(0, 7), (REFUSED, -1), (0, 7)]

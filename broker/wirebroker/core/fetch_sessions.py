@@ -6,7 +6,7 @@ A session belongs to the broker, not to a connection. `open` decides which parti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from kafkawire.errors import ErrorCode
@@ -93,6 +93,14 @@ class FetchSessions:
         """Forget the sessions of one broker."""
         self._sessions = {key: session for key, session in self._sessions.items() if key[0] != node_id}
 
+    def held(self, request: FetchRequest, node_id: int) -> list[PartitionKey]:
+        """What an incremental request fetches beside the partitions that it names; of a session that is not there nothing."""
+        session = self._sessions.get((node_id, request.session_id))
+        if session is None or session.epoch != request.session_epoch:
+            return []
+        forgotten = set(_forgotten(request, session))
+        return [key for key in session.partitions if key not in forgotten]
+
     def open(self, request: FetchRequest, version: int, node_id: int, now: int) -> FetchContext:
         """What this request is about; `error` is set if its session cannot be gone on with. `now` is ms since the epoch."""
         by_topic_id = version >= 13
@@ -140,9 +148,8 @@ class FetchSessions:
                 session.partitions[key].asked = partition
             else:
                 session.partitions[key] = Cached(partition)
-        for forgotten in request.forgotten_topics_data:
-            for index in forgotten.partitions:
-                session.partitions.pop((forgotten.topic_id if session.by_topic_id else forgotten.topic, index), None)
+        for key in _forgotten(request, session):
+            session.partitions.pop(key, None)
         if not session.partitions:
             del self._sessions[node_id, session.session_id]
             return FetchContext(asked)  # without a session, though the request has just given up what it asks for
@@ -150,3 +157,10 @@ class FetchSessions:
         self._sessions[node_id, session.session_id] = self._sessions.pop((node_id, session.session_id))  # used last
         everything = [(key, cached.asked) for key, cached in session.partitions.items()]
         return FetchContext(everything, session, incremental=True)
+
+
+def _forgotten(request: FetchRequest, session: Session) -> Iterator[PartitionKey]:
+    """What a request takes out of its session."""
+    for forgotten in request.forgotten_topics_data:
+        for index in forgotten.partitions:
+            yield (forgotten.topic_id if session.by_topic_id else forgotten.topic), index

@@ -9,16 +9,21 @@ from typing import Any
 from kafkawire.batches import HEADER_SIZE, read_header
 from kafkawire.declare import Message
 from kafkawire.frames import RequestHeader
+from kafkawire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from kafkawire.messages.fetch import FetchRequest
+from kafkawire.messages.metadata import MetadataRequest
+from kafkawire.messages.offset_fetch import OffsetFetchRequest
 from kafkawire.messages.produce import ProduceRequest
 from kafkawire.registry import api_name
+from wirebroker.core.fetch_sessions import INITIAL_EPOCH
 from wirebroker.exchange import Exchange
 
 TopicPartition = tuple[str, int]
 Where = frozenset[tuple[str, int | None]]
 """Partitions; None instead of an index stands for the topic, in requests that name no partitions."""
 
-OTHERS_NAMES = ("protocols", "features", "feature_updates", "resources")
-"""Lists in requests whose parts have names that are no topics'."""
+OTHERS_NAMES = ("protocols", "features", "feature_updates", "resources", "forgotten_topics_data")
+"""Lists in requests whose parts have names that are no topics', or of topics that the request is not about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +40,10 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """One request. `batches` is empty except for Produce; `partitions` are those that it names."""
+    """One request. `batches` is empty except for Produce; `partitions` are those that it is about.
+
+    These are the ones that it names, those of its fetch session, and all where it asks for all.
+    """
 
     api: str
     version: int
@@ -54,7 +62,7 @@ class Facts:
 
 def facts_of(request: Message, exchange: Exchange) -> Facts:
     """The facts of this request."""
-    touched = list(_touched(request, exchange))
+    touched = [*_touched(request, exchange), *_meant(request, exchange)]
     return Facts(
         api=api_name(exchange.api_key),
         version=exchange.version,
@@ -112,6 +120,29 @@ def _touched(struct: Any, exchange: Exchange) -> Iterator[tuple[str, int | None]
                 yield part, None
             elif hasattr(part, "__slots__"):
                 yield from _within(part, exchange)
+
+
+def _meant(request: Message, exchange: Exchange) -> Iterator[tuple[str, int | None]]:
+    """Every topic and partition that a request is about without naming it."""
+    cluster, engine = exchange.cluster, exchange.engine
+    if isinstance(request, FetchRequest) and request.session_epoch > INITIAL_EPOCH:
+        for name, index in engine.fetch_sessions.held(request, exchange.node_id):
+            topic = cluster.topics_by_id.get(name) if isinstance(name, bytes) else cluster.topics.get(name)
+            if topic is not None:
+                yield from ((topic.name, None), (topic.name, index))
+    elif isinstance(request, OffsetFetchRequest):
+        asked: list[Any] = request.groups if exchange.version >= 8 else [request]
+        for group in asked:
+            for name, index in engine.groups.offsets.of(group.group_id) if group.topics is None else ():
+                yield from ((name, None), (name, index))
+    elif _asks_for_all_topics(request, exchange.version):
+        yield from ((name, None) for name in cluster.topics)
+
+
+def _asks_for_all_topics(request: Message, version: int) -> bool:
+    if isinstance(request, MetadataRequest):
+        return request.topics is None or (version == 0 and not request.topics)
+    return isinstance(request, DescribeTopicPartitionsRequest) and not request.topics
 
 
 def _within(part: Any, exchange: Exchange) -> Iterator[tuple[str, int | None]]:

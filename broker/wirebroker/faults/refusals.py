@@ -12,9 +12,10 @@ from typing import Any
 
 from kafkawire.declare import Message, Struct
 from kafkawire.errors import ErrorCode
-from kafkawire.messages.fetch import FetchResponse
+from kafkawire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from kafkawire.messages.offset_fetch import OffsetFetchResponse
 from kafkawire.messages.produce import ProduceRequest, ProduceResponse
+from kafkawire.primitives import ZERO_UUID
 from kafkawire.registry import api_name, response_class
 from wirebroker.exchange import Exchange
 from wirebroker.faults.facts import Where, partition_index, topic_name
@@ -88,8 +89,21 @@ def _overwrite_fetch(response: FetchResponse, code: int, only: Where | None, exc
     if code in OF_SESSIONS and only is None:
         response.error_code, response.session_id, response.responses = code, 0, []
         return
+    answered = {
+        (topic_name(topic, exchange), part.partition_index) for topic in response.responses for part in topic.partitions
+    }
+    for name, index in only or exchange.struck.facts.partitions:
+        if index is not None and (name, index) not in answered and not response.error_code:
+            response.responses.append(_unsaid(name, index, exchange))
     for topic in response.responses:
         _overwrite(topic, code, only, exchange)
+
+
+def _unsaid(name: str, index: int, exchange: Exchange) -> FetchableTopicResponse:
+    """What an answer leaves out that names only what has changed in its session."""
+    known = exchange.cluster.topics.get(name)
+    data = PartitionData(partition_index=index, error_code=0, high_watermark=-1, records=b"")
+    return FetchableTopicResponse(topic=name, topic_id=known.topic_id if known else ZERO_UUID, partitions=[data])
 
 
 def _overwrite(response: Any, code: int, only: Where | None, exchange: Exchange, topic: str = "") -> bool:
