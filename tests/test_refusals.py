@@ -11,22 +11,38 @@ import pytest
 from kafkawire.declare import Struct
 from kafkawire.errors import ErrorCode
 from kafkawire.frames import decode_response, encode_request
+from kafkawire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from kafkawire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from kafkawire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from kafkawire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
+from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.metadata import MetadataRequest
+from kafkawire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from kafkawire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkawire.registry import KEYS, request_class, versions
 from wirebroker import faults, operations
 from wirebroker.apis import SERVED
 from wirebroker.core.groups.offsets import Committed
 from wirebroker.engine import Engine
-from wirebroker.exchange import Connection, Reply
+from wirebroker.exchange import Close, Connection, Reply
 from wirebroker.faults.refusals import CODES
 from wirekit import NOW, batch
 
@@ -189,3 +205,122 @@ def test_who_asks_for_all_offsets_asks_for_those_of_each_partition(version: int)
     answer = ask(engine, everything, version)
     (topic,) = (answer.groups[0] if version >= 8 else answer).topics
     assert [(part.error_code, part.committed_offset) for part in topic.partitions] == [(0, 7), (REFUSED, -1), (0, 7)]
+
+
+# What changes something, in part
+
+
+def test_an_offset_that_is_refused_is_not_committed_and_the_others_are() -> None:
+    rule = faults.error("GROUP_AUTHORIZATION_FAILED", api="OffsetCommit", partition=1)
+    engine = engine_with(rule)
+    ask(engine, FindCoordinatorRequest(key_type=0, key="team"), 3)
+    parts = [
+        OffsetCommitRequestPartition(partition_index=index, committed_offset=7, committed_metadata="") for index in range(3)
+    ]
+
+    def commit(*indexes: int) -> dict[int, int]:
+        topic = OffsetCommitRequestTopic(name="orders", partitions=[parts[index] for index in indexes])
+        answer = ask(engine, OffsetCommitRequest(group_id="team", topics=[topic]), 5)
+        assert len(answer.topics) == 1, "one topic is one part of the answer"
+        return {part.partition_index: part.error_code for part in answer.topics[0].partitions}
+
+    assert commit(0, 1, 2) == {0: 0, 1: 30, 2: 0}
+    assert sorted(engine.groups.offsets.of("team")) == [("orders", 0), ("orders", 2)]
+    assert commit(1) == {1: 30}
+    assert rule.fired == 2
+
+
+def test_a_topic_that_is_refused_is_neither_created_nor_deleted() -> None:
+    engine = engine_with(*(faults.error(REFUSED, api=api, topic="orders") for api in ("CreateTopics", "DeleteTopics")))
+
+    def said(request: Any, version: int) -> dict[str, int]:
+        answer = ask(engine, request, version)
+        return {each.name: each.error_code for each in (answer.topics if hasattr(answer, "topics") else answer.responses)}
+
+    made = [
+        CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
+        for name in ("orders", "new")
+    ]
+    states = [DeleteTopicState(name=name) for name in ("orders", "new")]
+    for version, asked in ((5, {"topic_names": ["orders", "new"]}), (6, {"topics": states})):
+        assert said(CreateTopicsRequest(topics=made), 4) == {"orders": REFUSED, "new": 0}
+        assert list(engine.cluster.topics) == ["orders", "new"]
+        assert said(DeleteTopicsRequest(timeout_ms=100, **asked), version) == {"orders": REFUSED, "new": 0}
+        assert list(engine.cluster.topics) == ["orders"]
+    for version, asked in ((5, {"topic_names": ["orders"]}), (6, {"topics": states[:1]})):
+        assert said(DeleteTopicsRequest(timeout_ms=100, **asked), version) == {"orders": REFUSED}
+
+
+def test_records_whose_deletion_is_refused_are_still_there() -> None:
+    engine = engine_with(faults.error(REFUSED, api="DeleteRecords", topic="orders", partition=0))
+    for partition in engine.cluster.topics["orders"].partitions:
+        partition.append(memoryview(batch()), NOW, 9)
+    parts = [DeleteRecordsPartition(partition_index=index, offset=1) for index in range(2)]
+    asked = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="orders", partitions=parts)], timeout_ms=100)
+    (topic,) = ask(engine, asked, 1).topics
+    said = {part.partition_index: (part.error_code, part.low_watermark) for part in topic.partitions}
+    assert said == {0: (REFUSED, -1), 1: (0, 1)}
+    assert [each.log_start_offset for each in engine.cluster.topics["orders"].partitions] == [0, 1, 0]
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_partitions_that_are_refused_do_not_join_the_transaction(version: int) -> None:
+    engine = engine_with(faults.error(REFUSED, api="AddPartitionsToTxn", partition=1))
+    init = InitProducerIdRequest(transactional_id="till", transaction_timeout_ms=1000)
+    ask(engine, FindCoordinatorRequest(key_type=1, key="till"), 3)
+    pid = ask(engine, init, 2).producer_id
+    topics = [AddPartitionsToTxnTopic(name="orders", partitions=[0, 1])]
+    if version < 4:
+        answer = ask(
+            engine,
+            AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id="till", v3_and_below_producer_id=pid, v3_and_below_topics=topics
+            ),
+            version,
+        )
+        (topic,) = answer.results_by_topic_v3_and_below
+    else:
+        many = [AddPartitionsToTxnTransaction(transactional_id="till", producer_id=pid, topics=topics)]
+        (transaction,) = ask(engine, AddPartitionsToTxnRequest(transactions=many), version).results_by_transaction
+        (topic,) = transaction.topic_results
+    assert {part.partition_index: part.partition_error_code for part in topic.results_by_partition} == {0: 0, 1: REFUSED}
+    assert set(engine.transactions.transactions["till"].partitions) == {("orders", 0)}
+
+
+def test_where_the_answer_has_no_topics_the_whole_request_is_refused() -> None:
+    engine = engine_with(rule := faults.error(REFUSED, api="ConsumerGroupHeartbeat", topic="orders"))
+    owned = TopicPartitions(topic_id=engine.cluster.topics["orders"].topic_id, partitions=[0])
+    asked = ConsumerGroupHeartbeatRequest(
+        group_id="team", member_id="m", member_epoch=0, rebalance_timeout_ms=1000, subscribed_topic_names=["orders"],
+        topic_partitions=[owned],
+    )  # fmt: skip
+    assert ask(engine, asked, 0).error_code == REFUSED
+    assert rule.fired == 1
+    assert not engine.groups.groups
+
+
+def produce(*partitions: int, acks: int = -1) -> ProduceRequest:
+    parts = [PartitionProduceData(index=index, records=batch()) for index in partitions]
+    return ProduceRequest(acks=acks, timeout_ms=5000, topic_data=[TopicProduceData(name="orders", partition_data=parts)])
+
+
+def test_what_one_rule_has_refused_another_does_not_strike() -> None:
+    first, second, third = rules = (
+        faults.error(6, api="Produce", partition=0), faults.fail_write(partition=0), faults.error(7, api="Produce"),
+    )  # fmt: skip
+    engine = engine_with(*rules)
+    (topic,) = ask(engine, produce(0, 1), 9).responses
+    assert {part.index: part.error_code for part in topic.partition_responses} == {0: 6, 1: 7}
+    assert [rule.fired for rule in (first, second, third)] == [1, 0, 1]
+    assert [row.kind for row in engine.trace.faults()] == ["error", "error"]
+
+
+@pytest.mark.parametrize("refused", [[0], [0, 1]], ids=str)
+def test_acks_0_has_no_answer_and_an_error_closes_the_connection(refused: list[int]) -> None:
+    engine = engine_with(*(faults.error(6, api="Produce", partition=index) for index in refused))
+    connection = engine.connect(1)
+    frame = encode_request(7, "raw", produce(0, 1, acks=0), 9)[4:]
+    engine.receive(connection, memoryview(bytearray(frame)), NOW)
+    assert [type(effect) for effect in engine.take_effects()] == [Close]
+    ends = [partition.log_end_offset for partition in engine.cluster.topics["orders"].partitions]
+    assert ends == [0, 0 if 1 in refused else 1, 0], "the rest is stored"

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
-from kafkawire.messages.produce import ProduceRequest, ProduceResponse
 from wirebroker.exchange import Exchange, Outcome
 from wirebroker.faults import state
-from wirebroker.faults.facts import Batch, Facts, TopicPartition, Where, topic_name
-from wirebroker.faults.refusals import READING, join, refuse, without
+from wirebroker.faults.facts import Batch, Facts, TopicPartition, Where, named_in
+from wirebroker.faults.refusals import READING, join, names_topics, part_of, refuse
 from wirebroker.faults.rules import Count, Match, Rule
 
 if TYPE_CHECKING:
@@ -34,6 +33,12 @@ class Strike(NamedTuple):
     only: Where | None
     batches: list[Batch | None]
 
+    def without(self, gone: Where) -> Strike:
+        """What is left of it where these partitions are no longer in the request."""
+        only = None if self.only is None else self.only - gone
+        batches = [each for each in self.batches if each is None or (each.topic, each.partition) not in gone]
+        return Strike(self.rule, only, [] if only is not None and not only else batches)
+
 
 @dataclass(slots=True)
 class Struck:
@@ -46,8 +51,10 @@ class Struck:
     wire: list[Strike] = field(default_factory=list)
     overwrites: list[Strike] = field(default_factory=list)
     """Errors that are put into the answer once it is made, before anything else befalls it."""
-    refused: ProduceResponse | None = None
-    """The answer to the partitions of a Produce that were not handled."""
+    refused: Message | None = None
+    """The answer to the partitions that were not handled,"""
+    gone: Where = frozenset()
+    """and these partitions."""
     delayed: bool = False
     slow: dict[TopicPartition, int] = field(default_factory=dict)
     """How many ms it takes to write to these partitions."""
@@ -56,6 +63,8 @@ class Struck:
     crashes: bool = False
     """Whether the broker is killed once it is handled."""
 
+
+REFUSED_ACKS_0 = "a fault refused a Produce with acks=0, which can be told in no other way"
 
 Action = Callable[["FaultPlan", Strike, Message, Exchange], "Message | Outcome"]
 
@@ -105,39 +114,19 @@ def _refuse(
 ) -> Message | Outcome:
     """Answer with an error; what changes something is not handled."""
     struck: Struck = exchange.struck
-    if isinstance(request, ProduceRequest):
-        return _refuse_produce(plan, code, only, request, exchange)
-    if struck.facts.api in READING or only is not None:
+    if struck.facts.api in READING:
         rule = Rule("error", Match(), Count(), {"code": code, "after": True})
         struck.overwrites.append(Strike(rule, only, []))
         return request
+    if only is not None:
+        refused = refuse(part_of(request, lambda *where: where in only, exchange), code, exchange)
+        if names_topics(refused, exchange) and not named_in(request, exchange) <= only:
+            struck.refused = join(refused, struck.refused) if struck.refused else refused
+            struck.gone |= only
+            return part_of(request, lambda *where: where not in only, exchange)
+    if struck.facts.acks == 0:
+        return exchange.close(REFUSED_ACKS_0)
     return _reply(plan, refuse(request, code, exchange), exchange)
-
-
-def _refuse_produce(
-    plan: FaultPlan, code: int, only: Where | None, request: ProduceRequest, exchange: Exchange
-) -> Message | Outcome:
-    struck: Struck = exchange.struck
-    refused = refuse(request, code, exchange)
-    assert isinstance(refused, ProduceResponse)
-    if only is None:
-        if request.acks == 0:
-            return exchange.close("a fault refused a Produce with acks=0, which can be told in no other way")
-        return _reply(plan, refused, exchange)
-    rest = without(request, only, exchange)
-    _keep(refused, only, exchange)
-    if not rest.topic_data:
-        return _reply(plan, refused, exchange)
-    struck.refused = join(refused, struck.refused) if struck.refused else refused
-    return rest
-
-
-def _keep(response: ProduceResponse, only: Where, exchange: Exchange) -> None:
-    """Leave only the answers to these partitions."""
-    for topic in response.responses:
-        name = topic_name(topic, exchange) or ""
-        topic.partition_responses = [each for each in topic.partition_responses if (name, each.index) in only]
-    response.responses = [topic for topic in response.responses if topic.partition_responses]
 
 
 def _reply(plan: FaultPlan, response: Message, exchange: Exchange) -> Outcome:

@@ -25,6 +25,9 @@ Where = frozenset[tuple[str, int | None]]
 OTHERS_NAMES = ("protocols", "features", "feature_updates", "resources", "forgotten_topics_data")
 """Lists in requests whose parts have names that are no topics', or of topics that the request is not about."""
 
+PLAIN_NAMES = ("topic_names", "topics")
+"""Lists in requests that may be topics' names and nothing more."""
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
@@ -102,21 +105,28 @@ def partition_index(part: Any) -> int | None:
     """The partition that a part of a request or response is for."""
     if isinstance(part, int):
         return part
-    for attribute in ("partition_index", "partition", "index"):
+    for attribute in ("partition_index", "partition", "index", "partition_id"):
         index = getattr(part, attribute, None)
         if isinstance(index, int):
             return index
     return None
 
 
+def named_in(request: Message, exchange: Exchange) -> Where:
+    """The partitions that a request names, and the topics of which it names none."""
+    touched = set(_touched(request, exchange))
+    with_partitions = {topic for topic, index in touched if index is not None}
+    return frozenset((topic, index) for topic, index in touched if index is not None or topic not in with_partitions)
+
+
 def _touched(struct: Any, exchange: Exchange) -> Iterator[tuple[str, int | None]]:
     """Every topic that is named at any depth, with each partition that is named in it."""
-    for attribute in _fields(struct):
+    for attribute in fields_of(struct):
         parts = getattr(struct, attribute)
         if not isinstance(parts, list) or attribute in OTHERS_NAMES:
             continue
         for part in parts:
-            if isinstance(part, str) and attribute in ("topic_names", "topics"):
+            if isinstance(part, str) and attribute in PLAIN_NAMES:
                 yield part, None
             elif hasattr(part, "__slots__"):
                 yield from _within(part, exchange)
@@ -151,14 +161,15 @@ def _within(part: Any, exchange: Exchange) -> Iterator[tuple[str, int | None]]:
         yield from _touched(part, exchange)
         return
     yield topic, None
-    for attribute in _fields(part):
+    for attribute in fields_of(part):
         for inner in getattr(part, attribute) if attribute.startswith("partition") else ():
             index = partition_index(inner)
             if index is not None:
                 yield topic, index
 
 
-def _fields(struct: Any) -> tuple[str, ...]:
+def fields_of(struct: Any) -> tuple[str, ...]:
+    """The names of what a part of a request or response has."""
     return tuple(getattr(type(struct), "__slots__", ()))
 
 

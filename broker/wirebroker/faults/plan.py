@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING
 from kafkawire.declare import Message
 from kafkawire.errors import ProtocolError
 from kafkawire.frames import read_request_header
-from kafkawire.messages.produce import ProduceResponse
 from kafkawire.primitives import Buffer
 from wirebroker.exchange import Connection, Exchange, Outcome, Reply, Shape, Shaped
-from wirebroker.faults.actions import ACTIONS, AFTER, Strike, Struck
+from wirebroker.faults.actions import ACTIONS, AFTER, REFUSED_ACKS_0, Strike, Struck
 from wirebroker.faults.facts import Facts, TopicPartition, facts_of, facts_of_header
 from wirebroker.faults.refusals import join, overwrite, own_records
 from wirebroker.faults.rules import WIRE, Rule, partitions_of
@@ -141,7 +140,9 @@ class FaultPlan:
         """Let the rules act that have not yet, and handle the request if they leave it."""
         struck: Struck = exchange.struck
         while struck.before:
-            strike = struck.before.pop(0)
+            strike = self._left_of(struck.before.pop(0), struck)
+            if not strike.batches:
+                continue
             self._tell(strike, exchange)
             decided = ACTIONS[strike.rule.kind](self, strike, request, exchange)
             if isinstance(decided, Outcome):
@@ -151,6 +152,13 @@ class FaultPlan:
             request = decided
         self.will_answer(exchange)
         self.admit(request, exchange, now)
+
+    @staticmethod
+    def _left_of(strike: Strike, struck: Struck) -> Strike:
+        """What a rule still strikes of a request of which others have refused a part."""
+        left = strike.without(struck.gone)
+        strike.rule.fired -= len(strike.batches) - len(left.batches)
+        return left
 
     def will_answer(self, exchange: Exchange) -> None:
         """The request will be answered, so that the rules about its answer have something to strike."""
@@ -210,6 +218,8 @@ class FaultPlan:
         for partition in struck.failing:
             partition.fail_next_write()
         self.engine.handle(request, exchange)
+        if struck.refused is not None and struck.facts.acks == 0:
+            exchange.close(REFUSED_ACKS_0)
         for partition in struck.failing:
             partition.fail_next_write(0)
         if struck.crashes:
@@ -272,7 +282,7 @@ class FaultPlan:
         struck: Struck = exchange.struck
         if struck.crashes:
             return None
-        if struck.refused is not None and isinstance(response, ProduceResponse):
+        if struck.refused is not None and type(response) is type(struck.refused):
             response, struck.refused = join(response, struck.refused), None
         for rule, only, _ in (*struck.overwrites, *struck.after):
             if rule.kind == "delay":

@@ -2,24 +2,26 @@
 
 Requests that only ask are handled and their answer is overwritten. Those that change something are answered without
 being handled; what such an answer looks like follows from the request: the same topics, partitions and names, with the
-error beside each.
+error beside each. If only some partitions are struck, the request is split into two, and the answers are joined.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from copy import copy
+from typing import Any, TypeVar
 
 from kafkawire.declare import Message, Struct
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from kafkawire.messages.offset_fetch import OffsetFetchResponse
-from kafkawire.messages.produce import ProduceRequest, ProduceResponse
+from kafkawire.messages.produce import ProduceRequest
 from kafkawire.primitives import ZERO_UUID
 from kafkawire.registry import api_name, response_class
 from wirebroker.exchange import Exchange
-from wirebroker.faults.facts import Where, partition_index, topic_name
+from wirebroker.faults.facts import OTHERS_NAMES, PLAIN_NAMES, Where, fields_of, partition_index, topic_name
 
+T = TypeVar("T", bound=Struct)
 READING = frozenset(
     {
         "Fetch", "ListOffsets", "Metadata", "OffsetFetch", "FindCoordinator", "DescribeGroups", "ListGroups", "ApiVersions",
@@ -48,13 +50,13 @@ CODES = ("error_code", "partition_error_code")
 REPEATED = frozenset(
     {
         "name", "topic", "topic_id", "group_id", "member_id", "group_instance_id", "resource_type", "resource_name",
-        "transactional_id",
+        "transactional_id", "producer_id",
     }
 )  # fmt: skip
 """What an answer repeats of the request."""
 BLANK = frozenset(
     {"base_offset", "high_watermark", "last_stable_offset", "offset", "timestamp", "log_start_offset", "producer_id",
-     "producer_epoch", "generation_id", "committed_offset"}
+     "producer_epoch", "generation_id", "committed_offset", "low_watermark"}
 )  # fmt: skip
 """Numbers that are −1 beside an error."""
 PARTS = {
@@ -132,7 +134,7 @@ def _has_parts(response: Any) -> bool:
 
 def _parts(response: Any) -> Iterator[Any]:
     """The structs in a response's lists."""
-    for attribute in type(response).__slots__:
+    for attribute in fields_of(response):
         value = getattr(response, attribute)
         if isinstance(value, list):
             yield from (part for part in value if isinstance(part, Struct))
@@ -144,6 +146,11 @@ def _blank(part: Any) -> None:
         setattr(part, attribute, -1)
     if hasattr(part, "records"):
         part.records = b""
+
+
+def names_topics(answer: Any, exchange: Exchange) -> bool:
+    """Whether there are topics in an answer, or in a request, to which an error may belong."""
+    return any(topic_name(part, exchange) is not None or names_topics(part, exchange) for part in _parts(answer))
 
 
 def refuse(request: Message, code: int, exchange: Exchange) -> Message:
@@ -179,27 +186,62 @@ def _like(cls: type[Struct], asked: Any, code: int) -> Any:
     if answered_by_parts and "error_code" in values:
         values["error_code"] = 0
     made = cls(**values)
-    _blank(made)
+    if any(hasattr(made, each) for each in CODES):
+        _blank(made)
     return made
 
 
-def without(request: ProduceRequest, only: Where, exchange: Exchange) -> ProduceRequest:
-    """The Produce without these partitions."""
-    kept = []
-    for data in request.topic_data:
-        topic = topic_name(data, exchange) or ""
-        rest = [asked for asked in data.partition_data if (topic, asked.index) not in only]
-        if rest:
-            kept.append(type(data)(name=data.name, topic_id=data.topic_id, partition_data=rest))
-    return ProduceRequest(
-        transactional_id=request.transactional_id, acks=request.acks, timeout_ms=request.timeout_ms, topic_data=kept
-    )
+Wanted = Callable[[str, "int | None"], bool]
 
 
-def join(handled: ProduceResponse, refused: ProduceResponse) -> ProduceResponse:
-    """One answer of two halves of a Produce."""
-    handled.responses += refused.responses
+def part_of(request: T, wanted: Wanted, exchange: Exchange) -> T:
+    """A request for those of its topics and partitions that are wanted."""
+    kept = copy(request)
+    for attribute in fields_of(request):
+        parts = getattr(request, attribute)
+        if isinstance(parts, list) and attribute not in OTHERS_NAMES:
+            named = attribute in PLAIN_NAMES
+            left = (_part_of(part, wanted, exchange, named) for part in parts)
+            setattr(kept, attribute, [part for part in left if part is not None])
+    return kept
+
+
+def _part_of(part: Any, wanted: Wanted, exchange: Exchange, named: bool) -> Any:
+    """What is wanted of this, None if nothing is; `named` if it is a topic's name and nothing more."""
+    if not isinstance(part, Struct):
+        return part if not named or wanted(part, None) else None
+    topic = topic_name(part, exchange)
+    if topic is None:
+        rest = part_of(part, wanted, exchange)
+        return rest if any(_parts(rest)) or not any(_parts(part)) else None
+    lists = [each for each in fields_of(part) if each.startswith("partition") and getattr(part, each)]
+    if not lists:
+        return part if wanted(topic, None) else None
+    kept = copy(part)
+    for attribute in lists:
+        indexes: list[Any] = getattr(part, attribute)
+        setattr(kept, attribute, [each for each in indexes if wanted(topic, partition_index(each))])
+    return kept if any(getattr(kept, attribute) for attribute in lists) else None
+
+
+def join(handled: Any, refused: Any) -> Any:
+    """One answer of two halves: what was refused goes to the handled parts of the same topic."""
+    for attribute in fields_of(handled):
+        more = getattr(refused, attribute)
+        if isinstance(more, list) and more:
+            parts = getattr(handled, attribute)
+            known = {_identity(part): part for part in parts}
+            for part in more:
+                if (same := known.get(_identity(part))) is not None:
+                    join(same, part)
+                else:
+                    parts.append(part)
     return handled
+
+
+def _identity(part: Any) -> tuple[Any, ...]:
+    """What tells a part of an answer from the others."""
+    return (partition_index(part), *(getattr(part, attribute, None) for attribute in (*sorted(REPEATED), "topic_name")))
 
 
 def own_records(request: Message) -> None:
