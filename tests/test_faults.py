@@ -10,6 +10,7 @@ import kafka as kafka_python
 import pytest
 
 from kafkawire.declare import Message
+from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.describe_cluster import DescribeClusterResponse
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
@@ -328,6 +329,166 @@ def test_clearing_lets_go_what_was_held_back(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.clear()
     assert wire.answer(0, 9).responses[0].partition_responses[0].base_offset == 0
     assert mock_kafka.faults.rules == []
+
+
+@pytest.mark.parametrize("unload", ["remove", "clear"])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        faults.reorder(99, api="Produce"), faults.delay(60_000, api="Produce"), faults.slow_write(60_000),
+        faults.delay(60_000, api="Produce", after=True),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_a_rule_holds_back_goes_on_when_it_is_unloaded(mock_kafka: MockKafka, rule: faults.Rule, unload: str) -> None:
+    rule.seen = rule.fired = 0
+    mock_kafka.faults.add(rule)
+    wire = client(mock_kafka)
+    wire.send(_plain("held"), 9)
+    mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
+    mock_kafka.faults.clear() if unload == "clear" else mock_kafka.faults.remove(rule)
+    assert wire.answer(0, 9).responses[0].partition_responses[0].base_offset == 0
+    mock_kafka.clock.advance(minutes=2)
+    assert wire.request(_plain("next"), 9).responses[0].partition_responses[0].base_offset == 1
+
+
+def test_a_rule_that_is_unloaded_strikes_no_more(mock_kafka: MockKafka) -> None:
+    """Also not what another one still holds back."""
+    mock_kafka.faults.add(faults.delay(60_000, api="Produce", nth=1))
+    behind = [mock_kafka.faults.add(each) for each in (faults.fail_write(nth=1), faults.lose_ack(api="Produce", nth=1))]
+    wire = client(mock_kafka)
+    wire.send(_plain("held"), 9)
+    mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
+    for rule in behind:
+        mock_kafka.faults.remove(rule)
+    mock_kafka.clock.advance(minutes=1)
+    assert wire.answer(0, 9).responses[0].partition_responses[0].error_code == 0
+    assert [rule.fired for rule in behind] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "rule", [faults.delay(60_000, api="Produce"), faults.slow_write(60_000), faults.reorder(1, api="Produce")], ids=str
+)
+def test_what_was_read_is_handled_though_the_client_has_gone(mock_kafka: MockKafka, rule: faults.Rule) -> None:
+    rule.seen = rule.fired = 0
+    mock_kafka.faults.add(rule)
+    lost = mock_kafka.faults.add(faults.lose_ack(api="Produce", nth=1))
+    wire = client(mock_kafka)
+    wire.send(_plain("late"), 9)
+    mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
+    wire.close()
+    mock_kafka.wait_until(lambda: mock_kafka._call(lambda engine: not engine.connections))
+    mock_kafka.clock.advance(minutes=1)
+    client(mock_kafka).request(MetadataRequest(topics=[]), 9)
+    assert values(mock_kafka) == [b"late0"]
+    assert (rule.fired, lost.fired) == (1, 0), "nobody was there to miss the acknowledgement"
+    assert [row.kind for row in mock_kafka.trace.faults()] == [rule.kind]
+
+
+def test_what_a_broker_held_back_dies_with_it(mock_kafka_factory: Any) -> None:
+    kafka = mock_kafka_factory(topics={"orders": 1}, brokers=2)
+    leader = kafka.partition("orders").leader
+    slow = kafka.faults.add(faults.slow_write(60_000, nth=1))
+    kafka.faults.add(faults.delay(60_000, api="Produce", nth=2))
+    failing = kafka.faults.add(faults.fail_write(nth=2))
+    for tag in ("slow", "late"):
+        wire = client(kafka, leader - 1)
+        wire.send(_plain(tag), 9)
+        kafka.wait_until(lambda tag=tag: len(kafka.trace.faults()) == ("slow", "late").index(tag) + 1)
+    kafka.kill_broker(leader)
+    kafka.start_broker(leader)
+    kafka.clock.advance(minutes=1)
+    assert values(kafka) == []
+    assert (slow.fired, failing.fired) == (1, 0)
+    assert client(kafka, leader - 1).request(_plain("new"), 9).responses[0].partition_responses[0].base_offset == 0
+
+
+# What counts
+
+
+def test_a_rule_that_found_nothing_to_strike_has_not_fired(mock_kafka: MockKafka) -> None:
+    rules = [
+        mock_kafka.faults.add(each)
+        for each in (
+            faults.truncate(50, topic="orders", partition=0, api="Produce"), faults.expire_producer(api="Produce"),
+            faults.expire_transactional_id("till", api="Produce"), faults.corrupt(at=10_000, api="Produce"),
+            faults.slice(10_000, api="Produce"), faults.throttle(500, api="ApiVersions", version=0),
+            faults.truncate(0, topic="orders", partition=0, api="Produce"),
+        )
+    ]  # fmt: skip
+    wire = client(mock_kafka)
+    assert wire.request(_plain("v"), 9).responses[0].partition_responses[0].base_offset == 0
+    wire.request(ApiVersionsRequest(), 0)
+    assert [rule.fired for rule in rules] == [0] * len(rules)
+    assert all(rule.seen for rule in rules if rule.match.transactional_id is None)
+    assert mock_kafka.trace.faults() == []
+
+
+def test_of_an_answer_that_is_lost_nothing_else_is_struck(mock_kafka: MockKafka) -> None:
+    rules = [
+        mock_kafka.faults.add(each)
+        for each in (faults.lose_ack(api="Produce"), faults.corrupt(api="Produce"), faults.throttle(5, api="Produce"))
+    ]
+    with pytest.raises(ConnectionClosed):
+        client(mock_kafka).request(_plain("v"), 9)
+    assert [rule.fired for rule in rules] == [1, 0, 0]
+    assert [row.kind for row in mock_kafka.trace.faults()] == ["lose_ack"]
+
+
+def test_delays_of_an_answer_add_up(mock_kafka_factory: Any) -> None:
+    kafka = mock_kafka_factory(clock="frozen", topics={"orders": 1})
+    rules = [kafka.faults.add(faults.delay(ms, api="Produce", after=True)) for ms in (100, 200)]
+    wire = client(kafka)
+    wire.send(_plain("v"), 9)
+    kafka.wait_for_records("orders", 1)
+    for advance in (100, 199):
+        kafka.clock.advance(milliseconds=advance)
+        assert somebody_waits(kafka)
+    kafka.clock.advance(milliseconds=1)
+    assert wire.answer(0, 9).responses[0].partition_responses[0].base_offset == 0
+    assert [rule.fired for rule in rules] == [1, 1]
+
+
+def somebody_waits(kafka: MockKafka) -> bool:
+    return kafka._call(lambda engine: any(connection.parked for connection in engine.connections))
+
+
+def test_a_delayed_answer_counts_from_when_it_is_made(mock_kafka_factory: Any) -> None:
+    kafka = mock_kafka_factory(clock="frozen", topics={"orders": 1})
+    late = kafka.faults.add(faults.delay(400, api="Fetch", after=True))
+    part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    topics = [FetchTopic(topic="orders", partitions=[part])]
+    wire = client(kafka)
+    wire.send(FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, topics=topics), 12)
+    kafka.wait_until(lambda: late.fired == 1)
+    for advance in (500, 399):
+        kafka.clock.advance(milliseconds=advance)
+        assert somebody_waits(kafka)
+    kafka.clock.advance(milliseconds=1)
+    assert wire.answer(1, 12).error_code == 0
+
+
+def test_an_answer_that_is_never_made_is_not_lost(mock_kafka: MockKafka) -> None:
+    lost = mock_kafka.faults.add(faults.lose_ack(api="Fetch"))
+    part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    topics = [FetchTopic(topic="orders", partitions=[part])]
+    wire = client(mock_kafka)
+    wire.send(FetchRequest(max_wait_ms=60_000, min_bytes=1, max_bytes=1 << 20, topics=topics), 12)
+    mock_kafka.wait_until(lambda: lost.seen == 1)
+    wire.close()
+    mock_kafka.wait_until(lambda: mock_kafka._call(lambda engine: not engine.connections))
+    assert (lost.fired, mock_kafka.trace.faults()) == (0, [])
+
+
+def test_each_firing_is_a_line_of_the_trace(mock_kafka: MockKafka) -> None:
+    rule = mock_kafka.faults.add(faults.error(TIMED_OUT, api="Produce"))
+    parts = [PartitionProduceData(index=index, records=batch()) for index in range(2)]
+    client(mock_kafka).request(
+        ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name="orders", partition_data=parts)]), 9
+    )
+    assert rule.fired == 2
+    rows = mock_kafka.trace.faults()
+    assert [(row.partitions, row.number) for row in rows] == [(("orders-0",), 1), (("orders-1",), 2)]
 
 
 @pytest.mark.parametrize(

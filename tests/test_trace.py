@@ -200,7 +200,7 @@ def test_an_answer_that_is_lost_has_no_reply(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.lose_ack(api="Produce"))
     with pytest.raises(ConnectionClosed):
         client(mock_kafka).request(produce_request("orders", batch()), 9)
-    assert [row.event for row in mock_kafka.trace.events("produce", "reply", "fault")] == ["fault", "produce"]
+    assert [row.event for row in mock_kafka.trace.events("produce", "reply", "fault")] == ["produce", "fault"]
 
 
 @pytest.mark.mock_kafka(topics={"orders": 1}, trace="exchanges")

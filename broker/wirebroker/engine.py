@@ -134,7 +134,9 @@ class Engine:
             self.it_is(now)
             self.trace.closed(connection, reason)
         connection.closed = connection.halted = True
-        connection.parked = None
+        parked, connection.parked = connection.parked, None
+        if parked is not None and parked.struck is not None:
+            self.plan.left(parked)
         self.connections.discard(connection)
 
     def close(self, connection: Connection, reason: str, *, reset: bool = False) -> None:
@@ -247,6 +249,8 @@ class Engine:
         for connection in sorted(self.connections, key=lambda each: each.number):
             if connection.node_id == node_id:
                 self.close(connection, f"broker {node_id} was killed")
+        if self._plan is not None:
+            self._plan.killed(node_id)
         self.controller.broker_down(node_id, now)
         self.fetch_sessions.clear_at(node_id)
         self.cluster.producer_ids.restarted(node_id)

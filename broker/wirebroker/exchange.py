@@ -141,7 +141,7 @@ class Exchange:
         connection = self.connection
         if connection.parked is self:
             connection.parked = None
-        if self.struck is not None and not connection.closed:
+        if self.struck is not None:
             left = self.engine.plan.answered(response, self)
             if left is None:
                 return

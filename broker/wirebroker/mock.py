@@ -447,7 +447,7 @@ class Faults:
         return self._kafka._call(lambda engine: engine.plan.add(rule))
 
     def remove(self, rule: Rule) -> None:
-        """Unload a rule; harmless if it is not loaded."""
+        """Unload a rule; harmless if it is not loaded. What it held back goes on."""
         self._kafka._call(lambda engine: engine.plan.remove(rule), changes=True)
 
     def clear(self) -> None:

@@ -1,7 +1,8 @@
 """What each kind of fault does to a request before it is handled.
 
 An action gets the plan, the strike, the request and its exchange. It returns the request to go on with, perhaps a part of
-it, or the outcome if that is decided.
+it, or the outcome if that is decided. A change of storage or state returns whether there was something to change, or None
+if that shows when the request is handled.
 """
 
 from __future__ import annotations
@@ -55,11 +56,12 @@ class Struck:
     """The answer to the partitions that were not handled,"""
     gone: Where = frozenset()
     """and these partitions."""
-    delayed: bool = False
     slow: dict[TopicPartition, int] = field(default_factory=dict)
-    """How many ms it takes to write to these partitions."""
-    failing: list[Partition] = field(default_factory=list)
-    """Partitions to which it cannot be written."""
+    """How many ms it takes to write to these partitions,"""
+    slow_rule: Rule | None = None
+    """by this rule, or the last of several."""
+    failing: list[tuple[Strike, Partition]] = field(default_factory=list)
+    """Partitions to which it cannot be written, and what says so."""
     crashes: bool = False
     """Whether the broker is killed once it is handled."""
 
@@ -67,6 +69,7 @@ class Struck:
 REFUSED_ACKS_0 = "a fault refused a Produce with acks=0, which can be told in no other way"
 
 Action = Callable[["FaultPlan", Strike, Message, Exchange], "Message | Outcome"]
+Change = Callable[["FaultPlan", Strike, Exchange], "bool | None"]
 
 
 def _lose_request(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange) -> Outcome:
@@ -86,11 +89,11 @@ def _reset(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange
 
 
 def _delay(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange) -> Outcome:
-    return plan.later(request, exchange, strike.rule.options["ms"])
+    return plan.later(strike.rule, request, exchange)
 
 
 def _reorder(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange) -> Outcome:
-    return plan.behind_others(request, exchange, strike.rule.options["others"])
+    return plan.behind_others(strike.rule, request, exchange)
 
 
 def _answer(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange) -> Message | Outcome:
@@ -131,30 +134,18 @@ def _refuse(
 
 def _reply(plan: FaultPlan, response: Message, exchange: Exchange) -> Outcome:
     """The request is answered and not handled: rules behind this one have nothing to strike, those about the answer have."""
-    struck: Struck = exchange.struck
-    for strike in struck.before:
-        strike.rule.fired -= len(strike.batches)
-    plan.will_answer(exchange)
+    plan.not_handled(exchange)
     exchange.reply(response)
     return Outcome.PARKED
 
 
-# Storage
-
-
-def _fail_write(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange) -> Message:
-    named = {(batch.topic, batch.partition) for batch in strike.batches if batch is not None}
-    found = (exchange.cluster.partition(*each) for each in sorted(named))
-    exchange.struck.failing += [partition for partition in found if partition is not None]
-    return request
-
-
 def _slow_write(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange) -> Message:
-    slow = exchange.struck.slow
+    struck: Struck = exchange.struck
+    struck.slow_rule = strike.rule
     for batch in strike.batches:
         if batch is not None:
             where = (batch.topic, batch.partition)
-            slow[where] = slow.get(where, 0) + strike.rule.options["ms"]
+            struck.slow[where] = struck.slow.get(where, 0) + strike.rule.options["ms"]
     return request
 
 
@@ -163,7 +154,28 @@ def _crash_after_write(plan: FaultPlan, strike: Strike, request: Message, exchan
     return request
 
 
-def _disk_full(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange) -> Message:
+def _restart(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange) -> Outcome:
+    plan.engine.restart(strike.rule.options["mode"], exchange.now)
+    return Outcome.CLOSED
+
+
+# Storage and state
+
+
+def _fail_write(plan: FaultPlan, strike: Strike, exchange: Exchange) -> bool | None:
+    """Whether a write fails shows when it is tried: a duplicate is not written."""
+    failing: list[tuple[Strike, Partition]] = exchange.struck.failing
+    for batch in strike.batches:
+        found = exchange.cluster.partition(batch.topic, batch.partition) if batch is not None else None
+        each = strike._replace(batches=[batch])
+        if found is None or any(found is partition for _, partition in failing):
+            plan.settle(each, exchange, False)
+        else:
+            failing.append((each, found))
+    return None
+
+
+def _disk_full(plan: FaultPlan, strike: Strike, exchange: Exchange) -> bool:
     match = strike.rule.match
     topics = [
         topic
@@ -177,48 +189,44 @@ def _disk_full(plan: FaultPlan, strike: Strike, request: Message, exchange: Exch
         if partition.leader == exchange.node_id and match.partition in (None, partition.index) and partition.offline_at is None
     ]
     plan.take_offline(strike.rule, full, exchange.node_id)
-    return request
+    return bool(full)
 
 
-# State
-
-
-def _expire_producer(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange) -> Message:
+def _expire_producer(plan: FaultPlan, strike: Strike, exchange: Exchange) -> bool:
     facts: Facts = exchange.struck.facts
+    count = 0
     for batch in strike.batches:
         if batch is not None:
-            state.expire_producer(plan.engine, batch.producer_id, batch.topic, batch.partition)
+            count += state.expire_producer(plan.engine, batch.producer_id, batch.topic, batch.partition)
         elif facts.producer is not None:
-            state.expire_producer(plan.engine, facts.producer[0])
-    return request
+            count += state.expire_producer(plan.engine, facts.producer[0])
+    return count > 0
 
 
-def _expire_transactional_id(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange) -> Message:
-    state.expire_transactional_id(plan.engine, strike.rule.match.transactional_id or "", exchange.now, must=False)
-    return request
+def _expire_transactional_id(plan: FaultPlan, strike: Strike, exchange: Exchange) -> bool:
+    return state.expire_transactional_id(plan.engine, strike.rule.match.transactional_id or "", exchange.now, must=False)
 
 
-def _fence(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange) -> Message:
-    state.fence(plan.engine, strike.rule.match.transactional_id or "", exchange.now, must=False)
-    return request
+def _fence(plan: FaultPlan, strike: Strike, exchange: Exchange) -> bool:
+    return state.fence(plan.engine, strike.rule.match.transactional_id or "", exchange.now, must=False) >= 0
 
 
-def _restart(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange) -> Outcome:
-    plan.engine.restart(strike.rule.options["mode"], exchange.now)
-    return Outcome.CLOSED
-
-
-def _truncate(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange) -> Message:
-    match, offset = strike.rule.match, strike.rule.options["offset"]
-    state.truncate(plan.engine, match.topic or "", match.partition or 0, offset, exchange.now, must=False)
-    return request
+def _truncate(plan: FaultPlan, strike: Strike, exchange: Exchange) -> bool:
+    topic, partition = strike.rule.match.topic or "", strike.rule.match.partition or 0
+    found = exchange.cluster.partition(topic, partition)
+    before = found.log_end_offset if found is not None else -1
+    offset = strike.rule.options["offset"]
+    return state.truncate(plan.engine, topic, partition, offset, exchange.now, must=False) not in (-1, before)
 
 
 ACTIONS: dict[str, Action] = {
     "lose_request": _lose_request, "disconnect": _disconnect, "cut": _disconnect, "reset": _reset, "delay": _delay,
     "reorder": _reorder, "answer": _answer, "error": _error, "lose_coordinator": _lose_coordinator,
-    "fail_write": _fail_write, "slow_write": _slow_write, "crash_after_write": _crash_after_write, "disk_full": _disk_full,
-    "expire_producer": _expire_producer, "expire_transactional_id": _expire_transactional_id, "fence": _fence,
-    "restart": _restart, "truncate": _truncate,
+    "slow_write": _slow_write, "crash_after_write": _crash_after_write, "restart": _restart,
 }  # fmt: skip
-"""Kind to what it does before the request is handled; the others wait for the answer."""
+"""Kind to what it does to a request before that is handled."""
+CHANGES: dict[str, Change] = {
+    "fail_write": _fail_write, "disk_full": _disk_full, "expire_producer": _expire_producer,
+    "expire_transactional_id": _expire_transactional_id, "fence": _fence, "truncate": _truncate,
+}  # fmt: skip
+"""Kind to what it changes before a request is handled, which leaves the request as it is."""

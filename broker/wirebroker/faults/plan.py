@@ -2,13 +2,14 @@
 
 With no rule loaded the engine does not come here. A request meets the rules before it is handled, in the order in which
 they were added; the first that ends it decides. What each kind does then is in `actions`. What is to happen to its answer
-is kept beside the exchange (`Exchange.struck`) and happens when the answer is made, at once or later.
+is kept beside the exchange (`Exchange.struck`) and happens when the answer is made, at once or later. A rule counts as soon
+as it is to strike, so that `times` holds; if it comes to nothing, its count is taken back.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,10 +18,11 @@ from kafkawire.declare import Message
 from kafkawire.errors import ProtocolError
 from kafkawire.frames import read_request_header
 from kafkawire.primitives import Buffer
+from wirebroker.core.purgatory import Timer
 from wirebroker.exchange import Connection, Exchange, Outcome, Reply, Shape, Shaped
-from wirebroker.faults.actions import ACTIONS, AFTER, REFUSED_ACKS_0, Strike, Struck
-from wirebroker.faults.facts import Facts, TopicPartition, facts_of, facts_of_header
-from wirebroker.faults.refusals import join, overwrite, own_records
+from wirebroker.faults.actions import ACTIONS, AFTER, CHANGES, REFUSED_ACKS_0, Strike, Struck
+from wirebroker.faults.facts import Facts, TopicPartition, Where, facts_of, facts_of_header
+from wirebroker.faults.refusals import join, overwrite, own_records, throttle
 from wirebroker.faults.rules import WIRE, Rule, partitions_of
 
 if TYPE_CHECKING:
@@ -30,15 +32,18 @@ if TYPE_CHECKING:
 TICK = 0.02
 """Seconds between two pieces of an answer whose bandwidth is limited."""
 SIZE_BYTES = 4
+NOTHING: Where = frozenset()
 
 
 @dataclass(slots=True, eq=False)
 class _Held:
-    """A request that waits for others to be handled first."""
+    """A request or an answer that a rule holds back: for some time, or until others have been handled."""
 
-    others: int
-    connection: int
+    rule: Rule
+    exchange: Exchange
     go_on: Callable[[int], None]
+    timer: Timer | None = None
+    others: int = 0
 
 
 class FaultPlan:
@@ -50,6 +55,7 @@ class FaultPlan:
         self.engine = engine
         self._random = random.Random(seed)
         self._held: list[_Held] = []
+        """What rules hold back, in the order in which they came to hold it."""
         self._behind: dict[TopicPartition, list[Callable[[int], None]]] = {}
         """Partitions to which a slow write is under way, and the requests that wait behind it."""
         self._offline: dict[Rule, list[Partition]] = {}
@@ -69,26 +75,44 @@ class FaultPlan:
         return rule
 
     def remove(self, rule: Rule) -> None:
-        """Unload a rule; harmless if it is not loaded. A disk that it filled has room again."""
-        if rule in self.rules:
-            self.rules.remove(rule)
-        for partition in self._offline.pop(rule, ()):
-            partition.go_online()
-        self.engine.faults = self if self.rules else None
+        """Unload a rule; harmless if it is not loaded. What it held back goes on, and a disk that it filled has room again."""
+        self._unload([rule])
 
     def clear(self) -> None:
-        """Unload all rules. Requests that `reorder` holds back go on."""
-        for rule in list(self.rules):
-            self.remove(rule)
-        held, self._held = self._held, []
-        for each in held:
-            each.go_on(0)
+        """Unload all rules; what they held back goes on."""
+        self._unload(list(self.rules))
+
+    def _unload(self, rules: list[Rule]) -> None:
+        for rule in rules:
+            if rule in self.rules:
+                self.rules.remove(rule)
+            for partition in self._offline.pop(rule, ()):
+                partition.go_online()
+        self.engine.faults = self if self.rules else None
+        for held in [each for each in self._held if each.rule in rules]:
+            self._let_go(held, self.engine.now)
 
     def restarted(self) -> None:
-        """The brokers begin anew: whoever waited has lost the connection."""
+        """The brokers begin anew: what they had yet to handle is lost."""
+        for held in self._held:
+            self._take_back(held.exchange.struck.before)
         self._held.clear()
         self._behind.clear()
         self._weighed.clear()
+
+    def killed(self, node_id: int) -> None:
+        """A broker is gone, and what it had yet to handle."""
+        for held in [each for each in self._held if each.exchange.node_id == node_id]:
+            self._forget(held)
+            self._take_back(held.exchange.struck.before)
+            if held.rule is held.exchange.struck.slow_rule:
+                for go_on in self._no_longer_behind(held.exchange.struck.slow):
+                    go_on(self.engine.now)
+
+    def left(self, exchange: Exchange) -> None:
+        """Nobody waits for this answer any more, so that the rules about it have nothing to strike."""
+        struck: Struck = exchange.struck
+        self._take_back(struck.after, struck.wire)
 
     # Before there is a whole request
 
@@ -98,7 +122,7 @@ class FaultPlan:
         for rule in self.rules:
             of_node = rule.match.node in (None, connection.node_id)
             if rule.kind == "refuse" and of_node and rule.strikes(self._random.random):
-                self.engine.trace.fired(now, connection, rule)
+                self.engine.trace.fired(now, connection, rule, rule.fired)
                 self.engine.close(connection, f"the fault {rule}", reset=True)
                 return
 
@@ -116,7 +140,7 @@ class FaultPlan:
                 weighed.add(rule)
                 if rule.strikes(self._random.random):
                     self._weighed.pop(connection)
-                    self.engine.trace.fired(now, connection, rule, facts)
+                    self.engine.trace.fired(now, connection, rule, rule.fired, facts)
                     self.engine.close(connection, f"the fault {rule}")
                     return
 
@@ -134,49 +158,66 @@ class FaultPlan:
                 struck.after.append(strike)
             else:
                 struck.before.append(strike)
+        if struck.before or struck.after or struck.wire:
+            exchange.frame = None  # what is struck is not what the next request will look like
         self._proceed(request, exchange, exchange.now)
 
     def _proceed(self, request: Message, exchange: Exchange, now: int) -> None:
         """Let the rules act that have not yet, and handle the request if they leave it."""
         struck: Struck = exchange.struck
         while struck.before:
-            strike = self._left_of(struck.before.pop(0), struck)
+            strike = self._left_of(struck.before.pop(0), struck.gone)
             if not strike.batches:
+                continue
+            change = CHANGES.get(strike.rule.kind)
+            if change is not None:
+                done = change(self, strike, exchange)
+                if done is not None:
+                    self.settle(strike, exchange, done)
                 continue
             self._tell(strike, exchange)
             decided = ACTIONS[strike.rule.kind](self, strike, request, exchange)
             if isinstance(decided, Outcome):
                 if decided is not Outcome.PARKED:
-                    self._take_back(struck)
+                    self._take_back(struck.before, struck.after, struck.wire)
                 return
             request = decided
-        self.will_answer(exchange)
         self.admit(request, exchange, now)
 
-    @staticmethod
-    def _left_of(strike: Strike, struck: Struck) -> Strike:
-        """What a rule still strikes of a request of which others have refused a part."""
-        left = strike.without(struck.gone)
+    def _left_of(self, strike: Strike, gone: Where = NOTHING) -> Strike:
+        """What a rule still strikes: nothing once it is unloaded, and nothing of what others have refused."""
+        left = strike.without(gone) if strike.rule in self.rules else strike._replace(batches=[])
         strike.rule.fired -= len(strike.batches) - len(left.batches)
         return left
 
-    def will_answer(self, exchange: Exchange) -> None:
-        """The request will be answered, so that the rules about its answer have something to strike."""
-        struck: Struck = exchange.struck
-        for strike in (*struck.after, *struck.wire):
+    def settle(self, strike: Strike, exchange: Exchange, done: bool) -> None:
+        """A rule has tried: tell of it, or if it found nothing to do, it has not fired."""
+        if done:
             self._tell(strike, exchange)
+        else:
+            self._take_back([strike])
 
     def _tell(self, strike: Strike, exchange: Exchange) -> None:
-        facts = exchange.struck.facts
-        self.engine.trace.fired(
-            exchange.now, exchange.connection, strike.rule, facts, strike.only, exchange.correlation_id
-        )
+        """A rule strikes: each firing is a line of the trace."""
+        facts, before = exchange.struck.facts, strike.rule.fired - len(strike.batches)
+        for number, batch in enumerate(strike.batches, 1):
+            several = batch is not None and len(strike.batches) > 1
+            only = {(batch.topic, batch.partition)} if batch is not None and several else strike.only
+            self.engine.trace.fired(
+                self.engine.now, exchange.connection, strike.rule, before + number, facts, only, exchange.correlation_id
+            )
 
     @staticmethod
-    def _take_back(struck: Struck) -> None:
-        """A rule has ended the request: those behind it, and those about its answer, have struck nothing."""
-        for strike in (*struck.before, *struck.after, *struck.wire):
-            strike.rule.fired -= len(strike.batches)
+    def _take_back(*strikes: list[Strike]) -> None:
+        """These rules have struck nothing after all."""
+        for some in strikes:
+            for strike in some:
+                strike.rule.fired -= len(strike.batches)
+            some.clear()
+
+    def not_handled(self, exchange: Exchange) -> None:
+        """The request is answered without being handled: rules behind the one that did it have nothing to strike."""
+        self._take_back(exchange.struck.before)
 
     def _strikes(self, facts: Facts, exchange: Exchange) -> Iterator[Strike]:
         weighed = self._weighed.pop(exchange.connection, ())
@@ -196,39 +237,54 @@ class FaultPlan:
         if before is not None:
             self._park(request, exchange)
             self._behind[before].append(lambda later: self._resume(request, exchange, later, self.admit))
-        elif struck.slow:
-            slow, struck.slow = struck.slow, {}
-            self._park(request, exchange)
-            for each in slow:
+        elif struck.slow and struck.slow_rule is not None:
+            for each in struck.slow:
                 self._behind[each] = []
-            self.engine.timers.at(now + max(slow.values()), lambda later: self._written(slow, request, exchange, later))
+            self._park(request, exchange)
+            self._hold(struck.slow_rule, exchange, now + max(struck.slow.values()), partial(self._written, request, exchange))
         else:
             self.handle(request, exchange)
 
-    def _written(self, partitions: Iterable[TopicPartition], request: Message, exchange: Exchange, now: int) -> None:
+    def _written(self, request: Message, exchange: Exchange, now: int) -> None:
         """A slow write is done: handle it, and then those that waited behind it, in order."""
-        waiting = [each for partition in partitions for each in self._behind.pop(partition)]
+        waiting = self._no_longer_behind(exchange.struck.slow)
         self._resume(request, exchange, now, self.admit)
         for go_on in waiting:
             go_on(now)
 
+    def _no_longer_behind(self, slow: dict[TopicPartition, int]) -> list[Callable[[int], None]]:
+        """These writes are over; who waited behind them."""
+        waiting = [each for partition in slow for each in self._behind.pop(partition)]
+        slow.clear()
+        return waiting
+
     def handle(self, request: Message, exchange: Exchange) -> None:
         """Have the request handled, and let those go on that waited for it."""
         struck: Struck = exchange.struck
-        for partition in struck.failing:
+        for _, partition in struck.failing:
             partition.fail_next_write()
         self.engine.handle(request, exchange)
+        self._tried_to_write(exchange)
         if struck.refused is not None and struck.facts.acks == 0:
             exchange.close(REFUSED_ACKS_0)
-        for partition in struck.failing:
-            partition.fail_next_write(0)
         if struck.crashes:
             self._crash(exchange.node_id, exchange.now)
-        for held in [each for each in self._held if each.connection != exchange.connection.number]:
+        if not exchange.alive:
+            self.left(exchange)
+        self._handled(exchange)
+
+    def _tried_to_write(self, exchange: Exchange) -> None:
+        """What was to fail has failed by now, or was not to be written."""
+        failing, exchange.struck.failing = exchange.struck.failing, []
+        for strike, partition in failing:
+            self.settle(strike, exchange, not partition.write_fails)
+            partition.fail_next_write(0)
+
+    def _handled(self, exchange: Exchange) -> None:
+        for held in [each for each in self._held if each.others and each.exchange.connection is not exchange.connection]:
             held.others -= 1
-            if held.others <= 0:
-                self._held.remove(held)
-                held.go_on(exchange.now)
+            if not held.others:
+                self._let_go(held, exchange.now)
 
     def _crash(self, node_id: int, now: int) -> None:
         """The broker is killed and starts again; if it is not the only one, others lead in its place."""
@@ -238,18 +294,40 @@ class FaultPlan:
             self.engine.kill_broker(node_id, now)
             self.engine.start_broker(node_id, now)
 
-    def later(self, request: Message, exchange: Exchange, ms: int) -> Outcome:
-        """Handle the request `ms` later."""
+    # Holding back
+
+    def later(self, rule: Rule, request: Message, exchange: Exchange) -> Outcome:
+        """Handle the request later."""
         self._park(request, exchange)
-        self.engine.timers.at(exchange.now + ms, lambda now: self._resume(request, exchange, now, self._proceed))
+        self._hold(rule, exchange, exchange.now + rule.options["ms"], self._going_on(request, exchange))
         return Outcome.PARKED
 
-    def behind_others(self, request: Message, exchange: Exchange, others: int) -> Outcome:
-        """Handle the request when so many of other connections have been handled."""
+    def behind_others(self, rule: Rule, request: Message, exchange: Exchange) -> Outcome:
+        """Handle the request when some of other connections have been handled."""
         self._park(request, exchange)
-        go_on = partial(self._resume, request, exchange, go_on=self._proceed)
-        self._held.append(_Held(others, exchange.connection.number, go_on))
+        self._held.append(_Held(rule, exchange, self._going_on(request, exchange), others=rule.options["others"]))
         return Outcome.PARKED
+
+    def _going_on(self, request: Message, exchange: Exchange) -> Callable[[int], None]:
+        return partial(self._resume, request, exchange, go_on=self._proceed)
+
+    def _hold(self, rule: Rule, exchange: Exchange, until: int, go_on: Callable[[int], None]) -> None:
+        held = _Held(rule, exchange, go_on)
+        held.timer = self.engine.timers.at(until, lambda now: self._let_go(held, now))
+        self._held.append(held)
+
+    def _let_go(self, held: _Held, now: int) -> None:
+        if self._forget(held):
+            held.go_on(now)
+
+    def _forget(self, held: _Held) -> bool:
+        """Hold it no longer; whether it was held."""
+        if held not in self._held:
+            return False
+        self._held.remove(held)
+        if held.timer is not None:
+            held.timer.cancel()
+        return True
 
     @staticmethod
     def _park(request: Message, exchange: Exchange) -> None:
@@ -259,11 +337,10 @@ class FaultPlan:
     def _resume(
         self, request: Message, exchange: Exchange, now: int, go_on: Callable[[Message, Exchange, int], None]
     ) -> None:
-        """Let a request go on that was parked, if somebody still waits for it."""
-        if not exchange.alive:
-            return
+        """Let a request go on that was parked; one whose client has gone is handled all the same, as it has been read."""
         connection = exchange.connection
-        connection.parked = None
+        if connection.parked is exchange:
+            connection.parked = None
         exchange.now = max(exchange.now, now)
         go_on(request, exchange, exchange.now)
         if exchange.struck.facts.acks == 0 and exchange.alive:
@@ -280,54 +357,78 @@ class FaultPlan:
     def answered(self, response: Message, exchange: Exchange) -> Message | None:
         """The answer as the rules leave it; None if it is not to be sent, now or ever."""
         struck: Struck = exchange.struck
-        if struck.crashes:
+        self._tried_to_write(exchange)
+        if struck.crashes or exchange.connection.closed or exchange.connection.silent:
+            self.left(exchange)
             return None
         if struck.refused is not None and type(response) is type(struck.refused):
             response, struck.refused = join(response, struck.refused), None
-        for rule, only, _ in (*struck.overwrites, *struck.after):
-            if rule.kind == "delay":
-                if not struck.delayed:
-                    struck.delayed = True
-                    exchange.park()
-                    at = exchange.now + rule.options["ms"]
-                    self.engine.timers.at(at, lambda _: exchange.reply(response))
-                    return None
-            elif rule.kind == "throttle":
-                if hasattr(response, "throttle_time_ms"):
-                    response.throttle_time_ms = rule.options["ms"]
-            elif rule.kind == "error":
-                overwrite(response, rule.options["code"], only, exchange)
-            elif rule.kind in ("disconnect", "reset") or rule.options.get("then") == "disconnect":
-                self.engine.close(exchange.connection, f"the fault {rule}", reset=rule.kind == "reset")
-                return None
-            else:
-                exchange.connection.silence()
+        for rule, only, _ in struck.overwrites:
+            overwrite(response, rule.options["code"], only, exchange)
+        struck.overwrites.clear()
+        while struck.after:
+            strike = self._left_of(struck.after.pop(0))
+            if strike.batches and not self._befall(strike, response, exchange):
                 return None
         return response
+
+    def _befall(self, strike: Strike, response: Message, exchange: Exchange) -> bool:
+        """Do to an answer what a rule says; whether it can be sent now."""
+        rule = strike.rule
+        if rule.kind == "throttle":
+            self.settle(strike, exchange, throttle(response, exchange.version, rule.options["ms"]))
+            return True
+        self._tell(strike, exchange)
+        if rule.kind == "error":
+            overwrite(response, rule.options["code"], strike.only, exchange)
+            return True
+        if rule.kind == "delay":
+            exchange.park()
+            self._hold(rule, exchange, self.engine.now + rule.options["ms"], lambda _: exchange.reply(response))
+            return False
+        self.left(exchange)
+        if rule.kind in ("disconnect", "reset") or rule.options.get("then") == "disconnect":
+            self.engine.close(exchange.connection, f"the fault {rule}", reset=rule.kind == "reset")
+        else:
+            exchange.connection.silence()
+        return False
 
     def send(self, parts: list[Buffer], exchange: Exchange) -> None:
         """Send an answer as the rules of the wire have it."""
         connection, engine = exchange.connection, self.engine
+        strikes = [self._left_of(strike) for strike in exchange.struck.wire]
+        exchange.struck.wire.clear()
+        shape, closing = self._shape([each for each in strikes if each.batches], parts, exchange)
+        connection.halted = True
+        engine.effects.append(Shaped(connection, parts, shape))
+        for ms, rule in closing:
+            self._close_later(connection, ms, rule, engine.now)
+
+    def _shape(
+        self, strikes: list[Strike], parts: list[Buffer], exchange: Exchange
+    ) -> tuple[Shape, list[tuple[int, Rule]]]:  # fmt: skip
+        """What the rules make of an answer; and how many ms later which of them close the connection."""
         cut = piece = None
         pause, flipped, closing = 0.0, [], []
         size = sum(len(part) for part in parts)
-        for rule, _, _ in exchange.struck.wire:
-            options = rule.options
+        for strike in strikes:
+            rule, options, done = strike.rule, strike.rule.options, True
             if rule.kind == "cut":
                 cut = min(options["bytes"], size if cut is None else cut)
                 closing.append((0, rule))
             elif rule.kind == "slice":
-                piece, pause = options["bytes"], options["ms"] / 1000
+                done = options["bytes"] < size
+                piece, pause = (options["bytes"], options["ms"] / 1000) if done else (piece, pause)
             elif rule.kind == "bandwidth":
                 piece, pause = max(int(options["rate"] * TICK), 1), max(TICK, 1 / options["rate"])
             elif rule.kind == "corrupt":
-                flipped += self._places(options["bytes"], options.get("at"), size)
+                places = self._places(options["bytes"], options.get("at"), size)
+                flipped += places
+                done = bool(places)
             else:
                 closing.append((options["ms"], rule))
-        connection.halted = True
-        engine.effects.append(Shaped(connection, parts, Shape(cut, piece, pause, tuple(flipped))))
-        for ms, rule in closing:
-            self._close_later(connection, ms, rule, engine.now)
+            self.settle(strike, exchange, done)
+        return Shape(cut, piece, pause, tuple(flipped)), closing
 
     def _places(self, count: int, at: int | None, size: int) -> list[int]:
         """Which bytes of an answer of this size are damaged."""

@@ -244,6 +244,14 @@ def _identity(part: Any) -> tuple[Any, ...]:
     return (partition_index(part), *(getattr(part, attribute, None) for attribute in (*sorted(REPEATED), "topic_name")))
 
 
+def throttle(response: Any, version: int, ms: int) -> bool:
+    """Tell the client to hold back; False if the answer of this version cannot say so."""
+    told = any(field.name == "throttle_time_ms" and field.present(version) for field in response.__wire__)
+    if told:
+        response.throttle_time_ms = ms
+    return told
+
+
 def own_records(request: Message) -> None:
     """Give a request that is kept its own copy of the records, which lie in a buffer that others will receive into."""
     if isinstance(request, ProduceRequest):

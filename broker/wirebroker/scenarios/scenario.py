@@ -47,6 +47,7 @@ OPTIONS: dict[str, dict[str, type | tuple[type, ...]]] = {
     "faults": {"faults": list},
     "clear_faults": {"clear_faults": bool},
     "wait_for_fault": {"wait_for_fault": str},
+    "wait_for_stored": {"wait_for_stored": int},
 }
 """What a step may be, by the word that says what it does, with its options and their types."""
 OFFSETS = ("after", "in transaction", "with output")

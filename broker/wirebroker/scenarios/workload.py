@@ -347,6 +347,13 @@ class Workload:
         except TimeoutError:
             self.hung = True
 
+    def _do_wait_for_stored(self, value: int) -> None:
+        """Wait until the leaders have so many records, acknowledged or not."""
+        try:
+            self._kafka.wait_for_records(TOPIC, value, self._left())
+        except TimeoutError:
+            self.hung = True
+
 
 class _Held:
     """A producer that the application has, and what it knows of its records."""

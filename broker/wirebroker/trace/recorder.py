@@ -130,16 +130,16 @@ class Recorder:
             self._add(change)
 
     def fired(
-        self, now: int, connection: Connection, rule: Rule, facts: Facts | None = None,
+        self, now: int, connection: Connection, rule: Rule, number: int, facts: Facts | None = None,
         partitions: Iterable[tuple[str, int | None]] | None = None, correlation_id: int = -1,
     ) -> None:  # fmt: skip
-        """Note that a rule struck a connection, a request, or some of a request's partitions."""
+        """Note that a rule struck a connection, a request, or some of a request's partitions, for the `number`th time."""
         if not self.verdicts:
             return
         client_id, api, version = (facts.client_id, facts.api, facts.version) if facts is not None else (None, "", -1)
         row = FaultRow(
             now, connection.node_id, connection.number, client_id, api, version, correlation_id, rule.kind, str(rule),
-            tuple(sorted(topic if index is None else f"{topic}-{index}" for topic, index in partitions or ())), rule.fired,
+            tuple(sorted(topic if index is None else f"{topic}-{index}" for topic, index in partitions or ())), number,
         )  # fmt: skip
         self._add(row)
 

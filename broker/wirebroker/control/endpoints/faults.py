@@ -92,7 +92,7 @@ def one(controlled: Controlled, fault: int) -> Fault:
 
 
 def remove(controlled: Controlled, fault: int) -> None:
-    """Unload a rule."""
+    """Unload a rule; what it held back goes on."""
     controlled.engine.plan.remove(_rule(controlled, fault))
     controlled.changed()
 
