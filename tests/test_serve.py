@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from controlkit import ControlClient
+from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkawire.messages.metadata import MetadataRequest
 from wirebroker.cli import main
@@ -305,13 +306,27 @@ def test_a_reset_goes_back_to_what_was_served_at_first(serve: Start, tmp_path: P
     assert control.ask("GET", "/topics")["topics"] == before
     assert [fault["fired"] for fault in control.ask("GET", "/faults")["faults"]] == [0]
     WireClient(host, port).request(produce_request("orders", batch()), 9)
-    assert [json.loads(text)["event"] for text in trace.read_text().splitlines()] == ["produce", "fault", "produce"]
-    control.ask("POST", "/reset")
+    assert [json.loads(text)["event"] for text in trace.read_text().splitlines()] == ["produce", "produce", "fault"]
     plan.unlink()
-    problem = control.refused("POST", "/reset")
-    assert (problem["status"], problem["detail"]) == (422, f"--faults {plan}: No such file or directory")
+    control.ask("POST", "/reset")
+    assert len(control.ask("GET", "/faults")["faults"]) == 1, "the file was read at the start"
     process.send_signal(signal.SIGTERM)
     assert process.wait(5) == 1, "after the reset the fault has not fired"
+
+
+def test_a_reset_brings_about_the_scenario_again_and_traces_as_much(serve: Start) -> None:
+    process = serve("--port", "0", "--control", "0", "--scenario", "lost-ack", "--trace-level", "exchanges")
+    ((host, port, _),), url = until_ready_with_control(process)
+    control = ControlClient(url)
+    seen = []
+    for _ in range(2):
+        WireClient(host, port).request(ApiVersionsRequest(), 0)
+        rows = [json.loads(row)["event"] for row in control.send("GET", "/trace.jsonl").body.splitlines()]
+        seen.append(([each["rule"] for each in control.ask("GET", "/faults")["faults"]], rows))
+        control.ask("POST", "/reset")
+    assert seen[0] == seen[1]
+    assert seen[0][0][0]["kind"] == "lose_ack"
+    assert "reply" in seen[0][1]
 
 
 def test_a_port_in_use_for_the_control(capfd: pytest.CaptureFixture[str]) -> None:

@@ -12,11 +12,12 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkawire.registry import KEYS
-from wirebroker.clock import Clock, clock
+from wirebroker.clock import clock
 from wirebroker.core.configs import ConfigError
 from wirebroker.core.names import topic_name_fault
 from wirebroker.core.profile import profile
@@ -69,16 +70,18 @@ def run(options: argparse.Namespace) -> int:
 
 async def _serve(options: argparse.Namespace, resources: ExitStack, part: Part | None) -> int:
     time_source = clock(options.clock)
-    engine = _engine(options, time_source.now(), resources)
+    faults = _fault_file(options.faults) if options.faults else None
     if options.trace and options.trace_level == "off":
         raise UsageError("--trace-level off leaves --trace nothing to show")
-    engine.trace_at(options.trace_level)
-    if part is not None:
-        _bring_about(part, engine, time_source.now())
+
+    def start() -> Engine:
+        return _engine(options, faults, part, time_source.now(), resources)
+
+    engine = start()
     for sink in options.trace:
         _attach(engine, sink, resources)
     host = Host(engine, time_source)
-    control = _control(host, options, time_source, resources) if options.control else None
+    control = _control(host, options, start) if options.control else None
     stop = _stop_signal()
     try:
         for listener in listeners(options, min(engine.cluster.brokers)):
@@ -104,14 +107,14 @@ async def _serve(options: argparse.Namespace, resources: ExitStack, part: Part |
     return _unfired(host.engine) if options.require_fired else 0
 
 
-def _control(host: Host, options: argparse.Namespace, time_source: Clock, resources: ExitStack) -> Control:
-    """The HTTP control, which a reset goes on with an engine as at the start."""
+def _control(host: Host, options: argparse.Namespace, start: Callable[[], Engine]) -> Control:
+    """The HTTP control, where a reset goes on with an engine as at the start."""
     control_address(options.control)
     try:
         from wirebroker.control.server import Control
     except ImportError as missing:
         raise UsageError(f"--control: {missing}") from None
-    return Control(host, lambda: _engine(options, time_source.now(), resources))
+    return Control(host, start)
 
 
 def _unfired(engine: Engine) -> int:
@@ -122,7 +125,10 @@ def _unfired(engine: Engine) -> int:
     return 1 if silent else 0
 
 
-def _engine(options: argparse.Namespace, now: int, resources: ExitStack) -> Engine:
+def _engine(
+    options: argparse.Namespace, faults: FaultFile | None, part: Part | None, now: int, resources: ExitStack
+) -> Engine:
+    """An engine as the options, the fault file and the scenario want it."""
     settings = dict(_pair(text, "--config") for text in options.config)
     if options.partitions is not None:
         settings["num.partitions"] = str(options.partitions)
@@ -131,7 +137,6 @@ def _engine(options: argparse.Namespace, now: int, resources: ExitStack) -> Engi
         rules = rules.with_setting(rule, value)
     if options.brokers < 1:
         raise UsageError(f"--brokers takes a number from 1 up, not {options.brokers}")
-    faults = _fault_file(options.faults) if options.faults else None
     seed = options.random_seed
     chances = seed if seed is not None else (faults.seed if faults and faults.seed is not None else 0)
     if options.sync != "never" and not options.data:
@@ -151,8 +156,11 @@ def _engine(options: argparse.Namespace, now: int, resources: ExitStack) -> Engi
     )
     for text in options.topic:
         _create_topic(engine, text, now)
-    for loaded in faults.rules if faults else ():
-        engine.plan.add(loaded)
+    for rule_of_file in faults.rules if faults else ():
+        engine.plan.add(replace(rule_of_file, seen=0, fired=0))
+    engine.trace_at(options.trace_level)
+    if part is not None:
+        _bring_about(part, engine, now)
     return engine
 
 
