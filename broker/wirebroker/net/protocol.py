@@ -55,6 +55,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self.transport = cast("asyncio.Transport", transport)
         self.write = self.transport.write
         peer = transport.get_extra_info("peername")
+        self._engine = self._host.engine  # a reset may have replaced it since the connection was accepted
         now = self._host.clock.now()
         self.connection = self._engine.connect(self._node_id, str(peer[0]) if peer else "", self._listener, now)
         self.transport.set_write_buffer_limits(WRITE_HIGH_WATER)
