@@ -17,6 +17,8 @@ from kafkawire.messages.metadata import MetadataRequest
 from wirebroker import MockKafka
 from wirebroker.conformance.client import ConnectionClosed
 from wirebroker.core.configs import ConfigError
+from wirebroker.net.host import Host
+from wirebroker.net.protocol import BrokerProtocol
 from wirekit import RawProducer, batch, client, produce_request
 
 pytest_plugins = ["pytester"]
@@ -59,6 +61,20 @@ def test_seed_data_without_a_client() -> None:
             -1,
         )
         assert second.timestamp > 1_600_000_000_000
+
+
+def test_a_connection_that_is_accepted_while_the_broker_is_reset_belongs_to_the_new_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = BrokerProtocol.__init__
+    with MockKafka() as kafka:
+
+        def accept(self: BrokerProtocol, host: Host, node_id: int, listener: str) -> None:
+            made(self, host, node_id, listener)
+            host.replace(kafka._engine())
+
+        monkeypatch.setattr(BrokerProtocol, "__init__", accept)
+        assert client(kafka).request(ApiVersionsRequest(), 0, timeout=2).error_code == 0
 
 
 def test_wait_for_records_wakes_up_when_they_come() -> None:
@@ -170,8 +186,24 @@ def test_async_in_the_callers_loop() -> None:
             await task
             with pytest.raises(RuntimeError, match="await wait_until_async"):
                 kafka.wait_until(lambda: True)
-            with pytest.raises(TimeoutError):
+            with pytest.raises(TimeoutError, match="did not come true within 0.01 s"):
                 await kafka.wait_until_async(lambda: False, timeout=0.01)
+            with pytest.raises(TimeoutError, match="5 of 6 records were stored in 'orders' within 0.01 s"):
+                await kafka.wait_for_records_async("orders", 6, timeout=0.01)
+
+    asyncio.run(scenario())
+
+
+def test_a_condition_may_come_true_elsewhere() -> None:
+    """Nothing happens at the broker between the two times at which it is asked."""
+    with MockKafka() as kafka:
+        found = iter([False, True])
+        kafka.wait_until(lambda: next(found), timeout=0.5)
+
+    async def scenario() -> None:
+        async with MockKafka() as kafka:
+            found = iter([False, True])
+            await kafka.wait_until_async(lambda: next(found), timeout=0.5)
 
     asyncio.run(scenario())
 

@@ -283,7 +283,10 @@ class MockKafka:
         )
 
     def wait_until(self, condition: Callable[[], bool], timeout: float = 5.0) -> None:
-        """Wait, without polling, until `condition()` holds; it is asked after every change. TimeoutError after `timeout` s."""
+        """Wait until `condition()` holds. TimeoutError after `timeout` s.
+
+        It is asked after every change of the broker's, and every 50 ms for what comes true elsewhere.
+        """
         if self._loop is not None and _running_loop() is self._loop:
             raise RuntimeError("this would block the broker's own loop; await wait_until_async instead")
         changed, end = threading.Event(), time.monotonic() + timeout
@@ -291,8 +294,10 @@ class MockKafka:
         host.watchers.append(changed.set)
         try:
             while not condition():
-                if not changed.wait(max(end - time.monotonic(), 0)):
+                left = end - time.monotonic()
+                if left <= 0:
                     raise TimeoutError(f"the condition did not come true within {timeout} s")
+                changed.wait(min(left, operations.ASK_AGAIN_S))
                 changed.clear()
         finally:
             host.watchers.remove(changed.set)
@@ -306,14 +311,19 @@ class MockKafka:
         try:
             self.wait_until(lambda: self._stored(topic) >= count, timeout)
         except TimeoutError:
-            message = f"{self._stored(topic)} of {count} records were stored in {topic!r} within {timeout} s"
-            raise TimeoutError(message) from None
+            raise self._too_few(topic, count, timeout) from None
         return self.records(topic)
 
     async def wait_for_records_async(self, topic: str, count: int, timeout: float = 5.0) -> list[StoredRecord]:
         """`wait_for_records` for code that runs in the broker's own loop."""
-        await self.wait_until_async(lambda: self._stored(topic) >= count, timeout)
+        try:
+            await self.wait_until_async(lambda: self._stored(topic) >= count, timeout)
+        except TimeoutError:
+            raise self._too_few(topic, count, timeout) from None
         return self.records(topic)
+
+    def _too_few(self, topic: str, count: int, timeout: float) -> TimeoutError:
+        return TimeoutError(f"{self._stored(topic)} of {count} records were stored in {topic!r} within {timeout} s")
 
     def _stored(self, topic: str) -> int:
         return self._call(lambda engine: operations.record_count(engine, topic))

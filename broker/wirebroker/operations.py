@@ -7,6 +7,7 @@ the epoch; whoever changes something calls `changed` afterwards.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -216,14 +217,24 @@ def changed(host: Host) -> None:
     host.notify()
 
 
+ASK_AGAIN_S = 0.05
+"""Seconds after which somebody who waits asks again, though nothing has changed at the broker."""
+
+
 async def until(host: Host, condition: Callable[[], bool], timeout: float) -> None:
-    """Wait, without polling, until the condition holds; it is asked after every change. TimeoutError after `timeout` s."""
-    happened = asyncio.Event()
+    """Wait until the condition holds. TimeoutError after `timeout` s.
+
+    It is asked after every change of the broker's, and every 50 ms for what comes true elsewhere.
+    """
+    happened, end = asyncio.Event(), host.loop.time() + timeout
     host.watchers.append(happened.set)
     try:
-        async with asyncio.timeout(timeout):
-            while not condition():
-                await happened.wait()
-                happened.clear()
+        while not condition():
+            left = end - host.loop.time()
+            if left <= 0:
+                raise TimeoutError(f"the condition did not come true within {timeout} s")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(happened.wait(), min(left, ASK_AGAIN_S))
+            happened.clear()
     finally:
         host.watchers.remove(happened.set)
