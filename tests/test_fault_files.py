@@ -66,6 +66,9 @@ def test_a_file_says_the_same_as_python(tmp_path: Path) -> None:
         ('[[fault]]\nkind = "refuse"\napi = "Produce"', r":3: refuse knows no 'api'"),
         ('[[fault]]\nkind = "truncate"\noffset = 3\ntopic = "a"', r":2: truncate needs 'partition'"),
         ('[[fault]]\nkind = "fail_write"\napi = "Fetch"', r":3: fail_write: only a Produce writes"),
+        ('[[fault]]\nkind = "delay"\nms = 1\npartition = 0\nprobability = 2', r":5: delay: a probability is more than 0"),
+        ('[[fault]]\nkind = "corrupt"\nat = 3\nevery = 0', r":4: corrupt: every 0th is none"),
+        ('[[fault]]\nkind = "throttle"\nms = -5', r":3: an answer can tell a client to hold back for 1 to"),
         ('seeds = 3', r":1: there is no 'seeds' here; did you mean 'seed'"),
         ('seed = "x"', r":1: the seed is a whole number"),
         ('[fault]\nkind = "lose_ack"', r"rules are written as \[\[fault\]\]"),
@@ -82,7 +85,7 @@ def test_what_is_wrong_is_said_with_its_line(tmp_path: Path, text: str, message:
 def test_rules_are_written_as_they_are_read() -> None:
     made = [
         faults.lose_request(api=["Produce", "Fetch"], version=(3, 9), then="silence", name="first"),
-        faults.lose_ack(nth=2),
+        faults.lose_ack(nth=2, name="\x7f and \x1b"),
         faults.error(45, sequence=(5, 9), probability=0.25, after=True),
         faults.delay(20, every=3, times=2),
         faults.reorder(2, node=1),

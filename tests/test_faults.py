@@ -406,6 +406,15 @@ def test_what_a_broker_held_back_dies_with_it(mock_kafka_factory: Any) -> None:
 # What counts
 
 
+def test_a_rule_that_is_loaded_twice_is_asked_once(mock_kafka: MockKafka) -> None:
+    rule = faults.error(TIMED_OUT, api="Produce", nth=2)
+    for _ in range(2):
+        mock_kafka.faults.add(rule)
+    wire = client(mock_kafka)
+    codes = [wire.request(_plain("v"), 9).responses[0].partition_responses[0].error_code for _ in range(2)]
+    assert (codes, mock_kafka.faults.rules) == ([0, TIMED_OUT], [rule])
+
+
 def test_a_rule_that_found_nothing_to_strike_has_not_fired(mock_kafka: MockKafka) -> None:
     rules = [
         mock_kafka.faults.add(each)
@@ -504,6 +513,20 @@ def test_each_firing_is_a_line_of_the_trace(mock_kafka: MockKafka) -> None:
         (lambda: faults.lose_ack(then="explode"), "then is 'disconnect' or 'silence'"),
         (lambda: faults.error("NO_SUCH"), "there is no error 'NO_SUCH'"),
         (lambda: faults.delay(0), "a delay of 0 ms is none"),
+        (lambda: faults.error(40_000), "an error code has 16 bits, and 40000 does not fit"),
+        (lambda: faults.throttle(0), "1 to 2147483647 ms, not 0"),
+        (lambda: faults.throttle(2**31), "1 to 2147483647 ms, not 2147483648"),
+        (lambda: faults.lose_ack(partition=-7), "there is no partition -7"),
+        (lambda: faults.lose_ack(partition="0"), "partition cannot be '0'"),
+        (lambda: faults.lose_ack(api="Produce", version=99), "there is no version 99 of Produce; the newest is 13"),
+        (lambda: faults.lose_ack(version=(3, 5, 9)), "version is one number, or the first and the last"),
+        (lambda: faults.lose_ack(version=[]), "version is empty"),
+        (lambda: faults.lose_ack(api=[]), "api is empty"),
+        (lambda: faults.lose_ack(nth=[]), "nth is empty"),
+        (lambda: faults.lose_ack(nth=2.0), "nth cannot be 2.0"),
+        (lambda: faults.lose_ack(nth=True), "nth cannot be True"),
+        (lambda: faults.lose_ack(api=5), "api cannot be 5"),
+        (lambda: faults.lose_ack(topic=["a", "b"]), r"topic cannot be \['a', 'b'\]"),
     ],
 )
 def test_a_rule_that_can_never_match_is_refused(make: Any, message: str) -> None:

@@ -140,6 +140,13 @@ def test_a_corrupt_answer_is_damaged_where_it_is_told_or_by_the_seed(mock_kafka_
     assert first == differing(answer(1, bytes=3)) != second
 
 
+def test_damage_goes_no_further_than_the_answer(mock_kafka: MockKafka) -> None:
+    corrupt = mock_kafka.faults.add(faults.corrupt(10**12, at=0, api="Produce"))
+    with pytest.raises(ProtocolError):
+        client(mock_kafka).request(produce_request("orders", batch()), 9)
+    corrupt.assert_fired(1)
+
+
 def test_a_wrong_correlation_id_is_noticed(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.corrupt(at=7, api="Metadata"))
     with pytest.raises(ProtocolError, match="correlation id"):

@@ -7,7 +7,8 @@
 Every function here makes a rule. What it is for is said by `api`, `version` (one, or from–to), `topic`, `partition`,
 `client_id`, `node`, `producer_id`, `producer_epoch`, `sequence` (one, or from–to), `transactional_id`, `group`; which of
 those it strikes by `nth` (one or several, from 1), `every`, `probability`, and at most `times`. For Produce batches are
-counted, for everything else requests. Whatever is not said matches everything. ValueError for what can never match.
+counted, for everything else requests. Whatever is not said matches everything. FaultError, a ValueError that knows the word,
+for what can never match.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from wirebroker.faults.facts import Batch, Facts
-from wirebroker.faults.rules import Answerer, NotFired, Rule, error_code, make
+from wirebroker.faults.rules import Answerer, FaultError, NotFired, Rule, error_code, make
 
 Then = Literal["disconnect", "silence"]
 
 __all__ = [
-    "Batch", "Facts", "NotFired", "Rule", "answer", "bandwidth", "close", "corrupt", "crash_after_write", "cut", "delay",
-    "disconnect", "disk_full", "error", "expire_producer", "expire_transactional_id", "fail_write", "fence", "lose_ack",
-    "lose_coordinator", "lose_request", "refuse", "reorder", "reset", "restart", "slice", "slow_write", "throttle",
-    "truncate",
+    "Batch", "Facts", "FaultError", "NotFired", "Rule", "answer", "bandwidth", "close", "corrupt",
+    "crash_after_write", "cut", "delay", "disconnect", "disk_full", "error", "expire_producer",
+    "expire_transactional_id", "fail_write", "fence", "lose_ack", "lose_coordinator", "lose_request", "refuse",
+    "reorder", "reset", "restart", "slice", "slow_write", "throttle", "truncate",
 ]  # fmt: skip
 
 
@@ -51,7 +52,7 @@ def error(code: int | str, *, after: bool = False, **words: Any) -> Rule:
 def delay(ms: int, *, after: bool = False, **words: Any) -> Rule:
     """Handle the request `ms` later, or with `after` answer it later; what follows on the connection waits."""
     if ms <= 0:
-        raise ValueError(f"a delay of {ms} ms is none")
+        raise FaultError("ms", f"a delay of {ms} ms is none")
     return make("delay", words, {"ms": ms, "after": after})
 
 
@@ -62,13 +63,15 @@ def disconnect(*, after: bool = False, **words: Any) -> Rule:
 
 def throttle(ms: int, **words: Any) -> Rule:
     """Tell the client in the answer to hold back for `ms` (throttle_time_ms)."""
+    if not 0 < ms < 2**31:
+        raise FaultError("ms", f"an answer can tell a client to hold back for 1 to {2**31 - 1} ms, not {ms}")
     return make("throttle", words, {"ms": ms})
 
 
 def reorder(others: int = 1, **words: Any) -> Rule:
     """Hold the request back until so many requests of other connections have been handled."""
     if others < 1:
-        raise ValueError(f"a request that waits for {others} others does not wait")
+        raise FaultError("others", f"a request that waits for {others} others does not wait")
     return make("reorder", words, {"others": others})
 
 
@@ -170,7 +173,7 @@ def fence(transactional_id: str, **words: Any) -> Rule:
 def restart(*, mode: Literal["clean", "kill"] = "clean", **words: Any) -> Rule:
     """The brokers stop, "clean" or by a "kill", and start again; the request is not handled."""
     if mode not in ("clean", "kill"):
-        raise ValueError(f"a restart is 'clean' or 'kill', not {mode!r}")
+        raise FaultError("mode", f"a restart is 'clean' or 'kill', not {mode!r}")
     return make("restart", words, {"mode": mode})
 
 
@@ -186,11 +189,11 @@ def lose_coordinator(**words: Any) -> Rule:
 
 def _at_least(value: int, least: int, word: str) -> int:
     if value < least:
-        raise ValueError(f"{word} is at least {least}, not {value}")
+        raise FaultError(word, f"{word} is at least {least}, not {value}")
     return value
 
 
 def _then(then: str) -> str:
     if then not in ("disconnect", "silence"):
-        raise ValueError(f"then is 'disconnect' or 'silence', not {then!r}")
+        raise FaultError("then", f"then is 'disconnect' or 'silence', not {then!r}")
     return then

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from wirebroker import faults
-from wirebroker.faults.rules import Count, Match, Rule
+from wirebroker.faults.rules import Count, FaultError, Match, Rule
 
 MAKERS: dict[str, tuple[Callable[..., Rule], tuple[str, ...]]] = {
     "lose_request": (faults.lose_request, ("then",)),
@@ -57,14 +57,16 @@ REQUIRED: dict[str, tuple[str, ...]] = {
 """Words that a kind cannot do without."""
 _NUMBER = {"type": "integer"}
 _NUMBERS = {"oneOf": [_NUMBER, {"type": "array", "items": _NUMBER, "minItems": 1}]}
+_RANGE = {"oneOf": [_NUMBER, {"type": "array", "items": _NUMBER, "minItems": 1, "maxItems": 2}]}
 _WORDS: dict[str, dict[str, Any]] = {
     "api": {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]},
-    "version": _NUMBERS, "topic": {"type": "string"}, "partition": _NUMBER, "client_id": {"type": "string"},
-    "node": _NUMBER, "producer_id": _NUMBER, "producer_epoch": _NUMBER, "sequence": _NUMBERS,
+    "version": _RANGE, "topic": {"type": "string"}, "partition": _NUMBER | {"minimum": 0}, "client_id": {"type": "string"},
+    "node": _NUMBER, "producer_id": _NUMBER, "producer_epoch": _NUMBER, "sequence": _RANGE,
     "transactional_id": {"type": "string"}, "group": {"type": "string"}, "nth": _NUMBERS,
     "every": _NUMBER | {"minimum": 1}, "probability": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
     "times": _NUMBER | {"minimum": 1}, "name": {"type": "string"}, "then": {"enum": ["disconnect", "silence"]},
-    "code": {"type": ["integer", "string"]}, "after": {"type": "boolean"}, "ms": _NUMBER | {"minimum": 0},
+    "code": {"type": ["integer", "string"], "minimum": -(2**15), "maximum": 2**15 - 1},
+    "after": {"type": "boolean"}, "ms": _NUMBER | {"minimum": 0},
     "others": _NUMBER | {"minimum": 1}, "bytes": _NUMBER | {"minimum": 0}, "rate": _NUMBER | {"minimum": 1}, "at": _NUMBER,
     "offset": _NUMBER | {"minimum": 0}, "request": {"type": "boolean"}, "mode": {"enum": ["clean", "kill"]},
 }  # fmt: skip
@@ -78,14 +80,6 @@ def words_of(kind: str) -> tuple[str, ...]:
 
 class FaultFileError(ValueError):
     """A fault file that cannot be used; the message names the file, the line and what to do."""
-
-
-class FaultError(ValueError):
-    """A rule that cannot be loaded; `word` is the one of its words to change."""
-
-    def __init__(self, word: str, sentence: str) -> None:
-        super().__init__(sentence)
-        self.word = word
 
 
 class FaultFile(NamedTuple):
@@ -147,11 +141,7 @@ def read_rule(table: Mapping[str, Any]) -> Rule:
     for needed in REQUIRED.get(kind, ()):
         if needed not in words:
             raise FaultError("kind", f"{kind} needs {needed!r}")
-    try:
-        return maker(**words)
-    except ValueError as wrong:
-        guilty = next((word for word in words if str(words[word]) in str(wrong) or word in str(wrong)), "kind")
-        raise FaultError(guilty, str(wrong)) from None
+    return maker(**words)
 
 
 def _is_of(value: Any, wanted: dict[str, Any]) -> bool:
@@ -201,9 +191,14 @@ def dump(rules: Iterable[Rule], seed: int) -> str:
         if rule.kind == "answer":
             parts.append(f"# not written, because it is a function: {rule}\n")
             continue
-        words = "".join(f"{word} = {json.dumps(value, ensure_ascii=False)}\n" for word, value in rule.described().items())
+        words = "".join(f"{word} = {_toml(value)}\n" for word, value in rule.described().items())
         parts.append(f"[[fault]]\n{words}")
     return "\n".join(parts)
+
+
+def _toml(value: Any) -> str:
+    """A value as TOML, which is JSON but for one character that it wants escaped."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def schema() -> dict[str, Any]:
@@ -228,7 +223,7 @@ def rule_schema() -> dict[str, Any]:
 def _schema_of(kind: str) -> dict[str, Any]:
     words = {word: _WORDS[word] for word in words_of(kind)}
     if "ms" in words and kind not in ("slice", "close"):
-        words["ms"] = _NUMBER | {"minimum": 1}
+        words["ms"] = _NUMBER | {"minimum": 1} | ({"maximum": 2**31 - 1} if kind == "throttle" else {})
     return {
         "type": "object",
         "additionalProperties": False,

@@ -69,8 +69,9 @@ class FaultPlan:
         self._random = random.Random(seed)
 
     def add(self, rule: Rule) -> Rule:
-        """Load a rule; it strikes from the next request on."""
-        self.rules.append(rule)
+        """Load a rule; it strikes from the next request on. One that is loaded stays as it is."""
+        if rule not in self.rules:
+            self.rules.append(rule)
         self.engine.faults = self
         return rule
 
@@ -435,7 +436,7 @@ class FaultPlan:
         if at is None:
             return sorted(self._random.sample(range(SIZE_BYTES, size), min(count, size - SIZE_BYTES)))
         first = at if at >= 0 else size + at
-        return [place for place in range(first, first + count) if 0 <= place < size]
+        return list(range(max(first, 0), min(first + count, size)))
 
     def _close_later(self, connection: Connection, ms: int, rule: Rule, now: int) -> None:
         if ms:

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal
 
 from kafkawire.errors import ErrorCode
-from kafkawire.registry import KEYS
+from kafkawire.registry import KEYS, versions
 from wirebroker.faults.facts import Batch, Facts, Where
 
 if TYPE_CHECKING:
@@ -26,6 +26,10 @@ WIRE: frozenset[Kind] = frozenset({"cut", "slice", "bandwidth", "corrupt", "clos
 """What happens to an answer on its way over the network."""
 WRITES: frozenset[Kind] = frozenset({"fail_write", "slow_write", "disk_full", "crash_after_write"})
 """What happens to the batches of a Produce when they are written."""
+TEXTS = ("api", "topic", "client_id", "transactional_id", "group")
+"""Words that are text; the others are numbers."""
+LISTS = ("api", "version", "sequence", "nth")
+"""Words that may be several."""
 HEADER_WORDS = ("api", "version", "client_id", "node")
 """What is known of a request before it has arrived."""
 COORDINATED = (
@@ -34,6 +38,14 @@ COORDINATED = (
     "TxnOffsetCommit", "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "DescribeTransactions",
 )  # fmt: skip
 """The APIs that only a coordinator answers, and the one that finds it."""
+
+
+class FaultError(ValueError):
+    """A rule that cannot be meant; `word` is the one of its words to change."""
+
+    def __init__(self, word: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.word = word
 
 
 class NotFired(AssertionError):
@@ -207,87 +219,108 @@ def _shown(value: Any) -> str:
 
 
 def make(kind: Kind, words: dict[str, Any], options: dict[str, Any], answer: Answerer | None = None) -> Rule:
-    """A rule from the words that every kind has in common. ValueError says what cannot be meant."""
+    """A rule from the words that every kind has in common. Raises FaultError."""
     known = {*Match.__slots__, *Count.__slots__, "name"}
     for word in words:
         if word not in known:
-            raise ValueError(f"{kind} knows no {word!r}{_nearest(word, known)}")
+            raise FaultError(word, f"{kind} knows no {word!r}{_nearest(word, known)}")
     if kind in WRITES:
         words = {"api": "Produce"} | words
     given = {word: value for word, value in words.items() if value is not None}
-    match = Match(
-        **{
-            word: _read(word, value)
-            for word, value in given.items()
-            if word in Match.__slots__
-        }
-    )  # fmt: skip
-    count = Count(**{word: _read(word, value) for word, value in given.items() if word in Count.__slots__})
+    read = {word: _read(word, value) for word, value in given.items() if word != "name"}
+    match = Match(**{word: value for word, value in read.items() if word in Match.__slots__})
+    count = Count(**{word: value for word, value in read.items() if word in Count.__slots__})
     _check(kind, match, count)
     _check_what_it_is_for(kind, match, options)
     return Rule(kind, match, count, options, answer, given.get("name", ""))
 
 
 def _read(word: str, value: Any) -> Any:
-    if word == "api":
-        return tuple(_api(each) for each in ([value] if isinstance(value, str) else value))
-    if word == "nth":
-        return (value,) if isinstance(value, int) else tuple(value)
+    """What a word says, in the form in which it is matched. Raises FaultError."""
+    many = list(value) if isinstance(value, list | tuple | range) else [value]
+    kind = {"api": str, "probability": float}.get(word) or (str if word in TEXTS else int)
+    if word not in LISTS and many != [value]:
+        raise FaultError(word, f"{word} cannot be {value!r}")
+    for each in many:
+        if not isinstance(each, (int, float) if kind is float else kind) or isinstance(each, bool):
+            raise FaultError(word, f"{word} cannot be {each!r}")
+    if not many:
+        raise FaultError(word, f"{word} is empty, which would match nothing")
     if word in ("version", "sequence"):
-        return (value, value) if isinstance(value, int) else (value[0], value[-1])
-    return value
+        if len(many) > 2:
+            raise FaultError(word, f"{word} is one number, or the first and the last, not {value!r}")
+        return many[0], many[-1]
+    if word == "api":
+        return tuple(_api(each) for each in many)
+    return tuple(many) if word == "nth" else value
 
 
 def _api(name: str) -> str:
     for known in KEYS:
         if known.lower() == name.lower():
             return known
-    raise ValueError(f"there is no API {name!r}{_nearest(name, KEYS)}")
+    raise FaultError("api", f"there is no API {name!r}{_nearest(name, KEYS)}")
 
 
 def _check(kind: Kind, match: Match, count: Count) -> None:
     """Refuse what can never match, or contradicts itself."""
     ways = [word for word in ("nth", "every", "probability") if getattr(count, word) not in (None, ())]
     if len(ways) > 1:
-        raise ValueError(f"{kind}: {' and '.join(ways)} are two ways of counting; give one of them")
+        raise FaultError(ways[0], f"{kind}: {' and '.join(ways)} are two ways of counting; give one of them")
     if count.nth and min(count.nth) < 1:
-        raise ValueError(f"{kind}: nth counts from 1, not from {min(count.nth)}")
+        raise FaultError("nth", f"{kind}: nth counts from 1, not from {min(count.nth)}")
     if count.every is not None and count.every < 1:
-        raise ValueError(f"{kind}: every {count.every}th is none")
+        raise FaultError("every", f"{kind}: every {count.every}th is none")
     if count.probability is not None and not 0 < count.probability <= 1:
-        raise ValueError(f"{kind}: a probability is more than 0 and at most 1, not {count.probability}")
+        raise FaultError("probability", f"{kind}: a probability is more than 0 and at most 1, not {count.probability}")
     if count.times is not None and count.times < 1:
-        raise ValueError(f"{kind}: a rule that strikes {count.times} times is none")
+        raise FaultError("times", f"{kind}: a rule that strikes {count.times} times is none")
+    if match.partition is not None and match.partition < 0:
+        raise FaultError("partition", f"{kind}: there is no partition {match.partition}")
     if match.sequence is not None and match.api is not None and "Produce" not in match.api:
-        raise ValueError(f"{kind}: only a Produce has sequences, and this rule is for {', '.join(match.api)}")
+        raise FaultError("api", f"{kind}: only a Produce has sequences, and this rule is for {', '.join(match.api)}")
     for word, pair in (("version", match.version), ("sequence", match.sequence)):
         if pair is not None and pair[0] > pair[1]:
-            raise ValueError(f"{kind}: {word} from {pair[0]} to {pair[1]} is empty")
+            raise FaultError(word, f"{kind}: {word} from {pair[0]} to {pair[1]} is empty")
+    _check_versions(kind, match)
+
+
+def _check_versions(kind: Kind, match: Match) -> None:
+    """Refuse versions that no request has that the rule is for."""
+    if match.version is None:
+        return
+    newest = max(versions(KEYS[api])[1] for api in match.api or KEYS)
+    if match.version[0] > newest or match.version[1] < 0:
+        of = ", ".join(match.api) if match.api else "any API"
+        raise FaultError("version", f"{kind}: there is no version {match.version[0]} of {of}; the newest is {newest}")
 
 
 def _check_what_it_is_for(kind: Kind, match: Match, options: dict[str, Any]) -> None:
     """Refuse words that say nothing for this kind."""
     said = [word for word in Match.__slots__ if getattr(match, word) is not None]
     if kind == "refuse" and (extra := [word for word in said if word != "node"]):
-        raise ValueError(f"refuse: a connection that is not made yet has no {extra[0]}; only its node is known")
+        raise FaultError(extra[0], f"refuse: a connection that is not made yet has no {extra[0]}; only its node is known")
     if kind == "cut" and options.get("request") and (extra := [word for word in said if word not in HEADER_WORDS]):
-        raise ValueError(f"cut: of a request that has not arrived only {', '.join(HEADER_WORDS)} are known, not {extra[0]}")
+        known = ", ".join(HEADER_WORDS)
+        raise FaultError(extra[0], f"cut: of a request that has not arrived only {known} are known, not {extra[0]}")
     if kind in WRITES and match.api != ("Produce",):
-        raise ValueError(f"{kind}: only a Produce writes, and this rule is for {', '.join(match.api or ())}")
+        raise FaultError("api", f"{kind}: only a Produce writes, and this rule is for {', '.join(match.api or ())}")
     if kind == "lose_coordinator" and (other := [api for api in match.api or () if api not in COORDINATED]):
-        raise ValueError(f"lose_coordinator: {other[0]} has no coordinator")
+        raise FaultError("api", f"lose_coordinator: {other[0]} has no coordinator")
     if kind == "truncate" and (match.topic is None or match.partition is None):
-        raise ValueError("truncate needs a topic and a partition")
+        raise FaultError("topic" if match.topic is None else "partition", "truncate needs a topic and a partition")
 
 
 def error_code(value: int | str) -> int:
-    """An error code by its number or its name; numbers that Kafka does not have are allowed. ValueError for a name."""
+    """An error code by its number or its name. FaultError for a name that Kafka does not have, or what is no int16."""
     if isinstance(value, int):
+        if not -(2**15) <= value < 2**15:
+            raise FaultError("code", f"an error code has 16 bits, and {value} does not fit")
         return int(value)
     try:
         return int(ErrorCode[value.upper()])
     except KeyError:
-        raise ValueError(f"there is no error {value!r}{_nearest(value.upper(), ErrorCode.__members__)}") from None
+        raise FaultError("code", f"there is no error {value!r}{_nearest(value.upper(), ErrorCode.__members__)}") from None
 
 
 def _nearest(word: str, known: Any) -> str:

@@ -9,8 +9,8 @@ from wirebroker import operations
 from wirebroker.control.controlled import Controlled
 from wirebroker.control.forms import Limits
 from wirebroker.control.problems import Problem
-from wirebroker.faults.files import FaultError, FaultFileError, dump, loads, read_rule, rule_schema
-from wirebroker.faults.rules import NotFired, Rule
+from wirebroker.faults.files import FaultFileError, dump, loads, read_rule, rule_schema
+from wirebroker.faults.rules import FaultError, NotFired, Rule
 
 
 class RuleWords(dict[str, Any]):
