@@ -11,6 +11,7 @@ import pytest
 
 from kafkawire.declare import Message
 from kafkawire.messages.api_versions import ApiVersionsRequest
+from kafkawire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kafkawire.messages.describe_cluster import DescribeClusterResponse
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
@@ -246,6 +247,29 @@ def test_a_callable_may_answer(mock_kafka: MockKafka) -> None:
     found = client(mock_kafka).request(DescribeClusterRequest(include_cluster_authorized_operations=False), 0)
     assert (found.cluster_id, found.controller_id) == ("mine", 7)
     assert seen == [("DescribeCluster", 0)]
+
+
+@pytest.mark.parametrize("delayed", [False, True])
+def test_a_callable_that_raises_closes_the_connection_and_is_logged(
+    mock_kafka: MockKafka, delayed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(facts: faults.Facts, request: Message) -> Message | None:
+        raise KeyError("mine")
+
+    if delayed:
+        mock_kafka.faults.add(faults.delay(1, api="Produce"))
+    mock_kafka.faults.add(faults.answer(fails, api="Produce", name="broken"))
+    with pytest.raises(ConnectionClosed):
+        client(mock_kafka).request(_plain("v"), 9)
+    (said,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert said == "the function of the rule answer(api=Produce, name=broken) raised; the connection is closed"
+
+
+def test_a_rule_for_a_group_sees_who_describes_it(mock_kafka: MockKafka) -> None:
+    rule = mock_kafka.faults.add(faults.error(TIMED_OUT, api="ConsumerGroupDescribe", group="team"))
+    asked = ConsumerGroupDescribeRequest(group_ids=["team"], include_authorized_operations=False)
+    assert client(mock_kafka).request(asked, 0).groups[0].error_code == TIMED_OUT
+    rule.assert_fired(1)
 
 
 def test_throttling_is_told(mock_kafka: MockKafka) -> None:

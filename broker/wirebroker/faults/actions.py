@@ -7,6 +7,7 @@ if that shows when the request is handled.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,6 +23,8 @@ from wirebroker.faults.rules import Count, Match, Rule
 if TYPE_CHECKING:
     from wirebroker.core.partition import Partition
     from wirebroker.faults.plan import FaultPlan
+
+logger = logging.getLogger("wirebroker")
 
 AFTER = frozenset({"lose_ack", "throttle"})
 """Kinds that are about the answer, beside those that say `after`."""
@@ -98,7 +101,11 @@ def _reorder(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchan
 
 def _answer(plan: FaultPlan, strike: Strike, request: Message, exchange: Exchange) -> Message | Outcome:
     assert strike.rule.answer is not None
-    response = strike.rule.answer(exchange.struck.facts, request)
+    try:
+        response = strike.rule.answer(exchange.struck.facts, request)
+    except Exception:
+        logger.exception("the function of the rule %s raised; the connection is closed", strike.rule)
+        return exchange.close("the function of a fault raised, see the log")
     return request if response is None else _reply(plan, response, exchange)
 
 

@@ -176,7 +176,7 @@ def fields_of(struct: Any) -> tuple[str, ...]:
 def _groups(request: Any) -> Iterator[str]:
     if isinstance(getattr(request, "group_id", None), str) and request.group_id:
         yield request.group_id
-    for each in (*getattr(request, "groups", ()), *getattr(request, "groups_names", ())):
+    for each in (group for attribute in ("groups", "groups_names", "group_ids") for group in getattr(request, attribute, ())):
         yield each if isinstance(each, str) else getattr(each, "group_id", "")
     if getattr(request, "key_type", None) == 0:
         yield from _keys(request)
