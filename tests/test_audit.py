@@ -510,13 +510,17 @@ def test_lines_of_a_journal_may_come_in_any_order() -> None:
         ('{"topic": "orders", "key": 4}', "line 2: key is bytes or str, not 4"),
         ('{"topic": "orders", "partition": true}', "line 2: partition is int, not True"),
         ('{"topic": "orders", "value_base64": "?"}', "line 2: value_base64 is not base64"),
+        ('{"topic": "orders", "value": "v", "value_base64": "eA=="}', "line 2: value and value_base64 are two forms"),
+        ('{"topic": "orders", "value_sha256": "nonsense"}', "line 2: a SHA-256 is 64 hexadecimal digits"),
+        ('{"topic": "orders", "id": [1]}', "line 2: an id is text or a number, not [1]"),
+        ('{"topic": "\udcff"}', "line 2: this is not UTF-8"),
     ],
 )
 def test_a_journal_that_cannot_be_read_is_told_of_by_line(
     broker: MockKafka, tmp_path: Path, line: str, message: str
 ) -> None:
     path = tmp_path / "sent.jsonl"
-    path.write_text('{"topic": "orders"}\n' + line + "\n")
+    path.write_text('{"topic": "orders"}\n' + line + "\n", encoding="utf-8", errors="surrogateescape")
     with pytest.raises(ValueError, match=re.escape(message)):
         broker.audit(intended=path)
 
@@ -525,6 +529,8 @@ def test_rows_may_be_mappings_or_tuples_and_nothing_else(broker: MockKafka) -> N
     broker.produce("orders", key=b"k", value=b"v")
     broker.produce("orders", value=None, partition=1)
     rows: list[Any] = [{"topic": "orders", "key": "k", "value_sha256": digest(b"v")}, ("orders", None, None, 1)]
+    assert broker.audit(intended=rows).findings == []
+    rows[0]["value_sha256"] = digest(b"v").upper()
     assert broker.audit(intended=rows).findings == []
     with pytest.raises(ValueError, match="row 1 of what was intended: it is a mapping or a tuple"):
         broker.audit(intended=["orders"])  # type: ignore[list-item]

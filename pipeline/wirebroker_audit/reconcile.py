@@ -6,6 +6,7 @@ in SQL; only the others are matched one by one.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -97,13 +98,24 @@ def _matched(stored: DataFrame, wanted: DataFrame) -> DataFrame:
 
 
 def match_rows(stored: Sequence[Row], wanted: Sequence[Row]) -> list[Row]:
-    """Give each intended record of one name a copy, those first that must be stored; then those that name a partition."""
+    """Give each intended record of one name a copy, those first that must be stored; then those that name a partition.
+
+    One that names none is given a copy that no other one needs by its partition, as long as there is one.
+    """
     ordered = in_order(stored)
     left, made = list(ordered), list[Row]()
+    here = Counter(row["partition"] for row in ordered)
+    needed = Counter(one["partition"] for one in wanted)
     for each in sorted(wanted, key=lambda one: (_RANK[one["acknowledged"]], one["partition"] is None)):
-        copy = next((row for row in left if each["partition"] in (None, row["partition"])), None)
+        needed[each["partition"]] -= 1
+        copy = None
+        if each["partition"] is None:
+            copy = next((row for row in left if here[row["partition"]] > needed[row["partition"]]), None)
+        if copy is None:
+            copy = next((row for row in left if each["partition"] in (None, row["partition"])), None)
         if copy is not None:
             left.remove(copy)
+            here[copy["partition"]] -= 1
             if each["acknowledged"] is False:
                 made.append(copy | {"outcome": "failed", "producer": each["producer"]})
         elif each["acknowledged"] is not False:

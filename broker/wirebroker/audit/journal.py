@@ -21,6 +21,7 @@ import base64
 import binascii
 import json
 import os
+import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
@@ -34,6 +35,7 @@ from wirebroker.audit.content import digest, head
 FIELDS = (
     "topic", "partition", "key", "key_base64", "value", "value_base64", "value_sha256", "acknowledged", "producer", "id",
 )  # fmt: skip
+SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 Data = bytes | str | None
 Rows = Iterable["Intended | Mapping[str, Any] | tuple[Any, ...]"] | str | os.PathLike[str]
 """What an audit takes: rows as mappings or tuples, or the path of a journal."""
@@ -130,17 +132,19 @@ def intended_rows(rows: Rows) -> list[Intended]:
 
 
 def _lines(path: Path) -> Iterator[tuple[str, Any]]:
-    with path.open(encoding="utf-8") as file:
+    with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             where = f"{path.name}, line {number}"
             if not line.strip():
                 continue
             try:
-                row = json.loads(line)
+                row = json.loads(line.decode())
+            except UnicodeDecodeError as wrong:
+                raise ValueError(f"{where}: this is not UTF-8: {wrong}") from None
             except json.JSONDecodeError as wrong:
                 raise ValueError(f"{where}: this is not JSON: {wrong}") from None
             if not isinstance(row, dict):
-                raise ValueError(f"{where}: a line is an object with a topic, not {line.strip()[:40]}")
+                raise ValueError(f"{where}: a line is an object with a topic, not {line.decode().strip()[:40]}")
             yield where, row
 
 
@@ -169,6 +173,8 @@ def _check_fields(row: Mapping[str, Any], where: str) -> None:
             raise ValueError(
                 f"{where}: there is no field {name!r}" + (f"; did you mean {close[0]!r}?" if close else "")
             )
+    if isinstance(row.get("id"), list | dict):
+        raise ValueError(f"{where}: an id is text or a number, not {row['id']!r}")
 
 
 def _of_mapping(row: Mapping[str, Any], where: str) -> Intended:
@@ -180,6 +186,9 @@ def _of_mapping(row: Mapping[str, Any], where: str) -> Intended:
 
 
 def _bytes_of(name: str, row: Mapping[str, Any], where: str) -> Data:
+    given = [form for form in (name, f"{name}_base64", f"{name}_sha256") if row.get(form) is not None]
+    if len(given) > 1:
+        raise ValueError(f"{where}: {' and '.join(given)} are two forms of one {name}; give one of them")
     encoded = row.get(f"{name}_base64")
     if encoded is None:
         return row.get(name)
@@ -206,7 +215,10 @@ def _checked(values: tuple[Any, ...], where: str) -> Intended:
         if value is not None and not (isinstance(value, allowed) and (bool in allowed or not isinstance(value, bool))):
             words = " or ".join(kind.__name__ for kind in allowed)
             raise ValueError(f"{where}: {name} is {words}, not {value!r}")
+    if row.value_hash is not None and not SHA256.fullmatch(row.value_hash):
+        raise ValueError(f"{where}: a SHA-256 is 64 hexadecimal digits, not {row.value_hash!r}")
     key, value = row.key, row.value
     return row._replace(
-        key=key.encode() if isinstance(key, str) else key, value=value.encode() if isinstance(value, str) else value
-    )
+        key=key.encode() if isinstance(key, str) else key, value=value.encode() if isinstance(value, str) else value,
+        value_hash=None if row.value_hash is None else row.value_hash.lower(),
+    )  # fmt: skip

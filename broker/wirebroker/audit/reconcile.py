@@ -19,7 +19,7 @@ is taken for the original. A further copy is compared with the first of its part
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -240,14 +240,24 @@ class _Matched(NamedTuple):
 
 
 def _match(rows: Sequence[RecordRow], wanted: Sequence[Intended]) -> _Matched:
-    """Give each intended record a copy, those first that must be stored, and of these those that name a partition."""
+    """Give each intended record a copy, those first that must be stored, and of these those that name a partition.
+
+    One that names none is given a copy that no other one needs by its partition, as long as there is one.
+    """
     rank = {True: 0, None: 1, False: 2}
-    left = list(rows)
+    left, here = list(rows), Counter(row.partition for row in rows)
+    needed = Counter(one.partition for one in wanted)
     matched = _Matched(left, [], [])
     for each in sorted(wanted, key=lambda one: (rank[one.acknowledged], one.partition is None)):
-        copy = next((row for row in left if each.partition in (None, row.partition)), None)
+        needed[each.partition] -= 1
+        copy = None
+        if each.partition is None:
+            copy = next((row for row in left if here[row.partition] > needed[row.partition]), None)
+        if copy is None:
+            copy = next((row for row in left if each.partition in (None, row.partition)), None)
         if copy is not None:
             left.remove(copy)
+            here[copy.partition] -= 1
             if each.acknowledged is False:
                 matched.failed.append((copy, each))
         elif each.acknowledged is not False:
