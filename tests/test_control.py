@@ -659,6 +659,7 @@ def test_the_clock_is_moved(mock_kafka_factory: Start) -> None:
     assert control.refused("POST", "/clock/advance", {"days": -1})["field"] == "days"
     assert "at most 366 days at once, not by 400" in control.refused("POST", "/clock/advance", {"days": 400})["detail"]
     assert control.ask("POST", "/clock/advance") == moved
+    assert control.ask("POST", "/clock/advance", {"seconds": 1.001})["now"] == moved["now"] + 1001
 
 
 def test_restart_and_reset(kafka: MockKafka, control: ControlClient) -> None:

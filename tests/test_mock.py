@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 
@@ -129,7 +130,7 @@ def test_a_frozen_clock_moves_only_when_told() -> None:
     with MockKafka(clock="frozen") as kafka:
         now = kafka.clock.now()
         assert kafka.clock.now() == now
-        kafka.clock.advance(days=8, hours=1)
+        kafka.clock.advance(timedelta(days=8), hours=1)
         assert kafka.clock.now() - now == (8 * 24 + 1) * 3_600_000
         with pytest.raises(ValueError, match="only moves forward"):
             kafka.clock.advance(seconds=-1)

@@ -429,8 +429,8 @@ class ClockControl:
         return self._source.now()
 
     def advance(self, delta: timedelta | None = None, **parts: float) -> None:
-        """Move the clock forward, by a timedelta or its parts (`days=8`), and run every timer that falls due, in order."""
-        ms = int((delta or timedelta(**parts)) / timedelta(milliseconds=1))
+        """Move the clock forward, by a timedelta and its parts (`days=8`), and run every timer that falls due, in order."""
+        ms = round(((delta or timedelta()) + timedelta(**parts)) / timedelta(milliseconds=1))
         host, loop = self._kafka._running, self._kafka._loop
         assert loop is not None
         call_on(loop, lambda: host.advance(ms))

@@ -36,7 +36,7 @@ def lose_request(*, then: Then = "disconnect", **words: Any) -> Rule:
 def lose_ack(*, then: Then = "disconnect", **words: Any) -> Rule:
     """The request is handled, and its answer never arrives. Then the connection closes, or goes silent.
 
-    Requests that are in the pipe already are handled all the same; their answers are lost with this one.
+    Where it goes silent, requests that are in the pipe already are handled all the same, and their answers lost with this one.
     """
     return make("lose_ack", words, {"then": _then(then)})
 

@@ -77,7 +77,7 @@ async def advance(controlled: Controlled, body: Step) -> ClockState:
     asked = sum(getattr(body, part.name) * MS[part.name] for part in fields(body))
     if asked > FURTHEST_MS:
         raise Problem(422, f"the clock moves by at most 366 days at once, not by {asked / MS['days']:g}")
-    left = int(asked)
+    left = round(asked)
     while left > 0 and not controlled.closing:
         controlled.host.advance(min(left, STEP_MS))
         left -= STEP_MS
