@@ -324,3 +324,20 @@ def test_acks_0_has_no_answer_and_an_error_closes_the_connection(refused: list[i
     assert [type(effect) for effect in engine.take_effects()] == [Close]
     ends = [partition.log_end_offset for partition in engine.cluster.topics["orders"].partitions]
     assert ends == [0, 0 if 1 in refused else 1, 0], "the rest is stored"
+
+
+def test_a_request_that_was_struck_is_not_what_the_next_will_look_like() -> None:
+    """Its frame has two partitions, and what was handled of it only one."""
+    engine = engine_with(faults.error(6, api="Produce", partition=0))
+    connection = engine.connect(1)
+    ask(engine, produce(0, 1), 9, connection)
+    assert connection.produce_shape is None
+
+
+def test_a_part_that_was_refused_does_not_wait_behind_a_slow_write() -> None:
+    engine = engine_with(faults.error(6, api="Produce", partition=0, nth=2), faults.slow_write(60_000, partition=0, nth=1))
+    frame = encode_request(7, "raw", produce(0), 9)[4:]
+    engine.receive(engine.connect(1), memoryview(bytearray(frame)), NOW)
+    connection = engine.connect(1)
+    (topic,) = ask(engine, produce(0, 1), 9, connection).responses
+    assert {part.index: part.error_code for part in topic.partition_responses} == {0: 6, 1: 0}

@@ -233,7 +233,7 @@ class FaultPlan:
     def admit(self, request: Message, exchange: Exchange, now: int) -> None:
         """Handle the request, unless a slow write is before it, or it is one itself."""
         struck: Struck = exchange.struck
-        wanted = sorted({(batch.topic, batch.partition) for batch in struck.facts.batches})
+        wanted = sorted({(batch.topic, batch.partition) for batch in struck.facts.batches} - struck.gone)
         before = next((each for each in wanted if each in self._behind), None)
         if before is not None:
             self._park(request, exchange)
@@ -333,6 +333,7 @@ class FaultPlan:
     @staticmethod
     def _park(request: Message, exchange: Exchange) -> None:
         exchange.park()
+        exchange.frame = None  # others will receive into its buffer
         own_records(request)
 
     def _resume(
