@@ -15,6 +15,11 @@ import pytest
 from crashkit import commit, committed, crash_once
 from kafkawire.batches import Record, build_batch, iter_batches, read_header
 from kafkawire.errors import ErrorCode
+from kafkawire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from kafkawire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -219,6 +224,27 @@ def test_three_brokers_have_a_directory_each(data: Path) -> None:
         assert kafka.records("orders") == before
     with pytest.raises(DataError, match="is the data of 3 brokers; start it with --brokers 3"):
         MockKafka(data=data).start()
+
+
+def reassign(kafka: MockKafka, replicas: list[int]) -> None:
+    partition = ReassignablePartition(partition_index=0, replicas=replicas)
+    topics = [ReassignableTopic(name="orders", partitions=[partition])]
+    asked = AlterPartitionReassignmentsRequest(timeout_ms=1000, topics=topics)
+    assert client(kafka).request(asked, 0).responses[0].partitions[0].error_code == 0
+
+
+@pytest.mark.parametrize("replicas", [[2, 1], [3, 2]])
+def test_a_partition_is_found_after_its_replicas_have_changed(data: Path, replicas: list[int]) -> None:
+    with MockKafka(data=data, brokers=3) as kafka:
+        kafka.create_topic("orders", replication_factor=2)
+        kafka.produce("orders", value=b"a")
+        reassign(kafka, replicas)
+        kafka.produce("orders", value=b"b")
+    for _ in range(2):
+        with MockKafka(data=data, brokers=3) as kafka:
+            assert [record.value for record in kafka.records("orders")] == [b"a", b"b"]
+            assert kafka._call(lambda engine: engine.cluster.topics["orders"].partitions[0].replicas) == replicas
+    assert [path.parent.name for path in data.glob("node-*/orders-0")] == ["node-1"]
 
 
 RESTARTING = [scenario.name for scenario in load() if any("restart" in row["step"]["op"] for row in scenario.steps)]

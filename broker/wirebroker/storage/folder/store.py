@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -182,7 +182,7 @@ class FolderStore:
             replicas = [self._node(each) for each in partition.replicas]
             here = [node for node in dict.fromkeys(replicas) if node in self.directories] or [1]
             stored.append(StoredPartition(here, partition.leader_epoch))
-            folder = self.directories[here[0]].root / folder_name(topic.name, index)
+            folder = self._directory_of(topic.name, index, topic_id, here).root / folder_name(topic.name, index)
             if not folder.is_dir():
                 self.notes.append(f"{folder} is not there: the partition is served empty")
         self._passed_over[TOPIC, topic.name] = unknown
@@ -256,7 +256,7 @@ class FolderStore:
 
     def open_log(self, topic: Topic, index: int, replicas: list[int], now: int) -> FolderLog:
         """The log of a partition, with what is in its folder if it has one. Raises DamagedFile, OSError."""
-        directory = self.directories[replicas[0]]
+        directory = self._directory_of(topic.name, index, topic.topic_id, replicas)
         folder = directory.root / folder_name(topic.name, index)
         if folder.is_dir() and self._id_in(folder) not in (None, topic.topic_id):
             stray = folder.with_name(deleted_folder_name(topic.name, index, topic.topic_id).replace("-delete", "-stray"))
@@ -268,6 +268,14 @@ class FolderStore:
         if not (folder / PARTITION_METADATA).exists():
             files.replace(folder / PARTITION_METADATA, partition_metadata_text(topic.topic_id).encode(), durable=False)
         return FolderLog(self, directory, (topic.name, index), folder, self._settings(topic.configs), topic.configs, now)
+
+    def _directory_of(self, topic: str, index: int, topic_id: bytes, replicas: Sequence[int]) -> LogDirectory:
+        """Where the folder of a partition is, or is to be made: it stays where it was made when the replicas change."""
+        for directory in (*(self.directories[node_id] for node_id in replicas), *self.directories.values()):
+            folder = directory.root / folder_name(topic, index)
+            if folder.is_dir() and self._id_in(folder) in (None, topic_id):
+                return directory
+        return self.directories[replicas[0]]
 
     def _settings(self, configs: TopicConfigs) -> LogSettings:
         room = configs.integer("segment.index.bytes")
