@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import errno
+import os
 import random
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -36,6 +40,7 @@ from wirebroker.conformance.replay import replay
 from wirebroker.mock import MockKafka
 from wirebroker.storage.folder import files
 from wirebroker.storage.folder.faults import DamagedFile, DataError
+from wirebroker.storage.folder.locking import DirectoryLock
 from wirebroker.storage.folder.log import FolderLog
 from wirebroker.storage.memory import MemoryLog
 from wirekit import RawProducer, batch, client
@@ -439,6 +444,41 @@ def test_a_second_broker_is_refused(data: Path, capsys: pytest.CaptureFixture[st
             MockKafka(data=data).start()
     with MockKafka(data=data) as kafka:
         assert kafka.records("orders") == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there a file that is locked cannot be opened")
+@pytest.mark.parametrize("platform", ["linux", "another"])
+def test_another_process_is_refused_also_after_somebody_has_read_the_lock(data: Path, platform: str) -> None:
+    if platform == "linux" != sys.platform:
+        pytest.skip("its locks are Linux's")
+    data.mkdir()
+    code = (
+        "import sys\n"
+        f"sys.platform = {platform!r}\n"
+        "from pathlib import Path\n"
+        "from wirebroker.storage.folder.locking import DirectoryLock\n"
+        f"lock = DirectoryLock(Path({str(data)!r}))\n"
+        f"Path({str(data / '.lock')!r}).read_bytes()\n"
+        "print('locked', flush=True)\n"
+        "sys.stdin.readline()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], text=True, stdin=PIPE, stdout=PIPE) as first:
+        assert first.stdout
+        assert first.stdout.readline() == "locked\n"
+        second = subprocess.run([sys.executable, "-c", code], text=True, input="", capture_output=True, check=False)
+        first.communicate("\n")
+    assert second.stdout == ""
+    assert f"{data} is in use by another broker" in second.stderr
+
+
+def test_a_directory_is_free_once_it_is_released_whoever_was_forked_meanwhile(data: Path) -> None:
+    data.mkdir()
+    lock = DirectoryLock(data)
+    forked = [os.dup(fd) for fd, _ in lock._taken]
+    lock.release()
+    DirectoryLock(data).release()
+    for fd in forked:
+        os.close(fd)
 
 
 @pytest.mark.parametrize("what", ["a file", "somebody's folder", "below a file"])

@@ -20,12 +20,12 @@ from wirebroker.storage.folder.checkpoints import (
     read_offsets,
 )
 from wirebroker.storage.folder.faults import DamagedFile, DataError
-from wirebroker.storage.folder.locking import LOCK, DirectoryLock
+from wirebroker.storage.folder.locking import LOCK, SECOND_LOCK, DirectoryLock
 from wirebroker.storage.folder.names import METADATA_FOLDER, is_deleted_folder, partition_of
 from wirebroker.storage.folder.properties import META_PROPERTIES, properties_text, read_properties
 from wirebroker.storage.folder.recovery import Known
 
-NOT_DATA = frozenset({LOCK, "lost+found"})
+NOT_DATA = frozenset({LOCK, SECOND_LOCK, "lost+found"})
 """What may be in a directory that has not been used yet."""
 
 
