@@ -152,6 +152,31 @@ def test_aborted_records_go_markers_follow_and_producers_are_remembered(data: Pa
         }
 
 
+def test_what_a_producer_commits_after_an_abort_is_compacted_and_stays(data: Path) -> None:
+    chance = random.Random(1)
+    with MockKafka(data=data, configs=SECOND, clock="frozen") as kafka:
+        kafka.create_topic("orders", 1, {**COMPACTED, "delete.retention.ms": "1000"})
+        sequence = 0
+
+        def transaction(value: bytes, commit: bool) -> None:
+            nonlocal sequence
+            write(kafka, [(b"a", value)], producer_id=7, producer_epoch=0, base_sequence=sequence, transactional=True)
+            sequence += 1
+            end(kafka, 7, 0, commit)
+
+        def committed() -> list[bytes | None]:
+            return [record.value for record in kafka.records("orders") if record.key == b"a"]
+
+        transaction(b"aborted", False)
+        for value in (b"1", b"2", b"3", b"4"):
+            transaction(value, True)
+            fill(kafka, chance, 40)
+            compacted(kafka)
+            assert committed() == [value]
+        transactions = partition_of(kafka).transactions
+        assert transactions.aborted_between(0, 10**6) == []  # or readers would skip what came after the marker that is gone
+
+
 def test_an_open_transaction_stops_it(data: Path) -> None:
     with MockKafka(data=data, configs=SECOND, clock="frozen") as kafka:
         kafka.create_topic("orders", 1, COMPACTED)

@@ -87,6 +87,14 @@ class OpenTransactions:
         first, behind = (bisect_left(self._aborted, each, key=lambda a: a.last_offset) for each in (start, stop))
         return self._aborted[first:behind]
 
+    def keep_aborted(self, start: int, stop: int, left: Iterable[AbortedTransaction]) -> None:
+        """Of what was aborted by a marker at the offsets from `start` up to `stop`, compaction has left only these.
+
+        Who was told of one whose marker is gone would skip all that the producer wrote behind it.
+        """
+        first, behind = (bisect_left(self._aborted, each, key=lambda a: a.last_offset) for each in (start, stop))
+        self._aborted[first:behind] = left
+
     def forget_below(self, offset: int) -> None:
         """The log begins at `offset` now."""
         del self._aborted[: bisect_left(self._aborted, offset, key=lambda a: a.last_offset)]

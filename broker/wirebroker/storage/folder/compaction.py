@@ -59,10 +59,11 @@ class Task(NamedTuple):
 
 
 class Made(NamedTuple):
-    """A new segment, whose files are there as `.cleaned`, and those that it replaces."""
+    """A new segment, whose files are there as `.cleaned`, those that it replaces, and the aborted transactions in it."""
 
     segment: Segment
     replaces: Sequence[Segment]
+    aborted: Sequence[AbortedTransaction]
 
 
 class Cleaned(NamedTuple):
@@ -93,7 +94,9 @@ class TransactionFilter:
             if not header.is_transactional:
                 return False
             self._seen.add(producer_id)
-            return producer_id in self._ongoing
+            aborted = self._ongoing.get(producer_id)
+            # The marker that ended it may be gone, or lie before what is looked at.
+            return aborted is not None and header.base_offset < aborted.last_offset
         marker = next((read_marker(record) for record in iter_records(batch)), None)
         if header.records_count == 0:
             return True
@@ -101,9 +104,9 @@ class TransactionFilter:
             return False
         seen = producer_id in self._seen
         self._seen.discard(producer_id)
-        aborted = None if marker.commit else self._ongoing.pop(producer_id, None)
-        if aborted is not None and seen:
-            self.kept.append(aborted)
+        ended = None if marker.commit else self._ongoing.pop(producer_id, None)
+        if ended is not None and seen:
+            self.kept.append(ended)
         return not seen
 
 
@@ -114,7 +117,7 @@ def compact(task: Task) -> Cleaned:
     known = TransactionFilter(task.aborted)
     segments = [segment for segment in task.segments if segment.base_offset < end]
     for group in _groups(segments, task.segment_bytes):
-        made.append(Made(_clean(group, latest, end, known, task), group))
+        made.append(_clean(group, latest, end, known, task))
     return Cleaned(made, end)
 
 
@@ -168,7 +171,7 @@ def _groups(segments: Sequence[Segment], largest: int) -> Iterator[list[Segment]
 
 def _clean(
     group: Sequence[Segment], latest: Mapping[bytes, int], end: int, known: TransactionFilter, task: Task
-) -> Segment:
+) -> Made:
     """One new segment of these."""
     first = group[0]
     made = Segment(first.folder, first.base_offset, first.created, task.settings, Index())
@@ -183,10 +186,11 @@ def _clean(
                     header = read_header(left)
                     file.write(left)
                     made.note(header.last_offset, header.size, header.max_timestamp)
-    made.close(known.kept[aborted_before:], CLEANED)
+    aborted = known.kept[aborted_before:]
+    made.close(aborted, CLEANED)
     for written in made.paths(CLEANED):
         files.sync(written)
-    return made
+    return Made(made, group, aborted)
 
 
 def filtered(

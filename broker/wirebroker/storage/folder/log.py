@@ -292,9 +292,12 @@ class FolderLog:
 
     def take_compacted(self, cleaned: Cleaned) -> None:
         """Let the new segments be in the place of the old ones, unless those have gone meanwhile."""
-        for made, replaces in cleaned.made:
+        assert self._owner is not None
+        for made, replaces, aborted in cleaned.made:
             if all(segment in self.segments for segment in replaces):
                 self._swap(made, replaces)
+                following = self.segments[self.segments.index(made) + 1]
+                self._owner.transactions.keep_aborted(made.base_offset, following.base_offset, aborted)
             else:
                 for path in made.paths(CLEANED):
                     path.unlink()
