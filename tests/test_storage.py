@@ -322,6 +322,33 @@ def test_a_log_on_disk_reads_as_one_in_memory(data: Path) -> None:
             assert [*map(bytes, log.batches())] == [*map(bytes, other.batches())]
 
 
+def produce_large(kafka: MockKafka, topic: str, count: int, size: int = 100_000) -> None:
+    for _ in range(count):
+        kafka.produce(topic, value=bytes(size))
+
+
+def test_a_segment_that_is_written_to_again_after_a_truncation_is_found_by_its_own_index(data: Path) -> None:
+    def check(kafka: MockKafka) -> None:
+        log = log_of(kafka)
+        assert log.end_offset == 45
+        for offset in range(log.end_offset):
+            assert read_header(log.read(offset, 10**6, 200, True).data).base_offset == offset
+
+    with MockKafka(data=data) as kafka:
+        for topic in ("orders", "other"):
+            kafka.create_topic(topic, 1, SMALL)
+        produce_large(kafka, "orders", 30)
+        produce_large(kafka, "other", 200)
+        kafka._call(lambda engine: log_of(kafka).read(2, 10**6, 200, True))  # its index is one of the latest
+        kafka.truncate("orders", 0, 5)
+        produce_large(kafka, "orders", 40, 10_000)
+        for offset in range(0, 200, 10):
+            kafka._call(lambda engine, at=offset: log_of(kafka, "other").read(at, 10**6, 200, True))
+        kafka._call(lambda engine: check(kafka))
+    with MockKafka(data=data) as kafka:
+        check(kafka)
+
+
 # Crashes
 
 

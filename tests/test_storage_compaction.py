@@ -12,6 +12,7 @@ import pytest
 
 from kafkawire.batches import Record, build_batch, read_header
 from wirebroker.core.partition import EndMarker, Partition
+from wirebroker.core.truncation import truncate
 from wirebroker.engine import Engine
 from wirebroker.mock import MockKafka, StoredRecord
 from wirebroker.operations import stored_records
@@ -175,6 +176,30 @@ def test_what_a_producer_commits_after_an_abort_is_compacted_and_stays(data: Pat
             assert committed() == [value]
         transactions = partition_of(kafka).transactions
         assert transactions.aborted_between(0, 10**6) == []  # or readers would skip what came after the marker that is gone
+
+
+def test_a_truncation_while_it_runs_wins(data: Path) -> None:
+    with MockKafka(data=data, clock="frozen") as kafka:
+        kafka.create_topic("orders", 1, COMPACTED)
+        fill(kafka, random.Random(1))
+
+        def go(engine: Engine) -> list[StoredRecord]:
+            store, partition = engine.store, engine.cluster.topics["orders"].partitions[0]
+            assert store is not None
+            store.compact(NOW)
+            (job,) = store.jobs
+            job.work()
+            truncate(partition, 60, NOW)
+            store.jobs.clear()
+            job.done()
+            assert partition.append_own(build_batch([Record(0, 0, b"after", b"v")], base_timestamp=NOW), NOW) == 0
+            return list(stored_records(partition))
+
+        before = kafka.records("orders")
+        after = kafka._call(go, changes=True)
+        assert after[:-1] == before[:60]
+    with MockKafka(data=data) as kafka:
+        assert kafka.records("orders") == after
 
 
 def test_an_open_transaction_stops_it(data: Path) -> None:

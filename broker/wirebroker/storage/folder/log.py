@@ -342,7 +342,8 @@ class FolderLog:
             return
         while len(self.segments) > 1 and self.segments[-1].base_offset >= offset:
             self._discard([self.segments.pop()])
-        self.active = self.segments[-1]
+        if self.segments[-1] is not self.active:
+            self.active = self.segments[-1] = self.segments[-1].reopened()
         position = self.active.find(offset)
         end = max(offset, self.active.base_offset)
         if position < self.active.size:

@@ -225,11 +225,21 @@ class Segment:
         self._fd = files.open_to_append(self.path())
         self._settings.files.opened(self)
 
+    def reopened(self) -> Segment:
+        """A closed segment as one that is written to; whoever holds the closed one cannot take it for this one."""
+        made = Segment(self.folder, self.base_offset, self.created, self._settings, self.index)
+        made.size, made.dirty = self.size, self.dirty
+        made.max_timestamp, made._newest = self.max_timestamp, self._newest
+        self.let_go()
+        return made
+
     def truncate(self, position: int, offset: int) -> None:
-        """Cut off what is at `position` and behind it, which begins with `offset`."""
+        """Cut off what is at `position` and behind it, which begins with `offset`; its index is in memory alone then."""
         if self._fd < 0:
             self._open()
         self.index.cut(offset)
+        for suffix in (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX):
+            self.path(suffix).unlink(missing_ok=True)
         os.ftruncate(self._fd, position)
         self.size = position
         self.touched()
