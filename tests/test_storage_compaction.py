@@ -153,6 +153,23 @@ def test_aborted_records_go_markers_follow_and_producers_are_remembered(data: Pa
         }
 
 
+def test_after_a_kill_holes_are_no_damage_and_after_a_truncation_what_comes_is_compacted(
+    data: Path, tmp_path: Path
+) -> None:
+    with MockKafka(data=data, configs=SECOND, clock="frozen") as kafka:
+        kafka.create_topic("orders", 1, COMPACTED)
+        chance = random.Random(1)
+        fill(kafka, chance)
+        compacted(kafka)
+        copy = shutil.copytree(data, tmp_path / "copy")  # what kill −9 would leave
+        kafka.truncate("orders", 0, 100)
+        assert partition_of(kafka).log.cleaned_to == partition_of(kafka).log_end_offset
+        fill(kafka, chance)
+        compacted(kafka)
+    with MockKafka(data=copy) as kafka:
+        assert [finding for finding in kafka.audit().findings if finding.severity == "certain"] == []
+
+
 def test_what_a_producer_commits_after_an_abort_is_compacted_and_stays(data: Path) -> None:
     chance = random.Random(1)
     with MockKafka(data=data, configs=SECOND, clock="frozen") as kafka:
@@ -187,10 +204,9 @@ def test_a_truncation_while_it_runs_wins(data: Path) -> None:
             store, partition = engine.store, engine.cluster.topics["orders"].partitions[0]
             assert store is not None
             store.compact(NOW)
-            (job,) = store.jobs
+            job = store.jobs.pop()
             job.work()
             truncate(partition, 60, NOW)
-            store.jobs.clear()
             job.done()
             assert partition.append_own(build_batch([Record(0, 0, b"after", b"v")], base_timestamp=NOW), NOW) == 0
             return list(stored_records(partition))
@@ -198,6 +214,7 @@ def test_a_truncation_while_it_runs_wins(data: Path) -> None:
         before = kafka.records("orders")
         after = kafka._call(go, changes=True)
         assert after[:-1] == before[:60]
+        assert partition_of(kafka).log.cleaned_to == 0
     with MockKafka(data=data) as kafka:
         assert kafka.records("orders") == after
 
@@ -275,6 +292,7 @@ def test_wherever_it_is_cut_short_the_log_is_whole(
     assert set(after) <= set(before)
     assert last_values(after) == last_values(before)
     assert partition.log_end_offset == end_offset
+    assert set(range(end_offset)) - {record.offset for record in after} <= set(range(partition.log.cleaned_to))
     store.close(NOW)
     folder = tmp_path / "copy" / "orders-0"
     assert not [path for path in folder.iterdir() if path.name.endswith((".cleaned", ".swap"))]

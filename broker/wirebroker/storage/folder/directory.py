@@ -112,6 +112,11 @@ class LogDirectory:
         ):
             files.replace(self.root / name, offsets_text(offsets).encode(), durable=False)
 
+    def set_cleaned(self, where: tuple[str, int], offset: int) -> None:
+        """Up to here a partition is compacted, which is written down at once."""
+        self.cleaned[where] = offset
+        files.replace(self.root / CLEANED, offsets_text(self.cleaned).encode(), durable=False)
+
     def opened(self) -> None:
         """Everything could be read, and from now on things may be left undone: the next start has to look."""
         (self.root / CLEAN_SHUTDOWN).unlink(missing_ok=True)

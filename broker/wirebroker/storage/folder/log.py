@@ -292,16 +292,25 @@ class FolderLog:
 
     def take_compacted(self, cleaned: Cleaned) -> None:
         """Let the new segments be in the place of the old ones, unless those have gone meanwhile."""
-        assert self._owner is not None
-        for made, replaces, aborted in cleaned.made:
-            if all(segment in self.segments for segment in replaces):
-                self._swap(made, replaces)
-                following = self.segments[self.segments.index(made) + 1]
-                self._owner.transactions.keep_aborted(made.base_offset, following.base_offset, aborted)
-            else:
-                for path in made.paths(CLEANED):
+        taken = [made for made in cleaned.made if self.holds(made.replaces)]
+        for made in cleaned.made:
+            if made not in taken:
+                for path in made.segment.paths(CLEANED):
                     path.unlink()
-        self.directory.cleaned[self.where] = cleaned.end
+        if not taken:
+            return
+        # First, so that there are never holes of which nothing says that they are no damage.
+        following = self.segments[self.segments.index(taken[-1].replaces[-1]) + 1]
+        self.directory.set_cleaned(self.where, min(cleaned.end, following.base_offset))
+        assert self._owner is not None
+        for made in taken:
+            stop = self.segments[self.segments.index(made.replaces[-1]) + 1].base_offset
+            self._swap(made.segment, made.replaces)
+            self._owner.transactions.keep_aborted(made.segment.base_offset, stop, made.aborted)
+
+    def holds(self, segments: Sequence[Segment]) -> bool:
+        """Whether these are still there, as they were closed."""
+        return all(segment in self.segments for segment in segments)
 
     def _swap(self, made: Segment, replaces: Sequence[Segment]) -> None:
         """At any moment a restart finds the old segments or the new one, if need be without its indexes."""
@@ -351,6 +360,8 @@ class FolderLog:
             self.active.truncate(position, end)
         self.end_offset = end
         self.recovery_point = min(self.recovery_point, end)
+        if self.cleaned_to > end:
+            self.directory.set_cleaned(self.where, end)
         snapshots = [each for each in offsets_in(self.folder, SNAPSHOT) if each > end]
         self._store.discard([self.folder / file_name(each, SNAPSHOT) for each in snapshots])
 
