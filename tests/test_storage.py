@@ -37,8 +37,9 @@ from wirebroker.cli import main
 from wirebroker.conformance.ours import OwnBroker
 from wirebroker.conformance.recording import load
 from wirebroker.conformance.replay import replay
+from wirebroker.engine import Engine
 from wirebroker.mock import MockKafka
-from wirebroker.storage.folder import files
+from wirebroker.storage.folder import files, store
 from wirebroker.storage.folder.faults import DamagedFile, DataError
 from wirebroker.storage.folder.locking import DirectoryLock
 from wirebroker.storage.folder.log import FolderLog
@@ -55,8 +56,8 @@ def data(tmp_path: Path) -> Path:
 
 def after_kill(data: Path, to: Path) -> Path:
     """What kill −9 would leave of a directory that is in use: the page cache has everything that was written."""
-    shutil.copytree(data, to)
-    return to
+    removed = shutil.ignore_patterns("*.deleted", "*-delete")  # which a thread removes while this copies
+    return Path(shutil.copytree(data, to, ignore=removed))
 
 
 def log_of(kafka: MockKafka, topic: str = "orders", partition: int = 0) -> FolderLog:
@@ -654,12 +655,96 @@ def test_with_sync_always_an_answer_waits_for_the_disk_and_others_join_it(data: 
         assert len(logs) <= 4  # the first alone, then both files once for all others; six would be one for each
 
 
+def test_with_sync_always_a_segment_is_on_the_disk_before_anything_behind_it_is_answered(data: Path, disk: Disk) -> None:
+    made = build_batch([Record(0, 0, b"k", bytes(600_000))])
+    with MockKafka(data=data, sync="always") as kafka:
+        kafka.create_topic("orders", 1, SMALL)
+
+        def append(engine: Engine, count: int) -> set[str]:
+            assert engine.store is not None
+            for _ in range(count):
+                assert engine.cluster.topics["orders"].partitions[0].append_own(made, kafka.clock.now()) == 0
+            job = engine.store.sync_now()
+            assert job is not None
+            disk.synced.clear()
+            job.work()
+            assert not engine.store.jobs
+            return {path.name for path in disk.synced}
+
+        def of(offset: int) -> set[str]:
+            return {f"{offset:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")}
+
+        assert kafka._call(lambda engine: append(engine, 2)) == of(0) | of(1) | {"orders-0"}
+        # The second is on the disk already when the third closes it, but its indexes are not.
+        assert kafka._call(lambda engine: append(engine, 1)) == of(1) | of(2) | {"orders-0"}
+
+
+def test_with_sync_always_a_topic_is_on_the_disk_with_its_folders(data: Path, disk: Disk) -> None:
+    with MockKafka(data=data, sync="always") as kafka:
+        disk.synced.clear()
+        topic = CreatableTopic(name="made", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+        assert client(kafka).request(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7).topics[0].error_code == 0
+        assert {str(path.relative_to(data)) for path in disk.synced} == {
+            ".", "made-0", "made-0/partition.metadata", f"__cluster_metadata-0/{0:020d}.log",
+            *(f"made-0/{0:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")),
+        }  # fmt: skip
+
+
+def test_with_sync_always_what_a_kill_left_is_on_the_disk_before_it_is_confirmed(
+    data: Path, tmp_path: Path, disk: Disk
+) -> None:
+    with MockKafka(data=data, topics=["orders"]) as kafka:
+        producer = RawProducer(kafka)
+        producer.send(0)
+        copy = after_kill(data, tmp_path / "copy")
+    disk.synced.clear()
+    with MockKafka(data=copy, sync="always") as kafka:
+        producer.wire = client(kafka)
+        assert producer.send(0).base_offset == 0  # a retry of what nobody had synced
+        assert copy / "orders-0" / f"{0:020d}.log" in disk.synced
+
+
+def test_an_answer_does_not_wait_for_a_compaction(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, goes_on = threading.Event(), threading.Event()
+    ended = []
+
+    def compact(task: Any) -> Any:
+        begun.set()
+        ended.append(goes_on.wait(5))
+        raise FileNotFoundError("it was stopped")
+
+    monkeypatch.setattr(store, "compact", compact)
+    configs = {"log.cleaner.backoff.ms": 1000}
+    with MockKafka(data=data, topics=["orders"], sync="always", configs=configs, clock="frozen") as kafka:
+        kafka.create_topic("kept", 1, {**SMALL, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"})
+        for _ in range(15):
+            kafka.produce("kept", key=b"k", value=bytes(100_000))
+        kafka.clock.advance(seconds=2)
+        assert begun.wait(5)
+        assert RawProducer(kafka).send(0).base_offset == 0
+        assert not ended
+        goes_on.set()
+
+
+def test_an_id_that_a_power_cut_left_empty_is_written_again(data: Path) -> None:
+    with MockKafka(data=data, topics=["orders"]) as kafka:
+        kafka.produce("orders", value=b"a")
+    path = data / "orders-0" / "partition.metadata"
+    before = path.read_bytes()
+    path.write_bytes(b"")
+    with MockKafka(data=data) as kafka:
+        assert len(kafka.records("orders")) == 1
+        assert path.read_bytes() == before
+
+
 def test_with_sync_interval_it_is_put_there_again_and_again(data: Path, disk: Disk) -> None:
     settings = {"log.flush.interval.ms": 500}
     with MockKafka(data=data, topics=["orders"], sync="interval", configs=settings, clock="frozen") as kafka:
-        kafka.clock.advance(seconds=1)
-        kafka.produce("orders", value=b"a")
         folder = data / "orders-0"
+        kafka.clock.advance(seconds=1)
+        kafka.wait_until(lambda: folder in disk.synced)  # as it was made
+        disk.synced.clear()
+        kafka.produce("orders", value=b"a")
         assert folder not in disk.synced
         kafka.clock.advance(seconds=1)
         kafka.wait_until(lambda: kafka._call(lambda engine: log_of(kafka).recovery_point) == 1)

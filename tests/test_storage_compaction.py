@@ -170,6 +170,33 @@ def test_after_a_kill_holes_are_no_damage_and_after_a_truncation_what_comes_is_c
         assert [finding for finding in kafka.audit().findings if finding.severity == "certain"] == []
 
 
+@pytest.mark.parametrize("what", ["records", "topic"])
+def test_what_is_deleted_while_it_waits_for_compaction_does_not_end_it(
+    what: str, data: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with MockKafka(data=data, configs=SECOND, clock="frozen") as kafka:
+        kafka.create_topic("orders", 1, COMPACTED)
+        chance = random.Random(1)
+        fill(kafka, chance)
+
+        def delete(engine: Engine) -> None:
+            assert engine.store is not None
+            engine.store.compact(NOW)
+            if what == "records":
+                engine.cluster.topics["orders"].partitions[0].delete_records(100, NOW)
+            else:
+                engine.cluster.delete_topic(engine.cluster.topics["orders"])
+            engine.store.run_jobs()
+
+        kafka._call(delete, changes=True)
+        if what == "topic":
+            kafka.create_topic("orders", 1, COMPACTED)
+            assert partition_of(kafka).log.cleaned_to == 0
+        fill(kafka, chance)
+        compacted(kafka)
+        assert "not compacted" not in caplog.text
+
+
 def test_what_a_producer_commits_after_an_abort_is_compacted_and_stays(data: Path) -> None:
     chance = random.Random(1)
     with MockKafka(data=data, configs=SECOND, clock="frozen") as kafka:

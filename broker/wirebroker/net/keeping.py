@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 
 from wirebroker.clock import Clock
@@ -28,12 +28,16 @@ class Keeper:
         self._clock = clock
         self._released = released
         self._loop = asyncio.get_running_loop()
-        self._thread = ThreadPoolExecutor(1, "wirebroker-storage")
+        self._syncs = ThreadPoolExecutor(1, "wirebroker-sync")
+        """For what answers wait for, and nothing else."""
+        self._jobs = ThreadPoolExecutor(1, "wirebroker-storage")
+        self._jobs_apart = ThreadPoolExecutor(1, "wirebroker-compaction")
         self._waiting: list[Effect] = []
         """Effects of what may not be on the disk yet, and all that came after them."""
         self._holds_answers = store.holds_answers
         self._syncing = False
-        self._running: asyncio.Task[None] | None = None
+        self._running = False
+        self._tasks: set[asyncio.Task[None]] = set()
         for note in store.notes:
             logger.warning("%s", note)
 
@@ -50,8 +54,9 @@ class Keeper:
             if self._syncing:
                 self._waiting += engine.effects
                 engine.effects = []
-        if store.jobs and self._running is None:
-            self._running = self._loop.create_task(self._run())
+        if store.jobs and not self._running:
+            self._running = True
+            self._start(self._run())
 
     def _settle(self) -> None:
         try:
@@ -66,7 +71,7 @@ class Keeper:
         self._syncing = True
         held, self._waiting = self._engine.effects, []
         self._engine.effects = []
-        done = self._loop.run_in_executor(self._thread, job.work)
+        done = self._loop.run_in_executor(self._syncs, job.work)
         done.add_done_callback(lambda future: self._synced(future, job, held))
 
     def _synced(self, future: asyncio.Future[None], job: Job, held: list[Effect]) -> None:
@@ -87,23 +92,35 @@ class Keeper:
         for connection in {effect.connection for effect in effects}:
             self._engine.close(connection, f"{self._store.root} cannot be written to")
 
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
     async def _run(self) -> None:
-        """Do the jobs, one after the other."""
-        store = self._store
+        """Do the jobs, one after the other, and beside them what would hold up the others."""
+        jobs = self._store.jobs
         try:
-            while store.jobs:
-                job = store.jobs.popleft()
-                try:
-                    await self._loop.run_in_executor(self._thread, job.work)
-                    job.done()
-                    self._released([])
-                except OSError as failure:
-                    logger.error("the data directory: %s", failure)
+            while jobs:
+                job = jobs.popleft()
+                if job.apart:
+                    self._start(self._do(job, self._jobs_apart))
+                else:
+                    await self._do(job, self._jobs)
         finally:
-            self._running = None
+            self._running = False
+
+    async def _do(self, job: Job, thread: ThreadPoolExecutor) -> None:
+        try:
+            await self._loop.run_in_executor(thread, job.work)
+            job.done()
+        except OSError as failure:
+            logger.error("the data directory: %s", failure)
+        self._released([])
 
     async def close(self) -> None:
-        """Wait for the thread to end."""
-        if self._running is not None:
-            await self._running
-        await self._loop.run_in_executor(None, self._thread.shutdown)
+        """Wait for the jobs and the threads to end."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        for thread in (self._syncs, self._jobs, self._jobs_apart):
+            await self._loop.run_in_executor(None, thread.shutdown)

@@ -74,6 +74,7 @@ class LogDirectory:
             "cluster.id": cluster_id,
         }
         files.replace(path, properties_text(made).encode())
+        files.sync(self.root)
 
     def _number(self, path: Path, properties: dict[str, str]) -> int:
         """The id that the broker had; Kafka 3 called it by another name."""

@@ -149,6 +149,7 @@ class FolderLog:
     def delete(self) -> None:
         """The partition is deleted: its folder is renamed, and removed later."""
         self.release()
+        self.segments = [self.active]
         self._store.delete_folder(self)
 
     # Writing
@@ -171,6 +172,7 @@ class FolderLog:
             self.active.created = now
             return
         self._close_active()
+        self.active.dirty = True  # its indexes are not on the disk
         following = self._segment(self.end_offset, now)
         following.create()
         closed, self.active = self.active, following

@@ -102,10 +102,12 @@ class MetadataLog:
     def create(self) -> None:
         """Begin the log if there is none."""
         self.folder.mkdir(exist_ok=True)
+        self._fd = files.open_to_append(self.path)
         if not self.exists:
             files.replace(self.folder / PARTITION_METADATA, partition_metadata_text(TOPIC_ID).encode())
+            files.sync(self.folder)
+            files.sync(self.folder.parent)
         self.exists = True
-        self._fd = files.open_to_append(self.path)
 
     def append(self, records: Iterator[tuple[Message, int]], now: int) -> bool:
         """Write these records, each with its version; whether there were any. Raises OSError."""

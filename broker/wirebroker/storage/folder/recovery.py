@@ -103,7 +103,8 @@ def recover(folder: Path, settings: LogSettings, known: Known, now: int) -> Reco
     """Open the folder. Raises DamagedFile and changes nothing if batches would be lost."""
     _finish_swaps(folder)
     bases = offsets_in(folder, LOG)
-    if not bases:
+    is_new = not bases
+    if is_new:
         first = Segment(folder, known.log_start_offset, now, settings.segments, Index())
         first.create()
         bases = [known.log_start_offset]
@@ -114,6 +115,8 @@ def recover(folder: Path, settings: LogSettings, known: Known, now: int) -> Reco
     if end < log_start:
         raise DamagedFile(folder, f"the log ends at offset {end}, below its start at {log_start}; segments are missing")
     _write(rebuilt, log_start)
+    if is_new:
+        segments[0].touched()
     kept = _kept(segments, end, log_start, settings, known.clean, now)
     for segment in segments[:-1]:
         segment.let_go()
@@ -218,11 +221,15 @@ def cut_of(walk: Walk, damage: Damage, *, followed: bool) -> str:
 
 
 def _write(rebuilt: Sequence[Rebuilt], log_start: int) -> None:
-    """Let the files of these segments be what was found: without a torn tail, and with new indexes and snapshots."""
+    """Let the files of these segments be what was found: without a torn tail, and with new indexes and snapshots.
+
+    What was found may be in the page cache alone.
+    """
     for segment, state, end in rebuilt:
         if segment.size != segment.path().stat().st_size:
             segment.truncate(segment.size, end)
         segment.close(state.transactions.ended_between(segment.base_offset, end))
+        segment.touched()
         if end > log_start:
             files.replace(segment.folder / file_name(end, SNAPSHOT), snapshot_bytes(state.producers), durable=False)
 

@@ -60,6 +60,8 @@ class Job(NamedTuple):
 
     work: Callable[[], None]
     done: Callable[[], None]
+    apart: bool = False
+    """It takes so long that the others must not wait for it; there is never more than one such job."""
 
 
 class FolderStore:
@@ -80,6 +82,8 @@ class FolderStore:
         self._dirty: dict[FolderLog, None] = {}
         """The logs that were written to since they were last synced."""
         self._metadata_dirty = False
+        self._made: list[Path] = []
+        """Files and folders beside the logs that were made or changed since then."""
         self._compacting = False
         self._uncleanable: set[FolderLog] = set()
         """Logs whose compaction failed once; as in Kafka it is not tried again before the next start."""
@@ -159,8 +163,9 @@ class FolderStore:
 
     @staticmethod
     def _id_in(folder: Path) -> bytes | None:
+        """The id of the topic whose folder this is; None if nothing says it, which a power cut may leave as an empty file."""
         path = folder / PARTITION_METADATA
-        return read_partition_metadata(path) if path.exists() else None
+        return read_partition_metadata(path) if path.exists() and path.stat().st_size else None
 
     def _load_topic(
         self, cluster: Cluster, topic_id: bytes, topic: TopicImage, settings: Mapping[str, str], now: int
@@ -265,8 +270,10 @@ class FolderStore:
         if not folder.is_dir():
             directory.forget((topic.name, index))
             folder.mkdir()
-        if not (folder / PARTITION_METADATA).exists():
+            self._made.append(directory.root)
+        if self._id_in(folder) is None:
             files.replace(folder / PARTITION_METADATA, partition_metadata_text(topic.topic_id).encode(), durable=False)
+            self._made.append(folder / PARTITION_METADATA)
         return FolderLog(self, directory, (topic.name, index), folder, self._settings(topic.configs), topic.configs, now)
 
     def _directory_of(self, topic: str, index: int, topic_id: bytes, replicas: Sequence[int]) -> LogDirectory:
@@ -319,23 +326,27 @@ class FolderStore:
     # The disk
 
     def rolled(self, log: FolderLog) -> None:
-        """A segment is closed. Kafka syncs it now whatever the settings, so that recovery begins behind it."""
-        self.jobs.append(self._sync_job({log: log.active.base_offset}, metadata=False))
+        """A segment is closed. Kafka syncs it now whatever the settings, so that recovery begins behind it.
+
+        If answers wait for the disk, they wait for this as well, and it goes with what they wait for.
+        """
+        if not self.holds_answers:
+            self.jobs.append(self._sync_job({log: log.active.base_offset}, []))
 
     def sync_now(self) -> Job | None:
         """A job that puts on the disk what was written up to now; None if everything is there."""
         if not self._dirty and not self._metadata_dirty:
             return None
         ends = {log: log.end_offset for log in self._dirty}
+        others = [*dict.fromkeys(self._made), *([self.metadata.path] if self._metadata_dirty else [])]
         self._dirty.clear()
-        return self._sync_job(ends, metadata=True)
+        self._made.clear()
+        self._metadata_dirty = False
+        return self._sync_job(ends, others)
 
-    def _sync_job(self, ends: Mapping[FolderLog, int], *, metadata: bool) -> Job:
-        """Sync what these logs have below an offset each."""
-        paths = [path for log, end in ends.items() for path in log.take_unsynced(end)]
-        if metadata and self._metadata_dirty:
-            self._metadata_dirty = False
-            paths.append(self.metadata.path)
+    def _sync_job(self, ends: Mapping[FolderLog, int], others: Iterable[Path]) -> Job:
+        """Sync what these logs have below an offset each, and other files and folders."""
+        paths = [*others, *(path for log, end in ends.items() for path in log.take_unsynced(end))]
 
         def work() -> None:
             for path in paths:
@@ -386,23 +397,26 @@ class FolderStore:
         if not found:
             return
         log, _, task = max(found, key=lambda each: each[1])
-        results: list[Cleaned] = []
+        results: list[Cleaned | Exception] = []
 
         def work() -> None:
             try:
                 results.append(compact(task))
             except (OSError, ProtocolError) as failed:
-                self._uncleanable.add(log)
-                self._compacting = False
-                raise DataError(f"{log.folder} is not compacted any more: {failed}") from failed
+                results.append(failed)
 
         def done() -> None:
             self._compacting = False
-            log.take_compacted(results[0])
+            (result,) = results
+            if isinstance(result, Cleaned):
+                log.take_compacted(result)
+            elif log.holds(task.segments):  # else they were deleted meanwhile, and it is tried with what is left
+                self._uncleanable.add(log)
+                raise DataError(f"{log.folder} is not compacted any more: {result}") from result
             self.compact(now)  # there may be another
 
         self._compacting = True
-        self.jobs.append(Job(work, done))
+        self.jobs.append(Job(work, done, apart=True))
 
     def checkpoint(self, _: int = 0) -> None:
         """Write down how far the logs are on the disk, and where they begin."""
