@@ -379,7 +379,9 @@ def test_a_torn_tail_is_cut_wherever_it_was_torn(data: Path, tmp_path: Path, cap
             producer.wire = client(kafka)
             assert producer.send(kept).base_offset == kept
         if (len(whole) - cut) % size or not cut % 3:
-            assert f"at position {kept * size} that a write left unfinished" in caplog.text
+            what = "a write left unfinished" if cut % 3 else "are not what was written there"
+            assert f"at position {kept * size} that {what} (" in caplog.text
+            assert ("may have been acknowledged" in caplog.text) == (not cut % 3)
         caplog.clear()
         shutil.rmtree(place)
 
@@ -445,6 +447,24 @@ def test_damage_is_refused_by_file_and_position_and_nothing_is_changed(data: Pat
     }
     with pytest.raises(DamagedFile):  # and it is not in use
         MockKafka(data=copy).start()
+
+
+def test_what_was_cut_off_is_said_also_if_another_partition_is_damaged(
+    data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with MockKafka(data=data, topics=["first", "second"]) as kafka:
+        for topic in ("first", "second"):
+            for _ in range(3):
+                kafka.produce(topic, value=b"a")
+        copy = after_kill(data, tmp_path / "copy")
+    torn, damaged = (copy / f"{topic}-0" / f"{0:020d}.log" for topic in ("first", "second"))
+    torn.write_bytes(torn.read_bytes()[:-1])
+    raw = bytearray(damaged.read_bytes())
+    raw[30] ^= 1
+    damaged.write_bytes(raw)
+    with pytest.raises(DamagedFile, match=r"second-0.* Nothing of this log was changed; "):
+        MockKafka(data=copy).start()
+    assert f"{torn}: cut off " in caplog.text
 
 
 def test_damage_that_is_met_while_reading_is_an_error_of_that_partition(data: Path) -> None:
@@ -545,11 +565,48 @@ def test_folders_without_metadata_are_served_by_their_names(data: Path) -> None:
         assert kafka._call(lambda engine: engine.cluster.topics["orders"].topic_id) == topic_id
 
 
-def test_a_folder_of_another_topic_of_that_name_is_set_aside(data: Path) -> None:
+@pytest.mark.parametrize("how", ["missing", "empty"])
+def test_metadata_that_is_lost_is_refused(data: Path, how: str, caplog: pytest.LogCaptureFixture) -> None:
+    with MockKafka(data=data, topics=["orders"]) as kafka:
+        kafka.produce("orders", value=b"a")
+    path = data / "__cluster_metadata-0" / f"{0:020d}.log"
+    path.write_bytes(b"")
+    if how == "missing":
+        path.unlink()
+    for _ in range(2):
+        with pytest.raises(DamagedFile) as refused:
+            MockKafka(data=data).start()
+        assert str(refused.value).startswith(f"{path}: no metadata is in it, but there are folders of partitions, as orders-0")
+    shutil.rmtree(path.parent)  # as the sentence advises
+    with MockKafka(data=data) as kafka:
+        assert len(kafka.records("orders")) == 1
+    assert f"{data} has no metadata: the topics are what the folders are called" in caplog.text
+
+
+def test_metadata_is_not_lost_where_a_kill_came_before_the_first_topic(data: Path, tmp_path: Path) -> None:
+    with MockKafka(data=data):
+        copy = after_kill(data, tmp_path / "copy")
+    (copy / "orders-0").mkdir()  # as far as it had come with the topic
+    with MockKafka(data=copy, topics=["orders"]) as kafka:
+        assert kafka.produce("orders", value=b"a") == 0
+    shutil.rmtree(copy)
+    copy = after_kill(data, copy)
+    (copy / "__cluster_metadata-0" / "partition.metadata").unlink()
+    (copy / "__cluster_metadata-0" / f"{0:020d}.log").write_bytes(b"")
+    with MockKafka(data=copy, topics=["orders"]) as kafka:
+        assert kafka.produce("orders", value=b"a") == 0
+
+
+def test_a_folder_of_another_topic_of_that_name_is_set_aside_which_is_said_when_it_happens(
+    data: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with MockKafka(data=data, topics=["orders"]) as kafka:
         kafka.produce("orders", value=b"a")
     shutil.copytree(data / "orders-0", data / "payments-0")  # which no topic knows
-    with MockKafka(data=data, topics=["payments"]) as kafka:
+    with MockKafka(data=data) as kafka:
+        assert f"{data / 'payments-0'}: the metadata knows of no such partition, and nothing of it is" in caplog.text
+        kafka.create_topic("payments")
+        assert f"{data / 'payments-0'} belongs to another topic of that name, and is set aside" in caplog.text
         assert kafka.records("payments") == []
     (stray,) = data.glob("payments-0.*-stray")
     assert (stray / f"{0:020d}.log").stat().st_size

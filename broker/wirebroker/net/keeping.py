@@ -38,8 +38,6 @@ class Keeper:
         self._syncing = False
         self._running = False
         self._tasks: set[asyncio.Task[None]] = set()
-        for note in store.notes:
-            logger.warning("%s", note)
 
     def look(self) -> None:
         """Write down what has changed, and take the engine's effects if they have to wait."""

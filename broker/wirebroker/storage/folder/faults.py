@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
+
+logger = logging.getLogger("wirebroker")
+
+
+def note(sentence: str) -> None:
+    """Say what was found and done; at once, so that it is said as well where what follows fails."""
+    logger.warning("%s", sentence)
 
 
 class DataError(OSError):
-    """A data directory cannot be used; the message says what is wrong, where, and what to do. Nothing was changed."""
+    """A data directory cannot be used; the message says what is wrong, where, and what to do.
+
+    Nothing was changed but torn tails that were cut off before it was met, and `note` has told of those.
+    """
 
 
 class DamagedFile(DataError):

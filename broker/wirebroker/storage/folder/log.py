@@ -72,9 +72,7 @@ class FolderLog:
         self._take(self._recover(now))
 
     def _recover(self, now: int) -> Recovered:
-        found = recover(self.folder, self._settings, self.directory.known_of(self.where), now)
-        self._store.notes += found.notes
-        return found
+        return recover(self.folder, self._settings, self.directory.known_of(self.where), now)
 
     def _take(self, found: Recovered) -> None:
         self.segments = found.segments

@@ -17,8 +17,9 @@ from kafkawire.metadata_log import (
     metadata_bytes,
     read_metadata,
 )
+from kafkawire.metadata_records.producer_ids_record import ProducerIdsRecord
 from wirebroker.storage.folder import files
-from wirebroker.storage.folder.faults import DamagedFile
+from wirebroker.storage.folder.faults import DamagedFile, note
 from wirebroker.storage.folder.image import Image
 from wirebroker.storage.folder.names import LOG, METADATA_FOLDER, file_name, offsets_in
 from wirebroker.storage.folder.properties import PARTITION_METADATA, partition_metadata_text
@@ -36,15 +37,15 @@ class MetadataLog:
 
     def __init__(self, root: Path) -> None:
         self.folder = root / METADATA_FOLDER
-        self.exists = self.folder.is_dir()
         self.image = Image()
-        self.notes: list[str] = []
         self.end_offset = 0
         self._leader_epoch = 1
         self._base = 0
         self._fd = -1
-        if self.exists:
+        if self.folder.is_dir():
             self._read()
+        self.exists = self.end_offset > 0 or (self.folder / PARTITION_METADATA).exists()
+        """Whether there was metadata, if it is still there or not."""
 
     @property
     def path(self) -> Path:
@@ -91,18 +92,24 @@ class MetadataLog:
             except (ProtocolError, KeyError) as wrong:
                 raise DamagedFile(walk.path, f"the metadata cannot be read: {wrong}", position) from None
         if walk.damage is not None:
-            self.notes.append(cut_of(walk, walk.damage, followed=followed))
+            torn = cut_of(walk, walk.damage, followed=followed)
             with walk.path.open("r+b") as file:
                 file.truncate(walk.position)
+            note(torn)
 
     def _apply(self, records: Iterable[Message]) -> None:
         for record in records:
             self.image.apply(record)
 
     def create(self) -> None:
-        """Begin the log if there is none."""
+        """Begin to write, to a new log if there is none."""
         self.folder.mkdir(exist_ok=True)
         self._fd = files.open_to_append(self.path)
+
+    def begun(self, now: int) -> None:
+        """What was found is written down. From here on the log is never empty, so that one that is has lost something."""
+        if not self.end_offset:
+            self.append(iter([(ProducerIdsRecord(broker_id=1, broker_epoch=-1, next_producer_id=0), 0)]), now)
         if not self.exists:
             files.replace(self.folder / PARTITION_METADATA, partition_metadata_text(TOPIC_ID).encode())
             files.sync(self.folder)

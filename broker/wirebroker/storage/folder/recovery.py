@@ -21,7 +21,7 @@ from wirebroker.core.producers import Key, advance, end_transaction, last_batch_
 from wirebroker.core.profile import Rules
 from wirebroker.storage.folder import files
 from wirebroker.storage.folder.checkpoints import LEADER_EPOCHS, read_epochs
-from wirebroker.storage.folder.faults import DamagedFile
+from wirebroker.storage.folder.faults import DamagedFile, note
 from wirebroker.storage.folder.indexes import read_transaction_index
 from wirebroker.storage.folder.names import (
     CLEANED,
@@ -36,7 +36,7 @@ from wirebroker.storage.folder.names import (
 )
 from wirebroker.storage.folder.segment import Index, Segment, SegmentSettings
 from wirebroker.storage.folder.snapshots import read_snapshot, snapshot_bytes
-from wirebroker.storage.folder.walking import Damage, Walk, is_torn, sound_batch_behind
+from wirebroker.storage.folder.walking import Damage, Walk, is_cut_short, is_torn, sound_batch_behind
 from wirebroker.storage.interface import Kept
 
 
@@ -57,13 +57,12 @@ class Known(NamedTuple):
 
 
 class Recovered(NamedTuple):
-    """A partition's log as it was found; `notes` are sentences about what had to be done."""
+    """A partition's log as it was found."""
 
     segments: list[Segment]
     end_offset: int
     recovery_point: int
     kept: Kept
-    notes: list[str]
 
 
 class State:
@@ -110,18 +109,20 @@ def recover(folder: Path, settings: LogSettings, known: Known, now: int) -> Reco
         bases = [known.log_start_offset]
     log_start = max(known.log_start_offset, bases[0])
     segments, unsure = _open(folder, bases, settings.segments, known, now)
-    notes, rebuilt = _walk(segments, unsure, settings, log_start, now)
+    torn, rebuilt = _walk(segments, unsure, settings, log_start, now)
     end = rebuilt[-1].end if rebuilt and rebuilt[-1].segment is segments[-1] else _end_of(segments[-1])
     if end < log_start:
         raise DamagedFile(folder, f"the log ends at offset {end}, below its start at {log_start}; segments are missing")
     _write(rebuilt, log_start)
+    if torn:
+        note(torn)
     if is_new:
         segments[0].touched()
     kept = _kept(segments, end, log_start, settings, known.clean, now)
     for segment in segments[:-1]:
         segment.let_go()
     recovery_point = end if known.clean and not unsure else min(known.recovery_point, end)
-    return Recovered(segments, end, recovery_point, kept, notes)
+    return Recovered(segments, end, recovery_point, kept)
 
 
 def _finish_swaps(folder: Path) -> None:
@@ -177,9 +178,9 @@ class Rebuilt(NamedTuple):
 
 def _walk(
     segments: list[Segment], unsure: Sequence[int], settings: LogSettings, log_start: int, now: int
-) -> tuple[list[str], list[Rebuilt]]:
-    """Check the batches of these segments and count them anew, without changing a file."""
-    notes: list[str] = []
+) -> tuple[str, list[Rebuilt]]:
+    """Check the batches of these segments and count them anew, without changing a file; what is to be said of the tail."""
+    torn = ""
     rebuilt: list[Rebuilt] = []
     for i in unsure:
         path, base = segments[i].path(), segments[i].base_offset
@@ -194,10 +195,10 @@ def _walk(
             segment.note(header.last_offset, header.size, header.max_timestamp)
             state.follow(header, batch)
         if walk.damage is not None:
-            notes.append(cut_of(walk, walk.damage, followed=i + 1 < len(segments)))
+            torn = cut_of(walk, walk.damage, followed=i + 1 < len(segments))
         segments[i] = segment
         rebuilt.append(Rebuilt(segment, state, walk.next_offset))
-    return notes, rebuilt
+    return torn, rebuilt
 
 
 def cut_of(walk: Walk, damage: Damage, *, followed: bool) -> str:
@@ -210,13 +211,16 @@ def cut_of(walk: Walk, damage: Damage, *, followed: bool) -> str:
         then = then if followed or behind is not None else f"{size - position} bytes are there"
         raise DamagedFile(
             path,
-            f"{why}, and {then}. A crash does not leave this. Nothing was changed; to go on without what is behind this "
-            "position, cut the file there and remove the segments that follow",
+            f"{why}, and {then}. A crash does not leave this. Nothing of this log was changed; to go on without what is "
+            "behind this position, cut the file there and remove the segments that follow",
             position,
         )
+    unfinished = is_cut_short(path, damage)
+    what = "a write left unfinished" if unfinished else "are not what was written there"
+    told = "" if unfinished else ". A power cut leaves this; what is lost may have been acknowledged"
     return (
-        f"{path}: cut off {size - position} bytes at position {position} that a write left unfinished ({why}); "
-        f"the log goes on at offset {walk.next_offset}"
+        f"{path}: cut off {size - position} bytes at position {position} that {what} ({why}); "
+        f"the log goes on at offset {walk.next_offset}{told}"
     )
 
 

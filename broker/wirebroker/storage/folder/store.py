@@ -20,7 +20,7 @@ from wirebroker.core.partition import Partition
 from wirebroker.storage.folder import files
 from wirebroker.storage.folder.compaction import Cleaned, compact
 from wirebroker.storage.folder.directory import LogDirectory
-from wirebroker.storage.folder.faults import DataError
+from wirebroker.storage.folder.faults import DamagedFile, DataError, note
 from wirebroker.storage.folder.image import (
     BROKER,
     CLIENT_METRICS,
@@ -73,8 +73,6 @@ class FolderStore:
         """Opens and locks it, and reads what the controller knew. Raises DataError, OSError."""
         self.root = root
         self.sync = sync
-        self.notes: list[str] = []
-        """Sentences about what was found and done at the start."""
         self.jobs: deque[Job] = deque()
         self.recent = RecentIndexes()
         self._files = OpenFiles()
@@ -117,14 +115,15 @@ class FolderStore:
     # What was there
 
     def load(self, cluster: Cluster, groups: GroupCoordinator, transactions: TransactionCoordinator, now: int) -> None:
-        """Give the cluster what is in the directory. Raises DamagedFile; then nothing was changed that is not torn."""
+        """Give the cluster what is in the directory. Raises DamagedFile; then nothing was changed but torn tails."""
         self._cluster = cluster
+        self._check_metadata()
         image = self.metadata.image if self.metadata.exists else self._found_image()
         self.topics_found = frozenset(topic.name for topic in image.topics.values())
-        self.notes += self.metadata.notes
         self._load_settings(cluster, image)
         for topic_id, topic in image.topics.items():
             self._load_topic(cluster, topic_id, topic, image.settings.get((TOPIC, topic.name), {}), now)
+        self._note_unknown(cluster)
         cluster.producer_ids.next_block = image.next_producer_id
         self.metadata.create()
         for directory in self.directories.values():
@@ -132,7 +131,32 @@ class FolderStore:
             directory.remove_deleted()
         self._load_coordinators(cluster, groups, transactions, now)
         self.settle(now)
+        self.metadata.begun(now)
+        self._metadata_dirty = True
         self._set_timers(now)
+
+    def _check_metadata(self) -> None:
+        """Raises DamagedFile if there was metadata and it is gone: what it knew of is not to vanish without a word."""
+        folders = (path for directory in self.directories.values() for _, path in directory.partitions())
+        folder = next(folders, None)
+        if self.metadata.exists and not self.metadata.end_offset and folder is not None:
+            raise DamagedFile(
+                self.metadata.path,
+                f"no metadata is in it, but there are folders of partitions, as {folder.name}. To have them served by what "
+                f"they are called, without their settings, remove {self.metadata.folder}",
+            )
+
+    def _note_unknown(self, cluster: Cluster) -> None:
+        """Say which folders are of partitions that nobody knows."""
+        unknown = []
+        for directory in self.directories.values():
+            for (name, index), path in directory.partitions():
+                topic = cluster.topics.get(name)
+                if topic is None or topic.partition(index) is None or self._id_in(path) not in (None, topic.topic_id):
+                    unknown.append(path)
+        if unknown:
+            more = f" and {len(unknown) - 1} more folders" if len(unknown) > 1 else ""
+            note(f"{unknown[0]}{more}: the metadata knows of no such partition, and nothing of it is served")
 
     @staticmethod
     def _load_coordinators(
@@ -159,6 +183,8 @@ class FolderStore:
                 ids.setdefault(topic, topic_id)
                 held = image.topics.setdefault(ids[topic], TopicImage(topic))
                 held.partitions[index] = PartitionImage((node_id,), (node_id,), node_id, 0)
+        if image.topics:
+            note(f"{self.root} has no metadata: the topics are what the folders are called, and their settings the defaults")
         return image
 
     @staticmethod
@@ -180,7 +206,7 @@ class FolderStore:
                 known[name] = value
             except ConfigError as wrong:
                 unknown[name] = value
-                self.notes.append(f"topic {topic.name} is served without its {name}={value}: {wrong}")
+                note(f"topic {topic.name} is served without its {name}={value}: {wrong}")
         stored = []
         for index in range(last + 1):
             partition = topic.partitions[index]
@@ -189,7 +215,7 @@ class FolderStore:
             stored.append(StoredPartition(here, partition.leader_epoch))
             folder = self._directory_of(topic.name, index, topic_id, here).root / folder_name(topic.name, index)
             if not folder.is_dir():
-                self.notes.append(f"{folder} is not there: the partition is served empty")
+                note(f"{folder} is not there: the partition is served empty")
         self._passed_over[TOPIC, topic.name] = unknown
         cluster.restore_topic(topic.name, topic_id, known, stored, now)
 
@@ -209,7 +235,7 @@ class FolderStore:
                     configs.replace({**configs.dynamic.get(node, {}), **settings}, node)
                 except ConfigError as wrong:
                     self._passed_over[kind, name] = settings
-                    self.notes.append(f"the settings {settings} of broker {name!r} are not used: {wrong}")
+                    note(f"the settings {settings} of broker {name!r} are not used: {wrong}")
             elif kind == GROUP:
                 configs.groups[name] = dict(settings)
             elif kind == CLIENT_METRICS:
@@ -266,7 +292,7 @@ class FolderStore:
         if folder.is_dir() and self._id_in(folder) not in (None, topic.topic_id):
             stray = folder.with_name(deleted_folder_name(topic.name, index, topic.topic_id).replace("-delete", "-stray"))
             folder.rename(stray)
-            self.notes.append(f"{folder} belongs to another topic of that name, and is set aside as {stray.name}")
+            note(f"{folder} belongs to another topic of that name, and is set aside as {stray.name}")
         if not folder.is_dir():
             directory.forget((topic.name, index))
             folder.mkdir()

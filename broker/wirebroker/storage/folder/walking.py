@@ -119,6 +119,15 @@ def is_torn(path: Path, damage: Damage, next_offset: int) -> bool:
     return bool(base_offset == next_offset and magic == 2)
 
 
+def is_cut_short(path: Path, damage: Damage) -> bool:
+    """Whether the file ends before the batch does, as a killed process leaves it; else other bytes are in its place."""
+    with path.open("rb") as file:
+        left = file.seek(0, 2) - damage.position
+        file.seek(damage.position)
+        start = file.read(HEADER_SIZE)
+    return left < HEADER_SIZE or LOG_OVERHEAD + HEADER.unpack(start)[1] > left
+
+
 def batches_in(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
     """Position and header of each whole batch in data that is known to be sound; what is cut off at the end is left out."""
     view = memoryview(data)
