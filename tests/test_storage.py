@@ -612,6 +612,52 @@ def test_a_folder_of_another_topic_of_that_name_is_set_aside_which_is_said_when_
     assert (stray / f"{0:020d}.log").stat().st_size
 
 
+@pytest.mark.parametrize("brokers", [1, 3])
+@pytest.mark.parametrize("left", [[], ["node-1"], ["node-1", "node-2"]])
+def test_a_first_start_that_was_killed_is_done_again(data: Path, brokers: int, left: list[str]) -> None:
+    with MockKafka(data=data, brokers=brokers):
+        pass
+    first = data if brokers == 1 else data / "node-1"
+    for place in first.iterdir():
+        if place.is_dir():
+            shutil.rmtree(place)
+        elif not left:
+            place.unlink()
+    if not left:
+        (first / "meta.properties.tmp").write_text("node.id")
+    for place in data.glob("node-*"):
+        if place.name not in left and place.name != "node-1":
+            shutil.rmtree(place)
+    with MockKafka(data=data, brokers=brokers, topics=["orders"]) as kafka:
+        assert kafka.produce("orders", value=b"a") == 0
+
+
+def test_more_brokers_than_there_are_directories_are_refused_if_there_is_a_topic(data: Path) -> None:
+    with MockKafka(data=data, brokers=2, topics=["orders"]):
+        pass
+    with pytest.raises(DataError, match="is the data of 2 brokers; start it with --brokers 2"):
+        MockKafka(data=data, brokers=3).start()
+    assert not (data / "node-3").exists()
+
+
+@pytest.mark.parametrize("text", ["", "cluster.id=abc\n"])
+def test_ids_that_are_lost_are_refused(data: Path, text: str) -> None:
+    with MockKafka(data=data, topics=["orders"]):
+        pass
+    (data / "meta.properties").write_text(text)
+    with pytest.raises(DamagedFile, match=r"meta.properties: it does not say the id of the node"):
+        MockKafka(data=data).start()
+
+
+def test_checkpoints_that_a_power_cut_left_empty_are_none(data: Path) -> None:
+    with MockKafka(data=data, topics=["orders"]) as kafka:
+        kafka.produce("orders", value=b"a")
+    for path in (*data.glob("*-checkpoint"), data / "orders-0" / "leader-epoch-checkpoint"):
+        path.write_bytes(b"")
+    with MockKafka(data=data) as kafka:
+        assert len(kafka.records("orders")) == 1
+
+
 def test_reset_does_not_delete_a_directory(data: Path) -> None:
     with MockKafka(data=data, topics=["orders"]) as kafka, pytest.raises(RuntimeError, match="would delete it"):
         kafka.reset()

@@ -151,7 +151,9 @@ def test_checkpoints(tmp_path: Path) -> None:
     path.write_text(epochs_text([(0, 0), (3, 17)]))
     assert read_epochs(path) == [(0, 0), (3, 17)]
     assert read_offsets(tmp_path / "none") == {}
-    for text, why in (("", "begins with a version"), ("1\n0\n", "version '1'"), ("0\n2\norders 0 5\n", "announces 2"),
+    path.write_text("")  # as a power cut leaves it
+    assert read_offsets(path) == {}
+    for text, why in (("none", "begins with a version"), ("1\n0\n", "version '1'"), ("0\n2\norders 0 5\n", "announces 2"),
                       ("0\n1\norders x 5\n", "line 3 is not")):  # fmt: skip
         path.write_text(text)
         with pytest.raises(DamagedFile, match=why):
@@ -227,6 +229,19 @@ def test_what_is_written_down_leads_from_one_image_to_the_next(seed: int, tmp_pa
         assert (read.topics, read.next_producer_id) == (following.topics, following.next_producer_id)
         assert settings_of(read) == settings_of(following)
     log.close()
+
+
+def test_metadata_that_was_begun_is_never_empty(tmp_path: Path) -> None:
+    log = MetadataLog(tmp_path)
+    log.create()
+    assert not MetadataLog(tmp_path).exists  # it may have been killed there
+    log.begun(5)
+    log.close()
+    read = MetadataLog(tmp_path)
+    assert (read.exists, read.end_offset) == (True, 1)
+    log.path.unlink()
+    read = MetadataLog(tmp_path)
+    assert (read.exists, read.end_offset) == (True, 0)
 
 
 def test_records_that_are_none(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ Offsets = dict[tuple[str, int], int]
 
 
 def read_offsets(path: Path) -> Offsets:
-    """The offsets in a checkpoint; none if there is no file. Raises DamagedFile."""
+    """The offsets in a checkpoint; none if there is no file, or nothing in it. Raises DamagedFile."""
     offsets = {}
     for number, line in _lines(path):
         topic, _, rest = line.partition(" ")
@@ -65,7 +65,9 @@ def _file(lines: Iterable[str]) -> str:
 
 def _lines(path: Path) -> Iterable[tuple[int, str]]:
     try:
-        version, count, *lines = path.read_text(encoding="utf-8").splitlines()
+        if not (text := path.read_text(encoding="utf-8")):
+            return ()  # what a power cut leaves; Kafka takes it as well
+        version, count, *lines = text.splitlines()
     except FileNotFoundError:
         return ()
     except ValueError:

@@ -25,8 +25,8 @@ from wirebroker.storage.folder.names import METADATA_FOLDER, is_deleted_folder, 
 from wirebroker.storage.folder.properties import META_PROPERTIES, properties_text, read_properties
 from wirebroker.storage.folder.recovery import Known
 
-NOT_DATA = frozenset({LOCK, SECOND_LOCK, "lost+found"})
-"""What may be in a directory that has not been used yet."""
+NOT_DATA = frozenset({LOCK, SECOND_LOCK, META_PROPERTIES + ".tmp", "lost+found"})
+"""What may be in a directory that has not been used yet, or whose first start was killed."""
 
 
 class LogDirectory:
@@ -78,9 +78,9 @@ class LogDirectory:
 
     def _number(self, path: Path, properties: dict[str, str]) -> int:
         """The id that the broker had; Kafka 3 called it by another name."""
-        text = properties.get("node.id", properties.get("broker.id", str(self.node_id)))
+        text = properties.get("node.id", properties.get("broker.id", ""))
         if not text.isdigit():
-            raise DamagedFile(path, f"the id of the node is {text!r}")
+            raise DamagedFile(path, f"the id of the node is {text!r}" if text else "it does not say the id of the node")
         return int(text)
 
     # Checkpoints

@@ -36,6 +36,7 @@ from wirebroker.storage.folder.log import FolderLog, RecentIndexes
 from wirebroker.storage.folder.metadata import MetadataLog
 from wirebroker.storage.folder.names import DELETED, deleted_folder_name, folder_name
 from wirebroker.storage.folder.properties import (
+    META_PROPERTIES,
     PARTITION_METADATA,
     partition_metadata_text,
     read_partition_metadata,
@@ -93,24 +94,24 @@ class FolderStore:
         self.directories: dict[int, LogDirectory] = {}
         self.topics_found: frozenset[str] = frozenset()
         """The topics that were there when it was opened."""
-        self._check_count(brokers)
+        places = [root] if brokers == 1 else [root / f"node-{node_id}" for node_id in range(1, brokers + 1)]
+        nodes = len([path for path in root.glob("node-*") if (path / META_PROPERTIES).exists()])
+        of_others = DataError(f"{root} is the data of {nodes} brokers; start it with --brokers {nodes}")
+        if nodes > brokers:
+            raise of_others
+        if brokers > 1 and (root / META_PROPERTIES).exists():
+            raise DataError(f"{root} is the data of one broker; start it with --brokers 1")
         try:
-            for node_id in range(1, brokers + 1):
-                place = root if brokers == 1 else root / f"node-{node_id}"
-                self.directories[node_id] = LogDirectory(place, node_id, CLUSTER_ID, random_bytes)
-            first = self.directories[1]
-            self.cluster_id = first.cluster_id
-            self.metadata = MetadataLog(first.root)
+            for node_id, place in enumerate(places, 1):
+                directory = self.directories[node_id] = LogDirectory(place, node_id, CLUSTER_ID, random_bytes)
+                if node_id == 1:
+                    self.cluster_id = directory.cluster_id
+                    self.metadata = MetadataLog(place)
+                    if 0 < nodes < brokers and self.metadata.image.topics:  # else the first start was killed
+                        raise of_others
         except BaseException:
             self._release()
             raise
-
-    def _check_count(self, brokers: int) -> None:
-        nodes = len([path for path in self.root.glob("node-*") if (path / "meta.properties").exists()])
-        if nodes and nodes != brokers:
-            raise DataError(f"{self.root} is the data of {nodes} brokers; start it with --brokers {nodes}")
-        if brokers > 1 and (self.root / "meta.properties").exists():
-            raise DataError(f"{self.root} is the data of one broker; start it with --brokers 1")
 
     # What was there
 
