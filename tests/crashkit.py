@@ -1,4 +1,4 @@
-"""Killing a broker under load, and comparing what it acknowledged with what it serves afterwards."""
+"""Killing a broker under load, and comparing what it acknowledged with what it serves afterwards, and auditing that."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from kafkawire.batches import iter_batches, iter_records, read_header
+from kafkawire.batches import Record, build_batch, iter_batches, iter_records, read_header
 from kafkawire.errors import ErrorCode
-from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkawire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kafkawire.messages.end_txn import EndTxnRequest
+from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
-from kafkawire.messages.init_producer_id import InitProducerIdRequest
+from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkawire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -23,9 +26,14 @@ from kafkawire.messages.offset_commit import (
 )
 from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from wirebroker.conformance.client import ConnectionClosed, NoAnswer, WireClient
+from wirebroker.mock import MockKafka
 from wirekit import batch, produce_request
 
 TOPIC = "orders"
+LEDGER = "ledger"
+"""A compacted topic that a transactional producer writes."""
+LEDGER_SETTINGS = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "delete.retention.ms": "100"}
+OFTEN = ("--config", "log.cleaner.backoff.ms=50")
 GONE = (ConnectionClosed, NoAnswer, OSError)
 
 
@@ -129,6 +137,85 @@ class Committer(threading.Thread):
             return
 
 
+class Bookkeeper(threading.Thread):
+    """Writes rising numbers under ten keys, one in a transaction, every fourth aborted, until the broker dies."""
+
+    def __init__(self, served: Served, first: int) -> None:
+        super().__init__(daemon=True)
+        self.served = served
+        self.number = first
+        self.committed: dict[int, int] = {}
+        self.wrong = ""
+
+    @staticmethod
+    def begin(wire: WireClient) -> InitProducerIdResponse:
+        """Get a producer id and epoch, which aborts what was left open."""
+        asked = InitProducerIdRequest(transactional_id=LEDGER, transaction_timeout_ms=60_000)
+        for _ in range(5):  # a broker that has just started is not the coordinator at once
+            wire.request(FindCoordinatorRequest(key=LEDGER, key_type=1), 3)
+            answer = wire.request(asked, 5)
+            if answer.error_code == 0:
+                break
+        return answer
+
+    def run(self) -> None:
+        wire = self.served.client()
+        try:
+            begun = self.begin(wire)
+            producer, self.wrong = (begun.producer_id, begun.producer_epoch), _failed(begun.error_code)
+            while not self.wrong:
+                producer = self.write(wire, *producer)
+        except GONE:
+            return
+        finally:
+            wire.close()
+
+    def write(self, wire: WireClient, producer_id: int, epoch: int) -> tuple[int, int]:
+        """Do one transaction; the producer id and epoch for the next one."""
+        record = Record(0, 0, b"%d" % (self.number % 10), b"%d " % self.number + bytes(20_000))
+        now = time.time_ns() // 1_000_000
+        data = build_batch(
+            [record], base_timestamp=now, producer_id=producer_id, producer_epoch=epoch, base_sequence=0, transactional=True
+        )
+        request = produce_request(LEDGER, data)
+        request.transactional_id = LEDGER
+        told = wire.request(request, 12).responses[0].partition_responses[0]
+        keeps = self.number % 4 != 3
+        ended = wire.request(
+            EndTxnRequest(transactional_id=LEDGER, producer_id=producer_id, producer_epoch=epoch, committed=keeps), 5
+        )
+        self.wrong = _failed(told.error_code) or _failed(ended.error_code)
+        if keeps and not self.wrong:
+            self.committed[self.number % 10] = self.number
+        self.number += 1
+        return ended.producer_id, ended.producer_epoch
+
+
+def _failed(code: int) -> str:
+    return f"{LEDGER}: {ErrorCode(code).name}" if code else ""
+
+
+def balances(wire: WireClient) -> dict[int, int]:
+    """The last committed number of each key, as a consumer finds it that leaves out what was aborted."""
+    found: dict[int, int] = {}
+    offset = 0
+    while True:
+        answer = fetch(wire, LEDGER, 0, offset, isolation_level=1)
+        aborted = sorted(((each.first_offset, each.producer_id) for each in answer.aborted_transactions or ()), reverse=True)
+        leaves_out = set()
+        for each in iter_batches(answer.records or b""):
+            header = read_header(each)
+            offset = header.last_offset + 1
+            while aborted and aborted[-1][0] <= header.last_offset:
+                leaves_out.add(aborted.pop()[1])
+            if header.is_control:
+                leaves_out.discard(header.producer_id)
+            elif header.producer_id not in leaves_out:
+                found |= {int(record.key or b""): int((record.value or b"").split()[0]) for record in iter_records(each)}
+        if not answer.records:
+            return found
+
+
 def commit(wire: WireClient, offset: int, topic: str = TOPIC) -> int:
     """Commit an offset of the topic's first partition for a group; the error code."""
     wire.request(FindCoordinatorRequest(key="group", key_type=0), 3)
@@ -150,17 +237,22 @@ def committed(wire: WireClient, topic: str = TOPIC) -> int:
     raise AssertionError(f"OffsetFetch: {answer.error_code}")
 
 
+def fetch(wire: WireClient, topic: str, partition: int, offset: int, isolation_level: int = 0) -> PartitionData:
+    """What a Fetch brings from this offset on."""
+    asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
+    topics = [FetchTopic(topic=topic, partitions=[asked])]
+    request = FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=0, isolation_level=isolation_level, topics=topics)
+    answer = wire.request(request, 11).responses[0].partitions[0]
+    assert answer.error_code == 0, answer
+    return answer
+
+
 def stored(wire: WireClient, partition: int) -> list[tuple[int, int, int, list[bytes | None]]]:
     """Every batch of a partition: offset, producer id, first sequence, values."""
     found: list[tuple[int, int, int, list[bytes | None]]] = []
     offset = 0
     while True:
-        asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
-        request = FetchRequest(
-            replica_id=-1, max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=TOPIC, partitions=[asked])]
-        )
-        answer = wire.request(request, 11).responses[0].partitions[0]
-        assert answer.error_code == 0, answer
+        answer = fetch(wire, TOPIC, partition, offset)
         for each in iter_batches(answer.records or b""):
             header = read_header(each)
             values = [record.value for record in iter_records(each)]
@@ -171,9 +263,12 @@ def stored(wire: WireClient, partition: int) -> list[tuple[int, int, int, list[b
 
 
 def crash_once(data: Path, seed: int, *flags: str, senders: int = 2) -> str:
-    """Kill a broker under load at a random moment, start it again and compare; what was found, as a line."""
+    """Kill a broker under load at a random moment, start it again, compare and audit; what was found, as a line."""
     chance = random.Random(seed)
-    with Served(data, "--topic", f"{TOPIC}:{senders}", *flags) as served:
+    with Served(data, "--topic", f"{TOPIC}:{senders}", *OFTEN, *flags) as served:
+        create_ledger(served.client())
+        before_balances = balances(served.client())
+        books = Bookkeeper(served, max(before_balances.values(), default=0) + 1000)
         running = [Sender(served, i, chance.choice((10, 1000, 16_000))) for i in range(senders)]
         before = [stored(served.client(), sender.partition) for sender in running]
         groups = Committer(served)
@@ -181,18 +276,45 @@ def crash_once(data: Path, seed: int, *flags: str, senders: int = 2) -> str:
         for sender in running:
             sender.begin()
         groups.start()
+        books.start()
         threading.Event().wait(chance.uniform(0.02, 0.5))
-    for thread in (*running, groups):
+    for thread in (*running, groups, books):
         thread.join(20)
-    with Served(data, *flags) as again:
+    with Served(data, *OFTEN, *flags) as again:
         wire = again.client()
+        assert not books.wrong, books.wrong
+        assert Bookkeeper.begin(wire).error_code == 0
+        compare_balances(before_balances | books.committed, balances(wire), books.number)
         for sender in running:
             assert not sender.wrong, sender.wrong
             compare(sender, before[sender.partition], wire)
         kept = committed(wire)
         assert groups.committed <= kept <= max(groups.sent, floor), (groups.committed, kept, groups.sent)
+    with MockKafka(data=data) as kafka:
+        certain = [finding for finding in kafka.audit().findings if finding.severity == "certain"]
+        assert not certain, certain
+        holes = kafka._call(lambda engine: engine.cluster.topics[LEDGER].partitions[0].log.cleaned_to)
     batches = sum(len(sender.acknowledged) for sender in running)
-    return f"seed {seed}: {batches} batches and offset {groups.committed} were acknowledged, and all are there; {again.said}"
+    return (
+        f"seed {seed}: {batches} batches, {len(books.committed)} keys and offset {groups.committed} were acknowledged, and all "
+        f"are there; {LEDGER} is compacted up to {holes}; {again.said}"
+    )
+
+
+def create_ledger(wire: WireClient) -> None:
+    """Create the compacted topic, if it is not there."""
+    configs = [CreatableTopicConfig(name=name, value=value) for name, value in LEDGER_SETTINGS.items()]
+    topic = CreatableTopic(name=LEDGER, num_partitions=1, replication_factor=1, assignments=[], configs=configs)
+    code = wire.request(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7).topics[0].error_code
+    assert code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+
+
+def compare_balances(committed: dict[int, int], found: dict[int, int], number: int) -> None:
+    """Of each key the last number is the one of which it was said, or a later one; none that was aborted is there."""
+    assert found.keys() >= committed.keys()
+    for key, last in found.items():
+        assert committed.get(key, 0) <= last <= number, (key, last, committed.get(key))
+        assert last % 4 != 3, "this was aborted"
 
 
 def compare(sender: Sender, before: list[tuple[int, int, int, list[bytes | None]]], wire: WireClient) -> None:
