@@ -91,27 +91,30 @@ class FolderStore:
         """The versions of cluster and settings, and the next producer id, as they are written down."""
         self._passed_over: dict[tuple[int, str], dict[str, str]] = {}
         """Settings that are written down and that this broker cannot take; they stay written down."""
+        self.metadata: MetadataLog
         self.directories: dict[int, LogDirectory] = {}
         self.topics_found: frozenset[str] = frozenset()
         """The topics that were there when it was opened."""
-        places = [root] if brokers == 1 else [root / f"node-{node_id}" for node_id in range(1, brokers + 1)]
-        nodes = len([path for path in root.glob("node-*") if (path / META_PROPERTIES).exists()])
-        of_others = DataError(f"{root} is the data of {nodes} brokers; start it with --brokers {nodes}")
-        if nodes > brokers:
-            raise of_others
-        if brokers > 1 and (root / META_PROPERTIES).exists():
-            raise DataError(f"{root} is the data of one broker; start it with --brokers 1")
         try:
-            for node_id, place in enumerate(places, 1):
-                directory = self.directories[node_id] = LogDirectory(place, node_id, CLUSTER_ID, random_bytes)
-                if node_id == 1:
-                    self.cluster_id = directory.cluster_id
-                    self.metadata = MetadataLog(place)
-                    if 0 < nodes < brokers and self.metadata.image.topics:  # else the first start was killed
-                        raise of_others
+            self._open(brokers)
         except BaseException:
             self._release()
             raise
+
+    def _open(self, brokers: int) -> None:
+        root = self.root
+        found = len([path for path in root.glob("node-*") if (path / META_PROPERTIES).exists()])
+        if brokers > 1 and (root / META_PROPERTIES).exists():
+            raise DataError(f"{root} is the data of one broker; start it with --brokers 1")
+        for node_id in range(1, brokers + 1):
+            # With fewer directories and no topic yet, the first start was killed.
+            if found > brokers or (0 < found < node_id and self.metadata.image.topics):
+                raise DataError(f"{root} is the data of {found} brokers; start it with --brokers {found}")
+            place = root if brokers == 1 else root / f"node-{node_id}"
+            directory = self.directories[node_id] = LogDirectory(place, node_id, CLUSTER_ID, self._random_bytes)
+            if node_id == 1:
+                self.cluster_id = directory.cluster_id
+                self.metadata = MetadataLog(place)
 
     # What was there
 
