@@ -939,3 +939,14 @@ def test_a_coordinators_record_that_cannot_be_read_is_one_sentence(
     said = capsys.readouterr().err
     assert said.startswith(f"wirebroker serve: {topic}-1 holds a record that cannot be read: ")
     assert said.count("\n") == 1
+
+
+def test_brokers_are_numbered_as_they_are_told(data: Path) -> None:
+    for number in range(2):
+        with MockKafka(data=data, configs={"node.id": 5}, topics=["orders"]) as kafka:
+            kafka.produce("orders", value=b"x")
+            assert len(kafka.records("orders")) == number + 1
+            assert kafka.partition("orders").leader == 5
+    assert "node.id=5" in (data / "meta.properties").read_text()
+    with MockKafka(data=data) as kafka:
+        assert (len(kafka.records("orders")), kafka.partition("orders").leader) == (2, 1)

@@ -41,6 +41,12 @@ if TYPE_CHECKING:
     from wirebroker.storage.folder.store import FolderStore
 
 
+def first_node(settings: Mapping[str, str]) -> int:
+    """The id of the first broker by these settings: `node.id`, or 1. One that is no number is refused elsewhere."""
+    text = settings.get("node.id", "")
+    return int(text) if text.isdigit() else 1
+
+
 class Engine:
     """A cluster of brokers as a synchronous machine. `random_bytes(n)` gives ids; `now` is ms since the epoch."""
 

@@ -27,7 +27,7 @@ from wirebroker.clock import Clock
 from wirebroker.clock import clock as make_clock
 from wirebroker.core.producers import ProducerEntry
 from wirebroker.core.profile import profile as named_profile
-from wirebroker.engine import Engine
+from wirebroker.engine import Engine, first_node
 from wirebroker.faults import state
 from wirebroker.net.host import Host
 from wirebroker.net.thread import LoopThread, call_on
@@ -197,7 +197,9 @@ class MockKafka:
     def _open_store(self, data: Path) -> FolderStore:
         from wirebroker.storage.folder.store import FolderStore
 
-        return FolderStore(data, self._random, brokers=self._brokers, sync=self._sync)
+        return FolderStore(
+            data, self._random, brokers=self._brokers, sync=self._sync, first_node=first_node(self._configs)
+        )
 
     @property
     def _running(self) -> Host:

@@ -21,7 +21,7 @@ from wirebroker.clock import clock
 from wirebroker.core.configs import ConfigError
 from wirebroker.core.names import topic_name_fault
 from wirebroker.core.profile import profile
-from wirebroker.engine import Engine
+from wirebroker.engine import Engine, first_node
 from wirebroker.net.host import Host, ListenError, new_loop
 from wirebroker.storage.folder.faults import DataError
 
@@ -129,7 +129,7 @@ def _engine(
     options: argparse.Namespace, faults: FaultFile | None, part: Part | None, now: int, resources: ExitStack
 ) -> Engine:
     """An engine as the options, the fault file and the scenario want it."""
-    settings = dict(_pair(text, "--config") for text in options.config)
+    settings = _settings(options)
     if options.partitions is not None:
         settings["num.partitions"] = str(options.partitions)
     rules = profile(options.profile)
@@ -189,10 +189,15 @@ def _bring_about(part: Part, engine: Engine, now: int) -> None:
     bring_about(part, engine, now)
 
 
+def _settings(options: argparse.Namespace) -> dict[str, str]:
+    return dict(_pair(text, "--config") for text in options.config)
+
+
 def _store(options: argparse.Namespace, random_bytes: Callable[[int], bytes], resources: ExitStack) -> FolderStore:
     from wirebroker.storage.folder.store import FolderStore
 
-    store = FolderStore(Path(options.data), random_bytes, brokers=options.brokers, sync=options.sync)
+    first = first_node(_settings(options))
+    store = FolderStore(Path(options.data), random_bytes, brokers=options.brokers, sync=options.sync, first_node=first)
     resources.callback(store.abandon)
     return store
 

@@ -69,9 +69,12 @@ class FolderStore:
     """The data directory of a cluster of `brokers` brokers."""
 
     def __init__(
-        self, root: Path, random_bytes: Callable[[int], bytes], *, brokers: int = 1, sync: str = NEVER,
+        self, root: Path, random_bytes: Callable[[int], bytes], *, brokers: int = 1, sync: str = NEVER, first_node: int = 1,
     ) -> None:  # fmt: skip
-        """Opens and locks it, and reads what the controller knew. Raises DataError, OSError."""
+        """Opens and locks it, and reads what the controller knew. Brokers are numbered from `first_node` on.
+
+        Raises DataError, OSError.
+        """
         self.root = root
         self.sync = sync
         self.jobs: deque[Job] = deque()
@@ -96,23 +99,23 @@ class FolderStore:
         self.topics_found: frozenset[str] = frozenset()
         """The topics that were there when it was opened."""
         try:
-            self._open(brokers)
+            self._open(range(first_node, first_node + brokers))
         except BaseException:
             self._release()
             raise
 
-    def _open(self, brokers: int) -> None:
-        root = self.root
+    def _open(self, nodes: range) -> None:
+        root, brokers = self.root, len(nodes)
         found = len([path for path in root.glob("node-*") if (path / META_PROPERTIES).exists()])
         if brokers > 1 and (root / META_PROPERTIES).exists():
             raise DataError(f"{root} is the data of one broker; start it with --brokers 1")
-        for node_id in range(1, brokers + 1):
+        for number, node_id in enumerate(nodes, 1):
             # With fewer directories and no topic yet, the first start was killed.
-            if found > brokers or (0 < found < node_id and self.metadata.image.topics):
+            if found > brokers or (0 < found < number and self.metadata.image.topics):
                 raise DataError(f"{root} is the data of {found} brokers; start it with --brokers {found}")
-            place = root if brokers == 1 else root / f"node-{node_id}"
+            place = root if brokers == 1 else root / f"node-{number}"
             directory = self.directories[node_id] = LogDirectory(place, node_id, CLUSTER_ID, self._random_bytes)
-            if node_id == 1:
+            if number == 1:
                 self.cluster_id = directory.cluster_id
                 self.metadata = MetadataLog(place)
 
@@ -215,7 +218,7 @@ class FolderStore:
         for index in range(last + 1):
             partition = topic.partitions[index]
             replicas = [self._node(each) for each in partition.replicas]
-            here = [node for node in dict.fromkeys(replicas) if node in self.directories] or [1]
+            here = [node for node in dict.fromkeys(replicas) if node in self.directories] or [min(self.directories)]
             stored.append(StoredPartition(here, partition.leader_epoch))
             folder = self._directory_of(topic.name, index, topic_id, here).root / folder_name(topic.name, index)
             if not folder.is_dir():
