@@ -15,6 +15,12 @@ import pytest
 
 from clusterkit import Cluster, Described, Read, Told
 from kafkawire.errors import error_name
+from kafkawire.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from kafkawire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from kafkawire.messages.describe_cluster import DescribeClusterRequest
 from kafkawire.messages.describe_groups import DescribeGroupsRequest
 from kafkawire.messages.describe_transactions import DescribeTransactionsRequest
@@ -656,6 +662,69 @@ def test_a_topic_that_is_created_while_a_broker_is_down(start: Start) -> None:
     assert cluster.describe("mine") == Described(3, 0, [2, 3], [], [], [])
     cluster.kafka.move_leader("mine", to=2)
     assert len(cluster.kafka.records("mine")) == 1
+
+
+def test_partitions_whose_brokers_are_all_down_are_not_made(start: Start) -> None:
+    cluster = start()
+    cluster.kafka.create_topic("t", replication_factor=1)
+    cluster.kill(2)
+    cluster.kill(3)
+    refused = "All brokers specified in the manual partition assignment for partition {} are fenced or in controlled shutdown."
+    topic = CreatableTopic(
+        name="dead", num_partitions=-1, replication_factor=-1, configs=[],
+        assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=[3, 2])],
+    )  # fmt: skip
+    created = cluster.anyone().request(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7).topics[0]
+    assert (error_name(created.error_code), created.error_message) == ("INVALID_REPLICA_ASSIGNMENT", refused.format(0))
+    more = CreatePartitionsTopic(name="t", count=2, assignments=[CreatePartitionsAssignment(broker_ids=[3])])
+    grown = cluster.anyone().request(CreatePartitionsRequest(topics=[more], timeout_ms=1000), 3).results[0]
+    assert (error_name(grown.error_code), grown.error_message) == ("INVALID_REPLICA_ASSIGNMENT", refused.format(1))
+    cluster.kill(1)
+    for what in (lambda: cluster.kafka.create_topic("dead"), lambda: cluster.kafka.produce("dead", value=b"x")):
+        with pytest.raises(ValueError, match="nobody could lead dead: all brokers are down"):
+            what()
+    cluster.kafka.start_broker(1)
+    assert cluster.kafka.create_topic("dead") is None
+
+
+def test_retention_keeps_what_is_not_replicated(start: Start) -> None:
+    cluster = start(configs={"log.retention.check.interval.ms": 1000})
+    kafka = cluster.kafka
+    create(cluster, "g", 1, 2, 3, retention_ms=5000, min_insync_replicas=3)
+    cluster.produce(1, "g", 2)
+    for node in (2, 3):
+        kafka.freeze_replica("g", 0, node)
+    cluster.produce(1, "g", 3, acks=1)
+    kafka.clock.advance(seconds=20)
+    state = kafka.partition("g")
+    assert (state.log_start_offset, state.high_watermark, state.log_end_offset) == (0, 2, 5)
+    for node in (2, 3):
+        kafka.thaw_replica("g", 0, node)
+    kafka.clock.advance(seconds=2)
+    state = kafka.partition("g")
+    assert (state.log_start_offset, state.high_watermark, state.log_end_offset) == (5, 5, 5)
+
+
+def test_a_producer_that_is_expired_is_forgotten_by_all_replicas(start: Start) -> None:
+    cluster = start()
+    create(cluster, "g", 1, 2)
+    cluster.produce(1, "g", pid=7, seq=0)
+    cluster.kafka.freeze_replica("g", 0, 2)
+    assert cluster.kafka.expire_producer(7)
+    cluster.kill(1)
+    assert cluster.kafka.partition("g").leader == 2
+    assert cluster.kafka.producers("g", 0) == {}
+
+
+def test_a_replica_that_is_cut_off_knows_no_high_watermark_beyond_its_end(start: Start) -> None:
+    cluster = start()
+    create(cluster, "g", 1, 2, 3)
+    for _ in range(5):
+        cluster.produce(1, "g")
+    cluster.kafka.freeze_replica("g", 0, 3)
+    cluster.produce(1, "g", 1, acks=1)
+    cluster.kafka.truncate("g", 0, 2)
+    assert cluster.fetch(3, "g").high_watermark == 2
 
 
 def test_the_trace_shows_what_becomes_of_brokers_and_replicas(start: Start) -> None:

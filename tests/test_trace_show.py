@@ -106,6 +106,24 @@ def test_a_line_that_is_no_row_is_named(capsys: pytest.CaptureFixture[str], tmp_
     assert "restarted (kill)" in out
 
 
+def test_damage_within_a_row_is_named_too(capsys: pytest.CaptureFixture[str], tmp_path: Path, file: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    good = next(text for text in file.read_text(encoding="utf-8").splitlines() if '"event": "produce"' in text)
+    time = good.partition('"time": ')[2].partition(",")[0]
+    bad = [
+        good.replace(f'"time": {time}', '"time": "abc"'), good.replace(f'"time": {time}', '"time": NaN'),
+        good.replace('"verdict": "accepted"', '"verdict": "odd"'), good.replace('"topic": "orders"', '"topic": ["orders"]'),
+        "[" * 100_000,
+    ]  # fmt: skip
+    assert good not in bad
+    path.write_bytes("\n".join(bad).encode() + b"\n\xff\xfe\x00\n" + good.encode() + b"\n")
+    for options in ([], ["--timeline"]):
+        assert main(["trace", "show", str(path), *options]) == 0
+        out, err = capsys.readouterr()
+        assert [text.partition(":")[2].partition(":")[0] for text in err.splitlines()] == ["1", "2", "3", "4", "5", "6"]
+        assert "orders-0" in out
+
+
 PICTURE = """\
 producer 0 epoch 0 on orders-0: sequences 0–41
   0–4             |██████                                          |  accepted   offset 0

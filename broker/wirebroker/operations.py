@@ -92,6 +92,8 @@ def create_topic(
         raise ValueError(f"a topic has at least one partition, not {partitions}")
     if replication_factor is not None and not 1 <= replication_factor <= len(engine.cluster.brokers):
         raise ValueError(f"{len(engine.cluster.brokers)} brokers cannot hold {replication_factor} replicas")
+    if not any(map(engine.cluster.alive, engine.cluster.brokers)):
+        raise ValueError(f"nobody could lead {name}: all brokers are down")
     overrides = {key: setting(value) for key, value in (configs or {}).items()}
     return engine.cluster.create_topic(
         name, now, partitions=partitions, replication_factor=replication_factor, overrides=overrides

@@ -17,7 +17,7 @@ from kafkawire.messages.create_partitions import (
 )
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.config_resources import Refusal
-from wirebroker.core.placement import assignment_fault
+from wirebroker.core.placement import all_down, assignment_fault
 from wirebroker.exchange import Exchange
 
 MOST_RECORDS = 10_000
@@ -64,8 +64,8 @@ def _fault(asked: CreatePartitionsTopic, cluster: Cluster) -> Refusal | None:
         )
         return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
     factor = len(topic.partitions[0].replicas)
-    for each in asked.assignments:
-        fault = assignment_fault(each.broker_ids, factor, cluster)
+    for index, each in enumerate(asked.assignments, count):
+        fault = assignment_fault(each.broker_ids, factor, cluster) or all_down(each.broker_ids, index, cluster)
         if fault is not None:
             return fault
     return None

@@ -23,7 +23,7 @@ from wirebroker.core.cluster import Cluster
 from wirebroker.core.config_resources import Refusal
 from wirebroker.core.configs import ConfigError, TopicConfigs, check_topic_configs
 from wirebroker.core.names import topic_name_fault
-from wirebroker.core.placement import assignment_fault, factor_fault
+from wirebroker.core.placement import all_down, assignment_fault, factor_fault
 from wirebroker.exchange import Exchange
 
 METADATA_TOPIC = "__cluster_metadata"
@@ -107,7 +107,9 @@ def _assigned(topic: CreatableTopic, overrides: dict[str, str], cluster: Cluster
         if each.partition_index in assignment:
             message = f"Found multiple manual partition assignments for partition {each.partition_index}"
             return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
-        fault = assignment_fault(each.broker_ids, factor, cluster)
+        fault = assignment_fault(each.broker_ids, factor, cluster) or all_down(
+            each.broker_ids, each.partition_index, cluster
+        )
         if fault is not None:
             return fault
         factor = len(each.broker_ids)

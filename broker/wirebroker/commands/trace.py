@@ -23,13 +23,16 @@ def run(options: argparse.Namespace) -> int:
     """Print what is asked for: 0, or 2 if it cannot be done. A damaged line is named and left out."""
     path = Path(options.file)
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as refused:
-        print(f"wirebroker trace show: {path}: {getattr(refused, 'strerror', None) or refused}", file=sys.stderr)
+        lines = path.read_bytes().splitlines()
+    except OSError as refused:
+        print(f"wirebroker trace show: {path}: {refused.strerror}", file=sys.stderr)
         return 2
     rows = list(_read(path, lines))
     try:
-        wanted = [row for row in rows if _is_wanted(row, options, _times(options, rows))]
+        if options.event is not None and options.event not in EVENTS:
+            raise ValueError(f"there is no event {options.event!r}; there are {', '.join(EVENTS)}")
+        times = _times(options, rows)
+        wanted = [row for row in rows if _is_wanted(row, options, times)]
     except ValueError as wrong:
         print(f"wirebroker trace show: {wrong}", file=sys.stderr)
         return 2
@@ -43,11 +46,11 @@ def run(options: argparse.Namespace) -> int:
     return 2 if lines and not rows else 0
 
 
-def _read(path: Path, lines: list[str]) -> Iterator[Row]:
+def _read(path: Path, lines: list[bytes]) -> Iterator[Row]:
     for number, text in enumerate(lines, 1):
         try:
             yield row_from_json(json.loads(text))
-        except (ValueError, KeyError, TypeError, AttributeError) as wrong:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as wrong:
             print(f"{path}:{number}: this is no row of a trace ({wrong!r})", file=sys.stderr)
 
 
@@ -79,11 +82,8 @@ def _is_wanted(row: Row, options: argparse.Namespace, times: tuple[int | None, i
     since, until = times
     if (since is not None and row.time < since) or (until is not None and row.time > until):
         return False
-    if options.event is not None:
-        if options.event not in EVENTS:
-            raise ValueError(f"there is no event {options.event!r}; there are {', '.join(EVENTS)}")
-        if row.event != options.event:
-            return False
+    if options.event is not None and row.event != options.event:
+        return False
     return all(found(row) == wanted for found, wanted in _fields(options) if wanted is not None) and _is_about(
         row, options.topic, options.partition
     )

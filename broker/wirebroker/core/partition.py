@@ -529,7 +529,10 @@ class Partition:
                 del self.producers[key]
 
     def retain(self, now: int) -> None:
-        """Delete the segments that retention.ms or retention.bytes no longer keep (Kafka's deleteOldSegments)."""
+        """Delete the segments that retention.ms or retention.bytes no longer keep (Kafka's deletableSegments).
+
+        What is not replicated is kept, so that the log never begins behind the high watermark.
+        """
         if "delete" not in self.configs.text("cleanup.policy"):
             return
         keep_ms = self.configs.integer("retention.ms")
@@ -539,6 +542,8 @@ class Partition:
             expired = keep_ms >= 0 and now - newest > keep_ms
             oversize = keep_bytes >= 0 and self.log.size - first.size >= keep_bytes
             if not expired and not oversize:
+                break
+            if self.high_watermark < (self.log.end_offset if first is self.log.active else self.log.segments[1].base_offset):
                 break
             if first is self.log.active:
                 self.log.roll(now)
@@ -562,10 +567,16 @@ class Partition:
         return forgotten
 
     def expire_producer(self, producer_id: int) -> int | None:
-        """Forget one producer whatever its age, unless it has a transaction open; its epoch, None if it was not forgotten."""
+        """Forget one producer whatever its age, unless it has a transaction open; its epoch, None if it was not forgotten.
+
+        Replicas that are behind forget it as well, as their own clocks would have them do.
+        """
         state = self.producers.get(producer_id)
         if state is None or open_since(state) >= 0:
             return None
+        for prefix in self.replication.behind.values():
+            if (known := prefix.producers.get(producer_id)) is not None and open_since(known) < 0:
+                del prefix.producers[producer_id]
         return epoch_of(self.producers.pop(producer_id))
 
     def delete(self) -> None:

@@ -32,6 +32,17 @@ def assignment_fault(broker_ids: Sequence[int], factor: int | None, cluster: Clu
     return None
 
 
+def all_down(broker_ids: Sequence[int], partition: int, cluster: Cluster) -> Refusal | None:
+    """Nobody could lead a new partition all of whose brokers are down."""
+    if any(map(cluster.alive, broker_ids)):
+        return None
+    return Refusal(
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        f"All brokers specified in the manual partition assignment for partition {partition} are fenced or in "
+        "controlled shutdown.",
+    )
+
+
 def factor_fault(factor: int, cluster: Cluster) -> Refusal | None:
     """What is wrong with having this many replicas."""
     brokers = len(cluster.brokers)

@@ -253,8 +253,9 @@ class Replication:
         """Replicas that have more than the leader lose it, and read their state from the log again."""
         for node, prefix in list(self.behind.items()):
             if prefix.log_end_offset > end:
-                self.behind[node] = self._partition.prefix(prefix.caught_up)
-                self.behind[node].cut_off = True
+                prefix = self.behind[node] = self._partition.prefix(prefix.caught_up)
+                prefix.cut_off = True
+            prefix.high_watermark = min(prefix.high_watermark, end)
         self._since_restart = {node: own for node, own in self._since_restart.items() if own.log_end_offset <= end}
 
     def _followed(self, restarted: Prefix) -> dict[Key, bytes]:

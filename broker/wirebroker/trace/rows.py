@@ -7,8 +7,10 @@ in numbers, "" in text. Times are ms since the epoch, by the broker's clock.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal, Self
+from functools import cache
+from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
 
 VerdictName = Literal["accepted", "duplicate", "rejected"]
 
@@ -27,10 +29,33 @@ class Row:
 
     @classmethod
     def from_json(cls, row: dict[str, Any]) -> Self:
-        """The row that `as_json` wrote; KeyError names a field that is missing."""
-        found = ((f.name, row[f.name]) for f in fields(cls))
-        values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in found}
+        """The row that `as_json` wrote; KeyError names a field that is missing, ValueError one that has no such value."""
+        values: dict[str, Any] = {}
+        for name, fits in _checks(cls.event).items():
+            value = row[name]
+            if not fits(value):
+                raise ValueError(f"{name}: {value!r}")
+            values[name] = tuple(value) if isinstance(value, list) else value
         return cls(**values)
+
+
+@cache
+def _checks(event: str) -> dict[str, Callable[[Any], bool]]:
+    """Which values each field of an event can have."""
+    row = EVENTS[event]
+    hints = get_type_hints(row)
+    return {field.name: _check(hints[field.name]) for field in fields(row)}
+
+
+def _check(hint: Any) -> Callable[[Any], bool]:
+    if get_origin(hint) is Literal:
+        words = frozenset(get_args(hint))
+        return lambda value: isinstance(value, str) and value in words
+    if get_origin(hint) is tuple:
+        fits = _check(get_args(hint)[0])
+        return lambda value: isinstance(value, list) and all(map(fits, value))
+    kinds = get_args(hint) or (hint,)
+    return lambda value: type(value) in kinds
 
 
 # What was decided
@@ -306,5 +331,5 @@ EVENTS: dict[str, type[Row]] = {
 
 
 def row_from_json(row: dict[str, Any]) -> Row:
-    """A row of any event; KeyError names a field that is missing, or an event that does not exist."""
+    """A row of any event; KeyError names a field that is missing, or an event that does not exist, ValueError a value."""
     return EVENTS[row.get("event", "produce")].from_json(row)
