@@ -1,4 +1,4 @@
-"""What a stream is handed of a log that is damaged, cut off by retention, or out of reach. No Spark is started here."""
+"""What Spark is handed of a log, as a whole or as a stream: damage, retention, out of reach. No Spark is started here."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not instal
 from audit_spark.synthetic import Writer
 from wirebroker import MockKafka
 from wirebroker_audit import wire
+from wirebroker_audit.sources import files
+from wirebroker_audit.sources.files import SegmentReader
 from wirebroker_audit.sources.streams import BrokerStream, SegmentStream, Standing
 from wirekit import RawProducer
 
@@ -101,3 +103,15 @@ def test_a_range_that_cannot_be_read_fails_and_is_read_later(monkeypatch: pytest
             rows(stream, {}, end)
         kafka.start_broker(1)
         assert len(rows(stream, {}, end)) == 5
+
+
+def test_a_log_that_is_not_large_keeps_all_cores_busy(
+    writer: Writer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer.save(tmp_path)
+    reader = SegmentReader({"path": str(tmp_path), "parallelism": "2"}, records=False)
+    assert len(reader.partitions()) == 1
+    monkeypatch.setattr(files, "LEAST_SHARE", 1000)
+    parts = reader.partitions()
+    assert len(parts) == 2
+    assert sum(batch.num_rows for part in parts for batch in reader.read(part)) == 40

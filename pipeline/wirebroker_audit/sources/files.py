@@ -3,7 +3,7 @@
     spark.read.format("kafka-segments").option("path", DIR).load()
 
 Options: `path`, `topics` (joined by commas, all if absent), `split.bytes`, `parallelism` (into how many tasks small
-segments are to be packed at least, if there are that many), `keep` (a folder: the batches go there as Parquet, and what is
+segments are to be packed, or large ones split, at least), `keep` (a folder: the batches go there as Parquet, and what is
 read are their runs).
 """
 
@@ -23,6 +23,9 @@ from wirebroker_audit.records import record_rows
 from wirebroker_audit.scan import Chunk
 from wirebroker_audit.segments import SPLIT_BYTES, Split, find_splits, read_split
 from wirebroker_audit.sources.streams import SegmentStream
+
+LEAST_SHARE = 16 * 1024 * 1024
+"""Bytes of a task for which it is worth while to split a segment."""
 
 
 @dataclass
@@ -46,7 +49,10 @@ class SegmentReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         splits = find_splits(self._root, self._topics, self._split_bytes)
         total = sum(each.stop - each.start for each in splits)
-        return list(_packed(splits, min(self._split_bytes, -(-total // self._parallelism)))) or [Splits([])]
+        share = -(-total // self._parallelism)
+        if LEAST_SHARE <= share < self._split_bytes:  # a log that is not large is to keep all cores busy as well
+            splits = find_splits(self._root, self._topics, share)
+        return list(_packed(splits, min(self._split_bytes, share))) or [Splits([])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Splits)
