@@ -40,7 +40,6 @@ class Connection:
         self.produce_shape: Any = None
         """What the last Produce request looked like up to its records; see `wirebroker.apis.produce`."""
 
-
     def silence(self) -> None:
         """Send no further answer."""
         self.silent = True

@@ -4,8 +4,7 @@ Batches from each partition, up to the high watermark, or with read_committed up
 cut off where the limit ends, as in Kafka, which sends a piece of its file. The answer waits until min_bytes are there,
 max_wait_ms has passed, or a partition has an error. The first batch of the first partition that has any comes even if it
 is larger than the limits (KIP-74). Sessions are KIP-227's, topic ids KIP-516's (version 13), who leads instead is told
-from version 16 (KIP-951). From version 11 any replica may be read from (KIP-392); one that does not keep up shows what
-it has.
+from version 16 (KIP-951). From version 11 any replica may be read from (KIP-392); one that is behind shows what it has.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Where replicas are, and whether they can be placed as a client asks (Kafka's ReplicationControlManager and
-StripedReplicaPlacer)."""
+"""Whether replicas can be placed as a client asks (Kafka's ReplicationControlManager, StripedReplicaPlacer)."""
 
 from __future__ import annotations
 
