@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,7 +41,7 @@ def run(kafka: MockKafka, **parts: Any) -> tuple[int, str]:
 def printed() -> str:
     started = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-m", "wirebroker.cli", "demo"], capture_output=True, text=True, timeout=50,
+        [sys.executable, "-m", "wirebroker.cli", "demo", "--no-spark"], capture_output=True, text=True, timeout=50,
         env=os.environ | {"PYTHONIOENCODING": "utf-8"},
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
@@ -115,3 +116,17 @@ def test_a_reason_says_nothing_that_its_line_says_already() -> None:
     rows = [row for name in FLOWS for row in play(*flow(name), "wire").rows]
     assert all("producer " not in reason(row).replace("this producer", "").replace("a producer id", "") for row in rows)
     assert all(reason(row) and reason(row)[0].islower() for row in rows)
+
+
+@pytest.mark.slow
+def test_the_demo_ends_with_the_audit_on_spark(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
+    done = subprocess.run(
+        [sys.executable, "-m", "wirebroker", "demo"], capture_output=True, text=True, timeout=120,
+        env=os.environ | {"PYTHONIOENCODING": "utf-8", "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = done.stdout.partition("$ wirebroker audit --bootstrap ")[2]
+    assert "no finding" in said
+    (report,) = tmp_path.glob("wirebroker-demo-*/report/report.html")
+    assert f"report: {report}" in said

@@ -35,6 +35,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _serve(commands)
     demo = commands.add_parser("demo", help="real clients and raw retries, with the reason for each verdict")
+    demo.add_argument("--no-spark", action="store_true", help="leave out the audit on Spark, where wirebroker[audit] is there")
     demo.set_defaults(command="demo")
     health = commands.add_parser("health", help="exit 0 if a broker answers, 1 if not; for container health checks")
     health.add_argument("--bootstrap", default="127.0.0.1:9092", metavar="H:P", help="any Kafka broker (%(default)s)")

@@ -7,8 +7,12 @@ held.
 from __future__ import annotations
 
 import argparse
+import tempfile
 import time
 from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 
 from wirebroker.commands.demo.clients import CLIENTS, VALUES, Client, ClientResult, drive, topic_of
 from wirebroker.commands.demo.show import Screen
@@ -25,7 +29,18 @@ def run(options: argparse.Namespace) -> int:
     """Send, show and compare: 0 if everything went as expected, 1 if anything did not."""
     silence()  # what the libraries think of a broker that goes away is not the demo's subject
     with MockKafka() as kafka:
-        return demonstrate(kafka, Screen())
+        code = demonstrate(kafka, Screen())
+        if options.no_spark or find_spec("pyspark") is None:
+            return code
+        return max(code, audit_on_spark(kafka.bootstrap_servers))
+
+
+def audit_on_spark(address: str) -> int:
+    """Audit the clients' broker over the wire, as `wirebroker audit` would; its exit code."""
+    report = Path(tempfile.mkdtemp(prefix="wirebroker-demo-")) / "report"
+    print(f"\n$ wirebroker audit --bootstrap {address} --out {report}", flush=True)
+    code: int = import_module("wirebroker.cli").main(["audit", "--bootstrap", address, "--out", str(report)])
+    return code
 
 
 def demonstrate(

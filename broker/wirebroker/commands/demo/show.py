@@ -66,8 +66,8 @@ class Screen:
             said = ", ".join(f"{kind} {count}" for kind, count in counts["findings"].items())
             self._console.print(line.append(said or "no finding", "yellow" if said else "green"))
         big = "`wirebroker audit` does the same on Spark, for logs of any size and for real clusters"
-        missing = find_spec("pyspark") is None
-        self._wrapped(Text("  "), f"{big}{'; it needs wirebroker[audit]' if missing else ''}.", "dim")
+        missing = "; get it with pip install 'wirebroker[audit]'" if find_spec("pyspark") is None else ""
+        self._wrapped(Text("  "), f"{big}{missing}.", "dim")
 
     def end(self, results: Sequence[ClientResult | Result], seconds: float) -> None:
         """Counts of it all, a verdict in full, and where to go from here."""
