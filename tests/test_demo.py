@@ -119,10 +119,12 @@ def test_a_reason_says_nothing_that_its_line_says_already() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.xdist_group("spark")
 def test_the_demo_ends_with_the_audit_on_spark(tmp_path: Path) -> None:
     pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
     done = subprocess.run(
-        [sys.executable, "-m", "wirebroker", "demo"], capture_output=True, text=True, timeout=120,
+        [sys.executable, "-m", "wirebroker", "demo"], capture_output=True, text=True, timeout=280,
         env=os.environ | {"PYTHONIOENCODING": "utf-8", "TMPDIR": str(tmp_path)},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
