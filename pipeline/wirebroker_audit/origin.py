@@ -36,10 +36,6 @@ class Origin(ABC):
     def look(self) -> None:
         """See what is there at this moment: `bounds`, `problems`, `notices`."""
 
-    @abstractmethod
-    def batches(self) -> DataFrame:
-        """The batches that are stored."""
-
     def kept(self, folder: Path) -> DataFrame:
         """The parts of their runs, while the batches themselves are written into this folder as Parquet."""
         options = {**self.options, "keep": str(folder)}
@@ -78,9 +74,6 @@ class Directory(Origin):
         self.bounds = [(each.topic, each.partition, each.log_start, each.cleaned_until) for each in folders]
         self.problems, self.notices = said_of(folders)
 
-    def batches(self) -> DataFrame:
-        return self._spark.read.format(self.format).options(**self.options).load()
-
     def records(self) -> DataFrame:
         return self._spark.read.format("kafka-segment-records").options(**self.options).load()
 
@@ -109,9 +102,6 @@ class Cluster(Origin):
         self.bounds = [
             (each.topic, each.partition, each.start, EVERYTHING if each.compacted else -1) for each in self._live
         ]
-
-    def batches(self) -> DataFrame:
-        return self._spark.read.format(self.format).options(**self.options).load()
 
     def records(self) -> DataFrame:
         return self._spark.read.format("kafka-broker-records").options(**self.options).load()

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from wirebroker.audit.rejudging import Rejudging
+from wirebroker.audit.rejudging import COUNTS, Rejudging
 from wirebroker.core.profile import Rules, profile
 from wirebroker_audit.checks import EXPIRATION_MS
 
@@ -137,7 +137,7 @@ class Judge:
 
     def finish(self) -> Outcome:
         """What came of it."""
-        for count in ("accepted", "recognised", "rejected", "beyond", "records", "state_bytes"):
+        for count in COUNTS:
             setattr(self.result, count, getattr(self._rejudging, count))
         return self.result
 

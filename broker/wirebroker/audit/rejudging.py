@@ -15,6 +15,8 @@ from wirebroker.core.profile import Rules
 Change = Literal["saved", "lost", "doubled"]
 """What other rules make of a batch: a retry that they recognise and that was not; a batch that they reject and that was
 accepted or recognised; a retry that they store again and that was recognised."""
+COUNTS = ("accepted", "recognised", "rejected", "beyond", "records", "state_bytes")
+"""What a `Rejudging` counts."""
 _JUDGED = frozenset(
     {"epoch_fenced", "unissued_producer_id", "first_not_zero", "refused_until_new_id", "new_epoch_not_zero", "gap",
      "before_window", "overlap"}

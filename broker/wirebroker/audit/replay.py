@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from wirebroker.audit.checks import EXPIRATION_MS
-from wirebroker.audit.rejudging import Rejudging
+from wirebroker.audit.rejudging import COUNTS, Rejudging
 from wirebroker.core.profile import Rules, profile
 from wirebroker.trace.rows import ProduceRow
 
@@ -77,6 +77,6 @@ def replay(arrivals: Iterable[ProduceRow], rules: Rules, *, expiration_ms: int =
         change = places[row.topic, row.partition].take(row)
         if change is not None:
             changed[change].append(row)
-    for count in ("accepted", "recognised", "rejected", "beyond", "records", "state_bytes"):
+    for count in COUNTS:
         setattr(result, count, sum(getattr(each, count) for each in places.values()))
     return result
