@@ -43,8 +43,11 @@ if TYPE_CHECKING:
 
 def first_node(settings: Mapping[str, str]) -> int:
     """The id of the first broker by these settings: `node.id`, or 1. One that is no number is refused elsewhere."""
-    text = settings.get("node.id", "")
-    return int(text) if text.isdigit() else 1
+    try:
+        number = int(settings.get("node.id", "1"))
+    except ValueError:
+        return 1
+    return number if number >= 0 else 1
 
 
 class Engine:
@@ -69,7 +72,7 @@ class Engine:
         self._told = now
         self.rules = rules or Rules()
         self.configs = BrokerConfigs(settings or {}, brokers=brokers)
-        first = self.configs.integer("node.id") if "node.id" in self.configs.static else 1
+        first = first_node(settings or {})
         nodes: Sequence[Broker] = [Broker(node_id) for node_id in range(first, first + brokers)]
         self.cluster = Cluster(
             nodes, self.configs, self.rules, self.timers, random_bytes, full_checks=full_checks, cold_start=cold_start,
