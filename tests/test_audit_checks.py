@@ -185,6 +185,8 @@ def test_a_producer_without_an_epoch_is_not_checked_and_the_first_epoch_may_begi
     """As a real Kafka takes them: whoever has an id and no epoch yet."""
     rows = [batch(0, 7, epoch=-1), batch(5, 7, epoch=-1), batch(10, 3), batch(15, 8)]
     assert check_partition(rows) == []
+    forgotten = [batch(0, 0), batch(5, 7, epoch=-1), batch(10, 3, epoch=1)]
+    assert [each.kind for each in check_partition(forgotten)] == ["epoch_regression"]
 
 
 def test_holes_excuse_no_more_than_they_can_hold() -> None:
@@ -328,6 +330,7 @@ YES, NO, WHO_KNOWS = True, False, None
         ([1, 0, 0], [(None, YES), (0, WHO_KNOWS), (1, WHO_KNOWS)], []),
         ([0, 1], [(None, YES), (0, NO)], ["unacknowledged_stored"]),
         ([0], [(None, YES), (0, WHO_KNOWS)], ["lost"]),
+        ([1], [(0, YES)], ["lost"]),
         ([0, 1], [(1, YES)], ["partition_duplicate"]),
         ([0, 0, 1], [(1, YES), (0, YES)], ["application_duplicate"]),
     ],

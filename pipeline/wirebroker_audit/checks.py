@@ -316,7 +316,8 @@ def gaps(ordered: DataFrame) -> DataFrame:
 def late_starts(ordered: DataFrame) -> DataFrame:
     """New epochs of a known producer that do not begin at sequence 0: the first sequences are missing."""
     rows = (
-        ordered.where("number = 1 AND place > 0 AND lower.producer_epoch < producer_epoch")
+        ordered.where("number = 1 AND place > 0")
+        .where("lower.producer_epoch >= 0 AND lower.producer_epoch < producer_epoch")
         .where(sf.abs(sf.col("holes") - sf.col("lower.holes")) < sf.col("place"))
         .withColumn("behind", sf.struct(*_PLACE))
         .withColumn("last_offset", sf.col("base_offset"))

@@ -6,7 +6,6 @@ in SQL; only the others are matched one by one.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -16,12 +15,12 @@ from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
+from wirebroker.audit.matching import Place, Wish, compared, in_order, match
 from wirebroker_audit.checks import PARTITION, finding
 from wirebroker_audit.contents import SIDE
 
 Row = dict[str, Any]
 NAME = ("topic", "key", "value_hash")
-_RANK = {True: 0, None: 1, False: 2}
 
 
 class Reconciled(NamedTuple):
@@ -98,49 +97,23 @@ def _matched(stored: DataFrame, wanted: DataFrame) -> DataFrame:
 
 
 def match_rows(stored: Sequence[Row], wanted: Sequence[Row]) -> list[Row]:
-    """Give each intended record of one name a copy, those first that must be stored; then those that name a partition.
-
-    One that names none is given a copy that no other one needs by its partition, as long as there is one.
-    """
-    ordered = in_order(stored)
-    left, made = list(ordered), list[Row]()
-    here = Counter(row["partition"] for row in ordered)
-    needed = Counter(one["partition"] for one in wanted)
-    for each in sorted(wanted, key=lambda one: (_RANK[one["acknowledged"]], one["partition"] is None)):
-        needed[each["partition"]] -= 1
-        copy = None
-        if each["partition"] is None:
-            copy = next((row for row in left if here[row["partition"]] > needed[row["partition"]]), None)
-        if copy is None:
-            copy = next((row for row in left if each["partition"] in (None, row["partition"])), None)
-        if copy is not None:
-            left.remove(copy)
-            here[copy["partition"]] -= 1
-            if each["acknowledged"] is False:
-                made.append(copy | {"outcome": "failed", "producer": each["producer"]})
-        elif each["acknowledged"] is not False:
+    """What became of the stored copies of one name, and of what was intended by it; as `wirebroker.audit.matching` says."""
+    places = [Place(row["partition"], row["base_offset"], row["timestamp"]) for row in stored]
+    ordered = [stored[index] for index in in_order(places)]
+    partitions = [row["partition"] for row in ordered]
+    given = match(partitions, [Wish(each["partition"], each["acknowledged"]) for each in wanted])
+    made = list[Row]()
+    for each, copy in zip(wanted, given, strict=True):
+        if copy is None and each["acknowledged"] is not False:
             made.append(each | {"outcome": "missing"})
-    for row in left:
-        made.append(row | {"outcome": "beyond", "severity": "certain", "first": _compared_with(row, ordered)})
+        elif copy is not None and each["acknowledged"] is False:
+            made.append(ordered[copy] | {"outcome": "failed", "producer": each["producer"]})
+    used = set(given)
+    for index, first in enumerate(compared(partitions)):
+        if index not in used and first is not None:
+            side = {name: ordered[first][name] for name in (*SIDE, "timestamp")}
+            made.append(ordered[index] | {"outcome": "beyond", "severity": "certain", "first": side})
     return made
-
-
-def in_order(rows: Sequence[Row]) -> list[Row]:
-    """The first copy of each partition, the original at the head; then what is stored again."""
-    seen: dict[int, int] = {}
-    ranked = []
-    for row in sorted(rows, key=lambda each: each["base_offset"]):
-        rank = seen[row["partition"]] = seen.get(row["partition"], -1) + 1
-        ranked.append((rank, row["timestamp"], row["partition"], row["base_offset"], row))
-    return [each[-1] for each in sorted(ranked, key=lambda each: each[:-1])]
-
-
-def _compared_with(row: Row, ordered: Sequence[Row]) -> Row:
-    """The first of its partition, or if it is that itself, the original."""
-    first = next(each for each in ordered if each["partition"] == row["partition"])
-    if first is row:
-        first = ordered[1] if row is ordered[0] and len(ordered) > 1 else ordered[0]
-    return {name: first[name] for name in (*SIDE, "timestamp")}
 
 
 def _unacknowledged(matched: DataFrame) -> DataFrame:

@@ -185,6 +185,14 @@ def late_first(log: Writer) -> None:
     log.data(7006)
 
 
+def without_epoch(log: Writer) -> None:
+    """A producer that has an id and no epoch is not checked, nor where the epoch begins that it is given then."""
+    log.data(7007, -1, seq=7)
+    log.data(7007, -1, seq=7)
+    log.data(7007, 0, seq=3)
+    log.data(7007, 0)
+
+
 INNOCENT: tuple[Callable[[Writer], None], ...] = (
     ordinary,
     ordinary,
@@ -194,6 +202,7 @@ INNOCENT: tuple[Callable[[Writer], None], ...] = (
     expired,
     transacted,
     late_first,
+    without_epoch,
 )
 
 

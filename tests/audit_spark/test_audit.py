@@ -24,10 +24,13 @@ from audit_spark.synthetic import (
 from wirebroker import MockKafka
 from wirebroker.audit import what_if
 from wirebroker.audit.checks import Bounds, check_partition
-from wirebroker.audit.findings import Finding
+from wirebroker.audit.findings import Finding, RecordRow
+from wirebroker.audit.journal import Intended
+from wirebroker.audit.reconcile import reconcile
 from wirebroker.audit.stored import scan
 from wirebroker.cli import main
 from wirebroker_audit.job import Request, Result, audit
+from wirebroker_audit.reconcile import match_rows
 from wirebroker_audit.segments import find_partitions
 from wirekit import RawProducer
 
@@ -262,6 +265,27 @@ def test_where_nothing_is_stored_nothing_is_found(
     (tmp_path / "sent.parquet").write_text("x")
     assert main(["audit", "--path", "logs", "--out", "out", "--intended", str(tmp_path / "sent.parquet")]) == 2
     assert "sent.parquet: this is not Parquet" in capsys.readouterr().err
+
+
+def test_the_journal_is_matched_as_the_audit_in_the_small_matches_it() -> None:
+    chance = random.Random(9)
+    for _ in range(500):
+        partitions = [chance.randrange(3) for _ in range(chance.randint(0, 5))]
+        wishes = [(chance.choice([None, 0, 1, 2]), chance.choice([None, True, False])) for _ in range(chance.randint(1, 5))]
+        stored = [
+            {"partition": where, "base_offset": n, "last_offset": n, "timestamp": n, "producer_id": 1, "producer_epoch": 0,
+             "base_sequence": n, "last_sequence": n}
+            for n, where in enumerate(partitions)
+        ]  # fmt: skip
+        wanted = [{"partition": where, "acknowledged": said, "producer": "till 3"} for where, said in wishes]
+        made = Counter(row["outcome"] for row in match_rows(stored, wanted))
+        rows = [RecordRow("t", where, n, n, 1, 0, n, "none", b"k", "v", "c") for n, where in enumerate(partitions)]
+        journal = [Intended("t", b"k", None, where, said, "till 3", "v") for where, said in wishes]
+        told = Counter(each.kind for each in reconcile(rows, journal))
+        assert made["missing"] == told["lost"]
+        assert made["failed"] == told["unacknowledged_stored"]
+        copies = sum(each.last_offset - each.first_offset + 1 for each in reconcile(rows, journal) if "duplicate" in each.kind)
+        assert made["beyond"] == copies
 
 
 def test_two_batches_at_one_offset_are_two(spark: SparkSession, tmp_path: Path) -> None:

@@ -213,10 +213,8 @@ def _sequences(life: Sequence[BatchRow], holes: _Holes) -> Iterator[Finding]:
         if row.base_sequence < 0 or row.producer_epoch < 0:
             continue
         epoch = row.producer_epoch
-        if epoch not in epochs:
-            older = (each for each in reversed(life[:index]) if 0 <= each.producer_epoch < epoch)
-            if (before := next(older, None)) is not None:
-                lower[epoch] = before
+        if epoch not in epochs and index and 0 <= life[index - 1].producer_epoch < epoch:
+            lower[epoch] = life[index - 1]
         epochs[epoch].append(row)
     for epoch, rows in epochs.items():
         placed = _unwrapped(rows)

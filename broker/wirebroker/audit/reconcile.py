@@ -19,13 +19,14 @@ is taken for the original. A further copy is compared with the first of its part
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from wirebroker.audit.content import head
 from wirebroker.audit.findings import Finding, RecordRow, Severity
 from wirebroker.audit.journal import Intended
+from wirebroker.audit.matching import Place, Wish, compared, in_order, match
 
 Identity = tuple[str, bytes | None, str | None]
 """topic, key, hash of the value: by this a journal names a record"""
@@ -84,7 +85,7 @@ def reconcile(
             continue
         ordered = _in_order(rows)
         matched = _match(ordered, named[identity])
-        copies += _copies(matched.beyond, ordered, "certain")
+        copies += _copies(ordered, matched.beyond, "certain")
         findings += [_unacknowledged(row, each) for row, each in matched.failed]
         missing += [(each, rows[0]) for each in matched.missing]
     for identity, wanted in named.items():
@@ -105,28 +106,15 @@ def _address(row: RecordRow) -> tuple[str, int, int]:
 
 
 def _in_order(rows: Sequence[RecordRow]) -> list[RecordRow]:
-    """The first copy of each partition, the original at the head; then what is stored again."""
-    if len(rows) == 1:
-        return list(rows)
-    rank: dict[int, int] = defaultdict(int)
-    ranked = []
-    for row in sorted(rows, key=lambda each: each.offset):
-        ranked.append((rank[row.partition], row.timestamp, row.partition, row.offset, row))
-        rank[row.partition] += 1
-    return [each[-1] for each in sorted(ranked, key=lambda each: each[:-1])]
+    return [rows[index] for index in in_order([Place(row.partition, row.offset, row.timestamp) for row in rows])]
 
 
-def _copies(again: Iterable[RecordRow], ordered: Sequence[RecordRow], severity: Severity) -> Iterator[_Copy]:
-    """Each with what it is compared with: the first of its partition, or if it is that itself, the original."""
-    if len(ordered) == 1:
-        return
-    firsts = {row.partition: row for row in reversed(ordered)}
-    for row in again:
-        first = firsts[row.partition]
-        if first is row:
-            first = ordered[1] if row is ordered[0] else ordered[0]
-        copy = _Copy(first, row, severity)
-        yield copy._replace(severity="certain") if copy.kind == "duplicate" else copy
+def _copies(ordered: Sequence[RecordRow], again: Container[int], severity: Severity) -> Iterator[_Copy]:
+    """Those of `ordered` that are stored `again`, by their positions, each with what it is compared with."""
+    for index, first in enumerate(compared([row.partition for row in ordered])):
+        if first is not None and index in again:
+            copy = _Copy(ordered[first], ordered[index], severity)
+            yield copy._replace(severity="certain") if copy.kind == "duplicate" else copy
 
 
 def _likely(rows: Sequence[RecordRow]) -> Iterator[_Copy]:
@@ -137,7 +125,7 @@ def _likely(rows: Sequence[RecordRow]) -> Iterator[_Copy]:
         by_content[row.content].append(row)
     for alike in by_content.values():
         ordered = _in_order(alike)
-        yield from _copies(ordered[1:], ordered, "likely")
+        yield from _copies(ordered, range(1, len(ordered)), "likely")
 
 
 def _runs(copies: Iterable[_Copy]) -> Iterator[list[_Copy]]:
@@ -234,35 +222,20 @@ def _producer(row: RecordRow) -> str:
 class _Matched(NamedTuple):
     """How copies and what was intended fit together."""
 
-    beyond: list[RecordRow]
+    beyond: set[int]
+    """the copies that nothing was intended by"""
     failed: list[tuple[RecordRow, Intended]]
     missing: list[Intended]
 
 
 def _match(rows: Sequence[RecordRow], wanted: Sequence[Intended]) -> _Matched:
-    """Give each intended record a copy, those first that must be stored, and of these those that name a partition.
-
-    One that names none is given a copy that no other one needs by its partition, as long as there is one.
-    """
-    rank = {True: 0, None: 1, False: 2}
-    left, here = list(rows), Counter(row.partition for row in rows)
-    needed = Counter(one.partition for one in wanted)
-    matched = _Matched(left, [], [])
-    for each in sorted(wanted, key=lambda one: (rank[one.acknowledged], one.partition is None)):
-        needed[each.partition] -= 1
-        copy = None
-        if each.partition is None:
-            copy = next((row for row in left if here[row.partition] > needed[row.partition]), None)
-        if copy is None:
-            copy = next((row for row in left if each.partition in (None, row.partition)), None)
-        if copy is not None:
-            left.remove(copy)
-            here[copy.partition] -= 1
-            if each.acknowledged is False:
-                matched.failed.append((copy, each))
-        elif each.acknowledged is not False:
-            matched.missing.append(each)
-    return matched
+    given = match([row.partition for row in rows], [Wish(each.partition, each.acknowledged) for each in wanted])
+    pairs = list(zip(wanted, given, strict=True))
+    return _Matched(
+        beyond=set(range(len(rows))) - set(given),
+        failed=[(rows[copy], each) for each, copy in pairs if copy is not None and each.acknowledged is False],
+        missing=[each for each, copy in pairs if copy is None and each.acknowledged is not False],
+    )
 
 
 def _unacknowledged(row: RecordRow, intended: Intended) -> Finding:
