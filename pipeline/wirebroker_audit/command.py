@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 SHOWN = 3
 """Findings of each kind in the terminal."""
+TOPICS_SHOWN = 40
+"""In the terminal; the largest of them."""
 REFRESH = 0.25
 """Seconds between two looks at Spark's tasks."""
 COLOURS = {"certain": "red", "likely": "yellow", "info": "bright_black"}
@@ -93,9 +95,14 @@ def show(result: Result, console: Console, out: Path) -> None:
     names = ("partitions", "batches", "records", "producers", "committed", "aborted")
     for name in ("topic", *names):
         table.add_column(name, justify="left" if name == "topic" else "right")
-    for topic, counts in summary["topics"].items():
-        table.add_row(topic, *(f"{counts[name]:,}" for name in names))
+    topics: dict[str, dict[str, int]] = summary["topics"]
+    largest = set(sorted(topics, key=lambda name: -topics[name]["batches"])[:TOPICS_SHOWN])
+    for topic, counts in topics.items():
+        if topic in largest:
+            table.add_row(topic, *(f"{counts[name]:,}" for name in names))
     console.print(table)
+    if len(topics) > len(largest):
+        console.print(f"… and {len(topics) - len(largest):,} smaller topics, which the report has")
     for kind, count in summary["findings"].items():
         first = [each for each in result.findings if each["kind"] == kind]
         colour = COLOURS[first[0]["severity"]]

@@ -338,7 +338,7 @@ def _contradictory(rows: Array, cleaned_until: int) -> Array:
     attributes = rows["attributes"]
     compacted = (rows["base_offset"] < cleaned_until) | (attributes & DELETE_HORIZON != 0)
     wrong = (span < 1) | (rows["records"] < 0) | (rows["records"] > span) | ((rows["records"] < span) & ~compacted)
-    wrong |= (rows["base_sequence"] < -1) | (attributes & 0x07 > 4)
+    wrong |= attributes & 0x07 > 4
     wrong |= (rows["producer_id"] >= 0) & (rows["base_sequence"] < 0) & (attributes & CONTROL == 0)
     result: Array = wrong
     return result

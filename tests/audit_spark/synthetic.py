@@ -139,9 +139,9 @@ def ordinary(log: Writer) -> None:
 
 
 def plain(log: Writer) -> None:
-    """A producer without idempotence."""
-    for _ in range(3):
-        log.put(batch(log.offset, values := log.values(2), time=log.time), len(values))
+    """A producer without idempotence; what it says of sequences is of no account."""
+    for sequence in (-1, -5, 3):
+        log.put(batch(log.offset, values := log.values(2), seq=sequence, time=log.time), len(values))
 
 
 def wraps(log: Writer) -> None:

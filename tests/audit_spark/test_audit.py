@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from rich.console import Console
 
 pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
 
@@ -29,6 +30,7 @@ from wirebroker.audit.journal import Intended
 from wirebroker.audit.reconcile import reconcile
 from wirebroker.audit.stored import scan
 from wirebroker.cli import main
+from wirebroker_audit.command import show
 from wirebroker_audit.job import Request, Result, audit
 from wirebroker_audit.reconcile import match_rows
 from wirebroker_audit.segments import find_partitions
@@ -298,6 +300,18 @@ def test_two_batches_at_one_offset_are_two(spark: SparkSession, tmp_path: Path) 
     log.save(tmp_path / "logs")
     audit(spark, Request(tmp_path / "out", tmp_path / "logs"))
     assert [each.kind for each in found_in(spark, tmp_path / "out")] == ["offset_regression"]
+
+
+def test_of_many_topics_the_largest_are_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    counts = dict.fromkeys(("partitions", "records", "producers", "committed", "aborted"), 1)
+    topics = {f"topic{n:04}": counts | {"batches": n} for n in range(5000)}
+    summary = {"topics": topics, "findings": {}, "what_if": [], "notices": [], "problems": []}
+    show(Result(summary, []), Console(highlight=False), tmp_path)
+    out = capsys.readouterr().out
+    assert "topic4999" in out
+    assert "topic0007" not in out
+    assert "4,960 smaller topics" in out
+    assert len(out.splitlines()) < 50
 
 
 def test_what_could_not_be_read_is_said_and_the_report_is_not_called_whole(spark: SparkSession, tmp_path: Path) -> None:
