@@ -158,10 +158,13 @@ class Engine:
         """Handle one request frame (without its size). With `owned` the frame's buffer may be kept as it is."""
         try:
             key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(frame)
+            faults = self.faults
+            if faults is not None and not faults.concerns(key):
+                faults = None
             shape = connection.produce_shape
             if (
                 shape is not None
-                and self.faults is None
+                and faults is None
                 and key == PRODUCE
                 and version == shape.version
                 and produce_alike(self, connection, frame, correlation_id, now, owned)
@@ -183,8 +186,8 @@ class Engine:
         exchange = Exchange(self, connection, key, version, correlation_id, header.client_id, now, frame)
         if self.trace.exchanges:
             self.trace.requested(request, exchange)
-        if self.faults is not None:
-            self.faults.receive(request, exchange)
+        if faults is not None:
+            faults.receive(request, exchange)
         else:
             self.handle(request, exchange)
 

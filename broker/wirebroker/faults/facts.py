@@ -14,7 +14,7 @@ from kafkawire.messages.fetch import FetchRequest
 from kafkawire.messages.metadata import MetadataRequest
 from kafkawire.messages.offset_fetch import OffsetFetchRequest
 from kafkawire.messages.produce import ProduceRequest
-from kafkawire.registry import api_name
+from kafkawire.registry import KEYS, api_name, request_class
 from wirebroker.core.fetch_sessions import INITIAL_EPOCH
 from wirebroker.exchange import Exchange
 
@@ -27,6 +27,13 @@ OTHERS_NAMES = ("protocols", "features", "feature_updates", "resources", "forgot
 
 PLAIN_NAMES = ("topic_names", "topics")
 """Lists in requests that may be topics' names and nothing more."""
+
+
+GROUPS = ("group_id", "groups", "groups_names", "group_ids")
+TRANSACTIONAL_IDS = ("transactional_id", "v3_and_below_transactional_id", "transactions", "transactional_ids")
+COORDINATOR_KEYS = ("key", "coordinator_keys")
+PREFIXES = ("", "v3_and_below_")
+"""Fields of requests that say what they are about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,20 +177,35 @@ def _within(part: Any, exchange: Exchange) -> Iterator[tuple[str, int | None]]:
 
 def fields_of(struct: Any) -> tuple[str, ...]:
     """The names of what a part of a request or response has."""
-    return tuple(getattr(type(struct), "__slots__", ()))
+    return fields_of_class(type(struct))
+
+
+def fields_of_class(cls: type) -> tuple[str, ...]:
+    """The names of what parts of this class have."""
+    return tuple(getattr(cls, "__slots__", ()))
+
+
+def has(api: str, word: str) -> bool:
+    """Whether requests of this API can match by this word: a group, a transactional id, a producer's id or epoch."""
+    fields = fields_of_class(request_class(KEYS[api]))
+    if word == "group":
+        return any(name in fields for name in (*GROUPS, *COORDINATOR_KEYS))
+    if word == "transactional_id":
+        return any(name in fields for name in (*TRANSACTIONAL_IDS, *COORDINATOR_KEYS))
+    return api == "Produce" or any(f"{prefix}producer_epoch" in fields for prefix in PREFIXES)
 
 
 def _groups(request: Any) -> Iterator[str]:
     if isinstance(getattr(request, "group_id", None), str) and request.group_id:
         yield request.group_id
-    for each in (group for attribute in ("groups", "groups_names", "group_ids") for group in getattr(request, attribute, ())):
+    for each in (group for attribute in GROUPS[1:] for group in getattr(request, attribute, ())):
         yield each if isinstance(each, str) else getattr(each, "group_id", "")
     if getattr(request, "key_type", None) == 0:
         yield from _keys(request)
 
 
 def _transactional_ids(request: Any) -> Iterator[str]:
-    for attribute in ("transactional_id", "v3_and_below_transactional_id"):
+    for attribute in TRANSACTIONAL_IDS[:2]:
         if getattr(request, attribute, None):
             yield getattr(request, attribute)
     for each in getattr(request, "transactions", ()):
@@ -198,7 +220,7 @@ def _keys(request: Any) -> Iterator[str]:
 
 
 def _producer(request: Any) -> tuple[int, int] | None:
-    for prefix in ("", "v3_and_below_"):
+    for prefix in PREFIXES:
         producer_id = getattr(request, f"{prefix}producer_id", None)
         if isinstance(producer_id, int) and producer_id >= 0 and hasattr(request, f"{prefix}producer_epoch"):
             return producer_id, getattr(request, f"{prefix}producer_epoch")

@@ -18,6 +18,7 @@ from kafkawire.declare import Message
 from kafkawire.errors import ProtocolError
 from kafkawire.frames import read_request_header
 from kafkawire.primitives import Buffer
+from kafkawire.registry import KEYS
 from wirebroker.core.purgatory import Timer
 from wirebroker.exchange import Connection, Exchange, Outcome, Reply, Shape, Shaped
 from wirebroker.faults.actions import ACTIONS, AFTER, CHANGES, REFUSED_ACKS_0, Strike, Struck
@@ -62,6 +63,8 @@ class FaultPlan:
         """What a full disk has taken offline."""
         self._weighed: dict[Connection, set[Rule]] = {}
         """Rules that were asked about a request of which only a part has come."""
+        self._keys: frozenset[int] = frozenset()
+        """Keys of the APIs that rules are for."""
 
     def reseed(self, seed: int) -> None:
         """Draw what is left to chance from this seed, from the next request on."""
@@ -72,7 +75,7 @@ class FaultPlan:
         """Load a rule; it strikes from the next request on. One that is loaded stays as it is."""
         if rule not in self.rules:
             self.rules.append(rule)
-        self.engine.faults = self
+        self._changed()
         return rule
 
     def remove(self, rule: Rule) -> None:
@@ -89,9 +92,17 @@ class FaultPlan:
                 self.rules.remove(rule)
             for partition in self._offline.pop(rule, ()):
                 partition.go_online()
-        self.engine.faults = self if self.rules else None
+        self._changed()
         for held in [each for each in self._held if each.rule in rules]:
             self._let_go(held, self.engine.now)
+
+    def _changed(self) -> None:
+        self.engine.faults = self if self.rules else None
+        self._keys = frozenset(KEYS[api] for rule in self.rules for api in rule.apis)
+
+    def concerns(self, key: int) -> bool:
+        """Whether rules may have a say in requests of this API: to strike them, or to have them wait or be waited for."""
+        return key in self._keys or bool(self._held or self._behind or self._weighed)
 
     def restarted(self) -> None:
         """The brokers begin anew: what they had yet to handle is lost."""

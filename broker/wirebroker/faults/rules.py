@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal
 
 from kafkawire.errors import ErrorCode
 from kafkawire.registry import KEYS, versions
-from wirebroker.faults.facts import Batch, Facts, Where
+from wirebroker.faults.facts import Batch, Facts, Where, has
 
 if TYPE_CHECKING:
     from kafkawire.declare import Message
@@ -146,6 +146,13 @@ class Rule:
         return self.kind == "cut" and bool(self.options.get("request"))
 
     @property
+    def apis(self) -> Iterable[str]:
+        """The APIs whose requests it may strike."""
+        if self.kind == "refuse":
+            return ()
+        return self.match.api or (COORDINATED if self.kind == "lose_coordinator" else KEYS)
+
+    @property
     def needs_answer(self) -> bool:
         """Whether it is the answer that it strikes; a Produce with acks=0 has none."""
         return (
@@ -279,6 +286,9 @@ def _check(kind: Kind, match: Match, count: Count) -> None:
         raise FaultError("partition", f"{kind}: there is no partition {match.partition}")
     if match.sequence is not None and match.api is not None and "Produce" not in match.api:
         raise FaultError("api", f"{kind}: only a Produce has sequences, and this rule is for {', '.join(match.api)}")
+    for word in ("group", "transactional_id", "producer_id", "producer_epoch"):
+        if getattr(match, word) is not None and match.api and not any(has(api, word) for api in match.api):
+            raise FaultError(word, f"{kind}: no request of {', '.join(match.api)} says a {word}")
     for word, pair in (("version", match.version), ("sequence", match.sequence)):
         if pair is not None and pair[0] > pair[1]:
             raise FaultError(word, f"{kind}: {word} from {pair[0]} to {pair[1]} is empty")
