@@ -71,7 +71,7 @@ class Directory(Origin):
 
     def look(self) -> None:
         folders = find_partitions(self._path, self._topics)
-        self.bounds = [(each.topic, each.partition, each.log_start, each.cleaned_until) for each in folders]
+        self.bounds = [(each.topic, each.partition, each.begins_at, each.cleaned_until) for each in folders]
         self.problems, self.notices = said_of(folders)
 
     def records(self) -> DataFrame:

@@ -64,6 +64,13 @@ class PartitionFolder:
     """offsets below it may have been compacted away; −1 if the cleaner never ran"""
     passed_over: tuple[Path, ...] = ()
     """other replicas of it"""
+    first_segment: int = 0
+    """the offset by which the first segment is named. Kafka writes no checkpoint where retention took whole segments"""
+
+    @property
+    def begins_at(self) -> int:
+        """Where the log begins, as far as anything says."""
+        return max(self.log_start, self.first_segment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +138,13 @@ def _one_of_each(found: list[PartitionFolder]) -> list[PartitionFolder]:
     return chosen
 
 
-def _reach(folder: PartitionFolder) -> tuple[int, int]:
-    """The first offset of the last segment, and its size."""
-    return max(((first, path.stat().st_size) for first, path in segments_of(folder)), default=(-1, 0))
+def _reach(folder: PartitionFolder) -> int:
+    """The offset behind the last whole batch. The names of the segments do not tell: each replica rolls its own."""
+    try:
+        last = segments_of(folder)[-1:]
+        return end_of_batches(folder, End(last[0][0], 0, last[0][0])).next_offset if last else -1
+    except OSError:
+        return -1
 
 
 def _named(name: str) -> re.Match[str] | None:
@@ -150,14 +161,32 @@ def _partitions_in(log_dir: Path, folders: list[Path]) -> list[PartitionFolder]:
             key = (match["topic"], int(match["partition"]))
             # where it cannot be known what was compacted, any hole may come of that
             cleaned_until = EVERYTHING if cleaned is None else cleaned.get(key, -1)
-            result.append(PartitionFolder(folder, *key, (starts or {}).get(key, 0), cleaned_until))
+            result.append(_with_segments(PartitionFolder(folder, *key, (starts or {}).get(key, 0), cleaned_until)))
     return result
 
 
-def read_checkpoint(path: Path) -> dict[tuple[str, int], int] | None:
-    """Offsets by topic and partition, none if there is no such file; None if it cannot be read."""
+def _with_segments(folder: PartitionFolder) -> PartitionFolder:
+    """What the names of the segments add to the checkpoints.
+
+    The cleaner rewrites whole segments, and leaves aborted batches out up to the end of the one in which its checkpoint
+    lies (Kafka's Cleaner.doClean).
+    """
     try:
-        _version, count, *lines = path.read_text(encoding="utf-8").splitlines()
+        starts = [first for first, _ in segments_of(folder)]
+    except OSError:
+        return folder  # which is said where it is to be read
+    cleaned_until = folder.cleaned_until
+    if cleaned_until > 0:
+        cleaned_until = next((first for first in starts if first >= cleaned_until), cleaned_until)
+    return replace(folder, first_segment=starts[0] if starts else 0, cleaned_until=cleaned_until)
+
+
+def read_checkpoint(path: Path) -> dict[tuple[str, int], int] | None:
+    """Offsets by topic and partition, none if there is no such file or nothing in it; None if it cannot be read."""
+    try:
+        if not (text := path.read_text(encoding="utf-8")):
+            return {}  # as Kafka makes it, until there is something to say
+        _version, count, *lines = text.splitlines()
         found = {}
         for line in lines[: int(count)]:
             topic, partition, offset = line.split(" ")

@@ -182,7 +182,42 @@ def test_of_several_replicas_the_one_that_reaches_farthest_is_read(tmp_path: Pat
     assert said_of([found]) == ([], [f"orders-0: {tmp_path / 'a' / 'orders-0'} is another replica, and was not read"])
 
 
-@pytest.mark.parametrize("content", ["", "0\n2\norders 0 5\n", "0\n1\norders 0\n", "0\nmany\n"])
+def test_each_replica_rolls_its_own_segments(tmp_path: Path) -> None:
+    """A later segment says nothing of how far a replica reaches, nor does its size where space is set aside."""
+    writer = log(tmp_path)
+    writer.data(1)
+    writer.roll()
+    writer.data(1)
+    writer.save(tmp_path / "a")
+    with max((tmp_path / "a" / "orders-0").glob("*.log")).open("ab") as file:
+        file.write(bytes(5000))
+    writer.segments.clear()
+    writer.data(1)
+    writer.save(tmp_path / "b")
+    (found,) = find_partitions(tmp_path)
+    assert found.path.parent.name == "b"
+
+
+def test_what_retention_and_the_cleaner_do_not_write_down(tmp_path: Path) -> None:
+    """Kafka checkpoints no log start at a segment's beginning, and cleans a segment to its end."""
+    writer = log(tmp_path)
+    for _ in range(3):
+        writer.data(1, count=10)
+        writer.roll()
+    writer.save(tmp_path)
+    (tmp_path / "orders-0" / f"{0:020}.log").unlink()
+    checkpoint = tmp_path / "cleaner-offset-checkpoint"
+    for said, cleaned_until in ((0, 0), (13, 20), (20, 20), (23, 30), (33, 33)):
+        checkpoint.write_text(f"0\n1\norders 0 {said}\n")
+        (found,) = find_partitions(tmp_path)
+        assert (found.log_start, found.begins_at, found.cleaned_until) == (0, 10, cleaned_until)
+    checkpoint.write_text("")
+    (found,) = find_partitions(tmp_path)
+    assert found.cleaned_until == -1
+    assert said_of([found]) == ([], []), "as Kafka makes the file, until there is something to say"
+
+
+@pytest.mark.parametrize("content", ["0\n2\norders 0 5\n", "0\n1\norders 0\n", "0\nmany\n"])
 def test_a_damaged_checkpoint_is_said_and_compaction_not_excluded(content: str, tmp_path: Path) -> None:
     writer = log(tmp_path)
     writer.data(1)
