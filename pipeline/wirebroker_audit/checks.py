@@ -81,8 +81,16 @@ def joined(parts: DataFrame) -> DataFrame:
         *(sf.min_by(name, "position").alias(name) for name in begins),
         *(sf.max_by(name, "last_position").alias(name) for name in ("last_sequence", "last_offset")),
         *(sf.sum(name).alias(name) for name in ("batches", "records", "bytes")),
-        *(sf.max(name).alias(name) for name in ("max_timestamp", "marker")),
+        *(sf.max(name).alias(name) for name in ("max_timestamp", "marker", "compacted_to")),
     )  # fmt: skip
+
+
+def with_compaction(bounds: DataFrame, folded: DataFrame) -> DataFrame:
+    """The bounds, where the batches themselves show that compaction came farther than is known."""
+    shown = folded.groupBy(*PARTITION).agg(sf.max("compacted_to").alias("shown")).where("shown >= 0")
+    known = bounds.join(sf.broadcast(shown), [*PARTITION], "left")
+    cleaned_until = sf.greatest("cleaned_until", sf.coalesce("shown", sf.lit(-1)))
+    return known.withColumn("cleaned_until", cleaned_until).drop("shown")
 
 
 def suspects(folded: DataFrame) -> DataFrame:

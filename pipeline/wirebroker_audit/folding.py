@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kafkawire.batches import CONTROL, TRANSACTIONAL
+from kafkawire.batches import CONTROL, DELETE_HORIZON, TRANSACTIONAL
 from wirebroker_audit.scan import BATCHES
 
 RUNS = pa.schema(
@@ -27,11 +27,12 @@ RUNS = pa.schema(
         pa.field("last_offset", pa.int64()), pa.field("begin_last_sequence", pa.int32()),
         pa.field("begin_last_offset", pa.int64()), pa.field("begin_timestamp", pa.int64()),
         pa.field("batches", pa.int64()), pa.field("records", pa.int64()), pa.field("bytes", pa.int64()),
-        pa.field("max_timestamp", pa.int64()), pa.field("marker", pa.int8()),
+        pa.field("max_timestamp", pa.int64()), pa.field("marker", pa.int8()), pa.field("compacted_to", pa.int64()),
     ]
 )  # fmt: skip
 """`kind`: transactional and control, as in the attributes · `position`, `base_…` and `begin_…` are the first batch's,
-`last_…` the last one's · `batches`, `records` and `bytes` are sums."""
+`last_…` the last one's · `batches`, `records` and `bytes` are sums · `compacted_to`: the end of the last batch that shows
+that the cleaner has been at it, −1 if none does."""
 KEYS = ("topic", "partition", "segment", "run", "producer_id", "producer_epoch", "kind")
 _FOLDS = {
     "position": ("position", "min"), "last_position": ("position", "max"), "base_sequence": ("base_sequence", "first"),
@@ -39,7 +40,7 @@ _FOLDS = {
     "last_offset": ("last_offset", "last"), "begin_last_sequence": ("last_sequence", "first"),
     "begin_last_offset": ("last_offset", "first"), "begin_timestamp": ("max_timestamp", "first"),
     "batches": ("position", "count"), "records": ("records", "sum"), "bytes": ("bytes", "sum"),
-    "max_timestamp": ("max_timestamp", "max"), "marker": ("marker", "max"),
+    "max_timestamp": ("max_timestamp", "max"), "marker": ("marker", "max"), "compacted_to": ("compacted_to", "max"),
 }  # fmt: skip
 _REPEATING = ["topic", "segment", "problem", "detail"]
 """Columns for which Parquet is to look for repetition; the numbers are written as they are, which is quicker."""
@@ -53,11 +54,20 @@ def fold(batches: pa.RecordBatch) -> pa.RecordBatch:
             pc.or_(pc.is_null(problem), pc.fill_null(pc.equal(problem, "offset_regression"), False))
         )
     kind = pc.bit_wise_and(batches.column("attributes"), pa.scalar(TRANSACTIONAL | CONTROL, pa.int16()))
-    rows = pa.Table.from_batches([batches]).append_column("kind", kind).sort_by("position")
+    rows = pa.Table.from_batches([batches]).append_column("kind", kind)
+    rows = rows.append_column("compacted_to", _compacted_to(batches)).sort_by("position")
     made = rows.group_by(list(KEYS), use_threads=False).aggregate(list(_FOLDS.values()))
     names = {name: f"{column}_{how}" for name, (column, how) in _FOLDS.items()}
     columns = [made.column(names.get(field.name, field.name)).cast(field.type) for field in RUNS]
     return pa.Table.from_arrays(columns, schema=RUNS).combine_chunks().to_batches()[0] if made.num_rows else _NONE
+
+
+def _compacted_to(batches: pa.RecordBatch) -> pa.Array:
+    """The end of each batch that has fewer records than offsets, or a delete horizon; −1 for the others."""
+    last = batches.column("last_offset")
+    fewer = pc.less(batches.column("records"), pc.add(pc.subtract(last, batches.column("base_offset")), 1))
+    horizon = pc.not_equal(pc.bit_wise_and(batches.column("attributes"), pa.scalar(DELETE_HORIZON, pa.int16())), 0)
+    return pc.if_else(pc.or_(fewer, horizon), pc.add(last, 1), pa.scalar(-1, pa.int64()))
 
 
 _NONE = pa.RecordBatch.from_pylist([], schema=RUNS)

@@ -161,7 +161,7 @@ class _Audit:
         batches = self.spark.read.schema(schema.BATCHES).parquet(self._path("batches"))
         self._unreadable(batches)
         self.stage("checking sequences, epochs and transactions")
-        bounds = self.origin.bounds_frame()
+        bounds = checks.with_compaction(self.origin.bounds_frame(), folded).localCheckpoint()
         findings = self._told(checks.findings_of(batches, folded, bounds, self.request.expiration_ms))
         totals = self._totals(folded)
         for found in self._by_content(batches, bounds, findings, totals, intended):

@@ -47,7 +47,8 @@ def start(
         batches = spark.read.schema(schema.BATCHES).parquet(str(folder / "batches"))
         folded = spark.read.parquet(str(folder / "runs")).drop("micro").localCheckpoint()
         origin.look()
-        found = checks.findings_of(batches, folded, origin.bounds_frame(), expiration_ms).localCheckpoint()
+        bounds = checks.with_compaction(origin.bounds_frame(), folded)
+        found = checks.findings_of(batches, folded, bounds, expiration_ms).localCheckpoint()
         _replace(out / CURRENT, found, micro)
 
     stream = spark.readStream.format(origin.format).options(**origin.options).load()

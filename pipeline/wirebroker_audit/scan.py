@@ -17,7 +17,16 @@ import numpy as np
 import pyarrow as pa
 from crc32c import crc32c
 
-from kafkawire.batches import CONTROL, CRC_START, DELETE_HORIZON, HEADER_SIZE, LOG_OVERHEAD, SEQUENCES, TRANSACTIONAL
+from kafkawire.batches import (
+    CONTROL,
+    CRC_START,
+    DELETE_HORIZON,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    SEQUENCES,
+    TRANSACTIONAL,
+    may_be_compacted,
+)
 from kafkawire.primitives import Buffer
 
 Array = np.ndarray[Any, Any]
@@ -281,7 +290,9 @@ def batch_rows(view: memoryview, found: Walk, place: Place, linker: Linker, base
     first_sequence = rows["base_sequence"].astype(np.int64)
     last_sequence = np.where(first_sequence >= 0, (first_sequence + delta) % SEQUENCES, -1)
     control = (rows["attributes"] & CONTROL) != 0
-    problem, detail = _problems(rows, crc_stored, crc_computed, base, last, linker, place.cleaned_until)
+    bad_crc = crc_stored != crc_computed
+    wrong = bad_crc | _contradictory(rows) | _too_few(view, positions, rows, bad_crc, place.cleaned_until)
+    problem, detail = _problems(rows, wrong, bad_crc, base, last, linker)
     sound = problem == ""
     intact = sound | (problem == "offset_regression")
     runs = linker.runs(rows, last, last_sequence, intact & (rows["producer_id"] >= 0))
@@ -304,20 +315,18 @@ def batch_rows(view: memoryview, found: Walk, place: Place, linker: Linker, base
 
 
 def _problems(
-    rows: Array, stored: Array, computed: Array, base: Array, last: Array, linker: Linker, cleaned_until: int
+    rows: Array, wrong: Array, bad_crc: Array, base: Array, last: Array, linker: Linker
 ) -> tuple[Array, Array]:
     """Problem and detail of each batch, "" if there is none."""
     problem = np.full(len(rows), "", object)
     detail = np.full(len(rows), "", object)
-    bad_crc = stored != computed
-    intact = ~(bad_crc | _contradictory(rows, cleaned_until))
-    for index in np.flatnonzero(~intact).tolist():
+    for index in np.flatnonzero(wrong).tolist():
         row = rows[index]
         if bad_crc[index]:
             problem[index] = "crc"
             detail[index] = (
-                f"the stored checksum is {stored[index]:#010x}, that of the bytes {computed[index]:#010x}; "
-                f"its header, which cannot be trusted, says offset {row['base_offset']}"
+                f"the checksum in its header, {row['crc']:#010x}, is not that of its bytes; the header, which cannot be "
+                f"trusted, says offset {row['base_offset']}"
             )
         else:
             problem[index] = "bad_batch"
@@ -325,23 +334,36 @@ def _problems(
                 f"the header says {row['records']} records, a last offset delta of {row['last_offset_delta']}, producer "
                 f"{row['producer_id']}, base sequence {row['base_sequence']} and compression {int(row['attributes']) & 7}"
             )
-    chosen = np.flatnonzero(intact)
+    chosen = np.flatnonzero(~wrong)
     fallen = chosen[linker.regressions(base[chosen], last[chosen])]
     problem[fallen] = "offset_regression"
     detail[fallen] = "its base offset is not above the last offset before it"
     return problem, detail
 
 
-def _contradictory(rows: Array, cleaned_until: int) -> Array:
-    """Which headers say what cannot be. Only compaction leaves fewer records than offsets."""
+def _contradictory(rows: Array) -> Array:
+    """Which headers say what cannot be."""
     span = rows["last_offset_delta"].astype(np.int64) + 1
     attributes = rows["attributes"]
-    compacted = (rows["base_offset"] < cleaned_until) | (attributes & DELETE_HORIZON != 0)
-    wrong = (span < 1) | (rows["records"] < 0) | (rows["records"] > span) | ((rows["records"] < span) & ~compacted)
-    wrong |= attributes & 0x07 > 4
+    wrong = (span < 1) | (rows["records"] < 0) | (rows["records"] > span) | (attributes & 0x07 > 4)
     wrong |= (rows["producer_id"] >= 0) & (rows["base_sequence"] < 0) & (attributes & CONTROL == 0)
     result: Array = wrong
     return result
+
+
+def _too_few(view: memoryview, positions: Array, rows: Array, bad_crc: Array, cleaned_until: int) -> Array:
+    """Which batches have fewer records than offsets, and not because of compaction.
+
+    Where it is not known that compaction came so far, as on a follower that was given compacted batches by its leader,
+    the batches themselves tell.
+    """
+    fewer: Array = (rows["records"] < rows["last_offset_delta"].astype(np.int64) + 1) & (rows["records"] >= 0)
+    fewer &= (rows["base_offset"] >= cleaned_until) & (rows["attributes"] & DELETE_HORIZON == 0) & ~bad_crc
+    for index in np.flatnonzero(fewer).tolist():
+        begin = int(positions[index])
+        end = begin + LOG_OVERHEAD + int(rows["length"][index])
+        fewer[index] = not may_be_compacted(view[begin:end])
+    return fewer
 
 
 def _constant(text: str, count: int) -> pa.Array:

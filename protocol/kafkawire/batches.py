@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from crc32c import crc32c
 
-from kafkawire.compression import compress, decompress
+from kafkawire.compression import CodecMissing, TooLarge, compress, decompress
 from kafkawire.errors import ProtocolError
 from kafkawire.primitives import Buffer
 from kafkawire.varints import read_varint, write_varint
@@ -231,6 +232,26 @@ def iter_records(batch: Buffer, limit: int = DECOMPRESSED_LIMIT) -> Iterator[Rec
     header = read_header(batch)
     body = record_bytes(batch, header, limit)
     return parse_records(body, header.records_count)
+
+
+def may_be_compacted(batch: Buffer, limit: int = DECOMPRESSED_LIMIT) -> bool:
+    """Whether compaction can be why a batch with a right CRC has fewer records than offsets.
+
+    No broker takes such a batch from a producer, and the cleaner leaves what every record of a compacted topic has: an
+    offset of the batch's, in order, and a key. A header that lies of its records does not fit that. What cannot be
+    unfolded here tells nothing against it.
+    """
+    header = read_header(batch)
+    try:
+        records = list(iter_records(batch, limit))
+    except (CodecMissing, TooLarge):
+        return True
+    except ProtocolError:
+        return False
+    deltas = [each.offset_delta for each in records]
+    within = all(0 <= each <= header.last_offset_delta for each in deltas)
+    rising = all(one < other for one, other in pairwise(deltas))
+    return within and rising and all(each.key is not None for each in records)
 
 
 def record_bytes(batch: Buffer, header: BatchHeader, limit: int = DECOMPRESSED_LIMIT) -> memoryview:

@@ -41,11 +41,12 @@ def record(delta: int, key: bytes | None, value: bytes | None) -> bytes:
 
 def batch(
     offset: int, values: list[bytes], *, pid: int = -1, epoch: int = -1, seq: int = -1, time: int = 0,
-    attributes: int = 0, key: bytes | None = None, count: int | None = None,
+    attributes: int = 0, key: bytes | None = None, count: int | None = None, left: list[int] | None = None,
 ) -> bytes:  # fmt: skip
-    """A batch of these values; `count` makes its header lie about their number."""
-    body = b"".join(record(index, key, value) for index, value in enumerate(values))
-    told = len(values) if count is None else count
+    """A batch of these values; `count` makes its header lie about their number. The cleaner has `left` those of them."""
+    kept = range(len(values)) if left is None else left
+    body = b"".join(record(index, key, values[index]) for index in kept)
+    told = len(kept) if count is None else count
     tail = struct.pack(">hiqqqhii", attributes, len(values) - 1, time, time, pid, epoch, seq, told) + body
     crc = crc32c(tail)
     return struct.pack(">qiibI", offset, len(tail) + 9, 0, 2, crc) + tail
@@ -193,6 +194,20 @@ def without_epoch(log: Writer) -> None:
     log.data(7007, 0)
 
 
+def compacted(log: Writer) -> None:
+    """As a follower has it of a leader that had compacted: nothing beside the log says so, only what is missing."""
+    seq = 0
+    for left in ([1, 3], None, [], [2], None, [4]):
+        values = log.values(5)
+        if left is None:  # the batch is gone as a whole
+            log.offset += len(values)
+        else:
+            raw = batch(log.offset, values, pid=7008, epoch=0, seq=seq, time=log.time, key=b"k", left=left)
+            log.put(raw, len(values))
+        seq += len(values)
+    log.sequences[7008, 0] = seq
+
+
 INNOCENT: tuple[Callable[[Writer], None], ...] = (
     ordinary,
     ordinary,
@@ -203,6 +218,7 @@ INNOCENT: tuple[Callable[[Writer], None], ...] = (
     transacted,
     late_first,
     without_epoch,
+    compacted,
 )
 
 

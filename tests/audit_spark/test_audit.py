@@ -25,10 +25,10 @@ from audit_spark.synthetic import (
 from wirebroker import MockKafka
 from wirebroker.audit import what_if
 from wirebroker.audit.checks import Bounds, check_partition
-from wirebroker.audit.findings import Finding, RecordRow
+from wirebroker.audit.findings import BatchRow, Finding, RecordRow
 from wirebroker.audit.journal import Intended
 from wirebroker.audit.reconcile import reconcile
-from wirebroker.audit.stored import scan
+from wirebroker.audit.stored import compacted_to, scan
 from wirebroker.cli import main
 from wirebroker_audit.command import show
 from wirebroker_audit.job import Request, Result, audit
@@ -118,10 +118,14 @@ def check_against_oracle(logs: Path, findings: list[Finding]) -> None:
     """The audit in the small, where it can follow: behind a length that is wrong it does not find the next batch."""
     for partition in find_partitions(logs):
         where = (partition.topic, partition.partition)
-        entries = []
+        entries, cleaned_to = [], max(partition.cleaned_until, 0)
         for path in sorted(partition.path.glob("*.log")):
-            entries += list(scan(path.read_bytes(), *where, f"{partition.path.name}/{path.name}"))
-        expected = check_partition(entries, Bounds(partition.log_start, max(partition.cleaned_until, 0)))
+            data = memoryview(path.read_bytes())
+            rows = list(scan(data, *where, f"{partition.path.name}/{path.name}"))
+            batches = [data[row.position : row.position + row.bytes] for row in rows if isinstance(row, BatchRow)]
+            cleaned_to = max(cleaned_to, compacted_to(batches))
+            entries += rows
+        expected = check_partition(entries, Bounds(partition.log_start, cleaned_to))
         mine = [each for each in findings if each[2:4] == where and each.kind not in NOT_BY_BATCH]
         if any("bytes up to the" in each.evidence and "length is" in each.evidence for each in mine):
             continue

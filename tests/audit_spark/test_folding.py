@@ -42,7 +42,8 @@ def slowly_folded(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
             (*key, first["position"], last["position"], first["base_sequence"], last["last_sequence"], first["base_offset"],
              last["last_offset"], first["last_sequence"], first["last_offset"], first["max_timestamp"], len(run),
              sum(row["records"] for row in run), sum(row["bytes"] for row in run), max(row["max_timestamp"] for row in run),
-             max(row["marker"] for row in run))
+             max(row["marker"] for row in run),
+             max(row["last_offset"] + 1 if row["records"] < row["last_offset"] - row["base_offset"] + 1 else -1 for row in run))
         )  # fmt: skip
     return found
 

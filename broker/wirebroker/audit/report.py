@@ -52,11 +52,11 @@ class AuditReport:
         self._reconcile(intended)
 
     def _add(self, partition: StoredPartition) -> None:
-        contents = partition.read()
-        found = check_partition(contents.entries, partition.bounds)
+        contents, bounds = partition.read(), partition.known()
+        found = check_partition(contents.entries, bounds)
         self._of_batches += found
-        self._deleted[partition.topic, partition.partition] = _deleted(contents.entries, partition.bounds)
-        if not partition.bounds.internal:
+        self._deleted[partition.topic, partition.partition] = _deleted(contents.entries, bounds)
+        if not bounds.internal:
             self._records += contents.records
         self._count(partition.topic, contents, found)
 

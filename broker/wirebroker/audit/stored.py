@@ -6,12 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from kafkawire.batches import (
+    DELETE_HORIZON,
     HEADER_SIZE,
     LEAST_OVERHEAD,
     BatchHeader,
     Record,
     crc_of,
     iter_records,
+    may_be_compacted,
     read_header,
     read_marker,
 )
@@ -43,6 +45,10 @@ class StoredPartition(NamedTuple):
     partition: int
     bounds: Bounds
     batches: Sequence[memoryview]
+
+    def known(self) -> Bounds:
+        """The bounds; farther where the batches themselves show that compaction has been at them."""
+        return self.bounds._replace(cleaned_to=max(self.bounds.cleaned_to, compacted_to(self.batches)))
 
     def read(self) -> Contents:
         """Its batches and its records. Raises CodecMissing for compressed batches whose codec is not installed."""
@@ -76,6 +82,21 @@ def snapshot(topics: Iterable[Topic], expiration_ms: int, now: int) -> list[Stor
         for topic in topics
         for partition in topic.partitions
     ]  # fmt: skip
+
+
+def compacted_to(batches: Iterable[memoryview]) -> int:
+    """The end of the last batch that compaction has taken records from, as far as that can be seen; −1 if none."""
+    shown = -1
+    for batch in batches:
+        header = read_header(batch)
+        if header.attributes & DELETE_HORIZON or _has_fewer(header, batch):
+            shown = max(shown, header.last_offset + 1)
+    return shown
+
+
+def _has_fewer(header: BatchHeader, batch: memoryview) -> bool:
+    fewer = 0 <= header.records_count <= header.last_offset_delta
+    return fewer and header.crc == crc_of(batch) and may_be_compacted(batch)
 
 
 def scan(data: Buffer, topic: str, partition: int, segment: str) -> Iterator[BatchRow | Damage]:
