@@ -20,6 +20,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from kafkawire.batches import HEADER_SIZE, LOG_OVERHEAD, read_header
+from wirebroker_audit.policies import compacted_topics
 from wirebroker_audit.scan import (
     EVERYTHING,
     LARGEST_BATCH,
@@ -102,14 +103,11 @@ def find_partitions(root: Path, topics: tuple[str, ...] = ()) -> list[PartitionF
     resolved = root.resolve()
     try:
         if _named(resolved.name) and any(_SEGMENT.fullmatch(each) for each in os.listdir(resolved)):
-            found = _partitions_in(resolved.parent, [resolved])
+            found = _partitions_in({resolved.parent: [resolved]})
+        elif folders := _folders_in(resolved):
+            found = _partitions_in({resolved: folders})
         else:
-            found = _partitions_in(resolved, _folders_in(resolved)) or [
-                each
-                for folder in sorted(resolved.iterdir())
-                if folder.is_dir() and os.access(folder, os.R_OK | os.X_OK)
-                for each in _partitions_in(folder, _folders_in(folder))
-            ]
+            found = _partitions_in({log_dir: _folders_in(log_dir) for log_dir in _log_dirs_in(resolved)})
     except OSError as refused:
         raise NotALogDirectory(f"{refused.filename}: {refused.strerror}") from refused
     if not found:
@@ -152,24 +150,35 @@ def _named(name: str) -> re.Match[str] | None:
     return None if match is None or match["topic"] == METADATA_TOPIC or name.endswith("-delete") else match
 
 
-def _partitions_in(log_dir: Path, folders: list[Path]) -> list[PartitionFolder]:
-    starts, cleaned = (read_checkpoint(log_dir / name) for name in CHECKPOINTS)
+def _log_dirs_in(root: Path) -> list[Path]:
+    """The folders that may be log directories, as far as they can be read."""
+    return [each for each in sorted(root.iterdir()) if each.is_dir() and os.access(each, os.R_OK | os.X_OK)]
+
+
+def _partitions_in(log_dirs: dict[Path, list[Path]]) -> list[PartitionFolder]:
+    """The partitions of log directories, with the folders in each that are some."""
+    compacted = frozenset[str]().union(*map(compacted_topics, log_dirs))
     result = []
-    for folder in folders:
-        match = _named(folder.name)
-        if match is not None and folder.is_dir():
+    for log_dir, folders in log_dirs.items():
+        starts, cleaned = (read_checkpoint(log_dir / name) for name in CHECKPOINTS)
+        for folder in folders:
+            match = _FOLDER.fullmatch(folder.name)
+            assert match is not None
             key = (match["topic"], int(match["partition"]))
             # where it cannot be known what was compacted, any hole may come of that
-            cleaned_until = EVERYTHING if cleaned is None else cleaned.get(key, -1)
-            result.append(_with_segments(PartitionFolder(folder, *key, (starts or {}).get(key, 0), cleaned_until)))
+            unknown = cleaned is None or (key not in cleaned and key[0] in compacted)
+            cleaned_until = EVERYTHING if unknown else (cleaned or {}).get(key, -1)
+            made = PartitionFolder(folder, *key, (starts or {}).get(key, 0), cleaned_until)
+            result.append(_with_segments(made, key[0] in compacted))
     return result
 
 
-def _with_segments(folder: PartitionFolder) -> PartitionFolder:
+def _with_segments(folder: PartitionFolder, compacts: bool) -> PartitionFolder:
     """What the names of the segments add to the checkpoints.
 
     The cleaner rewrites whole segments, and leaves aborted batches out up to the end of the one in which its checkpoint
-    lies (Kafka's Cleaner.doClean).
+    lies (Kafka's Cleaner.doClean). It writes that when it is through; until then it may have been anywhere but in the
+    last segment.
     """
     try:
         starts = [first for first, _ in segments_of(folder)]
@@ -178,6 +187,8 @@ def _with_segments(folder: PartitionFolder) -> PartitionFolder:
     cleaned_until = folder.cleaned_until
     if cleaned_until > 0:
         cleaned_until = next((first for first in starts if first >= cleaned_until), cleaned_until)
+    if compacts:
+        cleaned_until = max([cleaned_until, *starts[-1:]])
     return replace(folder, first_segment=starts[0] if starts else 0, cleaned_until=cleaned_until)
 
 

@@ -15,6 +15,26 @@ BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION = 23, 24, 25
 """Kinds of records without content: what stands between the first two holds together or, with the third, not at all."""
 
 
+class Transactions:
+    """Sees to it that records within a transaction take effect together, when it ends, or not at all."""
+
+    def __init__(self) -> None:
+        self._pending: list[Message] | None = None
+
+    def take(self, kind: int, record: Message | None) -> list[Message]:
+        """The records that hold from here on; as `read_metadata` has them, one after another."""
+        if kind == BEGIN_TRANSACTION:
+            self._pending = []
+        elif kind in (END_TRANSACTION, ABORT_TRANSACTION):
+            ended, self._pending = self._pending or [], None
+            return ended if kind == END_TRANSACTION else []
+        elif record is not None and self._pending is not None:
+            self._pending.append(record)
+        elif record is not None:
+            return [record]
+        return []
+
+
 def metadata_bytes(record: Message, version: int) -> bytes:
     """A record's value in this version of its class; kinds and versions are below 128, and so one byte each."""
     kind = record.__schema__.key

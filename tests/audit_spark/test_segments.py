@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import random
+import shutil
 import struct
 from pathlib import Path
 
 import pytest
 
 from audit_spark.synthetic import FAULTS, Writer, bad_length, batch, make_directory, ordinary, torn_tail, zeros
+from wirebroker import MockKafka
 from wirebroker.audit.findings import BatchRow
 from wirebroker.audit.stored import scan
 from wirebroker_audit import segments
+from wirebroker_audit.policies import compacted_topics
+from wirebroker_audit.scan import EVERYTHING
 from wirebroker_audit.segments import NotALogDirectory, find_partitions, find_splits, read_split, said_of
 
 ADDED = ("marker", "content", "run", "problem", "detail")
@@ -201,6 +205,29 @@ def test_of_several_replicas_the_one_that_reaches_farthest_is_read(tmp_path: Pat
     assert (found.path.parent.name, found.passed_over) == ("b", (tmp_path / "a" / "orders-0",))
     assert len(rows_of(tmp_path)) == 2
     assert said_of([found]) == ([], [f"orders-0: {tmp_path / 'a' / 'orders-0'} is another replica, and was not read"])
+
+
+def test_a_compacted_topic_may_have_holes_where_no_checkpoint_says_so(tmp_path: Path) -> None:
+    """A replica copies what its leader has left; a pass of the cleaner is written down when it is through."""
+    with MockKafka(data=tmp_path) as kafka:
+        kafka.create_topic("orders", 1, {"cleanup.policy": "compact,delete"})
+        kafka.create_topic("gone", 1, {"cleanup.policy": "compact"})
+        kafka.create_topic("plain")
+        kafka.delete_topic("gone")
+    shutil.rmtree(tmp_path / "orders-0")
+    writer = log(tmp_path)
+    for _ in range(3):
+        writer.roll()
+        writer.data(1, count=10)
+    writer.save(tmp_path)
+    checkpoint = tmp_path / "cleaner-offset-checkpoint"
+    assert compacted_topics(tmp_path) == {"orders"}
+    for said, cleaned_until in (("0\n0\n", EVERYTHING), ("0\n1\norders 0 3\n", 20)):
+        checkpoint.write_text(said)
+        assert [(each.topic, each.cleaned_until) for each in find_partitions(tmp_path)] == [
+            ("orders", cleaned_until),
+            ("plain", -1),
+        ]
 
 
 def test_each_replica_rolls_its_own_segments(tmp_path: Path) -> None:

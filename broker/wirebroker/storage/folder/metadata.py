@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from kafkawire.batches import Record, build_batch, iter_records, read_header
 from kafkawire.declare import Message
 from kafkawire.errors import ProtocolError
-from kafkawire.metadata_log import (
-    ABORT_TRANSACTION,
-    BEGIN_TRANSACTION,
-    END_TRANSACTION,
-    metadata_bytes,
-    read_metadata,
-)
+from kafkawire.metadata_log import Transactions, metadata_bytes, read_metadata
 from kafkawire.metadata_records.producer_ids_record import ProducerIdsRecord
 from wirebroker.storage.folder import files
 from wirebroker.storage.folder.faults import DamagedFile, note
@@ -72,23 +66,16 @@ class MetadataLog:
             self._base = self.end_offset
 
     def _replay(self, walk: Walk, since: int, *, followed: bool) -> None:
-        pending: list[Message] | None = None
+        transactions = Transactions()
         for position, header, batch in walk:
             self._leader_epoch = max(self._leader_epoch, header.partition_leader_epoch)
             self.end_offset = max(self.end_offset, header.last_offset + 1)
             if header.is_control or header.base_offset < since:
                 continue
             try:
-                for kind, record in map(read_metadata, (each.value or b"" for each in iter_records(batch))):
-                    if kind == BEGIN_TRANSACTION:
-                        pending = []
-                    elif kind in (END_TRANSACTION, ABORT_TRANSACTION):
-                        self._apply(pending or () if kind == END_TRANSACTION else ())
-                        pending = None
-                    elif record is not None and pending is not None:
-                        pending.append(record)
-                    elif record is not None:
-                        self._apply([record])
+                for value in (each.value or b"" for each in iter_records(batch)):
+                    for record in transactions.take(*read_metadata(value)):
+                        self.image.apply(record)
             except (ProtocolError, KeyError) as wrong:
                 raise DamagedFile(walk.path, f"the metadata cannot be read: {wrong}", position) from None
         if walk.damage is not None:
@@ -96,10 +83,6 @@ class MetadataLog:
             with walk.path.open("r+b") as file:
                 file.truncate(walk.position)
             note(torn)
-
-    def _apply(self, records: Iterable[Message]) -> None:
-        for record in records:
-            self.image.apply(record)
 
     def create(self) -> None:
         """Begin to write, to a new log if there is none."""
