@@ -155,8 +155,10 @@ class _Audit:
         intended = read_journal(self.spark, self.request.intended) if self.request.intended else None
         arrivals = self._arrivals()
         self.stage("scanning batches")
-        kept = self.folder.resolve() / "batches"
+        kept, work = self.folder.resolve() / "batches", self.folder / WORK
         kept.mkdir()
+        work.mkdir()
+        self.origin.settle(work)
         folded = checks.joined(self.origin.kept(kept)).localCheckpoint()
         batches = self.spark.read.schema(schema.BATCHES).parquet(self._path("batches"))
         self._unreadable(batches)
@@ -196,13 +198,15 @@ class _Audit:
         return rows
 
     def _unreadable(self, batches: DataFrame) -> None:
-        self._tell(batches.where("problem = 'unreadable'").select("detail"))
-        gone = batches.where("problem = 'deleted'").select("topic", "partition", "detail").limit(SAID).collect()
-        self.notices += [f"{row['topic']}-{row['partition']}: {row['detail']}" for row in gone]
-
-    def _tell(self, problems: DataFrame) -> None:
-        rows = [row["detail"] for row in problems.limit(SAID + 1).collect()]
-        self.problems += rows[:SAID] + (["… and more"] if len(rows) > SAID else [])
+        """Say what was not read, of batches or of records; what both say is said once."""
+        rows = batches.where("problem IN ('unreadable', 'deleted')").select("topic", "partition", "problem", "detail")
+        told = rows.distinct().orderBy(sf.desc("problem")).limit(SAID + 1).collect()
+        problems = [row["detail"] for row in told if row["problem"] == "unreadable"]
+        gone = [f"{row['topic']}-{row['partition']}: {row['detail']}" for row in told if row["problem"] == "deleted"]
+        self.problems += [each for each in problems[:SAID] if each not in self.problems]
+        self.notices += [each for each in gone[:SAID] if each not in self.notices]
+        if len(told) > SAID:
+            self.problems.append("… and more") if problems else self.notices.append("… and more")
 
     def _totals(self, folded: DataFrame) -> dict[str, dict[str, int]]:
         """By topic: partitions, batches, records, bytes, producers, committed, aborted. Markers count for the last two only."""
@@ -236,7 +240,7 @@ class _Audit:
             return
         self.stage("comparing the contents of records")
         records = self._aside(self.origin.records(), "records")
-        self._tell(records.where("problem = 'unreadable'").select("detail"))
+        self._unreadable(records)
         rows = self._since_log_start(records.where("problem IS NULL"), bounds)
         rows = contents.units_of_records(contents.with_outcome(rows, batches))
         units, damaged = contents.visible(rows), contents.bad_records(records)

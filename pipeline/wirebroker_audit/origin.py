@@ -9,8 +9,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from wirebroker_audit import schema
 from wirebroker_audit.scan import EVERYTHING
-from wirebroker_audit.segments import find_partitions, said_of
+from wirebroker_audit.segments import find_partitions, said_of, unreadable_in
 from wirebroker_audit.sources.broker import partitions_as_text
+from wirebroker_audit.sources.files import save_plan
 from wirebroker_audit.wire import Client
 
 
@@ -35,6 +36,10 @@ class Origin(ABC):
     @abstractmethod
     def look(self) -> None:
         """See what is there at this moment: `bounds`, `problems`, `notices`."""
+
+    @abstractmethod
+    def settle(self, folder: Path) -> None:
+        """From now on all readings read what is there at this moment; `folder` is for what has to be written down."""
 
     def kept(self, folder: Path) -> DataFrame:
         """The parts of their runs, while the batches themselves are written into this folder as Parquet."""
@@ -69,10 +74,16 @@ class Directory(Origin):
         if split_bytes:
             self.options["split.bytes"] = str(split_bytes)
 
+    def settle(self, folder: Path) -> None:
+        plan = folder.resolve() / "plan.json"
+        save_plan(self.options, plan)
+        self.options["plan"] = str(plan)
+
     def look(self) -> None:
         folders = find_partitions(self._path, self._topics)
         self.bounds = [(each.topic, each.partition, each.begins_at, each.cleaned_until) for each in folders]
         self.problems, self.notices = said_of(folders)
+        self.problems += unreadable_in(self._path)
 
     def records(self) -> DataFrame:
         return self._spark.read.format("kafka-segment-records").options(**self.options).load()
@@ -92,6 +103,9 @@ class Cluster(Origin):
             "bootstrap": bootstrap, "topics": ",".join(topics), "partitions": partitions_as_text(self._live),
             "parallelism": str(spark.sparkContext.defaultParallelism),
         }  # fmt: skip
+
+    def settle(self, folder: Path) -> None:
+        """The options name the offsets already."""
 
     def look(self) -> None:
         client = Client(self.name)

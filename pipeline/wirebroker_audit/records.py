@@ -31,9 +31,10 @@ cannot be read there is one row with a `problem`."""
 
 
 def record_rows(chunks: Iterable[Chunk]) -> Iterator[pa.RecordBatch]:
-    """The records of every sound batch of data."""
+    """The records of every sound batch of data, and what could not be read."""
     rows: list[dict[str, Any]] = []
     for chunk in chunks:
+        rows += _not_read(chunk)
         for batch in _sound(chunk):
             rows += _of_batch(chunk, batch)
             if len(rows) >= ROWS:
@@ -41,6 +42,13 @@ def record_rows(chunks: Iterable[Chunk]) -> Iterator[pa.RecordBatch]:
                 rows = []
     if rows:
         yield pa.RecordBatch.from_pylist(rows, schema=RECORDS)
+
+
+def _not_read(chunk: Chunk) -> list[dict[str, Any]]:
+    if chunk.begin >= 0:
+        return []
+    said = chunk.rows.select(["topic", "partition", "segment", "position", "problem", "detail"]).to_pylist()
+    return [row for row in said if row["problem"] in ("unreadable", "deleted")]
 
 
 _NEEDED = ("topic", "partition", "base_offset", "bytes", "attributes", "segment", "position", "problem")

@@ -41,6 +41,8 @@ SPLIT_BYTES = 256 * 1024 * 1024
 CHUNK = 8 * 1024 * 1024
 """Bytes read at a time."""
 METADATA_TOPIC = "__cluster_metadata"
+LOST_AND_FOUND = "lost+found"
+"""What a file system keeps for itself at its root, and nobody may read."""
 CHECKPOINTS = ("log-start-offset-checkpoint", "cleaner-offset-checkpoint")
 _FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d+)")
 _SEGMENT = re.compile(r"(\d{20})\.log")
@@ -94,6 +96,9 @@ class Split:
     """why nothing can be read"""
     problem: str = "unreadable"
     """what that is: unreadable, or deleted meanwhile"""
+    size: int = 0
+    """bytes of the file when it was split, and its inode: if both have changed it is another one by now; 0: not known"""
+    inode: int = 0
 
 
 def find_partitions(root: Path, topics: tuple[str, ...] = ()) -> list[PartitionFolder]:
@@ -209,6 +214,15 @@ def read_checkpoint(path: Path) -> dict[tuple[str, int], int] | None:
         return None
 
 
+def unreadable_in(root: Path) -> list[str]:
+    """Sentences about folders that may be log directories, and that nobody lets us read."""
+    if _named(root.resolve().name) or _folders_in(root):
+        return []
+    known = _log_dirs_in(root)
+    folders = [each for each in sorted(root.iterdir()) if each.is_dir() and each.name != LOST_AND_FOUND]
+    return [f"{each}: it cannot be read, so that nothing in it was audited" for each in folders if each not in known]
+
+
 def said_of(folders: list[PartitionFolder]) -> tuple[list[str], list[str]]:
     """What could not be read beside the logs, and what was passed over."""
     log_dirs = sorted({each.path.parent for each in folders})
@@ -303,8 +317,8 @@ def _splits_of(
     folder: PartitionFolder, path: Path, first_offset: int, split_bytes: int, number: int
 ) -> Iterator[Split]:
     try:
-        size = path.stat().st_size
-        bounds = [0, *_boundaries(path, size, split_bytes), size]
+        found = path.stat()
+        bounds = [0, *_boundaries(path, found.st_size, split_bytes), found.st_size]
     except OSError as refused:
         yield _unreadable(number, folder, path, f"{path}: {refused.strerror}")
         return
@@ -312,7 +326,7 @@ def _splits_of(
         if stop > start:
             yield Split(
                 number, folder.topic, folder.partition, str(path), f"{folder.path.name}/{path.name}", start, stop,
-                -1 if start else first_offset, folder.log_start, folder.cleaned_until,
+                -1 if start else first_offset, folder.log_start, folder.cleaned_until, size=found.st_size, inode=found.st_ino,
             )  # fmt: skip
             number += 1
 
@@ -376,6 +390,8 @@ def read_split(split: Split) -> Iterator[Chunk]:
     try:
         with open(split.path, "rb", buffering=0) as file:
             yield from reader.read(file)
+    except FileNotFoundError:
+        yield reader.gone()
     except OSError as refused:
         where = f"{split.path} at {reader.position}"
         yield reader.damage("unreadable", f"{where}: {refused.strerror or refused}", reader.position, 0)
@@ -394,14 +410,25 @@ class _SplitReader:
             self.place, problem, detail, position=position, size=size, expected_offset=self.linker.next_offset
         )
 
+    def gone(self) -> Chunk:
+        """The file is not there any more: retention or the cleaner took it, or somebody deleted the topic."""
+        folder = Path(self.split.path).parent
+        if folder.exists():
+            return self.damage("deleted", f"{self.split.path} was deleted before it was read", self.position, 0)
+        return self.damage("unreadable", f"{folder} is not there any more: the topic was deleted", self.position, 0)
+
     def read(self, file: BinaryIO) -> Iterator[Chunk]:
-        self._size = os.fstat(file.fileno()).st_size
+        status = os.fstat(file.fileno())
+        self._size = status.st_size
+        if self._size < self.split.size and status.st_ino != self.split.inode:
+            yield self.damage("deleted", f"{self.split.path} was compacted before it was read", self.position, 0)
+            return
         buffer = bytearray(CHUNK)
         wanted = CHUNK
         while self.position < self.split.stop:
             view = _read_at(file, self.position, min(wanted, self._size - self.position), buffer)
-            if not view:  # somebody cut the file while it was read
-                yield self.damage("unreadable", f"{self.split.path} ends at {self.position}, it had {self._size} bytes",
+            if not view:  # as Kafka cuts off space that it had set aside, or a follower what its leader has not
+                yield self.damage("deleted", f"{self.split.path} was cut to {self.position} bytes while it was read",
                                   self.position, 0)  # fmt: skip
                 return
             found = walk(view, 0, self.split.stop - self.position)
@@ -436,8 +463,11 @@ class _SplitReader:
     def _skip(self, file: BinaryIO, view: memoryview) -> tuple[Chunk | None, int]:
         """What is to be said of bytes that are no batch, and where to go on."""
         begin, size = self.position, self._size
+        head = bytes(view[:HEADER_SIZE])
         if is_zero(_pieces(file, begin, size)):
             return None, self.split.stop
+        if _read_at(file, begin, len(head)) != head:  # it was being written; it is there now
+            return None, begin
         at = next_batch(file, begin + 1, size)
         words = _what_is_wrong(view, size - begin)
         if at is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -304,6 +305,30 @@ def test_two_batches_at_one_offset_are_two(spark: SparkSession, tmp_path: Path) 
     log.save(tmp_path / "logs")
     audit(spark, Request(tmp_path / "out", tmp_path / "logs"))
     assert [each.kind for each in found_in(spark, tmp_path / "out")] == ["offset_regression"]
+
+
+def test_what_changes_while_it_is_audited(spark: SparkSession, tmp_path: Path) -> None:
+    """What was appended after the beginning is not looked at, and what vanished is said."""
+    logs = tmp_path / "logs"
+    growing, vanishing = Writer("growing", 0, random.Random(1)), Writer("vanishing", 0, random.Random(2))
+    for writer in (growing, vanishing):
+        writer.data(1)
+        writer.save(logs)
+
+    def meanwhile(stage: str) -> None:
+        if stage.startswith("comparing"):
+            shutil.rmtree(logs / "vanishing-0")
+            shutil.rmtree(logs / "growing-0")
+            for producer_id, commit in ((2, False), (3, True)):
+                growing.data(producer_id, values=[b"sent again"], attributes=16)
+                growing.end(producer_id, 0, commit)
+            growing.save(logs)
+
+    result = audit(spark, Request(tmp_path / "out", logs), meanwhile)
+    assert result.summary["findings"] == {}
+    assert result.summary["topics"]["growing"]["batches"] == 1
+    assert result.summary["problems"] == [f"{logs / 'vanishing-0'} is not there any more: the topic was deleted"]
+    assert result.exit_code == 2
 
 
 def test_of_many_topics_the_largest_are_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,14 @@ from wirebroker.audit.stored import scan
 from wirebroker_audit import segments
 from wirebroker_audit.policies import compacted_topics
 from wirebroker_audit.scan import EVERYTHING
-from wirebroker_audit.segments import NotALogDirectory, find_partitions, find_splits, read_split, said_of
+from wirebroker_audit.segments import (
+    NotALogDirectory,
+    find_partitions,
+    find_splits,
+    read_split,
+    said_of,
+    unreadable_in,
+)
 
 ADDED = ("marker", "content", "run", "problem", "detail")
 
@@ -274,3 +283,66 @@ def test_a_damaged_checkpoint_is_said_and_compaction_not_excluded(content: str, 
     (found,) = find_partitions(tmp_path)
     assert found.cleaned_until > 2**50
     assert said_of([found]) == ([f"{tmp_path / 'cleaner-offset-checkpoint'}: this is no checkpoint of offsets"], [])
+
+
+def reading(root: Path) -> Iterator[dict[str, object]]:
+    """The rows of the one split there is, each when it is asked for; the file is opened with the first."""
+    (split,) = find_splits(root)
+    return (row for chunk in read_split(split) for row in chunk.rows.to_pylist())
+
+
+def test_space_that_is_set_aside_may_be_written_to_while_it_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = log(tmp_path)
+    writer.data(1)
+    writer.save(tmp_path)
+    whole = only_segment(tmp_path).read_bytes()
+    with only_segment(tmp_path).open("ab") as file:
+        file.write(bytes(len(whole)))
+    really = segments.is_zero
+
+    def written_meanwhile(pieces: Iterator[memoryview]) -> bool:
+        with only_segment(tmp_path).open("r+b") as file:
+            file.seek(len(whole))
+            file.write((1000).to_bytes(8, "big") + whole[8:])
+        return really(pieces)
+
+    monkeypatch.setattr(segments, "is_zero", written_meanwhile)
+    assert [(row["base_offset"], row["problem"]) for row in reading(tmp_path)] == [(0, None), (1000, None)]
+
+
+def test_a_file_that_becomes_another_one_is_said(tmp_path: Path) -> None:
+    writer = log(tmp_path)
+    writer.data(1)
+    writer.data(1)
+    writer.save(tmp_path)
+    path = only_segment(tmp_path)
+    whole, half = path.read_bytes(), writer.pieces[0]
+    planned = reading(tmp_path)
+    other = path.with_suffix(".swap")
+    other.write_bytes(half)
+    other.rename(path)
+    assert [(row["problem"], "compacted before" in str(row["detail"])) for row in planned] == [("deleted", True)]
+    path.write_bytes(whole)
+    planned = reading(tmp_path)
+    os.truncate(path, len(half))
+    assert [row["problem"] for row in planned] == [None, "deleted"]
+    planned = reading(tmp_path)
+    path.unlink()
+    assert [(row["problem"], "was deleted before" in str(row["detail"])) for row in planned] == [("deleted", True)]
+    path.write_bytes(whole)
+    planned = reading(tmp_path)
+    shutil.rmtree(path.parent)
+    assert [(row["problem"], "the topic was deleted" in str(row["detail"])) for row in planned] == [("unreadable", True)]
+
+
+def test_what_nobody_lets_us_read_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("broker 1", "broker 2"):
+        writer = log(tmp_path)
+        writer.data(1)
+        writer.save(tmp_path / name)
+    (tmp_path / "lost+found").mkdir()
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name == "broker 1")
+    assert [each.path.parent.name for each in find_partitions(tmp_path)] == ["broker 1"]
+    assert unreadable_in(tmp_path) == [f"{tmp_path / 'broker 2'}: it cannot be read, so that nothing in it was audited"]

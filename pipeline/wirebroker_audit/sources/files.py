@@ -4,13 +4,14 @@
 
 Options: `path`, `topics` (joined by commas, all if absent), `split.bytes`, `parallelism` (into how many tasks small
 segments are to be packed, or large ones split, at least), `keep` (a folder: the batches go there as Parquet, and what is
-read are their runs).
+read are their runs), `plan` (a file that `save_plan` has written: what it says is read, whatever is there by now).
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -45,20 +46,39 @@ class SegmentReader(DataSourceReader):
         self._parallelism = int(options.get("parallelism", 1))
         self._records = records
         self._keep = Path(options["keep"]) if "keep" in options else None
+        self._plan = Path(options["plan"]) if "plan" in options else None
 
     def partitions(self) -> list[InputPartition]:
+        splits = self.splits() if self._plan is None else _load_plan(self._plan)
+        return list(_packed(splits, min(self._split_bytes, self._share(splits)))) or [Splits([])]
+
+    def splits(self) -> list[Split]:
+        """What is there at this moment."""
         splits = find_splits(self._root, self._topics, self._split_bytes)
-        total = sum(each.stop - each.start for each in splits)
-        share = -(-total // self._parallelism)
+        share = self._share(splits)
         if LEAST_SHARE <= share < self._split_bytes:  # a log that is not large is to keep all cores busy as well
-            splits = find_splits(self._root, self._topics, share)
-        return list(_packed(splits, min(self._split_bytes, share))) or [Splits([])]
+            return find_splits(self._root, self._topics, share)
+        return splits
+
+    def _share(self, splits: list[Split]) -> int:
+        """Bytes of a task, if all tasks have the same."""
+        return -(-sum(each.stop - each.start for each in splits) // self._parallelism)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Splits)
         chunks = (chunk for split in partition.splits for chunk in read_split(split))
         number = partition.splits[0].number if partition.splits else 0
         return rows_of(chunks, self._records, self._keep, number)
+
+
+def save_plan(options: dict[str, str], path: Path) -> None:
+    """Write down what is there at this moment, so that several readings read the same. Raises NotALogDirectory."""
+    splits = SegmentReader(options, records=False).splits()
+    path.write_text(json.dumps([astuple(each) for each in splits]), encoding="utf-8")
+
+
+def _load_plan(path: Path) -> list[Split]:
+    return [Split(*each) for each in json.loads(path.read_text(encoding="utf-8"))]
 
 
 def rows_of(chunks: Iterator[Chunk], records: bool, keep: Path | None, number: int) -> Iterator[pa.RecordBatch]:
