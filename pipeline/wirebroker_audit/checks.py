@@ -124,9 +124,11 @@ def damages(troubled: DataFrame) -> DataFrame:
     where = sf.format_string("the batch at position %d of %s", "position", "segment")
     evidence = sf.struct("segment", "position", "bytes", "crc_stored", "crc_computed", "detail")
     about = sf.when(sf.col("problem") == "crc", " cannot be trusted: ").otherwise(sf.lit(" is damaged: "))
-    return finding(
-        troubled.where(sf.col("problem").isin(*DAMAGE)), sf.col("problem"), evidence, sf.concat(where, about, "detail")
-    )
+    rows = troubled.where(sf.col("problem").isin(*DAMAGE))
+    no_batch = sf.col("crc_stored") < 0
+    for name in ("producer_id", "producer_epoch"):
+        rows = rows.withColumn(name, sf.when(no_batch, -1).otherwise(sf.col(name)))
+    return finding(rows, sf.col("problem"), evidence, sf.concat(where, about, "detail"))
 
 
 def offset_regressions(troubled: DataFrame, folded: DataFrame) -> DataFrame:
@@ -151,11 +153,13 @@ def offset_regressions(troubled: DataFrame, folded: DataFrame) -> DataFrame:
 def transactions(troubled: DataFrame, folded: DataFrame, bounds: DataFrame) -> list[DataFrame]:
     """Transactions without an end, and ends without a beginning.
 
-    A header that cannot be trusted is believed here: a marker that is damaged would be told of twice otherwise.
+    A header that cannot be trusted is believed as far as it excuses: it may end a transaction, and may be why an end has no
+    beginning, but begins none.
     """
-    believed = troubled.where("problem IN ('crc', 'bad_batch') AND producer_id >= 0").withColumn("kind", _kind())
+    damaged = troubled.where(sf.col("problem").isin(*DAMAGE) & (sf.col("producer_id") >= 0)).withColumn("kind", _kind())
     events = (
-        _first_batches(folded.where("producer_id >= 0"), "kind").unionByName(believed.select(*_ABOUT, "kind"))
+        _first_batches(folded.where("producer_id >= 0"), "kind").withColumn("sound", sf.lit(True))
+        .unionByName(damaged.select(*_ABOUT, "kind").withColumn("sound", sf.lit(False)))
         .withColumn("known", sf.row_number().over(_log(PRODUCER)) > 1)
         .withColumn("ended", sf.coalesce(sf.sum(_is_marker().cast("int")).over(_before(PRODUCER)), sf.lit(0)))
     )  # fmt: skip
@@ -164,10 +168,12 @@ def transactions(troubled: DataFrame, folded: DataFrame, bounds: DataFrame) -> l
         events.where(_is_marker() | _is_transactional())
         .withColumn("data", sf.max(_is_transactional()).over(Window.partitionBy(*span)))
         .withColumn("marked", sf.max(_is_marker()).over(Window.partitionBy(*span)))
+        .where("sound AND NOT (data AND marked)")
         .withColumn("number", sf.row_number().over(_log(span)))
-        .where("number = 1 AND NOT (data AND marked)")
+        .where("number = 1")
     )
-    return [_open(spans.where("data"), folded), _without_data(spans.where("marked"), bounds)]
+    torn = troubled.where(sf.col("problem").isin(*BREAKS)).groupBy(*PARTITION).agg(sf.min(sf.struct(*LOG_ORDER)).alias("torn"))
+    return [_open(spans.where("data"), folded), _without_data(spans.where("marked"), bounds, torn)]
 
 
 def _open(spans: DataFrame, folded: DataFrame) -> DataFrame:
@@ -181,9 +187,11 @@ def _open(spans: DataFrame, folded: DataFrame) -> DataFrame:
     return finding(rows, sf.lit("open_transaction"), sf.struct("open_ms", *_PLACE), words)
 
 
-def _without_data(spans: DataFrame, bounds: DataFrame) -> DataFrame:
-    rows = spans.join(sf.broadcast(bounds), [*PARTITION])
+def _without_data(spans: DataFrame, bounds: DataFrame, torn: DataFrame) -> DataFrame:
+    """Unless the data may have been deleted, compacted away, or damaged beyond recognition; `torn` is the first such place."""
+    rows = spans.join(sf.broadcast(bounds), [*PARTITION]).join(sf.broadcast(torn), [*PARTITION], "left")
     lost = (sf.col("base_offset") < sf.col("cleaned_until")) | ((sf.col("log_start") > 0) & ~sf.col("known"))
+    lost |= sf.coalesce(sf.col("torn") < sf.struct(*LOG_ORDER), sf.lit(False))
     words = sf.format_string(
         "a transaction of %s ended at offset %d without a batch of it being stored here", _who(), "base_offset"
     )

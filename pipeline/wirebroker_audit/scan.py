@@ -399,8 +399,10 @@ def marker_of(view: memoryview, pos: int) -> int:
     return kind if kind in (0, 1) else -1
 
 
-def damage_row(place: Place, problem: str, detail: str, *, position: int, size: int, expected_offset: int) -> Chunk:
-    """One row that says what is wrong at a position where no batch can be read."""
+def damage_row(
+    place: Place, problem: str, detail: str, *, position: int, size: int, expected_offset: int, head: Buffer = b""
+) -> Chunk:
+    """One row that says what is wrong at a position where no batch can be read; `head` is what may be left of a header."""
     values: dict[str, Any] = {
         "topic": place.topic, "partition": place.partition, "base_offset": expected_offset,
         "last_offset": expected_offset, "leader_epoch": -1, "producer_id": -1, "producer_epoch": -1, "base_sequence": -1,
@@ -408,6 +410,9 @@ def damage_row(place: Place, problem: str, detail: str, *, position: int, size: 
         "bytes": min(size, 2**31 - 1), "segment": place.segment, "position": position, "marker": -1, "content": 0,
         "run": place.split << 32 | NO_RUN, "problem": problem, "detail": detail,
     }  # fmt: skip
+    if len(head) >= HEADER_SIZE and any(head):
+        said = headers_at(head, np.zeros(1, np.int64))[0]
+        values |= {name: int(said[name]) for name in ("producer_id", "producer_epoch", "attributes", "max_timestamp")}
     return Chunk(memoryview(b""), pa.RecordBatch.from_pylist([values], schema=BATCHES), -1)
 
 

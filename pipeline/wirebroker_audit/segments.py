@@ -20,6 +20,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from kafkawire.batches import HEADER_SIZE, LOG_OVERHEAD, read_header
+from kafkawire.primitives import Buffer
 from wirebroker_audit.policies import compacted_topics
 from wirebroker_audit.scan import (
     EVERYTHING,
@@ -405,9 +406,10 @@ class _SplitReader:
         self.position = split.start
         self._size = 0
 
-    def damage(self, problem: str, detail: str, position: int, size: int) -> Chunk:
+    def damage(self, problem: str, detail: str, position: int, size: int, head: Buffer = b"") -> Chunk:
+        expected = self.linker.next_offset
         return damage_row(
-            self.place, problem, detail, position=position, size=size, expected_offset=self.linker.next_offset
+            self.place, problem, detail, position=position, size=size, expected_offset=expected, head=head
         )
 
     def gone(self) -> Chunk:
@@ -472,10 +474,10 @@ class _SplitReader:
         words = _what_is_wrong(view, size - begin)
         if at is not None:
             detail = f"{words}; {at - begin} bytes up to the next batch were skipped"
-            return self.damage("bad_batch", detail, begin, at - begin), at
+            return self.damage("bad_batch", detail, begin, at - begin, head), at
         torn = len(view) < HEADER_SIZE or looks_like_batch(view, 0)
         detail = f"{words}; {size - begin} bytes up to the end of the file hold no whole batch"
-        return self.damage("torn_tail" if torn else "bad_batch", detail, begin, size - begin), self.split.stop
+        return self.damage("torn_tail" if torn else "bad_batch", detail, begin, size - begin, head), self.split.stop
 
 
 def _needed(view: memoryview) -> int:

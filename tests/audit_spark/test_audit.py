@@ -307,6 +307,34 @@ def test_two_batches_at_one_offset_are_two(spark: SparkSession, tmp_path: Path) 
     assert [each.kind for each in found_in(spark, tmp_path / "out")] == ["offset_regression"]
 
 
+def broken(writer: Writer, at: int, how: str) -> None:
+    """The batch at this place among the written ones, damaged beyond its checksum."""
+    raw = bytearray(writer.pieces[at])
+    if how == "torn":
+        del raw[70:]
+    elif how == "magic":
+        raw[16] = 7
+    elif how == "length":
+        raw[8:12] = (3).to_bytes(4, "big")
+    else:
+        raw[:] = bytes(len(raw))
+    writer.pieces[at] = bytes(raw)
+
+
+def test_a_transaction_whose_batch_is_damaged_is_told_of_once(spark: SparkSession, tmp_path: Path) -> None:
+    cases = [("torn", 1), *((how, at) for how in ("magic", "length") for at in (0, 1)), ("zeros", 0)]
+    for number, (how, at) in enumerate(cases):
+        writer = Writer("orders", number, random.Random(number))
+        writer.data(1, attributes=16)
+        writer.end(1, 0, True)
+        if how != "torn":
+            writer.data(2, count=3)
+        broken(writer, at, how)
+        writer.save(tmp_path / "logs")
+    result = audit(spark, Request(tmp_path / "out", tmp_path / "logs"))
+    assert result.summary["findings"] == {"bad_batch": 5, "torn_tail": 1}
+
+
 def test_what_changes_while_it_is_audited(spark: SparkSession, tmp_path: Path) -> None:
     """What was appended after the beginning is not looked at, and what vanished is said."""
     logs = tmp_path / "logs"
