@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,6 +54,8 @@ def _run(options: argparse.Namespace, err: Console) -> int:
     from wirebroker_audit.live import follow, start
     from wirebroker_audit.session import get_session
 
+    # PySpark warns of pandas 3 from 4.2 on, in the midst of what we say; nothing of ours goes through pandas, only Arrow
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     request = Request(
         out=Path(options.out), path=Path(options.path) if options.path else None, bootstrap=options.bootstrap,
         topics=tuple(options.topic), trace=options.trace, intended=options.intended,

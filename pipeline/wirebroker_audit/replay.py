@@ -106,8 +106,8 @@ def what_if(
 
 def _replayer(
     chosen: list[Variant], expiration_ms: int
-) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
-    def replay(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def replay(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         judges: list[Judge] = []
         for batch in batches:
             columns = (batch.column(name).to_pylist() for name in Arrived._fields)

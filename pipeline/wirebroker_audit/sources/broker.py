@@ -11,7 +11,7 @@ markers as well.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,7 +36,7 @@ class OneRange(InputPartition):
 class BrokerReader(DataSourceReader):
     """Asks for offsets on the driver, fetches on the executors."""
 
-    def __init__(self, options: dict[str, str], records: bool) -> None:
+    def __init__(self, options: Mapping[str, str], records: bool) -> None:
         self._bootstrap = options["bootstrap"]
         self._parallelism = int(options.get("parallelism", 1))
         self._live = partitions_from(options["partitions"]) if "partitions" in options else None

@@ -10,7 +10,7 @@ read are their runs), `plan` (a file that `save_plan` has written: what it says 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
@@ -39,7 +39,7 @@ class Splits(InputPartition):
 class SegmentReader(DataSourceReader):
     """Plans on the driver, reads on the executors."""
 
-    def __init__(self, options: dict[str, str], records: bool) -> None:
+    def __init__(self, options: Mapping[str, str], records: bool) -> None:
         self._root = Path(options["path"])
         self._topics = tuple(filter(None, options.get("topics", "").split(",")))
         self._split_bytes = int(options.get("split.bytes", SPLIT_BYTES))
@@ -71,7 +71,7 @@ class SegmentReader(DataSourceReader):
         return rows_of(chunks, self._records, self._keep, number)
 
 
-def save_plan(options: dict[str, str], path: Path) -> None:
+def save_plan(options: Mapping[str, str], path: Path) -> None:
     """Write down what is there at this moment, so that several readings read the same. Raises NotALogDirectory."""
     splits = SegmentReader(options, records=False).splits()
     path.write_text(json.dumps([astuple(each) for each in splits]), encoding="utf-8")

@@ -9,7 +9,7 @@ What cannot be read fails the micro-batch, which is done again when the stream i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,7 +41,7 @@ class Piece(InputPartition):
 
 
 class _StreamReader(DataSourceStreamReader):
-    def __init__(self, options: dict[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str]) -> None:
         self._options = options
         self._topics = tuple(filter(None, options.get("topics", "").split(",")))
 
@@ -84,7 +84,7 @@ class BrokerStream(_StreamReader):
 class SegmentStream(_StreamReader):
     """A log directory that grows. A batch is read when it is whole."""
 
-    def __init__(self, options: dict[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
         self._known: dict[str, End] = {}
 
