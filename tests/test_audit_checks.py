@@ -110,6 +110,28 @@ CASES: dict[str, tuple[list[BatchRow | Damage], list[str]]] = {
         [batch(0, 0), batch(5, 5), batch(10, 0, 10)],
         ["orders-0: sequences 0–9 of producer 12 epoch 0 are stored twice: at offsets 0–9 and at 10–19"],
     ),
+    "two batches that were stored in the wrong order come again as one, and that once more": (
+        [batch(0, 5), batch(5, 0), batch(10, 0, 10), batch(20, 0, 10)],
+        [
+            "orders-0: sequences 0–4 of producer 12 epoch 0 are stored out of order: at offsets 5–9, behind 5–9 at offsets "
+            "0–4",
+            "orders-0: sequences 0–9 of producer 12 epoch 0 are stored twice: from 0 at offset 5 to 9 at offset 4, and again "
+            "at offsets 10–19",
+            "orders-0: sequences 0–9 of producer 12 epoch 0 are stored twice: from 0 at offset 5 to 9 at offset 4, and again "
+            "at offsets 20–29",
+        ],
+    ),
+    "new sequences between old ones": (
+        [batch(0, WRAP - 5, 3), batch(3, 2), batch(8, WRAP - 4, 10)],
+        [
+            "orders-0: 6 of sequences 2147483644–5 of producer 12 epoch 0 are stored twice: from 2147483644 at offset 1 to 5 "
+            "at offset 6, and again at offsets 8–17",
+        ],
+    ),
+    "new sequences on both sides of old ones": (
+        [batch(0, 5), batch(5, 0, 15), batch(20, 15)],
+        ["orders-0: sequences 5–9 of producer 12 epoch 0 are stored twice: at offsets 0–4 and at 10–14"],
+    ),
     "a new epoch that does not begin at zero": (
         [batch(0, 0), batch(5, 3, epoch=1)],
         [
@@ -122,6 +144,13 @@ CASES: dict[str, tuple[list[BatchRow | Damage], list[str]]] = {
         [
             "orders-0: sequence 5 of producer 12 epoch 0 is stored at offset 10, behind epoch 1 of the same producer at "
             "offsets 5–9"
+        ],
+    ),
+    "a marker of an older epoch": (
+        [batch(0, 0, epoch=1, attributes=0x10), batch(5, -1, 1, attributes=0x30)],
+        [
+            "orders-0: a marker of producer 12 epoch 0 is stored at offset 5, behind epoch 1 of the same producer at offsets "
+            "0–4"
         ],
     ),
     "a transaction that nobody ended": (

@@ -335,9 +335,64 @@ def application_duplicate(log: Writer) -> None:
     log.fault("application_duplicate", 2, log.data(8014, values=values))
 
 
+def resend(log: Writer, pid: int, first: int, count: int, *, known: int | None = None) -> int:
+    """A batch whose records depend on nothing but the producer and their sequences; its offset. `known` is the lowest
+    sequence of it that is stored already: it must be told of."""
+    values = [f"{log.topic}-{log.partition} {pid} {(first + each) % WRAP}".encode() for each in range(count)]
+    at = log.data(pid, seq=first % WRAP, values=values, advance=False)
+    if known is not None:
+        log.fault("duplicate", known % WRAP, at + known - first)
+    return at
+
+
+def apart(log: Writer) -> None:
+    """Now and then another producer writes, or a segment ends, so that what was stored side by side no longer is."""
+    if log.rng.random() < 0.3:
+        log.data(log.partition * 100)
+    if log.rng.random() < 0.3:
+        log.roll()
+
+
+def rebatched(log: Writer) -> None:
+    """Several batches come again as one, once more as two with another border, and then as they were."""
+    pid, first = 8016, log.rng.choice((0, WRAP - 4))
+    stretches = [(0, 3), (3, 2), (5, 1), (6, 4)]
+    for start, count in stretches:
+        resend(log, pid, first + start, count)
+        apart(log)
+    for start, count in ((0, 10), (0, 4), (4, 6), (3, 2), *stretches[2:]):
+        resend(log, pid, first + start, count, known=first + start)
+        apart(log)
+    resend(log, pid, first + 10, 2)
+
+
+def overlapping(log: Writer) -> None:
+    """Batches that are new in part: behind what was stored, before it, and on both sides of it."""
+    pid, first = 8017, log.rng.choice((0, WRAP - 6))
+    resend(log, pid, first + 5, 3)
+    apart(log)
+    resend(log, pid, first + 3, 4, known=first + 5)
+    apart(log)
+    resend(log, pid, first + 6, 4, known=first + 6)
+    apart(log)
+    resend(log, pid, first, 13, known=first + 3)
+
+
+def scattered(log: Writer) -> None:
+    """A batch of whose sequences the first and the last were stored, the last ones before the first, and none between."""
+    pid, first = 8018, log.rng.choice((0, WRAP - 5))
+    resend(log, pid, first + 6, 2)
+    apart(log)
+    log.fault("disorder", first, resend(log, pid, first, 3))
+    apart(log)
+    resend(log, pid, first, 8, known=first)
+    apart(log)
+    resend(log, pid, first + 2, 8, known=first + 2)
+
+
 FAULTS: tuple[Callable[[Writer], None], ...] = (
     duplicate, gap, disorder, epoch_regression, crc, bad_length, bad_magic, bad_count, offset_regression, open_transaction,
-    epoch_duplicate, session_duplicate, application_duplicate,
+    epoch_duplicate, session_duplicate, application_duplicate, rebatched, overlapping, scattered,
 )  # fmt: skip
 
 

@@ -24,6 +24,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from wirebroker.audit.copies import Copied, copied
 from wirebroker.audit.findings import BatchRow, Damage, Finding, Severity, severity_of
 
 TRANSACTIONAL, CONTROL = 0x10, 0x20
@@ -235,33 +236,29 @@ def _unwrapped(rows: Sequence[BatchRow]) -> list[_Placed]:
 
 def _duplicates(placed: Sequence[_Placed]) -> Generator[Finding, None, set[int]]:
     """A finding for each batch of which something was stored before; returns the orders of these batches."""
-    earlier: dict[int, list[_Placed]] = defaultdict(list)
-    active: list[_Placed] = []
-    for each in sorted(placed, key=lambda one: one[:2]):
-        active = [one for one in active if one.end >= each.place]
-        for one in active:
-            first, second = sorted((one, each), key=lambda two: two.order)
-            earlier[second.order].append(first)
-        active.append(each)
-    for order in sorted(earlier):
-        yield _stored_twice(placed[order], sorted(earlier[order], key=lambda one: one.order))
-    return set(earlier)
+    doubled = set()
+    for each in copied([(one.place, one.end) for one in placed]):
+        doubled.add(each.batch)
+        yield _stored_twice(placed[each.batch], each, placed[each.first], placed[each.last])
+    return doubled
 
 
-def _stored_twice(again: _Placed, earlier: Sequence[_Placed]) -> Finding:
-    """All sequences of a batch that were stored before: at best in one batch, else from one to another."""
-    start = max(again.place, min(one.place for one in earlier))
-    end = min(again.end, max(one.end for one in earlier))
-    first = next((one for one in earlier if one.place <= start <= one.end), earlier[0])
-    last = next((one for one in earlier if one.place <= end <= one.end), earlier[-1])
-    if (whole := next((one for one in earlier if one.place <= start and end <= one.end), None)) is not None:
-        first = last = whole
+def _stored_twice(again: _Placed, copy: Copied, first: _Placed, last: _Placed) -> Finding:
+    """All sequences of a batch that were stored before: side by side at best, else from one place to another."""
+    start, end = copy.start, copy.end
+    row, what = again.row, _what(again.row, start, end)
     once, twice = (first.offset(start), last.offset(end)), (again.offset(start), again.offset(end))
-    row = again.row
-    return _found(
-        "duplicate", row, f"{_what(row, start, end)} stored twice: at {_offsets(*once)} and at {_range(*twice)}",
-        (start, end), twice, first=_place(first.row), again=_place(row),
-    )  # fmt: skip
+    every = copy.doubled == end - start + 1
+    if every and once[1] - once[0] == end - start:
+        where = f"at {_offsets(*once)} and at {_range(*twice)}"
+    else:
+        where = (
+            f"from {start % SEQUENCES} at offset {once[0]} to {end % SEQUENCES} at offset {once[1]}, "
+            f"and again at {_offsets(*twice)}"
+        )
+    what = what if every else f"{copy.doubled} of {what}"
+    evidence = {"first": _place(first.row)} | ({"last": _place(last.row)} if last is not first else {})
+    return _found("duplicate", row, f"{what} stored twice: {where}", (start, end), twice, **evidence, again=_place(row))
 
 
 def _gaps(placed: Sequence[_Placed], lower: BatchRow | None, holes: _Holes) -> Iterator[Finding]:
@@ -367,6 +364,8 @@ def _who(row: BatchRow) -> str:
 def _what(row: BatchRow, first: int | None = None, last: int | None = None) -> str:
     """Some sequences of a batch's producer, by default those of the batch, as the subject of a sentence."""
     if first is None or last is None:
+        if row.base_sequence < 0:
+            return f"a {'marker' if row.attributes & CONTROL else 'batch'} of {_who(row)} is"
         first, last = row.base_sequence, row.last_sequence
     one = first == last
     numbers = _range(first % SEQUENCES, last % SEQUENCES)
