@@ -132,6 +132,13 @@ CASES: dict[str, tuple[list[BatchRow | Damage], list[str]]] = {
         [batch(0, 5), batch(5, 0, 15), batch(20, 15)],
         ["orders-0: sequences 5–9 of producer 12 epoch 0 are stored twice: at offsets 0–4 and at 10–14"],
     ),
+    "missing behind what was stored twice": (
+        [batch(0, 3, 2), batch(2, 0), batch(7, 9)],
+        [
+            "orders-0: sequences 5–8 of producer 12 epoch 0 are missing: 4 is stored at offset 1 and 9 at offset 7",
+            "orders-0: sequences 3–4 of producer 12 epoch 0 are stored twice: at offsets 0–1 and at 5–6",
+        ],
+    ),
     "a new epoch that does not begin at zero": (
         [batch(0, 0), batch(5, 3, epoch=1)],
         [

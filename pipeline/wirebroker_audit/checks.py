@@ -18,13 +18,16 @@ each query, which for small logs costs more than the audit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as sf
+from pyspark.sql.types import LongType, StructField, StructType
 
 from kafkawire.batches import CONTROL, SEQUENCES, TRANSACTIONAL
+from wirebroker.audit.copies import Copied, copied
 from wirebroker.audit.findings import KINDS, severity_of
 from wirebroker_audit import schema
 from wirebroker_audit.folding import KEYS, fold
@@ -54,7 +57,7 @@ def findings_of(
     if not suspicious.isEmpty():
         lives = with_holes(suspect_batches(batches, suspicious, expiration_ms), batches, troubled, suspicious, bounds)
         lives = lives.localCheckpoint()
-        ordered = in_sequence(lives).localCheckpoint()
+        ordered = with_copies(in_sequence(lives).localCheckpoint()).localCheckpoint()
         found += [epoch_regressions(lives), *(check(ordered) for check in (duplicates, gaps, late_starts, disorder))]
     return reduce(DataFrame.unionByName, found)
 
@@ -247,18 +250,17 @@ def with_holes(
 
 
 def in_sequence(lives: DataFrame) -> DataFrame:
-    """The batches of suspects that have sequences, with all that the checks ask of them.
+    """The batches of suspects that have sequences, with all that the checks ask of them, but for `with_copies`.
 
     `place`, `end`: its unwrapped first and last sequence · `order` in the log, within its epoch · `reach`: of the batches
-    of lower place the one that reaches farthest · `first`: the earliest batch that has one of its sequences, null unless
-    there is one · `number`: its rank by place · `lower`: the batch before the one that begins the epoch.
+    of lower place the one that reaches farthest · `number`: its rank by place · `lower`: the batch before the one that
+    begins the epoch · `island`: the batches that overlap with each other, if only by way of others · `alone` in it.
     """
     log, by_place = _log(EPOCH), Window.partitionBy(*EPOCH).orderBy("place", "order")
     distance = sf.pmod(sf.col("base_sequence").cast("bigint") - sf.lag("base_sequence").over(log), sf.lit(SEQUENCES))
     signed = sf.when(distance >= SEQUENCES // 2, distance - SEQUENCES).otherwise(distance)
     farthest = sf.struct("end", (-sf.col("order")).alias("order"), "holes", *_PLACE)
     apart = sf.col("reach").isNull() | (sf.col("place") > sf.col("reach.end"))
-    member = sf.struct("order", "place", "end", *_PLACE)
     return (
         lives.withColumn("before", sf.lag(sf.struct("producer_epoch", "holes", *_PLACE)).over(_log(LIFE)))
         .where(~_internal() & (sf.col("base_sequence") >= 0) & (sf.col("producer_epoch") >= 0))
@@ -268,25 +270,55 @@ def in_sequence(lives: DataFrame) -> DataFrame:
         .withColumn("end", sf.col("place") + sf.col("last_offset") - sf.col("base_offset"))
         .withColumn("number", sf.row_number().over(by_place))
         .withColumn("reach", sf.max(farthest).over(by_place.rowsBetween(Window.unboundedPreceding, -1)))
-        .withColumn("island", sf.sum(apart.cast("int")).over(by_place))
-        .withColumn("members", sf.collect_list(member).over(Window.partitionBy(*EPOCH, "island")))
-        .withColumn("first", sf.array_min(sf.filter("members", _is_earlier_copy)))
-        .drop("members", "before")
+        .withColumn("apart", apart)
+        .withColumn("island", sf.sum(sf.col("apart").cast("int")).over(by_place))
+        .withColumn("alone", sf.col("apart") & sf.coalesce(sf.lead("apart").over(by_place), sf.lit(True)))
+        .select(*_ABOUT, "life", "holes", "place", "end", "order", "number", "reach", "lower", "island", "alone")
     )
 
 
-def _is_earlier_copy(member: Column) -> Column:
-    """Whether a batch of the island stands before this one in the log, and has one of its sequences."""
-    overlaps = (member["place"] <= sf.col("end")) & (sf.col("place") <= member["end"])
-    return (member["order"] < sf.col("order")) & overlaps
+def with_copies(ordered: DataFrame) -> DataFrame:
+    """The batches of `in_sequence`, each with what of it was stored before, which is null if nothing was.
+
+    `from_place`, `to_place`: its first and last place that were · `doubled`: how many between them were · `first`, `last`:
+    the first batch of the log that has the one, and the other.
+    """
+    rows = ordered.withColumn("side", sf.struct("place", *_PLACE))
+    side = rows.schema["side"].dataType
+    told = [
+        *(StructField(name, LongType()) for name in ("from_place", "to_place", "doubled")),
+        *(StructField(name, side) for name in ("first", "last")),
+    ]
+    nothing = {field.name: sf.lit(None).cast(field.dataType) for field in told}
+    schema = StructType([*rows.schema.fields, *told])
+    overlapping = rows.where("NOT alone").groupBy(*EPOCH, "island").applyInArrow(_copied, schema)
+    return rows.where("alone").withColumns(nothing).unionByName(overlapping).drop("side", "island", "alone")
+
+
+def _copied(island: pa.Table) -> pa.Table:
+    """The batches of one island, with what `wirebroker.audit.copies` says of them."""
+    rows = island.sort_by("order")
+    extents = zip(rows.column("place").to_pylist(), rows.column("end").to_pylist(), strict=True)
+    found = {each.batch: each for each in copied(list(extents))}
+    told = [found.get(batch) for batch in range(len(rows))]
+    for name, which in (("from_place", "start"), ("to_place", "end"), ("doubled", "doubled")):
+        rows = rows.append_column(name, _numbers(told, which))
+    for name in ("first", "last"):
+        rows = rows.append_column(name, rows.column("side").take(_numbers(told, name)))
+    return rows
+
+
+def _numbers(told: Sequence[Copied | None], name: str) -> pa.Array:
+    return pa.array([None if each is None else getattr(each, name) for each in told], pa.int64())
 
 
 def epoch_regressions(lives: DataFrame) -> DataFrame:
     """Batches of an older epoch than the one before them."""
     rows = lives.withColumn("before", sf.lag(sf.struct("producer_epoch", "last_offset")).over(_log(LIFE)))
+    marker = sf.col("attributes").bitwiseAND(sf.lit(CONTROL)) != 0
     words = sf.format_string(
-        "a batch of %s is stored at offset %d, behind epoch %d of the same producer at offset %d",
-        _who(), "base_offset", "before.producer_epoch", "before.last_offset",
+        "a %s of %s is stored at offset %d, behind epoch %d of the same producer at offset %d",
+        sf.when(marker, "marker").otherwise("batch"), _who(), "base_offset", "before.producer_epoch", "before.last_offset",
     )  # fmt: skip
     fallen = rows.where("producer_epoch < before.producer_epoch")
     return finding(fallen, sf.lit("epoch_regression"), sf.struct("before", *_PLACE), words)
@@ -296,20 +328,26 @@ def duplicates(ordered: DataFrame) -> DataFrame:
     """Sequences that one producer has stored twice within an epoch."""
     rows = (
         ordered.where("first IS NOT NULL")
-        .withColumn("from_place", sf.greatest("place", "first.place")).withColumn("to_place", sf.least("end", "first.end"))
+        .withColumn("length", sf.col("to_place") - sf.col("from_place") + 1)
         .withColumn("once", sf.col("first.base_offset") + sf.col("from_place") - sf.col("first.place"))
+        .withColumn("once_last", sf.col("last.base_offset") + sf.col("to_place") - sf.col("last.place"))
         .withColumn("last_offset", sf.col("base_offset") + sf.col("to_place") - sf.col("place"))
         .withColumn("base_offset", sf.col("base_offset") + sf.col("from_place") - sf.col("place"))
         .transform(_about_places("from_place", "to_place"))
     )  # fmt: skip
-    words = sf.format_string(
-        "%s of %s stored twice: from offset %d on, and again from offset %d on",
-        _sequences(),
-        _who(),
-        "once",
-        "base_offset",
+    every = sf.col("doubled") == sf.col("length")
+    beside = every & (sf.col("once_last") - sf.col("once") + 1 == sf.col("length"))
+    side_by_side = sf.format_string("from offset %d on, and again from offset %d on", "once", "base_offset")
+    scattered = sf.format_string(
+        "from %d at offset %d to %d at offset %d, and again from offset %d on",
+        "base_sequence", "once", "last_sequence", "once_last", "base_offset",
+    )  # fmt: skip
+    words = sf.concat(
+        sf.when(every, "").otherwise(sf.format_string("%d of ", "doubled")),
+        sf.format_string("%s of %s stored twice: ", _sequences(), _who()),
+        sf.when(beside, side_by_side).otherwise(scattered),
     )
-    return finding(rows, sf.lit("duplicate"), sf.struct("first", *_PLACE), words)
+    return finding(rows, sf.lit("duplicate"), sf.struct("first", "last", *_PLACE), words)
 
 
 def gaps(ordered: DataFrame) -> DataFrame:

@@ -260,6 +260,12 @@ def epoch_regression(log: Writer) -> None:
     log.fault("epoch_regression", log.sequences[8004, 0], log.data(8004, 0))
 
 
+def old_marker(log: Writer) -> None:
+    """A transaction is ended under an older epoch."""
+    log.data(8019, 1, attributes=TRANSACTIONAL)
+    log.fault("epoch_regression", -1, log.end(8019, 0, True))
+
+
 def crc(log: Writer) -> None:
     log.data(8005)
     at, sequence = log.data(8005), log.sequences[8005, 0]
@@ -367,15 +373,17 @@ def rebatched(log: Writer) -> None:
 
 
 def overlapping(log: Writer) -> None:
-    """Batches that are new in part: behind what was stored, before it, and on both sides of it."""
+    """Batches that are new in part: behind what was stored, and before it; and then a gap."""
     pid, first = 8017, log.rng.choice((0, WRAP - 6))
     resend(log, pid, first + 5, 3)
     apart(log)
     resend(log, pid, first + 3, 4, known=first + 5)
     apart(log)
-    resend(log, pid, first + 6, 4, known=first + 6)
+    last = resend(log, pid, first + 6, 4, known=first + 6) + 3
     apart(log)
-    resend(log, pid, first, 13, known=first + 3)
+    resend(log, pid, first, 10, known=first + 3)
+    log.fault("gap", (first + 10) % WRAP, last)
+    resend(log, pid, first + 12, 1)
 
 
 def scattered(log: Writer) -> None:
@@ -392,7 +400,7 @@ def scattered(log: Writer) -> None:
 
 FAULTS: tuple[Callable[[Writer], None], ...] = (
     duplicate, gap, disorder, epoch_regression, crc, bad_length, bad_magic, bad_count, offset_regression, open_transaction,
-    epoch_duplicate, session_duplicate, application_duplicate, rebatched, overlapping, scattered,
+    epoch_duplicate, session_duplicate, application_duplicate, rebatched, overlapping, scattered, old_marker,
 )  # fmt: skip
 
 

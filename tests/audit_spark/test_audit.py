@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 from collections import Counter
 from collections.abc import Iterable
@@ -100,8 +101,16 @@ def test_every_fault_is_found_and_nothing_else(spark: SparkSession, tmp_path: Pa
     assert left == []
     assert unexplained == []
     assert result.exit_code == 1
+    check_words(findings)
     check_report(tmp_path / "out", result, findings)
     check_against_oracle(tmp_path / "logs", findings)
+
+
+def check_words(findings: list[Finding]) -> None:
+    """Some that are easily wrong."""
+    said = [each.explanation for each in findings]
+    assert any(": a marker of producer 8019 epoch 0 is stored at offset" in each for each in said)
+    assert any(re.search(": 5 of sequences .* stored twice: from .* at offset .* to .* at offset", each) for each in said)
 
 
 def check_report(out: Path, result: Result, findings: list[Finding]) -> None:

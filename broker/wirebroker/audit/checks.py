@@ -280,7 +280,7 @@ def _gaps(placed: Sequence[_Placed], lower: BatchRow | None, holes: _Holes) -> I
                 f"{reach.row.last_offset} and {each.row.base_sequence} at offset {each.row.base_offset}",
                 places, (reach.row.last_offset, each.row.base_offset), before=_place(reach.row), behind=_place(each.row),
             )  # fmt: skip
-        if each.end > reach.end:
+        if (each.end, -each.order) > (reach.end, -reach.order):  # of several that reach as far the first that is stored
             reach = each
 
 
