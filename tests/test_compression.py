@@ -202,6 +202,21 @@ def test_a17_what_kafka_does_not_read_is_the_peers_mistake(codec: int, data: byt
     assert not isinstance(raised.value, TooLarge)
 
 
+@pytest.mark.parametrize(
+    ("frame", "words"),
+    [
+        (lz4_frame(TEXT, linked=True), "an lz4 frame whose blocks are linked, which Kafka's brokers and Java clients do not"),
+        (FOLDED[LZ4][:4] + b"\xa0" + FOLDED[LZ4][5:], "an lz4 frame of version 2"),
+        (FOLDED[LZ4][:4] + b"\x61" + FOLDED[LZ4][5:], "an lz4 frame with a dictionary"),
+    ],
+    ids=["linked", "version", "dictionary"],
+)
+def test_it_is_said_what_is_wrong_with_an_lz4_frame(frame: bytes, words: str) -> None:
+    """Other tools write linked blocks by default; who finds them should not have to guess."""
+    with pytest.raises(ProtocolError, match=words):
+        decompress(LZ4, frame, LIMIT)
+
+
 def test_lz4_blocks_are_written_independent_of_each_other() -> None:
     """Java clients read no others. Version 1, checksums on blocks, none of the content; 64 KiB."""
     assert FOLDED[LZ4].startswith(b"\x04\x22\x4d\x18\x70\x40")

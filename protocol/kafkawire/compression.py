@@ -180,8 +180,12 @@ def _lz4_header(data: memoryview) -> tuple[int, int, int]:
     if len(data) < _LZ4_LEAST_HEADER or data[:4] != _LZ4_MAGIC:
         raise ProtocolError("lz4 data without a frame")
     flags, block_size = data[4], data[5] >> 4
-    if flags & 0xE3 != _LZ4_VERSION | _LZ4_INDEPENDENT:
-        raise ProtocolError("an lz4 frame of linked blocks, with a dictionary, or of another version")
+    if flags & 0xC0 != _LZ4_VERSION:
+        raise ProtocolError(f"an lz4 frame of version {flags >> 6}, where there is only 1")
+    if not flags & _LZ4_INDEPENDENT:
+        raise ProtocolError("an lz4 frame whose blocks are linked, which Kafka's brokers and Java clients do not read")
+    if flags & 0x03:
+        raise ProtocolError("an lz4 frame with a dictionary or a reserved flag, which no broker of Kafka reads")
     if not 4 <= block_size <= 7 or data[5] & 0x0F:
         raise ProtocolError("an lz4 frame with blocks of a size that does not exist")
     pos = 14 if flags & _LZ4_CONTENT_SIZE else 6
