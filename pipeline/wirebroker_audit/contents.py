@@ -24,6 +24,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
 from kafkawire.batches import CONTROL, TRANSACTIONAL
+from wirebroker.audit.content import SHOWN
 from wirebroker_audit.checks import INTERNAL_TOPICS, LOG_ORDER, PARTITION, PRODUCER, finding, intact
 from wirebroker_audit.scan import Array
 
@@ -37,6 +38,14 @@ SIDE = ("partition", "producer_id", "producer_epoch", "base_sequence", "last_seq
 
 
 # Units
+
+
+def head(data: str) -> Column:
+    """How the bytes of a column begin, as `wirebroker.audit.content.head` shows them: they need not be UTF-8."""
+    text = sf.make_valid_utf8(sf.substring(data, 1, SHOWN * 4).cast("string"))
+    line = sf.regexp_replace(sf.substring(text, 1, SHOWN), r"[\p{C}\p{Z}&&[^ ]]", "\N{MIDDLE DOT}")
+    more = sf.when((sf.length(text) > SHOWN) | (sf.length(data) > SHOWN * 4), "…").otherwise("")
+    return sf.coalesce(sf.concat(sf.lit("'"), line, more, sf.lit("'")), sf.lit("null"))
 
 
 def outcomes(batches: DataFrame) -> DataFrame:
@@ -249,7 +258,7 @@ def stored_again(again: DataFrame) -> DataFrame:
     evidence = sf.struct(
         "records", "first_partition", "first_producer_id", "first_producer_epoch", "first_base_sequence",
         "first_last_sequence", "first_base_offset", "first_last_offset",
-        sf.decode("key_bytes", "utf-8").alias("key"), "value", "same_timestamps",
+        head("key_bytes").alias("key"), "value", "same_timestamps",
     )  # fmt: skip
     return finding(grouped, sf.col("kind"), evidence, _words(), sf.col("severity"))
 

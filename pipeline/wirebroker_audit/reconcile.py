@@ -17,7 +17,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from wirebroker.audit.matching import Place, Wish, compared, in_order, match
 from wirebroker_audit.checks import PARTITION, finding
-from wirebroker_audit.contents import SIDE
+from wirebroker_audit.contents import SIDE, head
 
 Row = dict[str, Any]
 NAME = ("topic", "key", "value_hash")
@@ -123,7 +123,7 @@ def _unacknowledged(matched: DataFrame) -> DataFrame:
         "shown",
         "base_offset",
     )
-    evidence = sf.struct(sf.decode("key", "utf-8").alias("key"), "producer")
+    evidence = sf.struct(head("key").alias("key"), "producer")
     return finding(rows, sf.lit("unacknowledged_stored"), evidence, words, sf.lit("certain"))
 
 
@@ -149,5 +149,5 @@ def _lost(missing: DataFrame, hidden: DataFrame, deleted: DataFrame) -> DataFram
         .otherwise(sf.lit("")),
     )  # fmt: skip
     none = {name: sf.lit(-1) for name in SIDE if name != "partition"}
-    evidence = sf.struct(sf.decode("key", "utf-8").alias("key"), "acknowledged", "producer")
+    evidence = sf.struct(head("key").alias("key"), "acknowledged", "producer")
     return finding(told.withColumns(none), sf.lit("lost"), evidence, words, severity.otherwise("likely"))
