@@ -1,27 +1,40 @@
-"""What an application meant to send: its journal, as `wirebroker.audit.journal` describes it, JSON lines or Parquet."""
+"""What an application meant to send: its journal, as `wirebroker.audit.journal` describes it, JSON lines or Parquet.
+
+Every row is judged by the code that the audit in the small has for it, where Spark reads it; rows with one id are put together
+in SQL. A journal is read once: what is kept of it is what records are matched by, and of values their hashes.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.types import BinaryType, BooleanType, IntegerType, StringType, StructField, StructType
+from pyspark.sql.pandas.types import from_arrow_schema
 
-FIELDS = StructType(
+from wirebroker.audit.content import head
+from wirebroker.audit.journal import FIELDS, parse_line, part_of
+
+PARTS = pa.schema(
     [
-        StructField("topic", StringType()), StructField("partition", IntegerType()), StructField("key", StringType()),
-        StructField("key_base64", StringType()), StructField("value", StringType()),
-        StructField("value_base64", StringType()), StructField("value_sha256", StringType()),
-        StructField("acknowledged", BooleanType()), StructField("producer", StringType()), StructField("id", StringType()),
+        pa.field("topic", pa.string()), pa.field("partition", pa.int32()), pa.field("key", pa.binary()),
+        pa.field("value_hash", pa.string()), pa.field("acknowledged", pa.bool_()), pa.field("producer", pa.string()),
+        pa.field("shown", pa.string()), pa.field("key_form", pa.string()), pa.field("value_form", pa.string()),
+        pa.field("id", pa.string()), pa.field("problem", pa.string()), pa.field("line", pa.binary()),
     ]
 )  # fmt: skip
-SHOWN = 40
-"""Characters of a value that explanations show."""
-_BROKEN = "broken"
+"""What each row tells. `…_form` is the field that it gives the key or the value in; a row that cannot be understood has a
+`problem` and, in a file of lines, the `line`."""
+TOLD = ("topic", "partition", "key", "value_hash", "acknowledged", "producer", "shown")
+CASTS = {"topic": "string", "partition": "int", "acknowledged": "boolean", "producer": "string"}
+"""Types that Parquet need not have as they are: pandas keeps partitions of which some are null as floating point."""
 
 
 class BadJournal(Exception):
@@ -29,27 +42,14 @@ class BadJournal(Exception):
 
 
 def read_journal(spark: SparkSession, path: str) -> DataFrame:
-    """One row for each intended record: topic, partition, key, value_hash, acknowledged, producer, shown. Raises BadJournal."""
-    given = _parquet(spark, path) if _is_parquet(path) else _lines(spark, path)
-    for name in ("key_base64", "value_base64"):
-        if (bad := given.where(sf.col(name).isNotNull() & _bytes(name).isNull()).first()) is not None:
-            raise BadJournal(f"{path}: this is no base64: {name} {bad[name]!r}")
-    rows = _merged(given)
-    if (nameless := rows.where("topic IS NULL").first()) is not None:
-        raise BadJournal(f"{path}: a record has no topic: {nameless.asDict()}")
-    value = sf.coalesce(_bytes("value_base64"), sf.encode("value", "utf-8"))
-    return rows.select(
-        "topic", "partition",
-        sf.coalesce(_bytes("key_base64"), sf.encode("key", "utf-8")).alias("key"),
-        sf.coalesce(sf.col("value_sha256"), sf.sha2(value, 256)).alias("value_hash"),
-        "acknowledged", "producer", sf.coalesce(sf.substring("value", 1, SHOWN), sf.concat(sf.lit("SHA-256 "), "value_sha256"),
-                                                sf.lit("of bytes")).alias("shown"),
-    )  # fmt: skip
-
-
-def _bytes(name: str) -> Column:
-    """The bytes of a column of base64, null where it is none."""
-    return sf.try_to_binary(sf.col(name), sf.lit("base64"))
+    """One row for each intended record, with the columns `TOLD`. Raises BadJournal."""
+    parts = (_parquet(spark, path) if _is_parquet(path) else _lines(spark, path)).localCheckpoint()
+    if (bad := parts.where("problem IS NOT NULL").first()) is not None:
+        raise BadJournal(f"{_where(path, bad['line'])}{bad['problem']}")
+    rows = _merged(parts)
+    if (bad := rows.where("problem IS NOT NULL").first()) is not None:
+        raise BadJournal(f"{path}: {bad['problem']}")
+    return rows.select(*TOLD)
 
 
 def _is_parquet(path: str) -> bool:
@@ -63,59 +63,95 @@ def _parquet(spark: SparkSession, path: str) -> DataFrame:
     except (PySparkException, Py4JError) as refused:
         raise BadJournal(f"{path}: this is not Parquet") from refused
     _check_names(rows.columns, path)
-    for name in ("key", "value"):
-        if name in rows.columns and rows.schema[name].dataType == BinaryType():
-            rows = rows.withColumn(f"{name}_base64", sf.base64(name)).drop(name)
-    return rows.select(
-        *(
-            (sf.col(field.name) if field.name in rows.columns else sf.lit(None)).cast(field.dataType).alias(field.name)
-            for field in FIELDS.fields
-        )
-    )
+    rows = rows.withColumns({name: sf.col(name).cast(to) for name, to in CASTS.items() if name in rows.columns})
+    return rows.mapInArrow(_of_rows, from_arrow_schema(PARTS))
 
 
 def _lines(spark: SparkSession, path: str) -> DataFrame:
-    schema = StructType([*FIELDS.fields, StructField(_BROKEN, StringType())])
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BROKEN}
-    lines = spark.read.text(path).where("trim(value) <> ''").withColumnRenamed("value", "line")
-    parsed = lines.withColumn("row", sf.from_json("line", schema, options))
-    parsed = parsed.withColumn("names", sf.map_keys(sf.from_json("line", "map<string,string>")))
-    wrong = (sf.col(f"row.{_BROKEN}").isNotNull()) | (
-        sf.size(sf.array_except("names", sf.array(*(sf.lit(field.name) for field in FIELDS.fields)))) > 0
-    )
-    if (bad := parsed.where(wrong).first()) is not None:
-        if bad["row"][_BROKEN] is None:
-            _check_names(bad["names"], _where(path, bad["line"]))
-        raise BadJournal(f"{_where(path, bad['line'])}: this is not a line of a journal: {bad['line'][:80]}")
-    return parsed.select("row.*").drop(_BROKEN)
+    lines = spark.read.text(path).select(sf.col("value").cast("binary").alias("line"))  # which need not be UTF-8
+    return lines.mapInArrow(_of_lines, from_arrow_schema(PARTS))
 
 
-def _where(path: str, line: str) -> str:
+def _of_rows(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for chunk in chunks:
+        yield pa.RecordBatch.from_pylist([_part(row) for row in chunk.to_pylist()], schema=PARTS)
+
+
+def _of_lines(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for chunk in chunks:
+        lines = chunk.column("line").to_pylist()
+        yield pa.RecordBatch.from_pylist([_of_line(line) for line in lines if line.strip()], schema=PARTS)
+
+
+def _of_line(line: bytes) -> dict[str, Any]:
+    try:
+        row = parse_line(line, "")
+    except ValueError as wrong:
+        return {"problem": str(wrong), "line": line}
+    part = _part(row)
+    return part | {"line": line} if "problem" in part else part
+
+
+def _part(row: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        made = part_of(row, "")
+    except ValueError as wrong:
+        return {"problem": str(wrong)}
+    forms = {name: next((form for form in _FORMS[name] if row.get(form) is not None), None) for name in _FORMS}
+    shown = f"the SHA-256 {made.value_hash}" if made.value_hash is not None else head(made.value)
+    entry = row.get("id")
+    return {
+        "topic": made.topic or None, "partition": made.partition, "key": made.key, "value_hash": made.digest,
+        "acknowledged": made.acknowledged, "producer": made.producer, "shown": shown if forms["value"] else None,
+        "key_form": forms["key"], "value_form": forms["value"], "id": None if entry is None else json.dumps(entry),
+    }  # fmt: skip
+
+
+_FORMS = {name: [field for field in FIELDS if field == name or field.startswith(f"{name}_")] for name in ("key", "value")}
+
+
+def _where(path: str, line: bytes | None) -> str:
     """The file and the number of a line, where the file is at hand."""
     try:
-        with Path(path).open(encoding="utf-8") as file:
-            number = next((number for number, each in enumerate(file, 1) if each.rstrip("\r\n") == line), 0)
-    except (OSError, UnicodeDecodeError):
+        with Path(path).open("rb") as file:
+            number = next((number for number, each in enumerate(file, 1) if each.rstrip(b"\r\n") == line), 0)
+    except OSError:
         number = 0
     return f"{path}, line {number}" if number else path
 
 
 def _check_names(names: list[str], where: str) -> None:
-    known = FIELDS.fieldNames()
     for name in names:
-        if name not in known:
-            close = get_close_matches(name, known, 1)
+        if name not in FIELDS:
+            close = get_close_matches(name, FIELDS, 1)
             raise BadJournal(
                 f"{where}: there is no field {name!r}" + (f"; did you mean {close[0]!r}?" if close else "")
             )
 
 
-def _merged(rows: DataFrame) -> DataFrame:
-    """Lines with the same id are one record: each adds what the others leave null, and true outranks false."""
-    plain = [name for name in FIELDS.fieldNames() if name not in ("id", "acknowledged")]
+def _merged(parts: DataFrame) -> DataFrame:
+    """Rows with the same id are one record: each adds what the others leave null, and true outranks false.
+
+    A `problem` is what can only be seen of all of them.
+    """
+    plain = [name for name in TOLD if name != "acknowledged"]
+    two = [_two_forms(name, sf.min(f"{name}_form"), sf.max(f"{name}_form")) for name in _FORMS]
     by_id = (
-        rows.where("id IS NOT NULL").groupBy("id")
-        .agg(*(sf.first(name, ignorenulls=True).alias(name) for name in plain), sf.max("acknowledged").alias("acknowledged"))
-        .drop("id")
+        parts.where("id IS NOT NULL").groupBy("id")
+        .agg(
+            *(sf.first(name, ignorenulls=True).alias(name) for name in plain), sf.max("acknowledged").alias("acknowledged"),
+            sf.coalesce(*two).alias("forms"),
+        )
+        .withColumn("problem", sf.coalesce("forms", sf.when(sf.col("topic").isNull(), sf.concat(
+            sf.lit("none of the rows with the id "), "id", sf.lit(" has a topic")))))
     )  # fmt: skip
-    return rows.where("id IS NULL").drop("id").unionByName(by_id)
+    both = parts.where("id IS NULL").select(*TOLD, "problem").unionByName(by_id.select(*TOLD, "problem"))
+    return both.fillna("null", ["shown"])
+
+
+def _two_forms(name: str, one: Column, other: Column) -> Column:
+    words = sf.concat(
+        sf.lit("the rows with the id "), "id", sf.lit(": "), one, sf.lit(" and "), other,
+        sf.lit(f" are two forms of one {name}; give one of them"),
+    )  # fmt: skip
+    return sf.when(one < other, words)

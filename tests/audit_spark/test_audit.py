@@ -277,7 +277,7 @@ def test_where_nothing_is_stored_nothing_is_found(
     assert "no finding" in capsys.readouterr().out
     (tmp_path / "sent.jsonl").write_text('{"topic": "orders", "value_base64": "!"}\n')
     assert main(["audit", "--path", "logs", "--out", "out", "--intended", str(tmp_path / "sent.jsonl")]) == 2
-    assert "sent.jsonl: this is no base64: value_base64 '!'" in capsys.readouterr().err
+    assert "sent.jsonl, line 1: value_base64 is not base64" in capsys.readouterr().err
     (tmp_path / "sent.parquet").write_text("x")
     assert main(["audit", "--path", "logs", "--out", "out", "--intended", str(tmp_path / "sent.parquet")]) == 2
     assert "sent.parquet: this is not Parquet" in capsys.readouterr().err

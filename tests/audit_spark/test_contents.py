@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,14 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from audit_spark.synthetic import batch
-from wirebroker.audit.content import head
-from wirebroker_audit import contents
+from wirebroker.audit.content import digest, head
+from wirebroker.audit.journal import intended_rows
+from wirebroker_audit import contents, intended
+from wirebroker_audit.intended import BadJournal, read_journal
 from wirebroker_audit.job import Request, audit
 
 if TYPE_CHECKING:
@@ -62,3 +68,78 @@ def test_a_key_that_is_no_text_is_shown_all_the_same(spark: SparkSession, tmp_pa
     assert shown == {
         "lost": head(b"\xff\xff"), "unacknowledged_stored": head(b"\xff\xfe"), "application_duplicate": head(b"\xff\xfe"),
     }  # fmt: skip
+
+
+# The journal
+
+BROKEN = [
+    "{", "[1]", '{"topic": "orders", "valeu": "x"}', '{"value": "x"}', '{"topic": "orders", "key": 4}',
+    '{"topic": "orders", "value": 7}', '{"topic": "orders", "partition": true}',
+    '{"topic": "orders", "partition": 3000000000}',
+    '{"topic": "orders", "value_base64": "?"}', '{"topic": "orders", "value": "v", "value_base64": "eA=="}',
+    '{"topic": "orders", "value_sha256": "ABCD"}', '{"topic": "orders", "id": [1]}', '{"topic": "\udcff"}',
+    '{"topic": "\\udcff"}', '{"topic": "orders", "producer": 7}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", BROKEN)
+def test_a_line_is_refused_as_the_audit_in_the_small_refuses_it(line: str, tmp_path: Path) -> None:
+    (tmp_path / "sent.jsonl").write_bytes(line.encode(errors="surrogateescape") + b"\n")
+    with pytest.raises(ValueError) as small:
+        intended_rows(tmp_path / "sent.jsonl")
+    chunk = pa.RecordBatch.from_pydict({"line": [b" ", line.encode(errors="surrogateescape")]})
+    (row,) = next(iter(intended._of_lines([chunk]))).to_pylist()
+    assert f"sent.jsonl, line 1{row['problem']}" == str(small.value)
+
+
+def test_a_journal_is_read_as_the_audit_in_the_small_reads_it(spark: SparkSession, tmp_path: Path) -> None:
+    lines: list[dict[str, Any]] = [
+        {"id": 1, "acknowledged": False}, {"id": 1, "topic": "t", "value": "a"}, {"id": 1, "acknowledged": True},
+        {"id": "1", "topic": "t", "value_base64": "/w=="}, {"id": "1", "acknowledged": False}, {"topic": "t", "key": "k"},
+        {"topic": "t", "value_sha256": "ABCDEF01" * 8, "partition": 3, "producer": "till"},
+        {"topic": "t", "key_base64": "/w=="},
+    ]  # fmt: skip
+    path = tmp_path / "sent.jsonl"
+    path.write_text("\n".join(json.dumps(line) for line in lines) + "\n \n")
+    rows = read_journal(spark, str(path)).collect()
+    told = {
+        (row["topic"], row["key"] and bytes(row["key"]), row["value_hash"], row["partition"], row["acknowledged"],
+         row["producer"], row["shown"])
+        for row in rows
+    }  # fmt: skip
+    small = intended_rows(path)
+    assert len(rows) == len(small)
+    assert told == {
+        (each.topic, each.key, each.digest, each.partition, each.acknowledged, each.producer,
+         str(each).rpartition("value ")[2])
+        for each in small
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (['{"topic": "t"}', '{"topic": "t", "value_sha256": "AB"}'], "sent.jsonl, line 2: a SHA-256 is 64 hexadecimal digits"),
+        (['{"id": 4, "acknowledged": true}'], "sent.jsonl: none of the rows with the id 4 has a topic"),
+        (['{"id": 4, "topic": "t", "value": "v"}', '{"id": 4, "value_base64": "dg=="}'],
+         "sent.jsonl: the rows with the id 4: value and value_base64 are two forms of one value"),
+    ],
+)  # fmt: skip
+def test_a_journal_that_cannot_be_understood_is_refused(
+    spark: SparkSession, lines: list[str], message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "sent.jsonl").write_text("\n".join(lines) + "\n")
+    with pytest.raises(BadJournal, match=re.escape(message)):
+        read_journal(spark, str(tmp_path / "sent.jsonl"))
+
+
+def test_a_journal_in_parquet_is_read_and_refused_alike(spark: SparkSession, tmp_path: Path) -> None:
+    good = {"topic": ["t", "t"], "key": [b"\xff", b"k"], "value": ["v", None], "partition": [1.0, None]}
+    pq.write_table(pa.table(good), tmp_path / "good.parquet")
+    rows = read_journal(spark, str(tmp_path / "good.parquet")).collect()
+    assert {(bytes(row["key"]), row["value_hash"], row["partition"], row["shown"]) for row in rows} == {
+        (b"\xff", digest(b"v"), 1, "'v'"), (b"k", None, None, "null"),
+    }  # fmt: skip
+    pq.write_table(pa.table({"topic": ["t"], "value": [7]}), tmp_path / "bad.parquet")
+    with pytest.raises(BadJournal, match=r"bad.parquet: value is bytes or str, not 7"):
+        read_journal(spark, str(tmp_path / "bad.parquet"))

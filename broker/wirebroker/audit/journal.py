@@ -35,6 +35,7 @@ from wirebroker.audit.content import digest, head
 FIELDS = (
     "topic", "partition", "key", "key_base64", "value", "value_base64", "value_sha256", "acknowledged", "producer", "id",
 )  # fmt: skip
+PARTITIONS = 2**31
 SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 Data = bytes | str | None
 Rows = Iterable["Intended | Mapping[str, Any] | tuple[Any, ...]"] | str | os.PathLike[str]
@@ -135,17 +136,31 @@ def _lines(path: Path) -> Iterator[tuple[str, Any]]:
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             where = f"{path.name}, line {number}"
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line.decode())
-            except UnicodeDecodeError as wrong:
-                raise ValueError(f"{where}: this is not UTF-8: {wrong}") from None
-            except json.JSONDecodeError as wrong:
-                raise ValueError(f"{where}: this is not JSON: {wrong}") from None
-            if not isinstance(row, dict):
-                raise ValueError(f"{where}: a line is an object with a topic, not {line.decode().strip()[:40]}")
-            yield where, row
+            if line.strip():
+                yield where, parse_line(line, where)
+
+
+def parse_line(line: bytes, where: str) -> dict[str, Any]:
+    """The object that a line is. ValueError, which begins with `where`."""
+    try:
+        row = json.loads(line.decode().rstrip())
+    except UnicodeDecodeError as wrong:
+        raise ValueError(f"{where}: this is not UTF-8: {wrong}") from None
+    except json.JSONDecodeError as wrong:
+        raise ValueError(f"{where}: this is not JSON: {wrong}") from None
+    if not isinstance(row, dict):
+        raise ValueError(f"{where}: a line is an object with a topic, not {line.decode().strip()[:40]}")
+    return row
+
+
+def part_of(row: Mapping[str, Any], where: str) -> Intended:
+    """What one row tells by itself; with an id it need not be all, and an empty topic stands for one that it leaves out.
+
+    ValueError, which begins with `where`.
+    """
+    _check_fields(row, where)
+    topic = row.get("topic")
+    return _of_mapping({**row, "topic": "" if topic is None and row.get("id") is not None else topic}, where)
 
 
 def _merged(rows: Iterable[tuple[str, Any]]) -> list[Intended]:
@@ -215,6 +230,10 @@ def _checked(values: tuple[Any, ...], where: str) -> Intended:
         if value is not None and not (isinstance(value, allowed) and (bool in allowed or not isinstance(value, bool))):
             words = " or ".join(kind.__name__ for kind in allowed)
             raise ValueError(f"{where}: {name} is {words}, not {value!r}")
+        if isinstance(value, str) and any("\ud800" <= each <= "\udfff" for each in value):
+            raise ValueError(f"{where}: {name} is no text that UTF-8 can have: {value!r}")
+    if row.partition is not None and not 0 <= row.partition < PARTITIONS:
+        raise ValueError(f"{where}: there is no partition {row.partition}")
     if row.value_hash is not None and not SHA256.fullmatch(row.value_hash):
         raise ValueError(f"{where}: a SHA-256 is 64 hexadecimal digits, not {row.value_hash!r}")
     key, value = row.key, row.value
