@@ -3,16 +3,17 @@
     wirebroker audit --path DIR --out REPORT
     python -m wirebroker_audit --path DIR --out REPORT          the same, for spark-submit
 
-Exit codes: 0 nothing is certain, 1 a finding is certain, 2 it could not be done, or not everything could be read.
+Exit codes: 0 nothing is certain, 1 a finding is certain, 2 it could not be done, or not everything could be read, 130 Ctrl-C.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from wirebroker_audit.interruption import Interruption
 from wirebroker_audit.java import NoJava
 
 if TYPE_CHECKING:
@@ -39,18 +41,32 @@ COLOURS = {"certain": "red", "likely": "yellow", "info": "bright_black"}
 def run(options: argparse.Namespace) -> int:
     """Do the audit; its exit code."""
     err = Console(stderr=True, highlight=False)
+    interruption = Interruption()
+    said = ""
     try:
-        return _run(options, err)
-    except NoJava as missing:
-        err.print(f"wirebroker audit: {missing}", soft_wrap=True)
-        return 2
+        with interruption:
+            return _run(options, err, interruption)
+    except (NoJava, Refused) as refused:
+        said = str(refused)
+    except BaseException:
+        if interruption.number is None:
+            raise
+    if interruption.number is not None:  # whatever else was said is what came of it
+        _tidy(Path(options.out))
+        said = f"interrupted; {options.out} is as it was before"
+    err.print(f"wirebroker audit: {said}", soft_wrap=True, markup=False)
+    return 2 if interruption.number is None else interruption.exit_code
 
 
-def _run(options: argparse.Namespace, err: Console) -> int:
+class Refused(Exception):
+    """It could not be done; the text says why."""
+
+
+def _run(options: argparse.Namespace, err: Console, interruption: Interruption) -> int:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from wirebroker_audit.job import LIVE, SUMMARY, CannotAudit, Request, audit, origin_of
+    from wirebroker_audit.job import LIVE, REFUSALS, SUMMARY, CannotAudit, Request, audit, origin_of
     from wirebroker_audit.live import follow, start
     from wirebroker_audit.session import get_session
 
@@ -67,20 +83,33 @@ def _run(options: argparse.Namespace, err: Console) -> int:
         with _progress(err) as shown:
             shown.stage("starting Spark")
             spark = get_session(options.master)
+            interruption.watch(spark.sparkContext, cancel=options.follow is None)
             shown.watch(spark)
             if options.follow is None:
                 result = audit(spark, request, shown.stage)
             else:
                 query = start(spark, origin_of(spark, request), request.out, request.expiration_ms, options.follow)
                 return follow(query, request.out, shown.stage, options.follow)
-    except CannotAudit as refused:
-        err.print(f"wirebroker audit: {refused}", soft_wrap=True, markup=False)
-        return 2
+    except (CannotAudit, *REFUSALS) as refused:
+        raise Refused(str(refused)) from refused
+    except OSError as refused:  # of what the live form writes, or looks for
+        raise Refused(f"{refused.filename}: {refused.strerror}") from refused
     except (PySparkException, Py4JError) as failed:
-        err.print(f"wirebroker audit: Spark failed: {first_line(failed)}", soft_wrap=True, markup=False)
-        return 2
+        raise Refused(f"Spark failed: {first_line(failed)}") from failed
     show(result, Console(highlight=False), request.out)
     return result.exit_code
+
+
+def _tidy(out: Path) -> None:
+    """What was begun and is in nobody's way any more: tasks that were cancelled may have gone on writing for a moment."""
+    from pyspark.sql import SparkSession
+
+    from wirebroker_audit.job import partial_of
+
+    with suppress(Exception):
+        if (spark := SparkSession.getActiveSession()) is not None:
+            spark.stop()
+    shutil.rmtree(partial_of(out.resolve()), ignore_errors=True)
 
 
 def first_line(failed: Exception) -> str:

@@ -127,21 +127,38 @@ def origin_of(spark: SparkSession, request: Request) -> Directory | Cluster:
     return Cluster(spark, request.bootstrap, request.topics)
 
 
+def partial_of(out: Path) -> Path:
+    """Where a report is while it is written, beside its place."""
+    return out.with_name(f".{out.name}.partial")
+
+
 @contextmanager
 def _whole_or_nothing(out: Path) -> Iterator[Path]:
-    """A folder beside `out` that takes its place when all is written. An earlier report is replaced, nothing else is."""
-    partial = out.with_name(f".{out.name}.partial")
+    """A folder beside `out` that takes its place when all is written. An earlier report is replaced, nothing else is.
+
+    That one is renamed and then removed, so that wherever this ends, `out` is a whole report or none at all.
+    """
+    partial, earlier = partial_of(out), out.with_name(f".{out.name}.earlier")
     shutil.rmtree(partial, ignore_errors=True)
+    _put_back(earlier, out)
     try:
         partial.mkdir(parents=True)
         yield partial
+        shutil.rmtree(earlier, ignore_errors=True)
         if out.exists():
-            shutil.rmtree(out)
+            out.rename(earlier)
         partial.rename(out)
+        shutil.rmtree(earlier, ignore_errors=True)
     except OSError as refused:
         raise CannotAudit(f"the report cannot be written: {refused.filename}: {refused.strerror}") from refused
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+        _put_back(earlier, out)
+
+
+def _put_back(earlier: Path, out: Path) -> None:
+    if earlier.exists() and not out.exists():
+        earlier.rename(out)
 
 
 class _Audit:

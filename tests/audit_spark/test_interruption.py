@@ -1,0 +1,171 @@
+"""Ctrl-C while Spark is at work: a sentence and an exit code, and neither stacks nor half a report."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
+
+from audit_spark.synthetic import make_directory
+from wirebroker_audit.interruption import Interruption
+from wirebroker_audit.job import _whole_or_nothing
+
+
+def in_java(what: Callable[[], None]) -> Callable[[], None]:
+    """The same, as a function of the module that makes calls to the JVM."""
+    module = {"__name__": "py4j.clientserver", "what": what}
+    exec("def call(): what()", module)
+    return module["call"]  # type: ignore[return-value]
+
+
+class Context:
+    """Stands for a SparkContext."""
+
+    def __init__(self) -> None:
+        self.level = ""
+        self.cancelled = threading.Event()
+
+    def setLogLevel(self, level: str) -> None:  # noqa: N802
+        self.level = level
+
+    def cancelAllJobs(self) -> None:  # noqa: N802
+        self.cancelled.set()
+
+
+def during(job: Callable[[], None], interruption: Interruption, context: Context, cancel: bool = True) -> None:
+    """Do a job as if the JVM did it, and then something else."""
+    with interruption:
+        interruption.watch(context, cancel=cancel)
+        in_java(job)()
+        time.sleep(10)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_call_to_java_is_not_left_before_its_job_is_cancelled(number: signal.Signals) -> None:
+    context, said = Context(), []
+
+    def job() -> None:
+        signal.raise_signal(number)
+        said.append(context.cancelled.wait(10))
+
+    before = signal.getsignal(number)
+    interruption = Interruption()
+    with pytest.raises(KeyboardInterrupt):
+        during(job, interruption, context)
+    assert said == [True]
+    assert context.level == "OFF"
+    assert interruption.exit_code == 128 + number
+    assert signal.getsignal(number) is before
+
+
+def test_what_was_cancelled_may_end_it_first_and_nothing_comes_behind() -> None:
+    context = Context()
+
+    def job() -> None:
+        signal.raise_signal(signal.SIGINT)
+        context.cancelled.wait(10)
+        raise LookupError("the job was cancelled")
+
+    for _ in range(20):
+        interruption = Interruption()
+        with pytest.raises(LookupError):
+            during(job, interruption, context)
+        assert interruption.number == signal.SIGINT
+        sum(range(1000))
+
+
+def test_before_there_is_a_context_and_at_a_second_signal_it_ends_at_once() -> None:
+    with pytest.raises(KeyboardInterrupt), Interruption():
+        signal.raise_signal(signal.SIGINT)
+
+    def job() -> None:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        pytest.fail("it went on")
+
+    with pytest.raises(KeyboardInterrupt):
+        during(job, Interruption(), Context(), cancel=False)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_audit_that_is_interrupted_says_so_and_leaves_nothing(
+    number: signal.Signals, code: int, tmp_path: Path
+) -> None:
+    make_directory(tmp_path / "logs", seed=1, partitions=30)
+    arguments = ["audit", "--path", str(tmp_path / "logs"), "--out", str(tmp_path / "out")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "wirebroker.cli", *arguments], stderr=subprocess.PIPE, text=True, env=environment
+    )
+    assert process.stderr is not None
+    lines = []
+    for line in process.stderr:
+        lines.append(line)
+        if line.startswith("scanning batches"):
+            process.send_signal(number)
+    assert process.wait() == code
+    assert lines[-1] == f"wirebroker audit: interrupted; {tmp_path / 'out'} is as it was before\n"
+    assert not [line for line in lines if "Traceback" in line or line.startswith("\tat ") or "Error" in line]
+    assert [each.name for each in tmp_path.iterdir()] == ["logs"]
+
+
+class Killed(BaseException):
+    """Stands for the end of the process: nothing can be done any more."""
+
+
+@pytest.mark.parametrize("steps", range(9))
+def test_wherever_it_is_killed_there_is_no_half_report(
+    steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    for name in ("summary.json", "report.html"):
+        (out / name).write_text("old")
+    left = steps
+    remove, rename = shutil.rmtree, Path.rename
+
+    def step(last: Callable[[], object]) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            if left == -1:
+                last()
+            raise Killed
+
+    def half(path: Path, **options: object) -> None:
+        step(lambda: (path / "report.html").unlink(missing_ok=True))
+        remove(path, ignore_errors=True)
+
+    def move(path: Path, to: Path) -> Path:
+        step(lambda: None)
+        return rename(path, to)
+
+    with monkeypatch.context() as patched, contextlib.suppress(Killed):
+        patched.setattr(shutil, "rmtree", half)
+        patched.setattr(Path, "rename", move)
+        with _whole_or_nothing(out) as folder:
+            for name in ("summary.json", "report.html"):
+                (folder / name).write_text("new")
+    if out.exists():
+        assert {each.name: each.read_text() for each in out.iterdir()} in (
+            dict.fromkeys(("summary.json", "report.html"), "old"), dict.fromkeys(("summary.json", "report.html"), "new"),
+        )  # fmt: skip
+    with contextlib.suppress(LookupError), _whole_or_nothing(out):
+        raise LookupError("the next one came to nothing")
+    assert len({(out / name).read_text() for name in ("summary.json", "report.html")}) == 1
+    with _whole_or_nothing(out):
+        pass
+    assert [each.name for each in tmp_path.iterdir()] == ["out"]
