@@ -392,13 +392,43 @@ def test_what_the_batches_have_told_is_not_told_again() -> None:
     assert reconcile(rows, told=[("orders", 0, 1)]) == []
 
 
-def test_many_equal_records_take_no_time() -> None:
-    rows = [
-        RecordRow("orders", 0, n, START, 1, 0, n, "none", None, digest(b"ping"), content_hash(None, digest(b"ping")))
-        for n in range(20_000)
+def equal(topic: str, value: bytes, count: int, start: int = 0) -> list[RecordRow]:
+    """Records of one content."""
+    return [
+        RecordRow(topic, 0, n, START, 1, 0, n, "none", None, digest(value), content_hash(None, digest(value)))
+        for n in range(start, start + count)
     ]
-    assert len(reconcile(rows)) == 19_999
+
+
+def test_many_equal_records_take_no_time() -> None:
+    rows = equal("orders", b"ping", 20_000)
+    notices: list[str] = []
+    assert reconcile(rows, notices=notices) == []
+    assert notices == [
+        "orders: contents that are there more than 20 times, 20,000 in all, tell nothing apart and were left out; only a "
+        "journal (intended=…) can say which of these records are stored twice"
+    ]
     assert reconcile(rows, [Intended("orders", None, b"ping")] * 20_000) == []
+    assert len(reconcile(rows, [Intended("orders", None, b"ping")])) == 19_999
+
+
+@pytest.mark.parametrize("count", [2, 5, 20])
+def test_a_content_that_is_there_a_few_times_is_found_beside_one_that_is_there_often(count: int) -> None:
+    rows = equal("orders", b"ping", 500) + equal("orders", b"tea", count, 500) + equal("others", b"tea", count)
+    notices: list[str] = []
+    found = [(each.topic, each.first_offset) for each in reconcile(rows, notices=notices)]
+    assert found == [("orders", 501 + n) for n in range(count - 1)] + [("others", 1 + n) for n in range(count - 1)]
+    assert len(notices) == 1
+
+
+def test_states_that_come_again_and_again_are_no_copies() -> None:
+    rows = [row for n in range(300) for row in equal("states", b"%d" % n, 5, 5 * n)]
+    notices: list[str] = []
+    assert reconcile(rows, notices=notices) == []
+    assert [each.split(";")[0] for each in notices] == [
+        "states: the contents repeat so often that they tell nothing apart"
+    ]
+    assert len(reconcile(rows[: 5 * 200], notices=notices)) == 800, "a thousand records are few"
 
 
 def test_hashes_are_what_spark_has_built_in() -> None:

@@ -25,11 +25,10 @@ from pyspark.sql import functions as sf
 
 from kafkawire.batches import CONTROL, TRANSACTIONAL
 from wirebroker.audit.content import SHOWN
+from wirebroker.audit.matching import MANY, Repeats
 from wirebroker_audit.checks import INTERNAL_TOPICS, LOG_ORDER, PARTITION, PRODUCER, finding, intact
 from wirebroker_audit.scan import Array
 
-MANY_COPIES = 4.0
-"""Where each content of a topic is there more often than this on the average, content tells nothing apart."""
 UNIT = (
     "topic", "partition", "base_offset", "last_offset", "timestamp", "producer_id", "producer_epoch", "base_sequence",
     "last_sequence", "content", "key", "value_hash", "shown",
@@ -188,14 +187,30 @@ def repeated_batches(data: DataFrame, count: int) -> DataFrame:
     return data.join(doubled, ["topic", "content"], "left_semi") if not doubled.isEmpty() else data.limit(0)
 
 
-def without_meaning(units: DataFrame, alike: DataFrame) -> list[str]:
-    """The topics whose contents repeat so often that they tell nothing apart. `alike` are the repeated ones of the units."""
-    among = alike.groupBy("topic").agg(
-        sf.count(sf.lit(1)).alias("among"), sf.count_distinct("content").alias("contents")
+def repeats(units: DataFrame, alike: DataFrame) -> dict[str, Repeats]:
+    """How the contents of each topic repeat. `alike` are the repeated ones of the units."""
+    counted = alike.groupBy("topic", "content").agg(sf.count(sf.lit(1)).alias("copies"))
+    many = sf.col("copies") > MANY
+    among = counted.groupBy("topic").agg(
+        sf.sum("copies").alias("among"),
+        sf.sum(sf.when(many, sf.col("copies")).otherwise(0)).alias("many"),
+        sf.sum(sf.when(many, 0).otherwise(1)).alias("contents"),
     )
     total = units.groupBy("topic").agg(sf.count(sf.lit(1)).alias("units"))
-    average = sf.col("units") / (sf.col("units") - sf.col("among") + sf.col("contents"))
-    return sorted(row["topic"] for row in among.join(total, ["topic"]).where(average > MANY_COPIES).collect())
+    rows = among.join(total, ["topic"]).orderBy("topic").collect()
+    return {
+        row["topic"]: Repeats(row["units"], row["many"], row["units"] - row["among"] + row["contents"]) for row in rows
+    }
+
+
+def told_apart(alike: DataFrame, repeats: Mapping[str, Repeats]) -> DataFrame:
+    """Of repeated units those whose contents tell something apart."""
+    vague = [topic for topic, each in repeats.items() if each.vague]
+    left = alike.where(~sf.col("topic").isin(*vague)) if vague else alike
+    if not any(each.many for each in repeats.values()):
+        return left
+    counted = alike.groupBy("topic", "content").agg(sf.count(sf.lit(1)).alias("copies"))
+    return left.join(counted.where(sf.col("copies") > MANY), ["topic", "content"], "left_anti")
 
 
 def copies(units: DataFrame) -> DataFrame:

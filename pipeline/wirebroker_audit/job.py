@@ -292,13 +292,10 @@ class _Audit:
             yield contents.stored_again(contents.untold(again.localCheckpoint(), found))
 
     def _meaningful(self, units: DataFrame, alike: DataFrame) -> DataFrame:
-        topics = contents.without_meaning(units, alike)
-        for topic in topics:
-            self.notices.append(
-                f"{topic}: the contents repeat so often that they tell nothing apart; only a journal (--intended) can say "
-                "which records are stored twice"
-            )
-        return alike.where(~sf.col("topic").isin(*topics)) if topics else alike
+        repeats = contents.repeats(units, alike)
+        said = [notice for topic, each in repeats.items() if (notice := each.notice(topic, "--intended")) is not None]
+        self.notices += said[:SAID] + ([f"… and so in {len(said) - SAID:,} more topics"] if len(said) > SAID else [])
+        return contents.told_apart(alike, repeats)
 
     def _what_if(self, arrivals: DataFrame | None) -> list[dict[str, Any]]:
         if arrivals is None:

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from audit_spark.synthetic import batch
 from wirebroker.audit.content import digest, head
 from wirebroker.audit.journal import intended_rows
+from wirebroker.audit.matching import Repeats
 from wirebroker_audit import contents, intended
 from wirebroker_audit.intended import BadJournal, read_journal
 from wirebroker_audit.job import Request, audit
@@ -68,6 +69,24 @@ def test_a_key_that_is_no_text_is_shown_all_the_same(spark: SparkSession, tmp_pa
     assert shown == {
         "lost": head(b"\xff\xff"), "unacknowledged_stored": head(b"\xff\xfe"), "application_duplicate": head(b"\xff\xfe"),
     }  # fmt: skip
+
+
+# Contents that repeat
+
+BOTH = {"heartbeats": [500] + [1] * 30 + [5, 20, 21], "states": [5] * 300, "few": [5] * 200}
+"""How often each content of a topic is there."""
+
+
+def test_contents_that_repeat_are_judged_as_the_audit_in_the_small_judges_them(spark: SparkSession) -> None:
+    rows = [(topic, f"{n}") for topic, counts in BOTH.items() for n, count in enumerate(counts) for _ in range(count)]
+    units = spark.createDataFrame(rows, "topic string, content string")
+    alike = contents.repeated(units).localCheckpoint()
+    repeats = contents.repeats(units, alike)
+    assert repeats == {topic: Repeats.of(counts) for topic, counts in BOTH.items()}
+    left = contents.told_apart(alike, repeats).groupBy("topic", "content").count().collect()
+    assert sorted((row["topic"], row["count"]) for row in left) == sorted(
+        [("heartbeats", 5), ("heartbeats", 20), *[("few", 5)] * 200]
+    )
 
 
 # The journal

@@ -7,7 +7,7 @@ are positions in the lists that they give.
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 
@@ -26,6 +26,49 @@ class Wish(NamedTuple):
     """None: any"""
     acknowledged: bool | None
     """None: nobody knows"""
+
+
+MANY = 20
+"""Copies of one content. What is sent again has fewer: a client that gives up after ten retries has stored it eleven times. A
+content that is there more often, a heartbeat, is meant to be."""
+OFTEN, FEW = 4, 1000
+"""Where each content of a topic is there more often than this on the average, in more records than that, they are states and
+not events, and contents tell nothing apart."""
+
+
+class Repeats(NamedTuple):
+    """How the contents of a topic repeat that no journal names."""
+
+    units: int
+    many: int
+    """of these, those whose content is there more than `MANY` times"""
+    contents: int
+    """different ones of the others"""
+
+    @classmethod
+    def of(cls, copies: Iterable[int]) -> Repeats:
+        """By how often each content is there."""
+        counts = list(copies)
+        many = [count for count in counts if count > MANY]
+        return cls(sum(counts), sum(many), len(counts) - len(many))
+
+    @property
+    def vague(self) -> bool:
+        """Whether no content of the topic tells anything apart."""
+        left = self.units - self.many
+        return left > FEW and left > OFTEN * self.contents
+
+    def notice(self, topic: str, journal: str) -> str | None:
+        """What to say of it, and with which option a journal is given; None if nothing is left out."""
+        only = f"only a journal ({journal}) can say which of these records are stored twice"
+        if self.vague:
+            return f"{topic}: the contents repeat so often that they tell nothing apart; {only}"
+        if self.many:
+            return (
+                f"{topic}: contents that are there more than {MANY} times, {self.many:,} in all, tell nothing apart and were "
+                f"left out; {only}"
+            )
+        return None
 
 
 _RANK = {True: 0, None: 1, False: 2}

@@ -3,7 +3,7 @@
 Pure functions over `RecordRow`s. Records are compared within their topic, and only those that a read_committed consumer
 is given: what was aborted is not stored. Without a journal equal content (key, value, headers) is *likely* the same record.
 For records that the journal names, by key and value, it says how often they are meant to be there, and what goes beyond
-is *certain*.
+is *certain*. Contents that repeat too often for that (`matching.Repeats`) tell nothing apart, and are left to a journal.
 
 The first copy of a partition is the one with the lowest offset; of several partitions the one with the lowest timestamp
 is taken for the original. A further copy is compared with the first of its partition, else with the original:
@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from wirebroker.audit.content import head
 from wirebroker.audit.findings import Finding, RecordRow, Severity
 from wirebroker.audit.journal import Intended
-from wirebroker.audit.matching import Place, Wish, compared, in_order, match
+from wirebroker.audit.matching import MANY, Place, Repeats, Wish, compared, in_order, match
 
 Identity = tuple[str, bytes | None, str | None]
 """topic, key, hash of the value: by this a journal names a record"""
@@ -62,9 +62,11 @@ def reconcile(
     *,
     told: Collection[tuple[str, int, int]] = (),
     deleted: Mapping[Where, int] | None = None,
+    notices: list[str] | None = None,
 ) -> list[Finding]:
     """Every finding that content gives. `told` are the records (topic, partition, offset) of which the batches have told
-    as duplicates already; `deleted` says how many offsets retention or compaction took from a partition."""
+    as duplicates already; `deleted` says how many offsets retention or compaction took from a partition; to `notices` is
+    added what contents cannot tell."""
     stored: dict[Identity, list[RecordRow]] = defaultdict(list)
     hidden: dict[Identity, RecordRow] = {}
     for row in records:
@@ -79,9 +81,10 @@ def reconcile(
     copies: list[_Copy] = []
     findings: list[Finding] = []
     missing: list[tuple[Intended, RecordRow | None]] = []
+    unnamed: dict[str, list[list[RecordRow]]] = defaultdict(list)
     for identity, rows in stored.items():
         if identity not in named:
-            copies += _likely(rows)
+            unnamed[identity[0]] += _by_content(rows)
             continue
         ordered = _in_order(rows)
         matched = _match(ordered, named[identity])
@@ -91,6 +94,7 @@ def reconcile(
     for identity, wanted in named.items():
         if identity not in stored:
             missing += [(each, hidden.get(identity)) for each in wanted if each.acknowledged is not False]
+    copies += _likely(unnamed, [] if notices is None else notices)
     findings += _lost(missing, deleted or {})
     known = set(told)
     fresh = [each for each in copies if each.kind != "duplicate" or _address(each.again) not in known]
@@ -117,15 +121,23 @@ def _copies(ordered: Sequence[RecordRow], again: Container[int], severity: Sever
             yield copy._replace(severity="certain") if copy.kind == "duplicate" else copy
 
 
-def _likely(rows: Sequence[RecordRow]) -> Iterator[_Copy]:
-    if len(rows) == 1:
-        return
+def _by_content(rows: Sequence[RecordRow]) -> Iterable[list[RecordRow]]:
     by_content: dict[str, list[RecordRow]] = defaultdict(list)
     for row in rows:
         by_content[row.content].append(row)
-    for alike in by_content.values():
-        ordered = _in_order(alike)
-        yield from _copies(ordered, range(1, len(ordered)), "likely")
+    return by_content.values()
+
+
+def _likely(unnamed: Mapping[str, Sequence[Sequence[RecordRow]]], notices: list[str]) -> Iterator[_Copy]:
+    """The copies among the records of each topic that no journal names; they are given by their contents."""
+    for topic, contents in unnamed.items():
+        repeats = Repeats.of(map(len, contents))
+        if (notice := repeats.notice(topic, "intended=…")) is not None:
+            notices.append(notice)
+        for alike in () if repeats.vague else contents:
+            if 1 < len(alike) <= MANY:
+                ordered = _in_order(alike)
+                yield from _copies(ordered, range(1, len(ordered)), "likely")
 
 
 def _runs(copies: Iterable[_Copy]) -> Iterator[list[_Copy]]:

@@ -49,6 +49,7 @@ class AuditReport:
                 self._counts[row.topic]["recognised" if row.verdict == "duplicate" else "rejected"] += 1
         self.intended: list[Intended] | None = None
         self.findings: list[Finding] = []
+        self.notices: list[str] = []
         self._reconcile(intended)
 
     def _add(self, partition: StoredPartition) -> None:
@@ -79,7 +80,10 @@ class AuditReport:
             if each.kind == "duplicate"
             for offset in range(each.first_offset, each.last_offset + 1)
         }
-        by_content = reconcile(self._records, self.intended, told=told, deleted=self._deleted)
+        self.notices = []
+        by_content = reconcile(
+            self._records, self.intended, told=told, deleted=self._deleted, notices=self.notices
+        )
         self.findings = self._of_batches + by_content
 
     # What tests ask
@@ -97,7 +101,7 @@ class AuditReport:
         """Counts: of each topic (`COUNTED`), of all together, of the findings by kind.
 
         `intended` are the records that were meant to be sent, None without a journal; `lost` are those that are missing,
-        `doubled` counts the records that are stored once more than they should be.
+        `doubled` counts the records that are stored once more than they should be; `notices` say what contents could not tell.
         """
         topics = {
             name: {what: len(self._producers[name]) if what == "producers" else counts[what] for what in COUNTED}
@@ -114,6 +118,7 @@ class AuditReport:
             "lost": sum(each.kind == "lost" and each.severity != "info" for each in self.findings),
             "doubled": sum(_span(each) for each in self.findings if each.kind in DOUBLES),
             "findings": dict(Counter(each.kind for each in self.findings)),
+            "notices": self.notices,
             "topics": topics,
         }
 
@@ -133,6 +138,7 @@ class AuditReport:
         lines += [f"  {each.kind}: {each.explanation}" for each in wrong[:SAID]]
         if len(wrong) > SAID:
             lines.append(f"  … and {len(wrong) - SAID:,} more")
+        lines += [f"  note: {notice}" for notice in self.notices]
         if self.intended is None and any(each.severity == "likely" for each in wrong):
             lines.append("Records are told apart by their content. If equal ones are meant, say so: intended=…")
         raise AssertionError("\n".join(lines))
@@ -158,7 +164,7 @@ class AuditReport:
             lines += [f"  {each.severity:<8} {kind}: {each.explanation}" for each in self.of(kind)[:SHOWN]]
             if kinds[kind] > SHOWN:
                 lines.append(f"           … and {kinds[kind] - SHOWN:,} more of {kind}")
-        return lines
+        return lines + [f"note: {notice}" for notice in self.notices]
 
 
 def _span(finding: Finding) -> int:

@@ -81,6 +81,7 @@ class Audit:
     lost: Annotated[int, "how many of them are not stored"]
     doubled: Annotated[int, "records that are stored once more than they should be"]
     topics: Annotated[dict[str, Counts], "by name"]
+    notices: Annotated[list[str], "what could not be told apart by its content"]
 
 
 async def audit(controlled: Controlled, body: Question) -> Audit:
@@ -101,4 +102,5 @@ async def audit(controlled: Controlled, body: Question) -> Audit:
         lost=summary["lost"],
         doubled=summary["doubled"],
         topics={name: Counts(**counts) for name, counts in summary["topics"].items()},
+        notices=summary["notices"],
     )
