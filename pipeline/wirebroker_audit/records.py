@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from kafkawire.batches import CONTROL, SEQUENCES, Record, iter_records, read_header
-from kafkawire.compression import CodecMissing
+from kafkawire.compression import CodecMissing, TooLarge
 from kafkawire.errors import ProtocolError
-from wirebroker.audit.content import content_hash, digest, head
+from wirebroker.audit.content import UNFOLDED, content_hash, digest, head
 from wirebroker_audit.scan import Chunk
 
 ROWS = 20_000
@@ -71,9 +71,9 @@ def _of_batch(chunk: Chunk, batch: dict[str, Any]) -> list[dict[str, Any]]:
         "position": batch["position"],
     }  # fmt: skip
     try:
-        records = list(iter_records(view))
-    except CodecMissing as missing:
-        return [common | {"problem": "unreadable", "detail": f"{batch['segment']} at {batch['position']}: {missing}"}]
+        records = list(iter_records(view, UNFOLDED))
+    except (CodecMissing, TooLarge) as beyond:
+        return [common | {"problem": "unreadable", "detail": f"{batch['segment']} at {batch['position']}: {beyond}"}]
     except ProtocolError as damage:
         return [common | {"problem": "bad_batch", "detail": f"its records cannot be read: {damage}"}]
     return [

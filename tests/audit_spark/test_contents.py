@@ -16,12 +16,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from audit_spark.synthetic import batch
+from kafkawire.batches import DECOMPRESSED_LIMIT, Record, build_batch
+from kafkawire.compression import ZSTD, TooLarge
+from wirebroker.audit import stored
+from wirebroker.audit.checks import Bounds
 from wirebroker.audit.content import digest, head
 from wirebroker.audit.journal import intended_rows
 from wirebroker.audit.matching import Repeats
-from wirebroker_audit import contents, intended
+from wirebroker.audit.stored import StoredPartition
+from wirebroker_audit import contents, intended, records
 from wirebroker_audit.intended import BadJournal, read_journal
 from wirebroker_audit.job import Request, audit
+from wirebroker_audit.scan import BATCHES, Chunk
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -162,3 +168,34 @@ def test_a_journal_in_parquet_is_read_and_refused_alike(spark: SparkSession, tmp
     pq.write_table(pa.table({"topic": ["t"], "value": [7]}), tmp_path / "bad.parquet")
     with pytest.raises(BadJournal, match=r"bad.parquet: value is bytes or str, not 7"):
         read_journal(spark, str(tmp_path / "bad.parquet"))
+
+
+# Batches that unfold into much
+
+
+def test_a_batch_may_unfold_into_more_than_a_broker_of_ours_would_take() -> None:
+    large = build_batch([Record(0, 0, None, bytes(DECOMPRESSED_LIMIT), [])], compression=ZSTD)
+    small = StoredPartition("orders", 0, Bounds(0), [memoryview(large)]).read()
+    (row,) = records_of(large)
+    assert (row["content"], row["problem"]) == (small.records[0].content, None)
+    assert [type(each).__name__ for each in small.entries] == ["BatchRow"]
+
+
+def test_what_unfolds_into_too_much_could_not_be_read_and_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (records, stored):
+        monkeypatch.setattr(module, "UNFOLDED", 1000)
+    large = build_batch([Record(0, 0, None, bytes(1001), [])], compression=ZSTD)
+    (row,) = records_of(large)
+    assert row["problem"] == "unreadable"
+    assert row["detail"] == "0.log at 0: zstd data unfolds into more than 1000 bytes"
+    with pytest.raises(TooLarge):
+        StoredPartition("orders", 0, Bounds(0), [memoryview(large)]).read()
+
+
+def records_of(raw: bytes) -> list[dict[str, Any]]:
+    """The rows of a batch's records."""
+    rows = [{"topic": "orders", "partition": 0, "base_offset": 0, "bytes": len(raw), "attributes": 4, "segment": "0.log",
+             "position": 0, "problem": None}]  # fmt: skip
+    chunk = Chunk(memoryview(raw), pa.RecordBatch.from_pylist(rows, schema=pa.schema(
+        [field for field in BATCHES if field.name in rows[0]])), 0)  # fmt: skip
+    return [row for made in records.record_rows([chunk]) for row in made.to_pylist()]

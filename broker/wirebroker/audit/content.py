@@ -14,6 +14,8 @@ from hashlib import sha256
 
 SHOWN = 40
 """Characters of a key or value that explanations show."""
+UNFOLDED = 1 << 30
+"""Bytes that a stored batch may unfold into for an audit: brokers limit what is stored alone, so that this is no damage."""
 
 
 def digest(data: bytes | None) -> str | None:

@@ -17,10 +17,11 @@ from kafkawire.batches import (
     read_header,
     read_marker,
 )
+from kafkawire.compression import TooLarge
 from kafkawire.errors import ProtocolError
 from kafkawire.primitives import Buffer
 from wirebroker.audit.checks import Bounds
-from wirebroker.audit.content import content_hash, digest, head
+from wirebroker.audit.content import UNFOLDED, content_hash, digest, head
 from wirebroker.audit.findings import BatchRow, Damage, RecordRow
 from wirebroker.core.cluster import Topic
 
@@ -51,7 +52,8 @@ class StoredPartition(NamedTuple):
         return self.bounds._replace(cleaned_to=max(self.bounds.cleaned_to, compacted_to(self.batches)))
 
     def read(self) -> Contents:
-        """Its batches and its records. Raises CodecMissing for compressed batches whose codec is not installed."""
+        """Its batches and its records. Raises CodecMissing for compressed batches whose codec is not installed, and TooLarge
+        for one that unfolds into more than `content.UNFOLDED`."""
         entries: list[BatchRow | Damage] = []
         found = _Records(self)
         position = 0
@@ -61,6 +63,8 @@ class StoredPartition(NamedTuple):
             if isinstance(entry, BatchRow) and entry.crc_stored == entry.crc_computed:
                 try:
                     found.take(batch)
+                except TooLarge:
+                    raise
                 except ProtocolError as damage:
                     reason = f"has the right checksum, and its records cannot be read: {damage}"
                     entries[-1] = Damage(self.topic, self.partition, "bad_batch", MEMORY, position, len(batch), reason)
@@ -159,7 +163,7 @@ class _Records:
     def take(self, batch: memoryview) -> None:
         """The next batch. Raises ProtocolError, and then has taken nothing of it."""
         header = read_header(batch)
-        records = list(iter_records(batch))
+        records = list(iter_records(batch, UNFOLDED))
         if header.is_control:
             for record in records:
                 self._end(header.producer_id, record)
