@@ -334,3 +334,36 @@ def test_a_port_in_use_for_the_control(capfd: pytest.CaptureFixture[str]) -> Non
         port = taken.getsockname()[1]
         assert main(["serve", "--port", "0", "--control", str(port)]) == 2
     assert f"cannot listen on 127.0.0.1:{port} for the control: " in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["serve", "--data", ""], "--data: it is empty"),
+        (["audit", "--out", "out", "--path", ""], "--path: it is empty"),
+        (["audit", "--out", "out", "--bootstrap", ""], "--bootstrap: it is empty"),
+        (["audit", "--out", "", "--path", "."], "--out: it is empty"),
+        (["audit", "--out", "out", "--path", ".", "--intended", " "], "--intended: it is empty"),
+        (["audit", "--out", "out", "--path", ".", "--trace", ""], "--trace: it is empty"),
+        (["audit", "--out", "out", "--path", ".", "--follow", "0"], "--follow: this is a number of seconds above 0, not '0'"),
+        (["audit", "--out", "out", "--path", ".", "--follow", "-1"], "--follow: this is a number of seconds above 0"),
+        (["audit", "--out", "out", "--path", ".", "--follow", "nan"], "--follow: this is a number of seconds above 0"),
+        (["audit", "--out", "out", "--path", ".", "--follow", "soon"], "--follow: this is a number of seconds above 0"),
+        (["audit", "--out", "out", "--path", ".", "--producer-expiration", "-5"], "milliseconds from 1 on, not '-5'"),
+    ],
+)
+def test_arguments_without_a_meaning_are_refused(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    assert words in capsys.readouterr().err
+
+
+def test_an_empty_variable_is_refused_as_an_empty_flag_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WIREBROKER_DATA", "")
+    with pytest.raises(SystemExit, match="2"):
+        main(["serve", "--help-not"])
+    assert "--data: it is empty" in capsys.readouterr().err

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from math import inf
 
 DESCRIPTION = """\
 A Kafka test double that speaks the real wire protocol and answers as Apache Kafka 4.3.1 would.
@@ -91,7 +92,7 @@ def _serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         help="a Kafka setting by Kafka's name (repeatable)",
     )
     add("--scenario", metavar="NAME[/PART]", help="be set up as in this scenario, and load its faults; its part by number")
-    add("--data", metavar="DIR", help="keep everything in this directory, in Kafka's own files; in memory without it")
+    add("--data", type=_named, metavar="DIR", help="keep everything in this directory, in Kafka's own files; in memory without it")
     add("--sync", default="never", choices=("always", "interval", "never"), help="with --data, when it is put on the disk: "
         "before an answer, every log.flush.interval.ms, or when the system likes to, as in Kafka (%(default)s)")  # fmt: skip
     add("--faults", metavar="FILE.toml", help="load the faults in this file")
@@ -181,17 +182,45 @@ def _audit(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         epilog=EXIT_CODES,
     )
     where = audit.add_mutually_exclusive_group(required=True)
-    where.add_argument("--path", metavar="DIR", help="a Kafka log directory: ours, or a real broker's")
-    where.add_argument("--bootstrap", metavar="H:P", help="a live cluster, read batch by batch over the wire")
+    where.add_argument("--path", type=_named, metavar="DIR", help="a Kafka log directory: ours, or a real broker's")
+    where.add_argument("--bootstrap", type=_named, metavar="H:P", help="a live cluster, read batch by batch over the wire")
     add = audit.add_argument
     add("--topic", action="append", default=[], help="this topic alone (repeatable)")
-    add("--trace", metavar="FILE", help="the broker's trace: what other rules would have made of it")
-    add("--intended", metavar="FILE", help="the application's journal (JSON lines or Parquet): what it meant to send")
-    add("--out", required=True, metavar="DIR", help="where the report goes; an earlier report is replaced")
-    add("--producer-expiration", type=int, metavar="MS", help="the broker's producer.id.expiration.ms (86400000)")
-    add("--follow", type=float, metavar="S", help="keep the findings current, looking again every S seconds, until Ctrl-C")
+    add("--trace", type=_named, metavar="FILE", help="the broker's trace: what other rules would have made of it")
+    add("--intended", type=_named, metavar="FILE", help="the application's journal (JSON lines or Parquet): what it meant to send")
+    add("--out", required=True, type=_named, metavar="DIR", help="where the report goes; an earlier report is replaced")
+    add("--producer-expiration", type=_milliseconds, metavar="MS", help="the broker's producer.id.expiration.ms (86400000)")
+    add("--follow", type=_seconds, metavar="S",
+        help="keep the findings current, looking again every S seconds, until Ctrl-C")  # fmt: skip
     add("--master", help="Spark's master (local[*])")
     audit.set_defaults(command="audit")
+
+
+def _named(text: str) -> str:
+    """A path or an address. An empty one, of a variable that was never set perhaps, would be taken for none."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("it is empty")
+    return text
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0
+    if not 0 < seconds < inf:
+        raise argparse.ArgumentTypeError(f"this is a number of seconds above 0, not {text!r}")
+    return seconds
+
+
+def _milliseconds(text: str) -> int:
+    try:
+        ms = int(text)
+    except ValueError:
+        ms = 0
+    if ms < 1:
+        raise argparse.ArgumentTypeError(f"this is a number of milliseconds from 1 on, not {text!r}")
+    return ms
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
