@@ -93,7 +93,7 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
     except (CannotAudit, *REFUSALS) as refused:
         raise Refused(str(refused)) from refused
     except OSError as refused:  # of what the live form writes, or looks for
-        raise Refused(f"{refused.filename}: {refused.strerror}") from refused
+        raise Refused(f"{refused.filename}: {refused.strerror}" if refused.filename else str(refused)) from refused
     except (PySparkException, Py4JError) as failed:
         raise Refused(f"Spark failed: {first_line(failed)}") from failed
     show(result, Console(highlight=False), request.out)

@@ -9,6 +9,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -265,6 +266,30 @@ def test_what_cannot_be_audited_is_said_at_once(
     assert not Path("out").exists()
     assert Path("taken", "precious").exists()
     assert Path("likely", "precious").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--path", "logs", "--out", "file/out"], "file/out"),
+        (["--path", "gone", "--out", "out"], "gone does not exist"),
+        (["--bootstrap", "127.0.0.1:1", "--out", "out"], "127.0.0.1:1"),
+    ],
+)
+def test_what_cannot_be_followed_is_said_in_a_sentence(
+    flags: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was well when it was looked at may be gone when Spark is there, which is left out here."""
+    monkeypatch.chdir(tmp_path)
+    make_directory(tmp_path / "logs", seed=1, partitions=1, faults=())
+    Path("file").write_text("")
+    context = SimpleNamespace(defaultParallelism=1, statusTracker=lambda: None)
+    monkeypatch.setattr("wirebroker_audit.session.get_session", lambda master: SimpleNamespace(sparkContext=context))
+    monkeypatch.setattr(Request, "check", lambda *given: None)
+    assert main(["audit", "--follow", "1", *flags]) == 2
+    (said,) = [line for line in capsys.readouterr().err.splitlines() if not line.endswith("…")]
+    assert said.startswith("wirebroker audit: ")
+    assert words in said
 
 
 def test_where_nothing_is_stored_nothing_is_found(
