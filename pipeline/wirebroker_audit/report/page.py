@@ -18,7 +18,8 @@ PAGE = "report.html"
 STYLE = """
 :root{color-scheme:light}body{font:16px/1.45 system-ui,sans-serif;margin:0 auto;max-width:60rem;padding:0 1rem 3rem;
 color:#1b2631;background:#fff}h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}svg{width:100%;height:auto}
-.scroll{overflow-x:auto}table{border-collapse:collapse;font-size:.9rem;width:100%}th,td{text-align:left;padding:.3rem .6rem;
+.scroll{overflow-x:auto}.scroll svg{min-width:36rem}
+table{border-collapse:collapse;font-size:.9rem;width:100%}th,td{text-align:left;padding:.3rem .6rem;
 border-bottom:1px solid #d5d8dc;vertical-align:top}td.n,th.n{text-align:right}.certain{color:#c0392b}.likely{color:#b9770e}
 .info{color:#5d6d7e}.verdict{font-size:1.1rem;padding:.8rem 1rem;border-left:.4rem solid #1e8449;background:#eafaf1}
 .verdict.certain{border-color:#c0392b;background:#fdedec;color:inherit}
@@ -36,16 +37,17 @@ def write_report(
     shown = first_findings(findings)
     parts = [_head(summary), *_verdict(summary)]
     if summary["findings"]:
-        parts += ["<h2>Findings by kind</h2>", plots.findings_by_kind(summary["findings"])]
+        parts += ["<h2>Findings by kind</h2>", _picture(plots.findings_by_kind(summary["findings"]))]
     for line in timelines(batches, shown):
         parts += [
             f"<h2>Producer {line.producer_id} on {escape(line.topic)}-{line.partition}</h2>",
-            plots.timeline(line),
+            _picture(plots.timeline(line)),
         ]
     if cells := heat_map(folded, findings):
-        parts += ["<h2>Partitions and producers</h2>", plots.heat_map(cells)]
+        parts += ["<h2>Partitions and producers</h2>", _picture(plots.heat_map(cells))]
     if outcomes:
-        parts += ["<h2>What if the rules had been others</h2>", plots.what_if(outcomes), _outcomes(outcomes)]
+        pictures = [_picture(plots.what_if(outcomes)), _outcomes(outcomes)]
+        parts += ["<h2>What if the rules had been others</h2>", *pictures]
     parts += [_topics(summary["topics"]), *_findings(shown, summary["findings"]), "</body></html>\n"]
     (folder / PAGE).write_text("\n".join(parts), encoding="utf-8")
     return shown
@@ -75,6 +77,11 @@ def _verdict(summary: Mapping[str, Any]) -> Iterable[str]:
     }[worst]
     yield f"<p class='verdict {worst}'>{sentence}</p>"
     yield from (f"<p class='info'>{escape(each)}</p>" for each in summary["notices"])
+
+
+def _picture(svg: str) -> str:
+    """It is scrolled on a phone, where it could not be read if it were made to fit."""
+    return f"<div class='scroll'>{svg}</div>"
 
 
 def _topics(topics: Mapping[str, Mapping[str, int]]) -> str:

@@ -18,7 +18,9 @@ from wirebroker_audit.report.gather import Row, Timeline
 COLOURS = {"certain": "#c0392b", "likely": "#d68910", "info": "#5d6d7e"}
 STORED, DOUBLED, MISSING = "#2e86c1", COLOURS["certain"], COLOURS["likely"]
 WIDTH = 6.4
-"""Inches; the page scales it."""
+"""Inches; the page scales it, on a phone to a little more than this."""
+SMALL, NUMBER = 9, 8
+"""Points of what is written at axes, and in cells."""
 COPIES = frozenset(
     {"duplicate", "epoch_duplicate", "session_duplicate", "application_duplicate", "partition_duplicate"}
 )
@@ -53,11 +55,11 @@ def heat_map(cells: Sequence[Row]) -> str:
         if each["wrong"]:
             frame = mpl.patches.Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor=DOUBLED, linewidth=2)
             axes.add_patch(frame)
-            axes.text(column, row, f"{each['wrong']}", ha="center", va="center", fontsize=8, color=DOUBLED)
+            axes.text(column, row, f"{each['wrong']}", ha="center", va="center", fontsize=NUMBER, color=DOUBLED)
     image = axes.imshow(grid, aspect="auto", cmap="Blues", vmin=0)
-    axes.set_yticks(range(len(down)), [f"{topic}-{partition}" for topic, partition in down], fontsize=7)
+    axes.set_yticks(range(len(down)), [f"{topic}-{partition}" for topic, partition in down], fontsize=SMALL)
     names = ["no id" if each < 0 else str(each) for each in across]
-    axes.set_xticks(range(len(across)), names, rotation=90, fontsize=7)
+    axes.set_xticks(range(len(across)), names, rotation=90, fontsize=SMALL)
     axes.set_xlabel("producer id; a number in a frame: findings")
     figure.colorbar(image, ax=axes, label="records")
     return _svg(figure, "Records by partition and producer")
@@ -76,7 +78,7 @@ def timeline(line: Timeline) -> str:
     axes.set_ylabel("sequence")
     axes.margins(0.06)
     if labelled:
-        axes.legend(loc="best", fontsize=8)
+        axes.legend(loc="best", fontsize=SMALL)
     return _svg(figure, f"Sequences of producer {line.producer_id} on {line.topic}-{line.partition}")
 
 
@@ -106,11 +108,11 @@ def what_if(outcomes: Sequence[Row]) -> str:
         counts = [each[field] for each in (*windows, *others)]
         axes.plot(places[: len(windows)], counts[: len(windows)], marker="o", color=colour, label=label)
         axes.plot(places[len(windows) :], counts[len(windows) :], marker="D", linestyle="", color=colour)
-    axes.set_xticks(places, names, fontsize=8)
+    axes.set_xticks(places, names, fontsize=SMALL)
     axes.set_xlabel("window in batches, and other rules")
     axes.set_ylabel("batches")
     axes.set_ylim(bottom=0)
-    axes.legend(fontsize=8)
+    axes.legend(fontsize=SMALL)
     return _svg(figure, "What other windows and rules would have made of the same arrivals")
 
 
