@@ -92,7 +92,8 @@ def _serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         help="a Kafka setting by Kafka's name (repeatable)",
     )
     add("--scenario", metavar="NAME[/PART]", help="be set up as in this scenario, and load its faults; its part by number")
-    add("--data", type=_named, metavar="DIR", help="keep everything in this directory, in Kafka's own files; in memory without it")
+    add("--data", type=_named, metavar="DIR",
+        help="keep everything in this directory, in Kafka's own files; in memory without it")  # fmt: skip
     add("--sync", default="never", choices=("always", "interval", "never"), help="with --data, when it is put on the disk: "
         "before an answer, every log.flush.interval.ms, or when the system likes to, as in Kafka (%(default)s)")  # fmt: skip
     add("--faults", metavar="FILE.toml", help="load the faults in this file")
@@ -187,7 +188,8 @@ def _audit(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     add = audit.add_argument
     add("--topic", action="append", default=[], help="this topic alone (repeatable)")
     add("--trace", type=_named, metavar="FILE", help="the broker's trace: what other rules would have made of it")
-    add("--intended", type=_named, metavar="FILE", help="the application's journal (JSON lines or Parquet): what it meant to send")
+    add("--intended", type=_named, metavar="FILE",
+        help="the application's journal (JSON lines or Parquet): what it meant to send")  # fmt: skip
     add("--out", required=True, type=_named, metavar="DIR", help="where the report goes; an earlier report is replaced")
     add("--producer-expiration", type=_milliseconds, metavar="MS", help="the broker's producer.id.expiration.ms (86400000)")
     add("--follow", type=_seconds, metavar="S",

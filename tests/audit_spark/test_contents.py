@@ -14,8 +14,8 @@ pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not instal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import functions as sf
 
-from audit_spark.synthetic import batch
 from kafkawire.batches import DECOMPRESSED_LIMIT, Record, build_batch
 from kafkawire.compression import ZSTD, TooLarge
 from wirebroker.audit import stored
@@ -26,26 +26,13 @@ from wirebroker.audit.matching import Repeats
 from wirebroker.audit.stored import StoredPartition
 from wirebroker_audit import contents, intended, records
 from wirebroker_audit.intended import BadJournal, read_journal
-from wirebroker_audit.job import Request, audit
+from wirebroker_audit.reconcile import reconcile
 from wirebroker_audit.scan import BATCHES, Chunk
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.timeout(300)
-
-
-def log(folder: Path, *batches: bytes) -> Path:
-    """A directory with these batches as topic orders."""
-    (folder / "logs" / "orders-0").mkdir(parents=True)
-    (folder / "logs" / "orders-0" / f"{0:020d}.log").write_bytes(b"".join(batches))
-    return folder / "logs"
-
-
-def evidence(spark: SparkSession, out: Path) -> dict[str, Any]:
-    """The evidence of each finding in a report, by its kind."""
-    rows = spark.read.parquet(str(out / "findings")).collect()
-    return {row["kind"]: json.loads(row["evidence"]) for row in rows}
 
 
 SHOWN = [
@@ -62,19 +49,28 @@ def test_bytes_are_shown_as_the_audit_in_the_small_shows_them(spark: SparkSessio
     assert [shown[n] for n in range(len(given))] == [head(each) for each in given]
 
 
-def test_a_key_that_is_no_text_is_shown_all_the_same(spark: SparkSession, tmp_path: Path) -> None:
-    stored = [batch(at, [b"v"], key=b"\xff\xfe") for at in (0, 1)]
-    journal = [
-        {"topic": "orders", "key_base64": "//8=", "value": "gone"},
-        {"topic": "orders", "key_base64": "//4=", "value": "v", "acknowledged": False},
-    ]
-    (tmp_path / "sent.jsonl").write_text("".join(json.dumps(line) + "\n" for line in journal))
-    logs = log(tmp_path, *stored)
-    audit(spark, Request(tmp_path / "out", logs, intended=str(tmp_path / "sent.jsonl")))
-    shown = {kind: each["key"] for kind, each in evidence(spark, tmp_path / "out").items()}
-    assert shown == {
-        "lost": head(b"\xff\xff"), "unacknowledged_stored": head(b"\xff\xfe"), "application_duplicate": head(b"\xff\xfe"),
+def test_a_key_that_is_no_text_is_shown_all_the_same(spark: SparkSession) -> None:
+    key, value = b"\xff\xfe", digest(b"v")
+    stored = [("orders", 0, at, at, 0, -1, -1, -1, -1, "c", key, value, "'v'", "none") for at in (0, 1)]
+    units = spark.createDataFrame(stored, f"{UNITS}, transaction string")
+    journal = spark.createDataFrame(
+        [("orders", None, b"\xff\xff", digest(b"gone"), None, None, "'gone'"),
+         ("orders", None, key, value, False, None, "'v'")],
+        "topic string, partition int, key binary, value_hash string, acknowledged boolean, producer string, shown string",
+    )  # fmt: skip
+    nothing = spark.createDataFrame([], "topic string, partition int, deleted long")
+    came = reconcile(units, units.limit(0), journal, nothing)
+    again = came.beyond.withColumn("kind", sf.lit("application_duplicate"))
+    found = came.findings.unionByName(contents.stored_again(again)).collect()
+    assert {row["kind"]: json.loads(row["evidence"])["key"] for row in found} == {
+        "lost": head(b"\xff\xff"), "unacknowledged_stored": head(key), "application_duplicate": head(key),
     }  # fmt: skip
+
+
+UNITS = (
+    "topic string, partition int, base_offset long, last_offset long, timestamp long, producer_id long, producer_epoch short, "
+    "base_sequence int, last_sequence int, content string, key binary, value_hash string, shown string"
+)
 
 
 # Contents that repeat
