@@ -9,6 +9,9 @@ from kafkawire.batches import read_header
 from wirebroker_audit.scan import EVERYTHING, Chunk, Linker, Place, batch_rows, damage_row, walk
 from wirebroker_audit.wire import EARLIEST, BrokerError, Client, LivePartition
 
+EMPTY_ANSWERS = 4
+"""How often a Fetch may bring nothing where there are offsets left, one after another."""
+
 
 @dataclass(frozen=True, slots=True)
 class Range:
@@ -23,6 +26,7 @@ class Range:
     is_first: bool
     """whether a batch that begins before `start` belongs to it, as the log start may lie inside a batch"""
     compacted: bool
+    """whether it is, or may be"""
 
 
 def split_offsets(live: list[LivePartition], bootstrap: str, pieces: int) -> list[Range]:
@@ -35,7 +39,14 @@ def split_offsets(live: list[LivePartition], bootstrap: str, pieces: int) -> lis
             stop = min(start + size, each.end)
             found.append(
                 Range(
-                    len(found), bootstrap, each.topic, each.partition, start, stop, start == each.start, each.compacted
+                    len(found),
+                    bootstrap,
+                    each.topic,
+                    each.partition,
+                    start,
+                    stop,
+                    start == each.start,
+                    each.compacted is not False,
                 )
             )
     return found
@@ -65,6 +76,7 @@ class _RangeReader:
     def __init__(self, wanted: Range, place: Place, linker: Linker, client: Client) -> None:
         self.wanted, self.place, self.linker, self.client = wanted, place, linker, client
         self.offset = wanted.start
+        self.empty = 0
 
     def damage(self, problem: str, detail: str, size: int = 0) -> Chunk:
         return damage_row(self.place, problem, detail, position=self.offset, size=size, expected_offset=self.offset)
@@ -76,8 +88,11 @@ class _RangeReader:
             if isinstance(fetched, Chunk):
                 yield fetched
                 continue
-            if not fetched:  # the offsets at the end were compacted away
-                return
+            if not fetched:
+                if self._is_over():
+                    return
+                continue
+            self.empty = 0
             found = walk(fetched, 0, len(fetched))
             if not found.positions:
                 yield self.damage("bad_batch", f"{len(fetched)} bytes that hold no batch", len(fetched))
@@ -89,6 +104,17 @@ class _RangeReader:
                 places = dict(zip(rows.column("position").to_pylist(), chosen.positions, strict=True))
                 yield Chunk(fetched, rows, 0, places)
             self.offset = max(last.last_offset, self.offset) + 1
+
+    def _is_over(self) -> bool:
+        """Whether an answer without batches means that there are no more: only compaction takes those at the end."""
+        self.empty += 1
+        if self.empty < EMPTY_ANSWERS:
+            return False
+        if not self.wanted.compacted:
+            raise BrokerError(
+                f"{self.empty} answers without a batch, and there is to be one up to {self.wanted.stop - 1}"
+            )
+        return True
 
     def _fetch(self) -> memoryview | Chunk:
         """Record data from the current offset on; where retention has overtaken us, a row that says so."""

@@ -114,7 +114,12 @@ class Cluster(Origin):
         finally:
             client.close()
         self.bounds = [
-            (each.topic, each.partition, each.start, EVERYTHING if each.compacted else -1) for each in self._live
+            (each.topic, each.partition, each.start, EVERYTHING if each.compacted is not False else -1)
+            for each in self._live
+        ]
+        self.notices = [
+            f"{topic}: the broker does not say whether it is compacted; what is missing there may be what compaction took"
+            for topic in sorted({each.topic for each in self._live if each.compacted is None})
         ]
 
     def records(self) -> DataFrame:

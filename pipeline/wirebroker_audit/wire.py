@@ -28,6 +28,8 @@ ATTEMPTS, PAUSE = 8, 0.5
 """How often a request is sent again while the broker says that it may succeed later, and the seconds in between."""
 FETCH_BYTES = 16 * 1024 * 1024
 WAIT_MS = 500
+THROTTLED_S, THROTTLED_IN_ALL_S = 30.0, 600.0
+"""How long a broker that throttles is given before it is asked again, and how long while nothing comes of it."""
 LARGEST_ANSWER = 512 * 1024 * 1024
 EARLIEST, LATEST = -2, -1
 NEWEST = {1: 12, 2: 7, 3: 9, 18: 0, 32: 4}
@@ -57,7 +59,8 @@ class LivePartition:
     """its address, "" if there is none"""
     start: int
     end: int
-    compacted: bool
+    compacted: bool | None
+    """None where the broker does not say"""
 
 
 class Client:
@@ -112,7 +115,7 @@ class Client:
         def ask(leader: str) -> tuple[int, Any]:
             entry = ListOffsetsPartition(partition_index=partition, timestamp=which)
             request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[entry])])
-            found = self._ask(leader, request).topics[0].partitions[0]
+            found = _only(leader, self._ask(leader, request).topics)
             return found.error_code, found.offset
 
         return int(self._of_leader(topic, partition, "ListOffsets", ask))
@@ -128,21 +131,38 @@ class Client:
                 max_bytes=FETCH_BYTES,
                 topics=[FetchTopic(topic=topic, partitions=[entry])],
             )
-            found = self._ask(leader, request).responses[0].partitions[0]
+            answer = self._unthrottled(leader, request)
+            if answer.error_code != ErrorCode.NONE:
+                return answer.error_code, None
+            found = _only(leader, answer.responses)
             return found.error_code, (found.records or b"", found.high_watermark)
 
         records, watermark = self._of_leader(topic, partition, f"Fetch at offset {offset}", ask)
         return records, watermark
 
-    def _is_compacted(self, topic: str) -> bool:
+    def _unthrottled(self, leader: str, request: Message) -> Any:
+        """The answer to a Fetch. Over its quota Kafka answers without partitions, and says how long it will not listen."""
+        waited = 0.0
+        while True:
+            answer = self._ask(leader, request)
+            if answer.responses or not answer.throttle_time_ms:
+                return answer
+            if waited >= THROTTLED_IN_ALL_S:
+                raise BrokerError(f"{leader} throttles: nothing could be fetched for {waited:.0f} s")
+            pause = min(answer.throttle_time_ms / 1000, THROTTLED_S)
+            time.sleep(pause)
+            waited += pause
+
+    def _is_compacted(self, topic: str) -> bool | None:
         resource = DescribeConfigsResource(
             resource_type=_TOPIC, resource_name=topic, configuration_keys=["cleanup.policy"]
         )
         try:
             answer = self._ask_any(DescribeConfigsRequest(resources=[resource]))
         except BrokerError:  # a broker that does not tell its settings can be audited all the same
-            return False
-        return any(COMPACT in (each.value or "") for result in answer.results for each in result.configs)
+            return None
+        told = [each.value for result in answer.results if not result.error_code for each in result.configs]
+        return any(COMPACT in (value or "") for value in told) if told else None
 
     def _of_leader(self, topic: str, partition: int, what: str, ask: Callable[[str], tuple[int, Any]]) -> Any:
         """The answer of the partition's leader, which may have to be found again."""
@@ -220,6 +240,14 @@ def ask(bootstrap: str) -> None:
         client.refresh(("",))
     finally:
         client.close()
+
+
+def _only(leader: str, topics: list[Any]) -> Any:
+    """The one partition that was asked about. Raises BrokerError."""
+    found = [partition for topic in topics for partition in topic.partitions]
+    if len(found) != 1:
+        raise BrokerError(f"{leader} was asked about one partition, and answered about {len(found)}")
+    return found[0]
 
 
 def address_of(text: str) -> tuple[str, int]:

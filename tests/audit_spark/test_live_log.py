@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from kafkawire.declare import Message
 from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkawire.messages.delete_topics import DeleteTopicsRequest
 from wirebroker import MockKafka
 from wirebroker_audit import wire
 from wirebroker_audit.live_log import Range, read_range, split_offsets
+from wirebroker_audit.scan import EVERYTHING
 from wirebroker_audit.wire import BrokerError, Client, LivePartition
 from wirekit import RawProducer
 
@@ -93,3 +97,130 @@ def test_a_broker_that_goes_away_is_said_with_the_offset(kafka: MockKafka, monke
 def test_an_address_that_is_none_is_said() -> None:
     with pytest.raises(BrokerError, match="'nowhere' is not host:port"):
         Client("nowhere")
+
+
+Answering = Callable[[Any], Any]
+
+
+@pytest.fixture
+def answering(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Answering], None]:
+    """Have what brokers answer to a request of this name changed before the client sees it."""
+    ask = Client._ask
+
+    def change(name: str, how: Answering) -> None:
+        def changed(client: Client, address: str, request: Message) -> Any:
+            answer = ask(client, address, request)
+            return how(answer) if type(request).__name__ == name else answer
+
+        monkeypatch.setattr(Client, "_ask", changed)
+
+    return change
+
+
+class After:
+    """Leaves the first answers as they are, and changes so many of those behind them."""
+
+    def __init__(self, first: int, how: Answering, count: int = 10**6) -> None:
+        self.first, self.how, self.count, self.calls = first, how, count, 0
+
+    def __call__(self, answer: Any) -> Any:
+        self.calls += 1
+        return self.how(answer) if self.first < self.calls <= self.first + self.count else answer
+
+
+def without_batches(answer: Any) -> Any:
+    answer.responses[0].partitions[0].records = b""
+    return answer
+
+
+def throttled(answer: Any) -> Any:
+    """As Kafka's FetchContext.getThrottledResponse makes it."""
+    return SimpleNamespace(throttle_time_ms=700, error_code=0, session_id=0, responses=[])
+
+
+def told(rows: list[dict[str, Any]]) -> list[tuple[int, str | None]]:
+    return [(row["base_offset"], row["problem"]) for row in rows]
+
+
+def test_an_answer_without_batches_is_no_end_of_the_log(
+    kafka: MockKafka, monkeypatch: pytest.MonkeyPatch, answering: Callable[[str, Answering], None]
+) -> None:
+    monkeypatch.setattr(wire, "FETCH_BYTES", 1)
+    ranges = split_offsets(partitions(kafka), kafka.bootstrap_servers, 1)
+    answering("FetchRequest", After(1, without_batches, 3))
+    assert told(rows_of(ranges)) == [(offset, None) for offset in (0, 3, 6, 9, 12, 15)]
+
+
+@pytest.mark.parametrize(("compacted", "end"), [(False, [(3, "unreadable")]), (None, []), (True, [])])
+def test_offsets_that_never_come_are_said_unless_compaction_may_have_taken_them(
+    kafka: MockKafka,
+    monkeypatch: pytest.MonkeyPatch,
+    answering: Callable[[str, Answering], None],
+    compacted: bool | None,
+    end: list[tuple[int, str]],
+) -> None:
+    monkeypatch.setattr(wire, "FETCH_BYTES", 1)
+    live = [replace(each, compacted=compacted) for each in partitions(kafka)]
+    answering("FetchRequest", After(1, without_batches))
+    rows = rows_of(split_offsets(live, kafka.bootstrap_servers, 1))
+    assert told(rows) == [(0, None), *end]
+    if end:
+        assert rows[-1]["detail"].startswith("orders-0 at offset 3: 4 answers without a batch")
+
+
+def test_a_broker_that_throttles_is_asked_again_when_it_listens(
+    kafka: MockKafka, monkeypatch: pytest.MonkeyPatch, answering: Callable[[str, Answering], None]
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(wire.time, "sleep", pauses.append)
+    monkeypatch.setattr(wire, "FETCH_BYTES", 1)
+    ranges = split_offsets(partitions(kafka), kafka.bootstrap_servers, 1)
+    answering("FetchRequest", After(2, throttled, 5))
+    assert told(rows_of(ranges)) == [(offset, None) for offset in (0, 3, 6, 9, 12, 15)]
+    assert pauses == [0.7] * 5
+
+
+def test_a_broker_that_goes_on_throttling_is_said(
+    kafka: MockKafka, monkeypatch: pytest.MonkeyPatch, answering: Callable[[str, Answering], None]
+) -> None:
+    monkeypatch.setattr(wire.time, "sleep", lambda seconds: None)
+    ranges = split_offsets(partitions(kafka), kafka.bootstrap_servers, 1)
+    answering("FetchRequest", throttled)
+    monkeypatch.setattr(wire, "THROTTLED_IN_ALL_S", 5)
+    (row,) = rows_of(ranges)
+    assert row["problem"] == "unreadable"
+    assert "throttles: nothing could be fetched for 6 s" in row["detail"]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        lambda answer: SimpleNamespace(results=[SimpleNamespace(error_code=29, configs=[])]),
+        lambda answer: SimpleNamespace(results=[]),
+    ],
+    ids=["refused", "nothing"],
+)
+def test_what_is_not_told_to_be_uncompacted_may_be_compacted(
+    kafka: MockKafka, answering: Callable[[str, Answering], None], refusal: Answering
+) -> None:
+    answering("DescribeConfigsRequest", refusal)
+    live = partitions(kafka)
+    assert [each.compacted for each in live] == [None]
+    assert [each.compacted for each in split_offsets(live, kafka.bootstrap_servers, 1)] == [True]
+
+
+def test_where_compaction_is_not_told_of_the_report_says_so(
+    kafka: MockKafka, answering: Callable[[str, Answering], None]
+) -> None:
+    pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
+    from wirebroker_audit.origin import Cluster
+
+    cluster = Cluster.__new__(Cluster)
+    cluster.name, cluster._topics = kafka.bootstrap_servers, ("orders",)
+    cluster.look()
+    assert (cluster.bounds, cluster.notices) == ([("orders", 0, 0, -1)], [])
+    answering("DescribeConfigsRequest", lambda answer: SimpleNamespace(results=[]))
+    cluster.look()
+    assert cluster.bounds == [("orders", 0, 0, EVERYTHING)]
+    (notice,) = cluster.notices
+    assert notice.startswith("orders: the broker does not say whether it is compacted")

@@ -66,7 +66,10 @@ class BrokerStream(_StreamReader):
             live = client.partitions(self._topics)
         finally:
             client.close()
-        return {f"{each.topic}-{each.partition}": f"{each.start}:{each.end}:{int(each.compacted)}" for each in live}
+        return {
+            f"{each.topic}-{each.partition}": f"{each.start}:{each.end}:{int(each.compacted is not False)}"
+            for each in live
+        }
 
     def partitions(self, start: Standing, end: Standing) -> list[InputPartition]:
         pieces: list[InputPartition] = []
