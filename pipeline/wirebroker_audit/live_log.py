@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kafkawire.batches import read_header
+from wirebroker_audit.live_segments import ANEW
 from wirebroker_audit.scan import EVERYTHING, Chunk, Linker, Place, batch_rows, damage_row, walk
 from wirebroker_audit.wire import EARLIEST, BrokerError, Client, LivePartition
 
@@ -27,6 +28,15 @@ class Range:
     """whether a batch that begins before `start` belongs to it, as the log start may lie inside a batch"""
     compacted: bool
     """whether it is, or may be"""
+
+
+@dataclass(frozen=True, slots=True)
+class Anew:
+    """In place of batches: the partition is another one than that which was read up to this offset."""
+
+    topic: str
+    partition: int
+    offset: int
 
 
 def split_offsets(live: list[LivePartition], bootstrap: str, pieces: int) -> list[Range]:
@@ -52,9 +62,14 @@ def split_offsets(live: list[LivePartition], bootstrap: str, pieces: int) -> lis
     return found
 
 
-def read_range(wanted: Range) -> Iterator[Chunk]:
+def read_range(wanted: Range | Anew) -> Iterator[Chunk]:
     """The batches of the range. A partition that cannot be read to the end is a row as well."""
     where = f"{wanted.topic}-{wanted.partition}"
+    if isinstance(wanted, Anew):
+        detail = f"it was read up to offset {wanted.offset}, and then made anew, or cut: it is read from its beginning"
+        place = Place(wanted.topic, wanted.partition, where, 0)
+        yield damage_row(place, "deleted", f"{where}: {detail}", position=ANEW, size=0, expected_offset=0)
+        return
     place = Place(
         wanted.topic, wanted.partition, where, wanted.number, cleaned_until=EVERYTHING if wanted.compacted else -1,
         by_offset=True,

@@ -524,3 +524,34 @@ def _pieces(file: BinaryIO, begin: int, end: int) -> Iterator[memoryview]:
             return
         yield piece
         begin += len(piece)
+
+
+def read_opened(split: Split, file: BinaryIO) -> Iterator[Chunk]:
+    """As `read_split`, from a file that is open already, and may have another name by now."""
+    place = Place(split.topic, split.partition, split.segment, split.number, split.log_start, split.cleaned_until)
+    linker = Linker(split.number)
+    linker.start_at(max(split.first_offset, 0))
+    return _SplitReader(split, place, linker).read(file)
+
+
+def whole_batches(file: BinaryIO, position: int, size: int) -> Iterator[tuple[int, memoryview, Walk]]:
+    """Where a stretch of whole batches begins, its bytes, and the walk over them; over damage as far as a batch is proven.
+
+    It ends before what is still being written.
+    """
+    wanted = 2 * CHUNK
+    while position < size:
+        view = _read_at(file, position, min(wanted, size - position))
+        walked = walk(view, 0, len(view))
+        if walked.positions:
+            yield position, view, walked
+            position, wanted = position + walked.end, 2 * CHUNK
+            continue
+        needed = _needed(view)
+        if len(view) < needed <= size - position:
+            wanted = needed
+            continue
+        behind = None if needed > len(view) else next_batch(file, position + 1, size)
+        if behind is None:
+            return
+        position = behind

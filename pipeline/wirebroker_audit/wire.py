@@ -19,7 +19,7 @@ from kafkawire.messages.describe_configs import DescribeConfigsRequest, Describe
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from kafkawire.primitives import Buffer
+from kafkawire.primitives import Buffer, format_uuid
 
 CLIENT_ID = "wirebroker-audit"
 TIMEOUT = 30.0
@@ -32,7 +32,7 @@ THROTTLED_S, THROTTLED_IN_ALL_S = 30.0, 600.0
 """How long a broker that throttles is given before it is asked again, and how long while nothing comes of it."""
 LARGEST_ANSWER = 512 * 1024 * 1024
 EARLIEST, LATEST = -2, -1
-NEWEST = {1: 12, 2: 7, 3: 9, 18: 0, 32: 4}
+NEWEST = {1: 12, 2: 7, 3: 12, 18: 0, 32: 4}
 """By API key the newest version that is spoken here; Fetch 13 names topics by id."""
 COMPACT = "compact"
 _TOPIC = 2
@@ -61,6 +61,8 @@ class LivePartition:
     end: int
     compacted: bool | None
     """None where the broker does not say"""
+    topic_id: str = ""
+    """"" if the broker has no ids"""
 
 
 class Client:
@@ -73,6 +75,7 @@ class Client:
         self._sockets: dict[str, socket.socket] = {}
         self._versions: dict[str, dict[int, int]] = {}
         self._leaders: dict[tuple[str, int], str] = {}
+        self._ids: dict[str, str] = {}
         self._refused: dict[str, int] = {}
         """by topic the error with which a broker would say nothing of it"""
         self._correlation = 0
@@ -94,7 +97,7 @@ class Client:
         for topic, partition in sorted(self._leaders):
             start, end = (self.offset(topic, partition, which) for which in (EARLIEST, LATEST))
             leader = self._leaders[topic, partition]
-            found.append(LivePartition(topic, partition, leader, start, end, compacted[topic]))
+            found.append(LivePartition(topic, partition, leader, start, end, compacted[topic], self._ids[topic]))
         return found
 
     def refresh(self, topics: tuple[str, ...]) -> None:
@@ -106,6 +109,7 @@ class Client:
             if topic.error_code != ErrorCode.NONE:
                 self._refused[topic.name] = topic.error_code
             else:
+                self._ids[topic.name] = format_uuid(topic.topic_id) if any(topic.topic_id) else ""
                 for each in topic.partitions:
                     self._leaders[topic.name, each.partition_index] = brokers.get(each.leader_id, "")
 

@@ -3,58 +3,98 @@
     spark.readStream.format("kafka-segments").option("path", DIR).load()
     spark.readStream.format("kafka-broker-batches").option("bootstrap", "127.0.0.1:9092").load()
 
-Where a stream stands is, for each partition, an offset of the broker's, or a segment, a position in it and the next offset.
-What cannot be read fails the micro-batch, which is done again when the stream is started again.
+Where a stream stands is, for each partition, an offset, and beside it what tells whether the log is still the same one. A
+micro-batch takes `batch.bytes` or `batch.offsets` at most, about, and the next one goes on from there. What cannot be read
+fails the micro-batch, which is done again when the stream is started again. Where a log began anew, a `deleted` row at
+position −1 says so: what was read of it before counts no more.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from wirebroker_audit.live_log import Range, read_range
-from wirebroker_audit.segments import (
-    NOWHERE,
-    End,
-    PartitionFolder,
-    Split,
-    end_of_batches,
-    find_partitions,
-    read_split,
-    segments_of,
-)
-from wirebroker_audit.wire import Client
+from wirebroker_audit.live_log import Anew, Range, read_range
+from wirebroker_audit.live_segments import UNREAD, Ahead, Mark, Stretch, mark_from, read_stretch, stretches
+from wirebroker_audit.segments import NotALogDirectory, PartitionFolder, find_partitions
+from wirebroker_audit.wire import Client, LivePartition
 
 Standing = dict[str, str]
-"""By `topic-partition`: an offset, or `segment:position:offset`."""
+"""By `topic-partition`: a `Reach`, or a `Mark`."""
+BATCH_BYTES, BATCH_OFFSETS = 4 * 1024 * 1024 * 1024, 20_000_000
+LEAST_BYTES, LEAST_OFFSETS = 16 * 1024 * 1024, 50_000
+"""Of a task, if there is so much."""
+Work = Range | Stretch | Anew
 
 
 @dataclass
 class Piece(InputPartition):
     """What one task reads."""
 
-    what: Range | Split
+    what: list[Work]
 
 
 class _StreamReader(DataSourceStreamReader):
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = options
         self._topics = tuple(filter(None, options.get("topics", "").split(",")))
+        self._parallelism = int(options.get("parallelism", 1))
+        self._at: Standing = {}
+        """up to where micro-batches were planned: Spark has one planned, an empty one at least, before it asks for more"""
 
     def initialOffset(self) -> Standing:  # noqa: N802 - Spark's name
         return {}
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Piece)
-        chunks = read_range(partition.what) if isinstance(partition.what, Range) else read_split(partition.what)
-        for chunk in chunks:
-            if chunk.begin < 0 and (row := chunk.rows.to_pylist()[0])["problem"] == "unreadable":
-                raise OSError(row["detail"])
-            yield chunk.rows
+        for each in partition.what:
+            for chunk in read_stretch(each) if isinstance(each, Stretch) else read_range(each):
+                if chunk.begin < 0 and (row := chunk.rows.to_pylist()[0])["problem"] == "unreadable":
+                    raise OSError(row["detail"])
+                yield chunk.rows
+
+    def _packed(self, work: list[tuple[int, Work]], least: int) -> list[InputPartition]:
+        """As many tasks as are worth while, of about the same size."""
+        room = max(sum(size for size, _ in work) // self._parallelism, least)
+        pieces: list[InputPartition] = []
+        held: list[Work] = []
+        filled = 0
+        for size, each in work:
+            if held and filled + size > room:
+                pieces.append(Piece(held))
+                held, filled = [], 0
+            held.append(each)
+            filled += size
+        return [*pieces, Piece(held)] if held else pieces
+
+
+class Reach(NamedTuple):
+    """Up to where a partition of a live cluster was read."""
+
+    start: int
+    """where it began when it was asked about"""
+    offset: int
+    compacted: int
+    life: int = 0
+    """how often it was made anew"""
+    topic_id: str = ""
+
+    def text(self) -> str:
+        """As a standing says it."""
+        return ":".join(map(str, self))
+
+
+def reach_from(text: str) -> Reach:
+    """What `Reach.text` wrote; of an older standing what it has."""
+    fields = text.split(":")
+    return Reach(*map(int, fields[:4]), *fields[4:])  # type: ignore[arg-type]
 
 
 class BrokerStream(_StreamReader):
@@ -66,85 +106,100 @@ class BrokerStream(_StreamReader):
             live = client.partitions(self._topics)
         finally:
             client.close()
-        return {
-            f"{each.topic}-{each.partition}": f"{each.start}:{each.end}:{int(each.compacted is not False)}"
-            for each in live
+        room = int(self._options.get("batch.offsets", BATCH_OFFSETS))
+        begins = {f"{each.topic}-{each.partition}": self._begin(each) for each in live}
+        ends = {f"{each.topic}-{each.partition}": each.end for each in live}
+        left = sum(ends[name] - begin.offset for name, begin in begins.items())
+        taken = {  # each its share, so that all go on
+            name: begin._replace(offset=begin.offset + -(-(ends[name] - begin.offset) * min(room, left) // max(left, 1)))
+            for name, begin in begins.items()
         }
+        return self._at | {name: each.text() for name, each in taken.items()}
+
+    def _begin(self, each: LivePartition) -> Reach:
+        """Where to go on; at the beginning, if it is another topic of that name, or ends before what was read."""
+        text = self._at.get(f"{each.topic}-{each.partition}")
+        fresh = Reach(each.start, each.start, int(each.compacted is not False), 0, each.topic_id)
+        if text is None:
+            return fresh
+        known = reach_from(text)
+        is_another = bool(known.topic_id and each.topic_id and known.topic_id != each.topic_id)
+        if is_another or each.end < known.offset:
+            return fresh._replace(life=known.life + 1)
+        # if it was deleted up to here, that is said where it is read
+        topic_id = each.topic_id or known.topic_id
+        return known._replace(compacted=fresh.compacted, topic_id=topic_id)
 
     def partitions(self, start: Standing, end: Standing) -> list[InputPartition]:
-        pieces: list[InputPartition] = []
+        self._at = end
+        work: list[tuple[int, Work]] = []
         for name, standing in end.items():
+            reach = reach_from(standing)
+            known = reach_from(start[name]) if name in start else None
             topic, _, partition = name.rpartition("-")
-            first, stop, compacted = map(int, standing.split(":"))
-            begin = int(start[name].split(":")[1]) if name in start else first
-            if begin < stop:
-                bootstrap = self._options["bootstrap"]
-                what = Range(begin, bootstrap, topic, int(partition), begin, stop, name not in start, bool(compacted))
-                pieces.append(Piece(what))
-        return pieces
+            if known is not None and known.life != reach.life:
+                work.append((0, Anew(topic, int(partition), known.offset)))
+                known = None
+            begin = reach.start if known is None else known.offset
+            if begin < reach.offset:
+                what = Range(
+                    begin & 0x7FFF_FFFF, self._options["bootstrap"], topic, int(partition), begin, reach.offset,
+                    known is None, bool(reach.compacted),
+                )  # fmt: skip
+                work.append((reach.offset - begin, what))
+        return self._packed(work, LEAST_OFFSETS)
 
 
 class SegmentStream(_StreamReader):
     """A log directory that grows. A batch is read when it is whole."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
-        super().__init__(options)
-        self._known: dict[str, End] = {}
-
     def latestOffset(self) -> Standing:  # noqa: N802 - Spark's name
-        for each in self._folders():
-            name = f"{each.topic}-{each.partition}"
-            self._known[name] = end_of_batches(each, self._known.get(name, NOWHERE))
-        return {name: ":".join(map(str, end)) for name, end in self._known.items()}
+        room = int(self._options.get("batch.bytes", BATCH_BYTES))
+        marks = dict(self._at)
+        ahead: dict[str, Ahead] = {}
+        for name, folder in self._folders().items():
+            with suppress(FileNotFoundError):  # it is being changed, and is looked at again the next time
+                ahead[name] = Ahead(folder, mark_from(self._at[name]) if name in self._at else UNREAD)
+        for name, mark in _up_to(ahead, room):
+            marks[name] = mark.text()
+        return marks
 
     def partitions(self, start: Standing, end: Standing) -> list[InputPartition]:
-        folders = {f"{each.topic}-{each.partition}": each for each in self._folders()}
-        pieces: list[InputPartition] = []
+        self._at = end
+        folders = self._folders()
+        work: list[tuple[int, Work]] = []
         for name, standing in end.items():
-            if name in folders:
-                begin = _end(start[name]) if name in start else NOWHERE
-                pieces += [Piece(each) for each in _between(folders[name], begin, _end(standing))]
-        return pieces
+            if standing != start.get(name):
+                folder = folders.get(name) or self._vanished(name)
+                begin = mark_from(start[name]) if name in start else UNREAD
+                work += [(each.size, each) for each in stretches(folder, begin, mark_from(standing))]
+        return self._packed(work, LEAST_BYTES)
 
-    def _folders(self) -> list[PartitionFolder]:
-        return find_partitions(Path(self._options["path"]), self._topics)
+    def _folders(self) -> dict[str, PartitionFolder]:
+        try:
+            found = find_partitions(Path(self._options["path"]), () if self._at else self._topics)
+        except NotALogDirectory:
+            if not self._at or not Path(self._options["path"]).is_dir():
+                raise
+            found = []  # every topic is deleted; that they are gone is no reason to end
+        return {
+            f"{each.topic}-{each.partition}": each for each in found if not self._topics or each.topic in self._topics
+        }
 
-
-def _end(standing: str) -> End:
-    return End(*map(int, standing.split(":")))
-
-
-def _between(folder: PartitionFolder, begin: End, stop: End) -> Iterator[Split]:
-    """What lies between two places of a partition's log, segment by segment; what retention took before, as a `deleted`."""
-    segments = [each for each in segments_of(folder) if begin.segment <= each[0] <= stop.segment]
-    if begin is not NOWHERE and segments and segments[0][0] > max(begin.segment, begin.next_offset):
-        yield _deleted(folder, begin.next_offset, segments[0][0])
-    for first_offset, path in segments:
-        start = begin.position if first_offset == begin.segment else 0
-        size = stop.position if first_offset == stop.segment else path.stat().st_size
-        if start < size:
-            # the number tells the pieces of a segment apart, also over restarts
-            yield Split(
-                start & 0x7FFF_FFFF, folder.topic, folder.partition, str(path), f"{folder.path.name}/{path.name}", start, size,
-                -1 if start else first_offset, folder.log_start, folder.cleaned_until,
-            )  # fmt: skip
+    def _vanished(self, name: str) -> PartitionFolder:
+        topic, _, partition = name.rpartition("-")
+        return PartitionFolder(Path(self._options["path"]) / name, topic, int(partition), 0, -1)
 
 
-def _deleted(folder: PartitionFolder, begin: int, end: int) -> Split:
-    """In place of segments that were deleted before they were read; in the order of the log it stands where they stood."""
-    detail = f"offsets {begin} to {end - 1} were deleted before they were read"
-    segment = f"{folder.path.name}/{begin:020d}.log"
-    return Split(
-        0,
-        folder.topic,
-        folder.partition,
-        "",
-        segment,
-        0,
-        0,
-        begin,
-        folder.log_start,
-        folder.cleaned_until,
-        detail,
-        "deleted",
-    )
+def _up_to(ahead: dict[str, Ahead], room: int) -> Iterator[tuple[str, Mark]]:
+    """Marks that lie so many bytes ahead, all partitions together; those that are farthest behind go first."""
+    waiting = [(-each.left, name, each.marks()) for name, each in ahead.items()]
+    heapq.heapify(waiting)
+    while waiting and room > 0:
+        left, name, marks = heapq.heappop(waiting)
+        with suppress(FileNotFoundError):
+            if (step := next(marks, None)) is not None:
+                mark, size = step
+                yield name, mark
+                room -= size
+                heapq.heappush(waiting, (min(left + size, 0), name, marks))

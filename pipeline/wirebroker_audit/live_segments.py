@@ -1,0 +1,383 @@
+"""A partition's folder while a broker works in it: up to where it was read, and what there is to be read from there on.
+
+Segments do not keep still. Retention deletes them, the cleaner writes them anew, smaller, and joins several into one, and a
+topic can be deleted and made anew. So it is offsets that say up to where a log was read. Segment and position beside them
+are where that was; they are used if the batch that was read last still ends there, and otherwise the place is looked for by
+its offset, in whatever segment holds it now. No Spark here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+
+from kafkawire.batches import HEADER_SIZE, LOG_OVERHEAD, read_header
+from wirebroker_audit.scan import EVERYTHING, Array, Chunk, Place, damage_row, headers_at, looks_like_batch
+from wirebroker_audit.segments import SPLIT_BYTES, PartitionFolder, Split, read_opened, whole_batches
+
+ANEW = -1
+"""The position of a `deleted` row that says: this log began anew, and what was read of it before counts no more."""
+LOOKS = 20
+"""How often a folder is looked at again while it changes under our eyes."""
+PARTITION_METADATA = "partition.metadata"
+_SEGMENT = re.compile(r"(\d{20})\.log(\.swap)?")
+_TOPIC_ID = re.compile(r"^topic_id: *(\S+)", re.MULTILINE)
+_NUMBER = 0x7FFF_FFFF
+
+
+class Mark(NamedTuple):
+    """Up to where a partition was read."""
+
+    segment: int
+    """the first offset of the segment, −1 if nothing was read"""
+    position: int
+    """in it, behind the last batch that was read"""
+    offset: int
+    """the one behind that batch"""
+    last: int = -1
+    """where that batch begins"""
+    label: int = -1
+    """by which offset rows name the segment: what is found again in a rewritten segment stands behind all that was read"""
+    start: int = 0
+    """the log start when the first of it was read; what was below it is no part of the log"""
+    life: int = 0
+    """how often the log began anew"""
+    topic_id: str = ""
+
+    def text(self) -> str:
+        """As a standing says it."""
+        return ":".join(map(str, self))
+
+    def at_segment(self, first: int) -> Mark:
+        """The beginning of a segment."""
+        return self._replace(segment=first, position=0, offset=first, last=-1, label=first)
+
+
+UNREAD = Mark(-1, 0, 0)
+
+
+def mark_from(text: str) -> Mark:
+    """What `Mark.text` wrote; of an older standing what it has."""
+    fields = text.split(":")
+    return Mark(*map(int, fields[:7]), *fields[7:])  # type: ignore[arg-type]
+
+
+def topic_id_of(folder: Path) -> str:
+    """The id of the topic to which the folder belongs, "" if it does not say."""
+    try:
+        found = _TOPIC_ID.search((folder / PARTITION_METADATA).read_text(encoding="utf-8"))
+    except (FileNotFoundError, UnicodeDecodeError):
+        return ""
+    return found[1] if found else ""
+
+
+def segments_now(folder: Path) -> list[tuple[int, Path]]:
+    """First offset and path of each segment. A folder is no snapshot: a file that is renamed meanwhile may be in no listing,
+    so that two have to agree. Where the cleaner has just put its work in place, that has `.swap` at its end for a moment."""
+    names = os.listdir(folder)
+    for _ in range(LOOKS):
+        before, names = names, os.listdir(folder)
+        if set(before) == set(names):
+            break
+    found: dict[int, Path] = {}
+    for name in sorted(names, reverse=True):  # X.log.swap, and then X.log instead, if that is there
+        if match := _SEGMENT.fullmatch(name):
+            found[int(match[1])] = folder / name
+    return sorted(found.items())
+
+
+# Where a log stands
+
+
+class _Sound(NamedTuple):
+    """Batches whose checksums fit."""
+
+    begins: Array
+    ends: Array
+    base: Array
+    next_offset: Array
+
+
+def _sound_batches(file: BinaryIO, position: int) -> Iterator[_Sound]:
+    for begin, view, walked in whole_batches(file, position, os.fstat(file.fileno()).st_size):
+        positions = np.array(walked.positions, np.int64)
+        rows = headers_at(view, positions)
+        chosen = np.flatnonzero(rows["crc"] == np.array(walked.crcs, np.int64))
+        if len(chosen):
+            rows, begins = rows[chosen], positions[chosen] + begin
+            base = rows["base_offset"].astype(np.int64)
+            ends = begins + rows["length"] + LOG_OVERHEAD
+            yield _Sound(begins, ends, base, base + rows["last_offset_delta"] + 1)
+
+
+def holds(file: BinaryIO, mark: Mark) -> bool:
+    """Whether the batch that was read last ends where the mark says, in this file: then what follows was not read."""
+    if mark.position == 0 or mark.last < 0:
+        return mark.position == 0
+    file.seek(mark.last)
+    header = memoryview(file.read(HEADER_SIZE))
+    if not looks_like_batch(header, 0):
+        return False
+    size = int.from_bytes(header[8:12], "big") + LOG_OVERHEAD
+    whole = mark.position <= os.fstat(file.fileno()).st_size
+    return whole and mark.last + size == mark.position and read_header(header, 0).last_offset + 1 == mark.offset
+
+
+class Found(NamedTuple):
+    """The last batch below some offset."""
+
+    last: int = -1
+    position: int = 0
+    """behind it"""
+    offset: int = -1
+    """behind it"""
+    is_end: bool = False
+    """whether no other batch follows"""
+
+
+def place_of(file: BinaryIO, offset: int) -> Found:
+    """The last batch below this offset. Damage is believed nothing: it belongs to what follows the batch before it."""
+    found = Found()
+    for each in _sound_batches(file, 0):
+        beyond = np.flatnonzero(each.base >= offset)
+        at = (int(beyond[0]) if len(beyond) else len(each.base)) - 1
+        if at >= 0:
+            found = Found(int(each.begins[at]), int(each.ends[at]), int(each.next_offset[at]))
+        if len(beyond):
+            return found
+    return found._replace(is_end=True)
+
+
+class Ahead:
+    """What lies ahead of a mark: how many bytes, and the marks at which reading may stop, one or more for each segment.
+
+    Raises FileNotFoundError where the folder changes meanwhile; it is to be looked at again later.
+    """
+
+    def __init__(self, folder: PartitionFolder, mark: Mark) -> None:
+        self.segments = segments_now(folder.path)
+        self.mark = self._begin(folder, mark)
+        self.segments = [each for each in self.segments if each[0] >= self.mark.segment]
+        self.left = max(sum(path.stat().st_size for _, path in self.segments) - self.mark.position, 0)
+
+    def _begin(self, folder: PartitionFolder, mark: Mark) -> Mark:
+        """The mark as it is in the segments that there are now; the beginning of the log, if that is another one."""
+        if not self.segments:
+            return mark
+        topic_id = topic_id_of(folder.path)
+        is_another = bool(topic_id and mark.topic_id and topic_id != mark.topic_id)
+        if mark is not UNREAD and not is_another and (found := self._again(mark)) is not None:
+            return found._replace(topic_id=topic_id or mark.topic_id)
+        life = mark.life if mark is UNREAD else mark.life + 1
+        fresh = UNREAD._replace(start=folder.log_start, life=life, topic_id=topic_id)
+        return fresh.at_segment(_covering(self.segments, folder.log_start))
+
+    def _again(self, mark: Mark) -> Mark | None:
+        """The mark, where it is now; None if the log ends before it."""
+        paths = dict(self.segments)
+        if mark.segment in paths:
+            with paths[mark.segment].open("rb") as file:
+                if holds(file, mark):
+                    return mark
+        first = _covering(self.segments, mark.offset)
+        if first >= mark.offset:
+            return mark.at_segment(first)
+        if first != self.segments[-1][0]:  # it is closed, and where to begin is found where it is read
+            return mark._replace(segment=first, position=0, last=-1)
+        with paths[first].open("rb") as file:
+            last, position, offset, _ = place_of(file, mark.offset)
+        if offset < mark.offset:
+            return None
+        return mark._replace(segment=first, position=position, offset=offset, last=last, label=mark.offset)
+
+    def marks(self) -> Iterator[tuple[Mark, int]]:
+        """The next mark, and how many bytes lie before it."""
+        if not self.segments:
+            return
+        position = self.mark.position
+        for (_, path), (following, _) in zip(self.segments[:-1], self.segments[1:], strict=True):
+            yield self.mark.at_segment(following), path.stat().st_size - position
+            position = 0
+        first, path = self.segments[-1]
+        mark = self.mark if first == self.mark.segment else self.mark.at_segment(first)
+        with path.open("rb") as file:
+            yield from _marks_in(file, mark)
+
+
+def _marks_in(file: BinaryIO, mark: Mark) -> Iterator[tuple[Mark, int]]:
+    """Marks in the segment that is being written."""
+    begin = mark.position
+    for each in _sound_batches(file, begin):
+        last = int(each.begins[-1])
+        mark = mark._replace(position=int(each.ends[-1]), offset=int(each.next_offset[-1]), last=last)
+        if mark.position - begin >= SPLIT_BYTES:
+            yield mark, mark.position - begin
+            begin = mark.position
+    yield mark, mark.position - begin
+
+
+def _covering(segments: list[tuple[int, Path]], offset: int) -> int:
+    """The segment that holds the offset, or the first one, if that is behind it."""
+    return max((first for first, _ in segments if first <= offset), default=segments[0][0])
+
+
+# What is read
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """What lies between two marks of a partition."""
+
+    folder: str
+    topic: str
+    partition: int
+    begin: Mark
+    end: Mark
+    size: int = 0
+    """bytes, about"""
+    anew: str = ""
+    """why the log is another one than before; nothing else is to be read then"""
+
+
+def stretches(folder: PartitionFolder, begin: Mark, end: Mark) -> Iterator[Stretch]:
+    """What lies between two marks, segment by segment as they are now. Nothing is lost if they are others when it is read."""
+    if begin.life != end.life and begin is not UNREAD:
+        yield Stretch(str(folder.path), folder.topic, folder.partition, begin, end, anew=_why_anew(begin, end))
+        begin = UNREAD
+    segments = segments_now(folder.path) if folder.path.is_dir() else []
+    if begin is UNREAD:
+        first = _covering(segments, end.start) if segments else end.start
+        begin = end.at_segment(min(first, end.segment))
+    bounds = [end.at_segment(first) for first, _ in segments if begin.offset < first < end.offset and first <= end.segment]
+    paths = dict(segments)
+    for low, high in zip([begin, *bounds], [*bounds, end], strict=True):
+        if (low.segment, low.position, low.offset) != (high.segment, high.position, high.offset):
+            size = _size_of(paths.get(low.segment), low, high)
+            yield Stretch(str(folder.path), folder.topic, folder.partition, low, high, size)
+
+
+def _size_of(path: Path | None, low: Mark, high: Mark) -> int:
+    if low.segment == high.segment:
+        return max(high.position - low.position, 0)
+    try:
+        return path.stat().st_size - low.position if path is not None else 0
+    except FileNotFoundError:
+        return 0
+
+
+def _why_anew(begin: Mark, end: Mark) -> str:
+    if begin.topic_id and end.topic_id and begin.topic_id != end.topic_id:
+        return "the topic was deleted and made anew; it is read from its beginning"
+    return f"the log had been read up to offset {begin.offset}, and ends before that: it is read from its beginning"
+
+
+def read_stretch(wanted: Stretch) -> Iterator[Chunk]:
+    """The batches between the marks, in whichever segments they are now, and a row for each damage.
+
+    Raises OSError where they are there and cannot be read.
+    """
+    return _StretchReader(wanted).read()
+
+
+class _StretchReader:
+    """Reads segment by segment; where the folder has changed it goes on with what is there now."""
+
+    def __init__(self, wanted: Stretch) -> None:
+        self.wanted, self.mark, self.end = wanted, wanted.begin, wanted.end
+        self.folder = Path(wanted.folder)
+
+    def read(self) -> Iterator[Chunk]:
+        if self.wanted.anew:
+            yield self._deleted(self.wanted.anew, 0, ANEW)
+            return
+        for _ in range(LOOKS):
+            if (yield from self._go_on()):
+                return
+        raise OSError(f"{self.folder}: its segments change faster than they are found")
+
+    def _go_on(self) -> Generator[Chunk, None, bool]:
+        """Read as far as the segments are what they are said to be; whether that is all."""
+        segments = self._segments()
+        if (first := segments[0][0] if segments else self.end.offset) > self.mark.offset:
+            yield self._gone(min(first, self.end.offset))
+        if not segments:
+            return True
+        reach = max(self.end.offset, self.end.segment + (self.end.position > 0))
+        firsts = [first for first, _ in segments]
+        begin = self.mark.segment if self.mark.segment in firsts else _covering(segments, self.mark.offset)
+        for (first, path), following in zip(segments, [*firsts[1:], None], strict=True):
+            if not begin <= first < reach:
+                continue
+            try:
+                file = path.open("rb")
+            except FileNotFoundError:
+                return False
+            with file:
+                if following is not None and following not in dict(self._segments()):
+                    return False  # what was opened may be two segments in one
+                yield from self._read(file, first, following, path)
+            if following is not None:
+                self.mark = self.mark.at_segment(following)
+        return True
+
+    def _segments(self) -> list[tuple[int, Path]]:
+        """The segments, from the one on that holds where we are; none if the folder is gone, or another topic's."""
+        try:
+            segments = segments_now(self.folder)
+        except FileNotFoundError:
+            if not self.folder.parent.is_dir():
+                raise
+            return []
+        if self.end.topic_id and topic_id_of(self.folder) not in ("", self.end.topic_id):
+            return []
+        return segments
+
+    def _read(self, file: BinaryIO, first: int, following: int | None, path: Path) -> Iterator[Chunk]:
+        """What is wanted of one segment."""
+        label, offset = self.mark.label, self.mark.offset
+        if first == self.mark.segment and holds(file, self.mark):
+            start = self.mark.position
+        else:
+            start, label = place_of(file, offset).position if first < offset else 0, max(offset, first)
+        stop, cut = self._stop(file, first, following, path)
+        if start < stop:
+            # the cleaner says how far it went when it is done, so that anything may have been cleaned
+            split = Split(
+                start & _NUMBER, self.wanted.topic, self.wanted.partition, str(path), self._named(label), start, stop,
+                -1 if start else first, self.end.start, EVERYTHING,
+            )  # fmt: skip
+            yield from read_opened(split, file)
+        if cut is not None:
+            self.mark = self.mark._replace(offset=max(cut, offset))
+            yield self._gone(self.end.offset)
+
+    def _stop(self, file: BinaryIO, first: int, following: int | None, path: Path) -> tuple[int, int | None]:
+        """Up to which position, and where the log ends if that is before the offset that was to be reached."""
+        if first == self.end.segment and holds(file, self.end):
+            return self.end.position, None
+        if following is not None and following <= self.end.offset and path.suffix == ".log":
+            return os.fstat(file.fileno()).st_size, None
+        stop = self.end.offset if following is None else min(following, self.end.offset)
+        found = place_of(file, stop)
+        is_cut = following is None and found.is_end and found.offset < stop
+        return found.position, max(found.offset, first) if is_cut else None
+
+    def _gone(self, stop: int) -> Chunk:
+        """In place of what was deleted before it was read; in the order of the log it stands where that stood."""
+        begin = self.mark.offset
+        detail = f"offsets {begin} to {stop - 1} were deleted before they were read"
+        self.mark = self.mark.at_segment(stop)
+        return self._deleted(detail, begin, 0)
+
+    def _deleted(self, detail: str, offset: int, position: int) -> Chunk:
+        place = Place(self.wanted.topic, self.wanted.partition, self._named(offset), 0)
+        return damage_row(place, "deleted", detail, position=position, size=0, expected_offset=offset)
+
+    def _named(self, label: int) -> str:
+        return f"{self.folder.name}/{label:020d}.log"
