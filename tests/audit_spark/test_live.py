@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not instal
 
 from audit_spark.synthetic import Writer, disorder, duplicate, gap, ordinary
 from wirebroker import MockKafka
+from wirebroker_audit import live_shelf
 from wirebroker_audit.live import CURRENT, start
 from wirebroker_audit.origin import Cluster, Directory
 from wirekit import RawProducer
@@ -71,6 +73,39 @@ def test_findings_are_current_and_neither_lost_nor_repeated_over_a_crash(spark: 
     run(spark, origin, out, lambda: write(disorder))
     assert findings(out) == expected()
     assert len(expected()) == 3
+
+
+@pytest.mark.slow
+def test_many_small_micro_batches_and_a_topic_made_anew(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_shelf, "BREADTH", 2)
+    logs, out = tmp_path / "logs", tmp_path / "out"
+
+    def made(seed: int, topic_id: str, *events: Callable[[Writer], None]) -> Writer:
+        shutil.rmtree(logs, ignore_errors=True)
+        writer = Writer("orders", 0, random.Random(seed))
+        for event in events:
+            event(writer)
+            writer.roll()
+        writer.data(1)
+        writer.save(logs)
+        (logs / "orders-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
+        return writer
+
+    first = made(1, "4KVWbYsSQ6CGrd1Rcczhqg", gap, disorder)
+    origin = Directory(spark, logs, ())
+    origin.options["batch.bytes"] = "1"
+    run(spark, origin, out, lambda: None)
+    assert json.loads((out / CURRENT).read_text())["micro"] == 2
+    assert findings(out) == sorted((each.kind, each.first_sequence) for each in first.faults)
+    second = made(2, "xtzWWN4bTjitpL3kfd9s5g", duplicate)
+    run(spark, origin, out, lambda: None)
+    current = json.loads((out / CURRENT).read_text())
+    assert current["micro"] == 4
+    assert findings(out) == sorted((each.kind, each.first_sequence) for each in second.faults)
+    assert current["notices"] == ["orders-0: the topic was deleted and made anew; it is read from its beginning"]
+    assert sorted(path.name for path in (out / "live" / "runs").iterdir()) == ["micro=0-3", "micro=4"]
 
 
 def test_a_live_broker_is_followed(spark: SparkSession, tmp_path: Path) -> None:
