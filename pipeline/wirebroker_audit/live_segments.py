@@ -65,7 +65,8 @@ UNREAD = Mark(-1, 0, 0)
 def mark_from(text: str) -> Mark:
     """What `Mark.text` wrote; of an older standing what it has."""
     fields = text.split(":")
-    return Mark(*map(int, fields[:7]), *fields[7:])  # type: ignore[arg-type]
+    made = Mark(*map(int, fields[:7]), *fields[7:])  # type: ignore[arg-type]
+    return made if made.label >= 0 else made._replace(label=made.segment)
 
 
 def topic_id_of(folder: Path) -> str:

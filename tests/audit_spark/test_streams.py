@@ -316,14 +316,21 @@ def test_a_log_that_was_cut_while_it_was_read_is_said(tmp_path: Path) -> None:
     assert gone(found) == set(range(kept, log.offset))
 
 
-def test_a_standing_of_an_earlier_release_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rolled", [False, True])
+def test_a_standing_of_an_earlier_release_goes_on(tmp_path: Path, rolled: bool) -> None:
     log = Restless(tmp_path, random.Random(8))
     log.append(5)
+    if rolled:
+        log.roll()
+    first = max(log.segments)
     followed = Followed(tmp_path)
-    followed.at = {"orders-0": f"0:{log.path(0).stat().st_size}:{log.offset}"}
+    followed.at = {"orders-0": f"{first}:{log.path(first).stat().st_size}:{log.offset}"}
     followed.restart()
+    before = log.offset
     log.append(2)
-    assert offsets(followed.take()) == sorted(log.segments[0])[-2:]
+    found = followed.take()
+    assert offsets(found) == sorted(log.segments[first])[-2:]
+    assert {row["segment"] for row in found} == {f"orders-0/{before:020d}.log"}
 
 
 def test_a_large_log_is_taken_in_several_micro_batches_and_small_ones_share_tasks(tmp_path: Path) -> None:
@@ -398,3 +405,21 @@ def test_a_live_cluster_is_taken_in_several_micro_batches() -> None:
             counts.append(len(rows(stream, at, end)))
             at = end
         assert counts == [3, 3, 1]
+
+
+@pytest.mark.parametrize("where", ["crc", "bad_batch"])
+def test_damage_between_two_micro_batches_is_told_once(writer: Writer, tmp_path: Path, where: str) -> None:
+    at = sum(map(len, writer.pieces[:20]))
+    writer.save(tmp_path)
+    whole = bytearray(log_of(tmp_path).read_bytes())
+    whole[at + (61 if where == "crc" else 16)] ^= 1  # in the records of the batch, or its magic byte
+    end = at + len(writer.pieces[20])
+    log_of(tmp_path).write_bytes(whole[:end])
+    followed = Followed(tmp_path)
+    assert [row["problem"] for row in followed.take()] == [None] * 20
+    followed.restart()
+    assert followed.take() == []
+    log_of(tmp_path).write_bytes(whole)
+    followed.restart()
+    assert [row["problem"] for row in followed.take()] == [where] + [None] * 19
+    assert followed.take() == []
