@@ -18,7 +18,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from kafkawire.batches import HEADER_SIZE, LOG_OVERHEAD, read_header
-from wirebroker_audit.scan import EVERYTHING, Array, Chunk, Place, damage_row, headers_at, looks_like_batch
+from wirebroker_audit.scan import Array, Chunk, Place, damage_row, headers_at, looks_like_batch
 from wirebroker_audit.segments import SPLIT_BYTES, PartitionFolder, Split, read_opened, whole_batches
 
 ANEW = -1
@@ -240,6 +240,7 @@ class Stretch:
     partition: int
     begin: Mark
     end: Mark
+    cleaned_until: int
     size: int = 0
     """bytes, about"""
     anew: str = ""
@@ -249,7 +250,7 @@ class Stretch:
 def stretches(folder: PartitionFolder, begin: Mark, end: Mark) -> Iterator[Stretch]:
     """What lies between two marks, segment by segment as they are now. Nothing is lost if they are others when it is read."""
     if begin.life != end.life and begin is not UNREAD:
-        yield Stretch(str(folder.path), folder.topic, folder.partition, begin, end, anew=_why_anew(begin, end))
+        yield Stretch(str(folder.path), folder.topic, folder.partition, begin, end, -1, anew=_why_anew(begin, end))
         begin = UNREAD
     segments = segments_now(folder.path) if folder.path.is_dir() else []
     if begin is UNREAD:
@@ -260,7 +261,7 @@ def stretches(folder: PartitionFolder, begin: Mark, end: Mark) -> Iterator[Stret
     for low, high in zip([begin, *bounds], [*bounds, end], strict=True):
         if (low.segment, low.position, low.offset) != (high.segment, high.position, high.offset):
             size = _size_of(paths.get(low.segment), low, high)
-            yield Stretch(str(folder.path), folder.topic, folder.partition, low, high, size)
+            yield Stretch(str(folder.path), folder.topic, folder.partition, low, high, folder.cleaned_until, size)
 
 
 def _size_of(path: Path | None, low: Mark, high: Mark) -> int:
@@ -348,10 +349,9 @@ class _StretchReader:
             start, label = place_of(file, offset).position if first < offset else 0, max(offset, first)
         stop, cut = self._stop(file, first, following, path)
         if start < stop:
-            # the cleaner says how far it went when it is done, so that anything may have been cleaned
             split = Split(
                 start & _NUMBER, self.wanted.topic, self.wanted.partition, str(path), self._named(label), start, stop,
-                -1 if start else first, self.end.start, EVERYTHING,
+                -1 if start else first, self.end.start, self.wanted.cleaned_until,
             )  # fmt: skip
             yield from read_opened(split, file)
         if cut is not None:
