@@ -142,20 +142,18 @@ def _replace(path: Path, found: DataFrame, micro: int, notices: list[str]) -> No
 
 def follow(query: StreamingQuery, out: Path, say: Callable[[str], None], seconds: float) -> int:
     """Say what changes until Ctrl-C: 1 if a finding is certain, else 0; 2 if the stream failed, or nothing was read yet."""
-    told: dict[str, int] | None = None
-    noticed: set[str] = set()
+    told: list[str] = []
     current: dict[str, Any] = {}
     try:
         while query.isActive:
             if (out / CURRENT).exists():
                 current = json.loads((out / CURRENT).read_text(encoding="utf-8"))
-                if current["counts"] != told:
-                    told = dict(current["counts"])
-                    say(", ".join(f"{kind} {count:,}" for kind, count in told.items()) or "no finding")
-                for notice in current.get("notices", []):
-                    if notice not in noticed:
-                        noticed.add(notice)
-                        say(f"note: {notice}")
+                if (words := _words(current)) != told:
+                    for each in words[:-1]:
+                        if each not in told:
+                            say(each)
+                    say(words[-1])  # what is said last stays on the screen
+                    told = words
             time.sleep(seconds)
     except KeyboardInterrupt:
         query.stop()
@@ -166,3 +164,9 @@ def follow(query: StreamingQuery, out: Path, say: Callable[[str], None], seconds
         say("nothing was read yet")
         return 2
     return int("certain" in current["severities"])
+
+
+def _words(current: dict[str, Any]) -> list[str]:
+    """What is to be said of the findings of a moment: the notices, and how many there are of each kind."""
+    counts = ", ".join(f"{kind} {count:,}" for kind, count in current["counts"].items())
+    return [*(f"note: {notice}" for notice in current.get("notices", [])), counts or "no finding"]

@@ -68,7 +68,7 @@ def read_range(wanted: Range | Anew) -> Iterator[Chunk]:
     if isinstance(wanted, Anew):
         detail = f"it was read up to offset {wanted.offset}, and then made anew, or cut: it is read from its beginning"
         place = Place(wanted.topic, wanted.partition, where, 0)
-        yield damage_row(place, "deleted", f"{where}: {detail}", position=ANEW, size=0, expected_offset=0)
+        yield damage_row(place, "deleted", detail, position=ANEW, size=0, expected_offset=0)
         return
     place = Place(
         wanted.topic, wanted.partition, where, wanted.number, cleaned_until=EVERYTHING if wanted.compacted else -1,
