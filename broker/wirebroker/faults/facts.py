@@ -28,9 +28,9 @@ OTHERS_NAMES = ("protocols", "features", "feature_updates", "resources", "forgot
 PLAIN_NAMES = ("topic_names", "topics")
 """Lists in requests that may be topics' names and nothing more."""
 
-
-GROUPS = ("group_id", "groups", "groups_names", "group_ids")
-TRANSACTIONAL_IDS = ("transactional_id", "v3_and_below_transactional_id", "transactions", "transactional_ids")
+GROUP_LISTS = ("groups", "groups_names", "group_ids")
+TRANSACTIONAL_IDS = ("transactional_id", "v3_and_below_transactional_id")
+TRANSACTIONAL_ID_LISTS = ("transactions", "transactional_ids")
 COORDINATOR_KEYS = ("key", "coordinator_keys")
 PREFIXES = ("", "v3_and_below_")
 """Fields of requests that say what they are about."""
@@ -189,23 +189,23 @@ def has(api: str, word: str) -> bool:
     """Whether requests of this API can match by this word: a group, a transactional id, a producer's id or epoch."""
     fields = fields_of_class(request_class(KEYS[api]))
     if word == "group":
-        return any(name in fields for name in (*GROUPS, *COORDINATOR_KEYS))
+        return any(name in fields for name in ("group_id", *GROUP_LISTS, *COORDINATOR_KEYS))
     if word == "transactional_id":
-        return any(name in fields for name in (*TRANSACTIONAL_IDS, *COORDINATOR_KEYS))
+        return any(name in fields for name in (*TRANSACTIONAL_IDS, *TRANSACTIONAL_ID_LISTS, *COORDINATOR_KEYS))
     return api == "Produce" or any(f"{prefix}producer_epoch" in fields for prefix in PREFIXES)
 
 
 def _groups(request: Any) -> Iterator[str]:
     if isinstance(getattr(request, "group_id", None), str) and request.group_id:
         yield request.group_id
-    for each in (group for attribute in GROUPS[1:] for group in getattr(request, attribute, ())):
+    for each in (group for attribute in GROUP_LISTS for group in getattr(request, attribute, ())):
         yield each if isinstance(each, str) else getattr(each, "group_id", "")
     if getattr(request, "key_type", None) == 0:
         yield from _keys(request)
 
 
 def _transactional_ids(request: Any) -> Iterator[str]:
-    for attribute in TRANSACTIONAL_IDS[:2]:
+    for attribute in TRANSACTIONAL_IDS:
         if getattr(request, attribute, None):
             yield getattr(request, attribute)
     for each in getattr(request, "transactions", ()):
