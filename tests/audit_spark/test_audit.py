@@ -28,7 +28,7 @@ from audit_spark.synthetic import (
 from wirebroker import MockKafka
 from wirebroker.audit import what_if
 from wirebroker.audit.checks import Bounds, check_partition
-from wirebroker.audit.findings import BatchRow, Finding, RecordRow
+from wirebroker.audit.findings import Finding, RecordRow
 from wirebroker.audit.journal import Intended
 from wirebroker.audit.reconcile import reconcile
 from wirebroker.audit.stored import compacted_to, scan
@@ -133,8 +133,8 @@ def check_against_oracle(logs: Path, findings: list[Finding]) -> None:
         for path in sorted(partition.path.glob("*.log")):
             data = memoryview(path.read_bytes())
             rows = list(scan(data, *where, f"{partition.path.name}/{path.name}"))
-            batches = [data[row.position : row.position + row.bytes] for row in rows if isinstance(row, BatchRow)]
-            cleaned_to = max(cleaned_to, compacted_to(batches))
+            shown = (compacted_to(row, data[row.position : row.position + row.bytes]) for row in rows)
+            cleaned_to = max(cleaned_to, *shown, -1)
             entries += rows
         expected = check_partition(entries, Bounds(partition.log_start, cleaned_to))
         mine = [each for each in findings if each[2:4] == where and each.kind not in NOT_BY_BATCH]

@@ -53,7 +53,8 @@ class AuditReport:
         self._reconcile(intended)
 
     def _add(self, partition: StoredPartition) -> None:
-        contents, bounds = partition.read(), partition.known()
+        contents = partition.read()
+        bounds = contents.bounds
         found = check_partition(contents.entries, bounds)
         self._of_batches += found
         self._deleted[partition.topic, partition.partition] = _deleted(contents.entries, bounds)

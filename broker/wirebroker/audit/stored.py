@@ -33,6 +33,8 @@ MEMORY = "memory"
 class Contents(NamedTuple):
     """What a partition holds, in the order of its log. Of transactions those are counted that have a batch here."""
 
+    bounds: Bounds
+    """the partition's, farther where the batches themselves show that compaction has been at them"""
     entries: list[BatchRow | Damage]
     records: list[RecordRow]
     committed: int
@@ -47,19 +49,16 @@ class StoredPartition(NamedTuple):
     bounds: Bounds
     batches: Sequence[memoryview]
 
-    def known(self) -> Bounds:
-        """The bounds; farther where the batches themselves show that compaction has been at them."""
-        return self.bounds._replace(cleaned_to=max(self.bounds.cleaned_to, compacted_to(self.batches)))
-
     def read(self) -> Contents:
         """Its batches and its records. Raises CodecMissing for compressed batches whose codec is not installed, and TooLarge
         for one that unfolds into more than `content.UNFOLDED`."""
         entries: list[BatchRow | Damage] = []
         found = _Records(self)
-        position = 0
+        position, cleaned_to = 0, self.bounds.cleaned_to
         for batch in self.batches:
             entry = read_batch(batch, self.topic, self.partition, MEMORY, position)
             entries.append(entry)
+            cleaned_to = max(cleaned_to, compacted_to(entry, batch))
             if isinstance(entry, BatchRow) and entry.crc_stored == entry.crc_computed:
                 try:
                     found.take(batch)
@@ -69,7 +68,8 @@ class StoredPartition(NamedTuple):
                     reason = f"has the right checksum, and its records cannot be read: {damage}"
                     entries[-1] = Damage(self.topic, self.partition, "bad_batch", MEMORY, position, len(batch), reason)
             position += len(batch)
-        return Contents(entries, found.rows(), found.ended[True], found.ended[False])
+        bounds = self.bounds._replace(cleaned_to=cleaned_to)
+        return Contents(bounds, entries, found.rows(), found.ended[True], found.ended[False])
 
 
 def snapshot(topics: Iterable[Topic], expiration_ms: int, now: int) -> list[StoredPartition]:
@@ -88,19 +88,13 @@ def snapshot(topics: Iterable[Topic], expiration_ms: int, now: int) -> list[Stor
     ]  # fmt: skip
 
 
-def compacted_to(batches: Iterable[memoryview]) -> int:
-    """The end of the last batch that compaction has taken records from, as far as that can be seen; −1 if none."""
-    shown = -1
-    for batch in batches:
-        header = read_header(batch)
-        if header.attributes & DELETE_HORIZON or _has_fewer(header, batch):
-            shown = max(shown, header.last_offset + 1)
-    return shown
-
-
-def _has_fewer(header: BatchHeader, batch: memoryview) -> bool:
-    fewer = 0 <= header.records_count <= header.last_offset_delta
-    return fewer and header.crc == crc_of(batch) and may_be_compacted(batch)
+def compacted_to(entry: BatchRow | Damage, batch: memoryview) -> int:
+    """The end of a batch that compaction has taken records from, as far as that can be seen; −1 for any other."""
+    if isinstance(entry, Damage):
+        return -1
+    fewer = 0 <= entry.records <= entry.last_offset - entry.base_offset and entry.crc_stored == entry.crc_computed
+    shown = entry.attributes & DELETE_HORIZON or (fewer and may_be_compacted(batch))
+    return entry.last_offset + 1 if shown else -1
 
 
 def scan(data: Buffer, topic: str, partition: int, segment: str) -> Iterator[BatchRow | Damage]:
