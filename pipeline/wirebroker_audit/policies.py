@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import zip_longest
 from pathlib import Path
 
 from kafkawire.batches import iter_records, read_header
@@ -44,8 +45,10 @@ def _records(folder: Path) -> Iterator[Message]:
     if snapshots:
         since, newest = snapshots[-1]
         yield from _records_in(newest, 0, transactions)
-    for path in files:
-        if _SEGMENT.fullmatch(path.name):
+    segments = [(int(match[1]), each) for each in files if (match := _SEGMENT.fullmatch(each.name))]
+    ends = [first for first, _ in segments[1:]]
+    for (_, path), end in zip_longest(segments, ends):
+        if end is None or end > since:  # the snapshot has what is in the others
             yield from _records_in(path, since, transactions)
 
 
