@@ -23,6 +23,7 @@ from wirebroker_audit.folding import keep_and_fold
 from wirebroker_audit.records import record_rows
 from wirebroker_audit.scan import Chunk
 from wirebroker_audit.segments import SPLIT_BYTES, Split, find_splits, read_split
+from wirebroker_audit.sources.packing import packed
 from wirebroker_audit.sources.streams import SegmentStream
 
 LEAST_SHARE = 16 * 1024 * 1024
@@ -50,7 +51,9 @@ class SegmentReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         splits = self.splits() if self._plan is None else _load_plan(self._plan)
-        return list(_packed(splits, min(self._split_bytes, self._share(splits)))) or [Splits([])]
+        work = ((each.stop - each.start, each) for each in splits)
+        tasks = packed(work, min(self._split_bytes, self._share(splits)))
+        return [Splits(each) for each in tasks] or [Splits([])]
 
     def splits(self) -> list[Split]:
         """What is there at this moment."""
@@ -87,21 +90,6 @@ def rows_of(chunks: Iterator[Chunk], records: bool, keep: Path | None, number: i
         return record_rows(chunks)
     batches = (chunk.rows for chunk in chunks)
     return batches if keep is None else keep_and_fold(batches, keep / f"part-{number:05d}.parquet")
-
-
-def _packed(splits: list[Split], room: int) -> Iterator[Splits]:
-    """Splits side by side, so that a task has about this many bytes."""
-    held: list[Split] = []
-    filled = 0
-    for split in splits:
-        size = split.stop - split.start
-        if held and filled + size > room:
-            yield Splits(held)
-            held, filled = [], 0
-        held.append(split)
-        filled += size
-    if held:
-        yield Splits(held)
 
 
 class SegmentSource(DataSource):

@@ -24,6 +24,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from wirebroker_audit.live_log import Anew, Range, read_range
 from wirebroker_audit.live_segments import UNREAD, Ahead, Mark, Stretch, mark_from, read_stretch, stretches
 from wirebroker_audit.segments import NotALogDirectory, PartitionFolder, find_partitions
+from wirebroker_audit.sources.packing import packed
 from wirebroker_audit.wire import Client, LivePartition
 
 Standing = dict[str, str]
@@ -63,16 +64,7 @@ class _StreamReader(DataSourceStreamReader):
     def _packed(self, work: list[tuple[int, Work]], least: int) -> list[InputPartition]:
         """As many tasks as are worth while, of about the same size."""
         room = max(sum(size for size, _ in work) // self._parallelism, least)
-        pieces: list[InputPartition] = []
-        held: list[Work] = []
-        filled = 0
-        for size, each in work:
-            if held and filled + size > room:
-                pieces.append(Piece(held))
-                held, filled = [], 0
-            held.append(each)
-            filled += size
-        return [*pieces, Piece(held)] if held else pieces
+        return [Piece(each) for each in packed(work, room)]
 
 
 class Reach(NamedTuple):
