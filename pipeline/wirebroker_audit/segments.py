@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 import numpy as np
 
@@ -145,8 +145,14 @@ def _one_of_each(found: list[PartitionFolder]) -> list[PartitionFolder]:
 def _reach(folder: PartitionFolder) -> int:
     """The offset behind the last whole batch. The names of the segments do not tell: each replica rolls its own."""
     try:
-        last = segments_of(folder)[-1:]
-        return end_of_batches(folder, End(last[0][0], 0, last[0][0])).next_offset if last else -1
+        segments = segments_of(folder)
+        if not segments:
+            return -1
+        end, path = segments[-1]
+        with path.open("rb") as file:
+            for _, view, walked in whole_batches(file, 0, os.fstat(file.fileno()).st_size):
+                end = read_header(view, walked.positions[-1]).last_offset + 1
+        return end
     except OSError:
         return -1
 
@@ -263,46 +269,6 @@ def segments_of(folder: PartitionFolder) -> list[tuple[int, Path]]:
     return [(int(match[1]), folder.path / name) for name in names if (match := _SEGMENT.fullmatch(name))]
 
 
-class End(NamedTuple):
-    """Up to where a log holds whole batches."""
-
-    segment: int
-    """its first offset"""
-    position: int
-    next_offset: int
-    """the offset behind the last batch"""
-
-
-NOWHERE = End(-1, 0, 0)
-
-
-def end_of_batches(folder: PartitionFolder, known: End) -> End:
-    """The end of the log, at or behind what is `known`. Damage before a batch that is proven belongs to the log.
-
-    A segment behind which there is another is closed, and counts to its end, whatever is in it.
-    """
-    found = [each for each in segments_of(folder) if each[0] >= known.segment]
-    if not found:
-        return known
-    last, path = found[-1]
-    position, following = known[1:] if last == known.segment else (0, last)
-    with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        while position < size:
-            view = _read_at(file, position, min(2 * CHUNK, size - position))
-            walked = walk(view, 0, len(view))
-            if walked.positions:
-                following = read_header(view, walked.positions[-1]).last_offset + 1
-                position += walked.end
-                continue
-            being_written = _needed(view) > len(view)
-            behind = None if being_written else next_batch(file, position + 1, size)
-            if behind is None:
-                break
-            position = behind
-    return End(last, position, following)
-
-
 def next_batch(file: BinaryIO, begin: int, size: int) -> int | None:
     """The next proven batch from `begin` up to the end of the file."""
     while begin < size:
@@ -379,12 +345,7 @@ def _prove(file: BinaryIO, begin: int, size: int) -> int | None:
 
 def read_split(split: Split) -> Iterator[Chunk]:
     """The batches that begin in the split, and a row for each damage. A file that cannot be read is a row as well."""
-    place = Place(
-        split.topic, split.partition, split.segment, split.number, split.log_start, split.cleaned_until
-    )  # fmt: skip
-    linker = Linker(split.number)
-    linker.start_at(max(split.first_offset, 0))
-    reader = _SplitReader(split, place, linker)
+    reader = _reader_of(split)
     if split.error:
         yield reader.damage(split.problem, split.error, 0, 0)
         return
@@ -396,6 +357,18 @@ def read_split(split: Split) -> Iterator[Chunk]:
     except OSError as refused:
         where = f"{split.path} at {reader.position}"
         yield reader.damage("unreadable", f"{where}: {refused.strerror or refused}", reader.position, 0)
+
+
+def read_opened(split: Split, file: BinaryIO) -> Iterator[Chunk]:
+    """As `read_split`, from a file that is open already, and may have another name by now."""
+    return _reader_of(split).read(file)
+
+
+def _reader_of(split: Split) -> _SplitReader:
+    place = Place(split.topic, split.partition, split.segment, split.number, split.log_start, split.cleaned_until)
+    linker = Linker(split.number)
+    linker.start_at(max(split.first_offset, 0))
+    return _SplitReader(split, place, linker)
 
 
 class _SplitReader:
@@ -524,14 +497,6 @@ def _pieces(file: BinaryIO, begin: int, end: int) -> Iterator[memoryview]:
             return
         yield piece
         begin += len(piece)
-
-
-def read_opened(split: Split, file: BinaryIO) -> Iterator[Chunk]:
-    """As `read_split`, from a file that is open already, and may have another name by now."""
-    place = Place(split.topic, split.partition, split.segment, split.number, split.log_start, split.cleaned_until)
-    linker = Linker(split.number)
-    linker.start_at(max(split.first_offset, 0))
-    return _SplitReader(split, place, linker).read(file)
 
 
 def whole_batches(file: BinaryIO, position: int, size: int) -> Iterator[tuple[int, memoryview, Walk]]:
