@@ -233,6 +233,63 @@ def test_the_trace_at_another_level(serve: Start) -> None:
     assert " asked" not in printed, "that is the level after this one"
 
 
+def produced_twice(host: str, port: int) -> list[int]:
+    from wirekit import batch, produce_request
+
+    wire = WireClient(host, port)
+    answers = [wire.request(produce_request("orders", batch()), 9) for _ in range(2)]
+    return [answer.responses[0].partition_responses[0].error_code for answer in answers]
+
+
+def ended(process: subprocess.Popen[str]) -> list[str]:
+    """What it printed to stderr, without what it says of connections."""
+    process.send_signal(signal.SIGTERM)
+    lines = process.communicate(timeout=10)[1].splitlines()
+    assert process.returncode == 0
+    return [text for text in lines if " connection " not in text]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_a_trace_on_a_full_disk_ends_with_one_sentence(serve: Start) -> None:
+    process = serve("--port", "0", "--topic", "orders", "--trace", "/dev/full", "--trace", "console")
+    ((host, port, _),) = until_ready(process)
+    assert produced_twice(host, port) == [0, 0]
+    assert ended(process) == [
+        "WARNING the trace no longer goes to /dev/full (No space left on device); the broker goes on without it"
+    ]
+
+
+def test_a_console_that_nobody_reads_any_more_ends_with_one_sentence(serve: Start) -> None:
+    process = serve("--port", "0", "--topic", "orders", "--trace", "console")
+    ((host, port, _),) = until_ready(process)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert produced_twice(host, port) == [0, 0]
+    process.stdout = None
+    assert ended(process) == [
+        "WARNING the trace no longer goes to the console (Broken pipe); the broker goes on without it"
+    ]
+
+
+def test_it_serves_although_nobody_reads_that_it_is_ready() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    unread, stdout = os.pipe()
+    os.close(unread)
+    command = [*COMMAND, "serve", "--port", str(port), "--topic", "orders"]
+    process = subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, text=True)
+    os.close(stdout)
+    try:
+        while main(["health", "--bootstrap", f"127.0.0.1:{port}"]):
+            assert process.poll() is None, process.communicate()[1]
+        assert produced_twice("127.0.0.1", port) == [0, 0]
+        assert ended(process) == []
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def test_trace_show_of_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", "show", "/nonexistent"]) == 2
     assert "No such file" in capsys.readouterr().err

@@ -153,6 +153,27 @@ def test_the_ring_forgets_the_oldest() -> None:
 # Exchanges
 
 
+@pytest.mark.parametrize("failure", [ValueError("no"), MemoryError(), asyncio.CancelledError()])
+def test_a_sink_that_fails_is_detached_and_nobody_else_notices(
+    mock_kafka: MockKafka, caplog: pytest.LogCaptureFixture, failure: BaseException
+) -> None:
+    told: list[Row] = []
+
+    def failing(row: Row) -> None:
+        raise failure
+
+    mock_kafka.create_topic("orders")
+    mock_kafka._call(lambda engine: engine.trace.sinks.extend([failing, told.append]))
+    wire = client(mock_kafka)
+    for _ in range(2):
+        answer = wire.request(produce_request("orders", batch()), 9)
+        assert answer.responses[0].partition_responses[0].error_code == 0
+    assert len(mock_kafka.records("orders")) == 2
+    assert told == mock_kafka.trace.produce("orders")
+    (warning,) = caplog.messages
+    assert re.fullmatch(r"the trace no longer goes to \S+failing \(.*\); the broker goes on without it", warning)
+
+
 def fetch(wire: Any, offset: int = 0, wait: int = 0, partition: int = 0) -> Any:
     part = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
     topic = FetchTopic(topic="orders", partitions=[part])

@@ -89,11 +89,11 @@ async def _serve(options: argparse.Namespace, resources: ExitStack, part: Part |
                 listener.node_id, listener.host, listener.port, listener.name, listener.advertised
             )
             name = "" if listener.name == "PLAINTEXT" else f", {listener.name}"
-            print(f"listening on {bound[0]}:{bound[1]} (node {listener.node_id}{name})", flush=True)
+            _say(f"listening on {bound[0]}:{bound[1]} (node {listener.node_id}{name})")
         if control is not None:
             await control.listen(*control_address(options.control))
-            print(f"control on {control.url}{' (open to others)' if control.open_to_others else ''}", flush=True)
-        print("ready", flush=True)
+            _say(f"control on {control.url}{' (open to others)' if control.open_to_others else ''}")
+        _say("ready")
         # What is loaded by now stays; and most that is made per request is dropped at once or kept for good, so that a
         # collector that looks often finds nothing.
         gc.collect()
@@ -105,6 +105,14 @@ async def _serve(options: argparse.Namespace, resources: ExitStack, part: Part |
             await control.close()
         await host.close()
     return _unfired(host.engine) if options.require_fired else 0
+
+
+def _say(text: str) -> None:
+    """Print a line for whoever started the broker. If nobody can read it, the broker goes on all the same."""
+    from wirebroker.trace.sinks import write_line
+
+    with suppress(OSError):
+        write_line(sys.stdout, text)
 
 
 def _control(host: Host, options: argparse.Namespace, start: Callable[[], Engine]) -> Control:

@@ -6,6 +6,7 @@ somebody reads it. With a sink attached it is made at once. All else is a row at
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
     from kafkawire.messages.fetch import PartitionData
     from wirebroker.faults.facts import Facts
     from wirebroker.faults.rules import Rule
+
+logger = logging.getLogger("wirebroker")
 
 RING = 10_000
 """Rows that the ring keeps."""
@@ -114,9 +117,7 @@ class Recorder:
     def _note(self, raw: tuple[Any, ...]) -> None:
         self._ring.append(raw)
         if self.sinks:
-            row = _row(raw)
-            for sink in self.sinks:
-                sink(row)
+            self._hand_out(_row(raw))
 
     def _note_producer(self, partition: Partition, appended: Appended) -> None:
         header, before = appended.header, appended.state_before
@@ -203,8 +204,27 @@ class Recorder:
 
     def _add(self, row: Row) -> None:
         self._ring.append(row)
-        for sink in self.sinks:
-            sink(row)
+        if self.sinks:
+            self._hand_out(row)
+
+    # Sinks
+
+    def _hand_out(self, row: Row) -> None:
+        """Give a row to every sink. One that fails is detached, as the batch that it is told of is stored already."""
+        for sink in tuple(self.sinks):
+            try:
+                sink(row)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as failure:
+                self.detach(sink)
+                reason = getattr(failure, "strerror", None) or repr(failure)
+                logger.warning("the trace no longer goes to %s (%s); the broker goes on without it", _named(sink), reason)
+
+    def detach(self, sink: Sink) -> None:
+        """Give this sink no more rows; harmless if it gets none."""
+        if sink in self.sinks:
+            self.sinks.remove(sink)
 
     # Reading
 
@@ -239,6 +259,12 @@ class Recorder:
 def software_of(connection: Connection) -> str:
     """What the client calls itself, "" if it does not."""
     return "/".join(part for part in connection.software if part)
+
+
+def _named(sink: Sink) -> str:
+    """What a person calls a sink: its `name` if it has one, or that of its function or class."""
+    name = getattr(sink, "name", None) or getattr(sink, "__qualname__", None) or type(sink).__qualname__
+    return str(name)
 
 
 def _row(raw: tuple[Any, ...]) -> ProduceRow:

@@ -76,6 +76,8 @@ class Verdicts:
 class Tail:
     """The rows that are made from now on: a sink of the trace, as long as it is entered."""
 
+    name = "a reader of the control"
+
     def __init__(self, controlled: Controlled, wanted: Callable[[Row], bool]) -> None:
         self._controlled = controlled
         self._wanted = wanted
@@ -88,7 +90,7 @@ class Tail:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._controlled.engine.trace.sinks.remove(self)
+        self._controlled.engine.trace.detach(self)
         self._controlled.at_close.remove(self._end)
 
     def __call__(self, row: Row) -> None:
