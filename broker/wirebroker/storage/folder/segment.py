@@ -331,7 +331,7 @@ class Segment:
             yield at, BatchHeader._make(HEADER.unpack_from(batch))
 
     def batches(self, position: int, piece: int = 1024 * 1024) -> Iterable[tuple[int, memoryview]]:
-        """Positions and batches from `position` on, read in pieces of about so many bytes."""
+        """Positions and batches from `position` on, read in pieces of about so many bytes. Raises DamagedFile."""
         while position < self.size:
             data = memoryview(self.read(position, piece))
             used = 0
@@ -341,7 +341,8 @@ class Segment:
             if used:
                 position += used
                 continue
-            if len(data) < HEADER_SIZE or (piece := self.batch_size(position)) <= len(data):
+            piece = self.batch_size(position) if len(data) >= HEADER_SIZE else 0
+            if piece <= len(data) or position + piece > self.size:
                 raise self._damaged(position)
 
     def _damaged(self, position: int) -> DamagedFile:
