@@ -4,7 +4,8 @@
         producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
 
 A `with` gives it a thread and an event loop of its own, for synchronous clients; `async with` runs it in the caller's
-loop. Every method may be called from any thread.
+loop. Every method may be called from any thread. A process that is forked has no broker in it: there every method raises
+RuntimeError, and clients connect to the parent's broker by its `bootstrap_servers`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from wirebroker.core.producers import ProducerEntry
 from wirebroker.core.profile import profile as named_profile
 from wirebroker.engine import Engine, first_node
 from wirebroker.faults import state
+from wirebroker.net.forks import at_home
 from wirebroker.net.host import Host
 from wirebroker.net.thread import LoopThread, call_on
 from wirebroker.operations import PartitionState, StoredRecord
@@ -106,6 +108,8 @@ class MockKafka:
         self._host: Host | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ports: list[tuple[str, int]] = []
+        self._process = os.getpid()
+        """Where it was started."""
         self._new_control = _control_class() if control else None
         self._control: Control | None = None
         self.clock = ClockControl(self)
@@ -138,8 +142,10 @@ class MockKafka:
             raise
 
     def stop(self) -> None:
-        """Close all connections and listeners; harmless if it is not running."""
-        if self._thread is not None:
+        """Close all connections and listeners; harmless if it is not running, or runs in the process this was forked from."""
+        if os.getpid() != self._process:
+            self._forget()
+        elif self._thread is not None:
             self._thread.await_(self._stop())
             self._stop_thread()
 
@@ -148,8 +154,14 @@ class MockKafka:
             self._thread.stop()
         self._thread = None
 
+    def _forget(self) -> None:
+        """Be one that is not running; the broker itself is left alone."""
+        self._thread = self._host = self._loop = self._control = None
+        self._ports.clear()
+
     async def _start(self) -> None:
         engine = self._engine()
+        self._process = os.getpid()
         self._loop = asyncio.get_running_loop()
         self._host = Host(engine, self._clock)
         name, port = self._address
@@ -164,6 +176,9 @@ class MockKafka:
             raise
 
     async def _stop(self) -> None:
+        if os.getpid() != self._process:
+            self._forget()
+            return
         if self._control is not None:
             await self._control.close()
             self._control = None
@@ -201,10 +216,15 @@ class MockKafka:
             data, self._random, brokers=self._brokers, sync=self._sync, first_node=first_node(self._configs)
         )
 
-    @property
-    def _running(self) -> Host:
+    def _started(self) -> None:
         if self._host is None:
             raise RuntimeError("this MockKafka is not running; use it in a with statement, or call start()")
+
+    @property
+    def _running(self) -> Host:
+        self._started()
+        assert self._host is not None
+        at_home(self._process, "this MockKafka")
         return self._host
 
     def _call(self, function: Callable[[Engine], T], *, changes: bool = False) -> T:
@@ -226,14 +246,14 @@ class MockKafka:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients connect: `127.0.0.1:PORT`, comma-separated for several brokers."""
-        self._running  # noqa: B018
+        """Where clients connect: `127.0.0.1:PORT`, comma-separated for several brokers. Holds in forked processes too."""
+        self._started()
         return ",".join(f"{host}:{port}" for host, port in self._ports)
 
     @property
     def control_url(self) -> str:
         """Where the HTTP control is: `http://127.0.0.1:PORT`. RuntimeError without `control=True`."""
-        self._running  # noqa: B018
+        self._started()
         if self._control is None:
             raise RuntimeError("this MockKafka has no HTTP control; make it with MockKafka(control=True)")
         return self._control.url

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from wirebroker.control.controlled import Controlled
 from wirebroker.engine import Engine
+from wirebroker.net.forks import give_up_in_children
 from wirebroker.net.host import Host, ListenError
 
 try:
@@ -49,6 +50,14 @@ class Control:
         self.url = ""
         self.open_to_others = False
         """Whether it listens on more than loopback."""
+        give_up_in_children(self)
+
+    def descriptors(self) -> Iterator[int]:
+        """The file descriptors of the listener and all connections."""
+        if self._server is not None:
+            yield from (each.fileno() for each in self._server.sockets)
+        for connection in self._state.connections:
+            yield connection.transport.get_extra_info("socket").fileno()
 
     async def listen(self, host: str, port: int) -> None:
         """Begin to listen; `url` says where. Raises ListenError."""

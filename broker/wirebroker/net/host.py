@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kafkawire.primitives import Buffer
 from wirebroker.clock import Clock
 from wirebroker.engine import Engine
 from wirebroker.exchange import Close, Connection, Effect, Reply, Shaped
+from wirebroker.net.forks import give_up_in_children
 from wirebroker.net.protocol import SHARED_BUFFER, BrokerProtocol
 from wirebroker.storage.arena import Arena
 
@@ -52,6 +53,14 @@ class Host:
         self._keeper = None if engine.store is None else self._new_keeper(engine, engine.store)
         self.watchers: list[Callable[[], None]] = []
         """Called after every request and timer, for those who wait for a condition."""
+        give_up_in_children(self)
+
+    def descriptors(self) -> Iterator[int]:
+        """The file descriptors of all listeners and connections."""
+        for server in self._servers:
+            yield from (each.fileno() for each in server.sockets)
+        for protocol in self._protocols.values():
+            yield protocol.transport.get_extra_info("socket").fileno()
 
     def receive_buffer(self) -> bytearray:
         """The buffer that a new connection receives into."""

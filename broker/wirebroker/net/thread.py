@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from wirebroker.net.forks import at_home
 from wirebroker.net.host import new_loop
 
 T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs a loop until `stop()`. Safe to use from any thread."""
+    """Runs a loop until `stop()`. Safe to use from any thread; RuntimeError in a process that was forked from this one."""
 
     def __init__(self, kind: str = "asyncio") -> None:
         self.loop = new_loop(kind)
+        self.process = os.getpid()
         self._thread = threading.Thread(target=self._run, name="wirebroker", daemon=True)
         self._thread.start()
 
@@ -28,14 +31,22 @@ class LoopThread:
 
     def await_(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the loop and wait for its result."""
+        try:
+            at_home(self.process, "the loop of this MockKafka")
+        except RuntimeError:
+            coroutine.close()
+            raise
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
 
     def call(self, function: Callable[[], T]) -> T:
         """Call a function on the loop and wait for its result."""
+        at_home(self.process, "the loop of this MockKafka")
         return call_on(self.loop, function)
 
     def stop(self) -> None:
-        """End the loop and its thread."""
+        """End the loop and its thread; in a process that was forked from theirs there is nothing to end."""
+        if os.getpid() != self.process:
+            return
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
 

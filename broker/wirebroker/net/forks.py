@@ -1,0 +1,59 @@
+"""What a fork leaves of a broker: in the child nothing but the addresses.
+
+A fork copies the thread that called it and no other, so the broker's loop runs in the parent alone. Whoever waits for it
+in the child waits for ever, so `at_home` is asked first. The child also inherits the broker's sockets. It gives them up at
+once: while it holds them, a port that the parent closes stays open, and so does a connection.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Protocol
+from weakref import WeakSet
+
+
+class HoldsSockets(Protocol):
+    """Something with sockets that belong to this process."""
+
+    def descriptors(self) -> Iterable[int]:
+        """The file descriptors of the sockets that are open now."""
+
+
+_owners: WeakSet[HoldsSockets] = WeakSet()
+
+
+def give_up_in_children(owner: HoldsSockets) -> None:
+    """Have a forked process give up these sockets."""
+    _owners.add(owner)
+
+
+def at_home(process: int, what: str) -> None:
+    """Raises RuntimeError if this is not the process in which `what` runs, but one that was forked from it."""
+    if os.getpid() != process:
+        raise RuntimeError(
+            f"{what} runs in process {process}, and this process was forked from it; connect a client to its "
+            "bootstrap_servers, or start another MockKafka in this process"
+        )
+
+
+def _give_up() -> None:
+    """Let every inherited descriptor lead nowhere.
+
+    They are not closed: the copied objects close their numbers some day, which may belong to other files by then.
+    """
+    descriptors = [each for owner in list(_owners) for each in owner.descriptors()]
+    _owners.clear()
+    if not descriptors:
+        return
+    with suppress(OSError):
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for descriptor in descriptors:
+            if descriptor >= 0:
+                os.dup2(nowhere, descriptor, inheritable=False)
+        os.close(nowhere)
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_give_up)
