@@ -1,0 +1,243 @@
+"""How long a good connection waits beside a rude one: the worst answer time of a client that asks for little.
+
+The server runs on one core and the rude client on another, where there are two. The good client has one request in
+flight: in turns Metadata of one topic and Produce of one record, `PAUSE` seconds apart. The rude client is a process of its
+own. A row lasts until the rude client has all its answers, or `LONGEST` seconds. Each row starts a fresh server with 1,000
+topics of 3 partitions. Kafka needs long to create them, so one Kafka serves all rows of a round.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from _kafka_server import KafkaServer, KafkaUnavailable
+from bench_parts.contenders import Contender
+from bench_parts.fairness_rows import GOOD, ROWS, Row, frame, lay_out, produce, small_batch
+from bench_parts.process import Server, ServerFailed, cpu_ns
+from bench_parts.report import table
+from bench_parts.rude import Rude
+
+from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from wirebroker.conformance.client import ConnectionClosed, NoAnswer, WireClient
+
+LONGEST = 20.0
+"""Seconds after which a row is given up; the good client's wait is then reported as more than that."""
+AFTERWARDS = 0.5
+"""Seconds for which the good client goes on when the rude one has its answers."""
+PAUSE = 0.002
+KAFKA = "Kafka 4.3.1"
+KAFKA_HEAP = "2g"
+
+
+def measure(
+    contenders: Sequence[Contender], rows: Sequence[str], rounds: int, say: Callable[[str], None], *, kafka: bool = True
+) -> dict[str, Any]:
+    """Row by row, for each contender: the good client's waits in ms, the server's CPU seconds and peak memory."""
+    chosen = [row for row in ROWS if not rows or row.name.startswith(tuple(rows))]
+    found: dict[str, Any] = {"rows": {row.name: {} for row in chosen}, "failures": {}}
+    for number in range(rounds):
+        for contender in contenders:
+            for row in chosen:
+                say(f"fairness: round {number + 1} of {rounds}, {contender.name}: {row.name}")
+                with recorded(found, row, contender.name) as runs, Server(contender.at(0)) as server:
+                    address = address_of(server.address)
+                    with laid_out(address, server.pid) as client:
+                        runs.append(one_row(row, client, server.pid))
+        if kafka:
+            _measure_kafka(chosen, found, f"round {number + 1} of {rounds}", say)
+    return found
+
+
+def _measure_kafka(chosen: Sequence[Row], found: dict[str, Any], which: str, say: Callable[[str], None]) -> None:
+    settings = {"offsets.topic.num.partitions": "4", "group.max.session.timeout.ms": "600000"}
+    try:
+        with KafkaServer(settings, heap=KAFKA_HEAP) as kafka, laid_out(kafka.address, kafka.pid) as client:
+            for row in chosen:
+                say(f"fairness: {which}, {KAFKA}: {row.name}")
+                with recorded(found, row, KAFKA) as runs:
+                    runs.append(one_row(row, client, kafka.pid))
+    except (KafkaUnavailable, RuntimeError, NoAnswer, ConnectionClosed) as lacking:
+        found["failures"][KAFKA] = str(lacking)
+
+
+@contextmanager
+def recorded(found: dict[str, Any], row: Row, name: str) -> Iterator[list[dict[str, Any]]]:
+    """The list of runs of one row and contender; what keeps it from being measured is noted."""
+    runs = found["rows"][row.name].setdefault(name, [])
+    try:
+        yield runs
+    except (ServerFailed, RuntimeError, NoAnswer, ConnectionClosed, OSError) as failed:
+        found["failures"][f"{name}, {row.name}"] = f"{type(failed).__name__}: {failed}"
+
+
+def address_of(text: str) -> tuple[str, int]:
+    """Host and port."""
+    host, _, port = text.rpartition(":")
+    return host, int(port)
+
+
+@contextmanager
+def laid_out(address: tuple[str, int], pid: int) -> Iterator[WireClient]:
+    """A client of a server that has its core to itself and the topics of the table."""
+    client = WireClient(*address, timeout=LONGEST)
+    try:
+        lay_out(client)
+        pin(pid)
+        yield client
+    finally:
+        client.close()
+
+
+def cores() -> tuple[int, int] | None:
+    """A core for the server and one for the clients; None if there is only one, or the system cannot pin."""
+    if not hasattr(os, "sched_getaffinity"):
+        return None
+    available = sorted(os.sched_getaffinity(0))
+    return (available[0], available[-1]) if len(available) > 1 else None
+
+
+def pin(pid: int) -> None:
+    """Keep all threads of the server on its core."""
+    pair = cores()
+    if pair is not None:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(OSError):
+                os.sched_setaffinity(int(task.name), {pair[0]})
+
+
+def one_row(row: Row, client: WireClient, pid: int) -> dict[str, Any]:
+    """The good client's waits while the rude one is at it."""
+    if row.prepare is not None:
+        row.prepare(client)
+    attack = row.attack()
+    pair = cores()
+    good = Good(client.address)
+    try:
+        forget_peak(pid)
+        before, start = cpu_ns(pid), peak_bytes(pid)
+        with Rude(attack, client.address, pair[1] if pair else None, LONGEST) as rude:
+            waits, over = good.ask_beside(rude)
+            report = rude.done() or {"seconds": None, "answers": 0, "why": f"not done after {LONGEST:.0f} s"}
+            used, peak = cpu_ns(pid) - before, peak_bytes(pid)
+    finally:
+        good.close()
+    waits.sort()
+    return {
+        "worst_ms": waits[-1] * 1e3, "over": over, "p99_ms": waits[len(waits) * 99 // 100] * 1e3,
+        "median_ms": median(waits) * 1e3, "asked": len(waits), "server_cpu_seconds": used / 1e9,
+        "peak_bytes": peak, "bytes_before": start, "rude": report, "sent_bytes": len(attack.payload),
+    }  # fmt: skip
+
+
+class Good:
+    """A client that asks for little, with one request in flight."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._socket = socket.create_connection(address, LONGEST)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        metadata = frame(MetadataRequest(topics=[MetadataRequestTopic(name=GOOD)]), 9)
+        self._requests = (metadata, produce(GOOD, small_batch()))
+        for request in self._requests * 20:
+            self._ask(request, LONGEST)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._socket.close()
+
+    def ask_beside(self, rude: Rude) -> tuple[list[float], bool]:
+        """Ask until the rude one is done; all waits in seconds, and whether an answer did not come in time."""
+        waits: list[float] = []
+        until = time.perf_counter() + LONGEST
+        ending = False
+        while (now := time.perf_counter()) < until:
+            if not ending and rude.done() is not None:
+                ending, until = True, now + AFTERWARDS
+            if not self._ask(self._requests[len(waits) % 2], LONGEST):
+                return [*waits, time.perf_counter() - now], True
+            waits.append(time.perf_counter() - now)
+            time.sleep(PAUSE)
+        return waits, False
+
+    def _ask(self, request: bytes, seconds: float) -> bool:
+        """Send a request and take its answer; False if it does not come."""
+        self._socket.settimeout(seconds)
+        try:
+            self._socket.sendall(request)
+            left = int.from_bytes(self._exactly(4), "big")
+            self._exactly(left)
+        except OSError:
+            return False
+        return True
+
+    def _exactly(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            part = self._socket.recv(size - len(data))
+            if not part:
+                raise ConnectionResetError("closed by the broker")
+            data += part
+        return data
+
+
+def peak_bytes(pid: int) -> int:
+    """The most memory that a process had resident; 0 if it cannot be known."""
+    with suppress(OSError):
+        found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+        return int(found[1]) * 1024 if found else 0
+    return 0
+
+
+def forget_peak(pid: int) -> None:
+    """Let the peak begin again at what is resident now."""
+    with suppress(OSError):
+        Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def report(found: dict[str, Any]) -> str:
+    """The good client's worst waits beside each other, then what the rows took of each server."""
+    titles = {row.name: row.title for row in ROWS}
+    names = list(dict.fromkeys(name for runs in found["rows"].values() for name in runs))
+    waits, costs = [], []
+    for row, by_name in found["rows"].items():
+        waits.append([titles[row], *(_waits(by_name.get(name, [])) for name in names)])
+        for name in names:
+            if runs := by_name.get(name):
+                costs.append([f"{row}: {name}", *_costs(runs)])
+    return (
+        "Worst wait of a good connection beside a rude one, ms: the median of the rounds (and the worst)\n"
+        + table(["the rude one", *names], waits)
+        + "\n\nWhat it took: medians of the rounds\n"
+        + table(["", "good: median ms", "p99 ms", "asked", "until answered, s", "answers", "CPU s", "peak MB", "more MB"],
+                costs)
+        + "".join(f"\nfailed: {what}: {why}" for what, why in found["failures"].items())
+    )  # fmt: skip
+
+
+def _waits(runs: Sequence[dict[str, Any]]) -> str:
+    if not runs:
+        return "–"
+    worst = [run["worst_ms"] for run in runs]
+    over = ">" if any(run["over"] for run in runs) else ""
+    return f"{over}{median(worst):,.0f} ({max(worst):,.0f})"
+
+
+def _costs(runs: Sequence[dict[str, Any]]) -> list[str]:
+    def middle(key: str) -> float:
+        return median(run[key] for run in runs)
+
+    seconds = [run["rude"]["seconds"] for run in runs]
+    until = "not done" if None in seconds else f"{median(seconds):.2f}"
+    answers = median(run["rude"]["answers"] for run in runs)
+    more = median(run["peak_bytes"] - run["bytes_before"] for run in runs)
+    return [
+        f"{middle('median_ms'):.1f}", f"{middle('p99_ms'):.1f}", f"{middle('asked'):.0f}", until, f"{answers:.0f}",
+        f"{middle('server_cpu_seconds'):.2f}", f"{middle('peak_bytes') / 1e6:.0f}", f"{more / 1e6:.0f}",
+    ]  # fmt: skip

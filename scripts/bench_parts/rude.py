@@ -1,0 +1,145 @@
+"""A client without manners: what it sends, and a process of its own that sends it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import socket
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+READ = 1 << 18
+STALLED = 3.0
+"""Seconds without a byte sent after which a client that never reads counts as held back."""
+BACKLOG_WITHIN = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """What one rude client does: whole frames on each of its connections, of which it reads the answers or does not."""
+
+    payload: bytes
+    answers: int
+    """How many answers it reads on each connection; 0 if it never reads."""
+    connections: int = 1
+    times: int = 1
+    """How often it connects, sends and reads; it closes its connections in between."""
+    piece: int = 0
+    """The payload is sent in pieces of so many bytes,"""
+    pause: float = 0.0
+    """and so many seconds apart."""
+    silent: bool = False
+    """It announces or sends what gets no answer, and does not wait for one."""
+
+
+class Rude:
+    """The process of a rude client. `done` tells, at any time, what it came to; the process ends with the `with`."""
+
+    def __init__(self, attack: Attack, address: tuple[str, int], core: int | None, longest: float) -> None:
+        context = multiprocessing.get_context("fork")
+        self._reports, reports = context.Pipe(duplex=False)
+        self._process = context.Process(target=_run, args=(attack, address, core, longest, reports), daemon=True)
+        self._report: dict[str, Any] | None = None
+
+    def __enter__(self) -> Rude:
+        self._process.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.join()
+
+    def done(self) -> dict[str, Any] | None:
+        """Seconds until the last answer and how many came; None while it is at it."""
+        if self._report is None and self._reports.poll():
+            self._report = self._reports.recv()
+        return self._report
+
+
+def _run(attack: Attack, address: tuple[str, int], core: int | None, longest: float, reports: Connection) -> None:
+    if core is not None:
+        os.sched_setaffinity(0, {core})
+    start = time.perf_counter()
+    answered, why = 0, ""
+    try:
+        for _ in range(attack.times):
+            answered += _once(attack, address, start + longest)
+            if time.perf_counter() - start > longest:
+                break
+    except OSError as broken:
+        why = f"{type(broken).__name__}: {broken}"
+    reports.send({"seconds": time.perf_counter() - start, "answers": answered, "why": why})
+    time.sleep(longest)  # what was sent and not read stays open
+
+
+def _once(attack: Attack, address: tuple[str, int], until: float) -> int:
+    """Connect, send, and read or wait until sending stalls; how many answers came."""
+    opened = [socket.create_connection(address, BACKLOG_WITHIN) for _ in range(attack.connections)]
+    if attack.answers == 0 and not attack.silent:
+        _send_unread(opened[0], attack.payload, until)
+        _kept.extend(opened)
+        return 0
+    senders = [threading.Thread(target=_send, args=(one, attack), daemon=True) for one in opened[:1]]
+    for sender in senders:
+        sender.start()
+    for one in opened[1:]:
+        one.sendall(attack.payload)
+    if attack.silent:
+        senders[0].join(max(until - time.perf_counter(), 0))
+        return 0
+    answered = sum(_read(one, attack.answers, until) for one in opened)
+    for one in opened:
+        one.close()
+    return answered
+
+
+_kept: list[socket.socket] = []
+
+
+def _send(opened: socket.socket, attack: Attack) -> None:
+    piece = attack.piece or len(attack.payload)
+    with suppress(OSError):
+        for at in range(0, len(attack.payload), piece):
+            opened.sendall(memoryview(attack.payload)[at : at + piece])
+            time.sleep(attack.pause)
+
+
+def _send_unread(opened: socket.socket, payload: bytes, until: float) -> None:
+    """Send as much as the server takes, until it takes no more."""
+    left = memoryview(payload)
+    opened.settimeout(STALLED)
+    with suppress(OSError):
+        while len(left) and time.perf_counter() < until:
+            left = left[opened.send(left) :]
+    if not len(left):
+        time.sleep(max(min(STALLED, until - time.perf_counter()), 0))
+
+
+def _read(opened: socket.socket, answers: int, until: float) -> int:
+    """Read so many answers, or fewer if the time is up or the server closes."""
+    buffer = memoryview(bytearray(READ))
+    head, left, read = b"", 0, 0
+    while read < answers and (seconds := until - time.perf_counter()) > 0:
+        opened.settimeout(seconds)
+        try:
+            got = opened.recv_into(buffer)
+        except TimeoutError:
+            return read
+        if not got:
+            return read
+        at = 0
+        while at < got:
+            if left:
+                step = min(left, got - at)
+                left, at = left - step, at + step
+                read += not left
+                continue
+            take = min(4 - len(head), got - at)
+            head, at = head + bytes(buffer[at : at + take]), at + take
+            if len(head) == 4:
+                left, head = int.from_bytes(head, "big"), b""
+    return read
