@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
 from kafkawire.codec import decode
 from kafkawire.declare import Message
-from kafkawire.errors import ProtocolError
-from kafkawire.frames import KEY_VERSION_CORRELATION, read_request_header
+from kafkawire.errors import ProtocolError, TooManyElements
+from kafkawire.frames import KEY_VERSION_CORRELATION, RequestHeader, read_request_header
 from kafkawire.registry import API_VERSIONS, PRODUCE, api_name, request_class
 from wirebroker.apis import Handler, handler_of, served_versions
 from wirebroker.apis.produce_shape import produce_alike
@@ -33,12 +34,17 @@ from wirebroker.core.maintenance import Maintenance
 from wirebroker.core.profile import Rules
 from wirebroker.core.purgatory import Timers
 from wirebroker.core.transactions import TransactionCoordinator
-from wirebroker.exchange import Close, Connection, Effect, Exchange, Outcome
+from wirebroker.exchange import Aside, Close, Connection, Effect, Exchange, Outcome, Steps
 from wirebroker.trace.recorder import Recorder
+from wirebroker.turns import Turns, steps_of
 
 if TYPE_CHECKING:
     from wirebroker.faults.plan import FaultPlan
     from wirebroker.storage.folder.store import FolderStore
+
+
+FEW_ELEMENTS = 2048
+"""A request with more elements in its arrays is decoded aside: an element takes a microsecond."""
 
 
 def first_node(settings: Mapping[str, str]) -> int:
@@ -94,6 +100,7 @@ class Engine:
         self._plan: FaultPlan | None = None
         self.versions = served_versions(self.rules, max_versions or {})
         self.effects: list[Effect] = []
+        self.turns = Turns()
         self.connections: set[Connection] = set()
         self._numbers = count(1)
         self._handlers: dict[int, Handler] = {}
@@ -175,12 +182,16 @@ class Engine:
                 self._unsupported(connection, key, version, correlation_id, now)
                 return
             header = read_request_header(frame)
-            request, _ = decode(request_class(key), frame, version, header.end)
+            most = FEW_ELEMENTS if faults is None and self.turns.wake is not None else None
+            request, _ = decode(request_class(key), frame, version, header.end, most)
         except struct.error:
             self.close(connection, f"the client's request of {len(frame)} bytes has no header")
             return
         except ProtocolError as damage:
-            self.close(connection, f"the client's request cannot be read: {damage}")
+            if isinstance(damage, TooManyElements) and most is not None:
+                self._receive_long(connection, frame, header, now, owned)
+            else:
+                self.close(connection, f"the client's request cannot be read: {damage}")
             return
         self._told = now
         exchange = Exchange(self, connection, key, version, correlation_id, header.client_id, now, frame)
@@ -193,15 +204,38 @@ class Engine:
 
     def handle(self, request: Message, exchange: Exchange) -> None:
         """Have the request's API answer it, now or later."""
-        key = exchange.api_key
-        handler = self._handlers.get(key)
-        if handler is None:
-            handler = self._handlers[key] = handler_of(key)
-        outcome = handler(request, exchange)
+        outcome = self.turns.outcome_of(exchange, self._handler(exchange.api_key)(request, exchange))
         if outcome is Outcome.PARKED:
             exchange.park()
         elif not isinstance(outcome, Outcome):
             exchange.reply(outcome)
+
+    def _handler(self, key: int) -> Handler:
+        handler = self._handlers.get(key)
+        if handler is None:
+            handler = self._handlers[key] = handler_of(key)
+        return handler
+
+    def _receive_long(
+        self, connection: Connection, frame: memoryview, header: RequestHeader, now: int, owned: bool
+    ) -> None:
+        """Handle a request whose decoding takes long."""
+        self._told = now
+        key, version, correlation_id, client_id, start = header
+        exchange = Exchange(self, connection, key, version, correlation_id, client_id, now)
+        whole = frame if owned else memoryview(bytes(frame))
+        self.turns.begin(exchange, self._read_aside(exchange, whole, start))
+        exchange.park()
+
+    def _read_aside(self, exchange: Exchange, frame: memoryview, start: int) -> Steps:
+        key, version = exchange.api_key, exchange.version
+        try:
+            request, _ = yield Aside(partial(decode, request_class(key), frame, version, start))
+        except ProtocolError as damage:
+            return exchange.close(f"the client's request cannot be read: {damage}")
+        if self.trace.exchanges:
+            self.trace.requested(request, exchange)
+        return (yield from steps_of(self._handler(key)(request, exchange)))
 
     def _unsupported(self, connection: Connection, key: int, version: int, correlation_id: int, now: int) -> None:
         """Kafka closes the connection, except for ApiVersions, whose answer in version 0 any client can read."""
@@ -239,6 +273,7 @@ class Engine:
         for connection in sorted(self.connections, key=lambda each: each.number):
             self.close(connection, "the broker restarts")
         self.timers.clear()
+        self.turns.drop()
         if self._plan is not None:
             self._plan.restarted()
         for node_id, broker in self.cluster.brokers.items():
@@ -261,6 +296,7 @@ class Engine:
         for connection in sorted(self.connections, key=lambda each: each.number):
             if connection.node_id == node_id:
                 self.close(connection, f"broker {node_id} was killed")
+        self.turns.drop(node_id)
         if self._plan is not None:
             self._plan.killed(node_id)
         self.controller.broker_down(node_id, now)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -96,6 +96,18 @@ class Outcome(Enum):
     CLOSED = "the connection is closed, by Exchange.close"
 
 
+class Aside(NamedTuple):
+    """Pure work that takes long: it reads no state of the broker, so a thread can do it while the loop serves others."""
+
+    work: Callable[[], Any]
+
+
+Steps = Generator["Aside | None", Any, "Message | Outcome"]
+"""A handler that works in slices. It yields None where other connections may have their turn, and an `Aside` where it
+needs the result of long work; it returns what a handler returns. Between two slices the broker's state may change, and the
+buffer of the request is lost: a handler keeps no view of it (see `own_records`)."""
+
+
 class Exchange:
     """A request that is being handled. `now` is the time at which it arrived, in ms since the epoch."""
 
@@ -146,15 +158,29 @@ class Exchange:
                 return
             response = left
         if not connection.closed and not connection.silent:
-            parts = encode_response(self.correlation_id, response, self.version)
-            if len(parts) > 1:
-                connection.halted = True
-            if self.engine.trace.exchanges:
-                self.engine.trace.replied(self, response, sum(map(len, parts)))
-            if self.struck is not None and self.struck.wire:
-                self.engine.plan.send(parts, self)
-            else:
-                self.engine.effects.append(Reply(connection, parts))
+            self.send(response, encode_response(self.correlation_id, response, self.version))
+
+    def send(self, response: Message, parts: list[Buffer]) -> None:
+        """Send a response in its encoded form; dropped if the client has gone."""
+        connection = self.connection
+        if connection.parked is self:
+            connection.parked = None
+        if connection.closed or connection.silent:
+            return
+        if len(parts) > 1:
+            connection.halted = True
+        if self.engine.trace.exchanges:
+            self.engine.trace.replied(self, response, sum(map(len, parts)))
+        if self.struck is not None and self.struck.wire:
+            self.engine.plan.send(parts, self)
+        else:
+            self.engine.effects.append(Reply(connection, parts))
+
+    def release(self) -> None:
+        """Let the connection go on after a parked request that has no answer."""
+        if self.connection.parked is self:
+            self.connection.parked = None
+        self.engine.effects.append(Reply(self.connection, []))
 
     def answer_by(self, work: Callable[[Callable[[Message], None]], None]) -> Message | Outcome:
         """Do work that answers through the function it is given, at once or later; what the handler returns then."""

@@ -41,14 +41,20 @@ _readers: dict[tuple[type[Message], int], Reader] = {}
 _writers: dict[tuple[type[Message], int], Writer] = {}
 
 
-def decode(cls: type[M], buffer: Buffer, version: int, pos: int = 0) -> tuple[M, int]:
-    """The message at `pos` and the position after it; what follows there is ignored, as Kafka does. ProtocolError."""
+def decode(
+    cls: type[M], buffer: Buffer, version: int, pos: int = 0, most_elements: int | None = None
+) -> tuple[M, int]:
+    """The message at `pos` and the position after it; what follows there is ignored, as Kafka does.
+
+    Raises ProtocolError, and of these TooManyElements as soon as its arrays announce more elements than `most_elements`
+    (MAX_ELEMENTS).
+    """
     view = buffer if buffer.__class__ is memoryview else memoryview(buffer)
     try:
         read = _readers.get((cls, version)) or message_reader(cls, version)
-        return read(view, pos, len(view), [MAX_ELEMENTS])
+        return read(view, pos, len(view), [MAX_ELEMENTS if most_elements is None else most_elements])
     except ProtocolError as damage:
-        raise ProtocolError(f"{cls.__name__} v{version} cannot be read: {damage}") from None
+        raise type(damage)(f"{cls.__name__} v{version} cannot be read: {damage}") from None
     except (struct.error, IndexError) as damage:
         raise ProtocolError(f"{cls.__name__} v{version} cannot be read: it ends too early") from damage
 

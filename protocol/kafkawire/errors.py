@@ -17,6 +17,10 @@ class ProtocolError(WireError):
     """The peer's bytes are not what the protocol says: its mistake, not the caller's."""
 
 
+class TooManyElements(ProtocolError):
+    """A message whose arrays have more elements than the reader was told to read."""
+
+
 class EncodeError(WireError):
     """A value that its message and version cannot carry: the caller's mistake."""
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from kafkawire.compiling import FORMATS, LONGEST_STRING, Counted, Source, is_fixed, layout, least_of
 from kafkawire.declare import Field, Struct
-from kafkawire.errors import ProtocolError
+from kafkawire.errors import ProtocolError, TooManyElements
 from kafkawire.primitives import read_uvarint, skip_tagged_fields
 
 Reader = Callable[[memoryview, int, int, list[int]], tuple[Any, int]]
@@ -43,7 +43,7 @@ _readers: dict[tuple[type[Struct], int, bool], Reader] = {}
 def _spend(budget: list[int], elements: int) -> None:
     budget[0] -= elements
     if budget[0] < 0:
-        raise ProtocolError(_EXHAUSTED)
+        raise TooManyElements(_EXHAUSTED)
 
 
 def _pass_tags(view: memoryview, pos: int, end: int, budget: list[int], count: int) -> int:
@@ -64,6 +64,7 @@ class _ReaderSource(Source):
         super().__init__(cls, version, flexible)
         self.names |= {
             "new": object.__new__, "uvarint": read_uvarint, "ProtocolError": ProtocolError,
+            "TooManyElements": TooManyElements,
             "spend": _spend, "exhausted": _EXHAUSTED,
         }  # fmt: skip
 
@@ -167,7 +168,7 @@ class _ReaderSource(Source):
                 self.put(f"{target} = list({self.name(_unpackers[spec], 'unpackers')}[n](view, pos))")
             self.put(f"pos += n * {least}")
             return
-        self.put("budget[0] -= n", "if budget[0] < 0: raise ProtocolError(exhausted)")
+        self.put("budget[0] -= n", "if budget[0] < 0: raise TooManyElements(exhausted)")
         self.put(f"{target} = []", "for _ in range(n):")
         self.indent += 1
         self._value("item", spec, False, f"an element of {label}")

@@ -1,8 +1,9 @@
 """The requests that the broker answers: one module per API, headed by its versions and behaviour.
 
 A handler takes the decoded request and its `Exchange` and returns the response, or an `Outcome` where there is none
-now. Handlers fill every field; the codec leaves out what a version does not have. A module is imported when the first
-request of its API arrives. What is absent, and why, is in skipped.md beside this file.
+now. A handler whose request may be long is a generator, which yields every `turns.SLICE` elements (see `exchange.Steps`).
+Handlers fill every field; the codec leaves out what a version does not have. A module is imported when the first request
+of its API arrives. What is absent, and why, is in skipped.md beside this file.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from kafkawire.declare import Message
 from kafkawire.messages import APIS
 from kafkawire.registry import KEYS, versions
 from wirebroker.core.profile import Rules
-from wirebroker.exchange import Exchange, Outcome
+from wirebroker.exchange import Exchange, Outcome, Steps
 
-Handler = Callable[[Any, Exchange], "Message | Outcome"]
+Handler = Callable[[Any, Exchange], "Message | Outcome | Steps"]
 
 SERVED = (
     "Produce", "Fetch", "ListOffsets", "Metadata", "OffsetCommit", "OffsetFetch", "FindCoordinator", "JoinGroup",

@@ -6,16 +6,20 @@ import asyncio
 import contextlib
 import logging
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
 
 from kafkawire.primitives import Buffer
 from wirebroker.clock import Clock
 from wirebroker.engine import Engine
-from wirebroker.exchange import Close, Connection, Effect, Reply, Shaped
+from wirebroker.exchange import Aside, Close, Connection, Effect, Reply, Shaped
 from wirebroker.net.forks import give_up_in_children
-from wirebroker.net.protocol import SHARED_BUFFER, BrokerProtocol
+from wirebroker.net.protocol import SHARED_BUFFER, SLICE, BrokerProtocol
 from wirebroker.storage.arena import Arena
+from wirebroker.turns import Turns, Unfinished
 
 if TYPE_CHECKING:
     from wirebroker.net.keeping import Keeper
@@ -51,6 +55,13 @@ class Host:
         self._idle_alarm: asyncio.TimerHandle | None = None
         self._shared = None if type(self.loop).__name__ == "ProactorEventLoop" else bytearray(SHARED_BUFFER)
         self._keeper = None if engine.store is None else self._new_keeper(engine, engine.store)
+        self.until = 0.0
+        """Until when (`perf_counter`) the connection that is being served may keep the loop busy."""
+        self._ready: deque[BrokerProtocol] = deque()
+        """Connections that wait for their turn."""
+        self._turn: asyncio.Handle | None = None
+        self._asides: ThreadPoolExecutor | None = None
+        engine.turns.wake = self._wake_turns
         self.watchers: list[Callable[[], None]] = []
         """Called after every request and timer, for those who wait for a condition."""
         give_up_in_children(self)
@@ -126,6 +137,55 @@ class Host:
                 keeper.look()
         if engine.deadline() != self._alarm_at:
             self.arm()
+
+    # Turns
+
+    def queue(self, protocol: BrokerProtocol) -> None:
+        """Have the connection take its turn when others have had theirs."""
+        self._ready.append(protocol)
+        self._wake_turns()
+
+    def _wake_turns(self) -> None:
+        if self._turn is None:
+            self._turn = self.loop.call_soon(self._take_turns)
+
+    def _take_turns(self) -> None:
+        """Serve the next connection that waits, and the next long requests; then let the loop look for others."""
+        self._turn = None
+        turns = self.engine.turns
+        self.until = perf_counter() + SLICE
+        if self._ready:
+            self._ready.popleft().take_turn()
+        while turns.waiting:
+            self._proceed(turns)
+            if perf_counter() > self.until:
+                break
+        while turns.asides:
+            self._do_aside(turns, *turns.asides.popleft())
+        self.flush()
+        self.notify()
+        if self._ready or turns.waiting:
+            self._wake_turns()
+
+    def _proceed(self, turns: Turns) -> None:
+        exchange = turns.waiting[0].exchange
+        try:
+            turns.proceed()
+        except Exception:
+            logger.exception("a request was not handled because of an error in wirebroker; its connection is closed")
+            self.engine.close(exchange.connection, "an error in wirebroker, see the log")
+
+    def _do_aside(self, turns: Turns, unfinished: Unfinished, aside: Aside) -> None:
+        """Do long work in the thread for it; the request gets its next turn afterwards."""
+        if self._asides is None:
+            self._asides = ThreadPoolExecutor(1, "wirebroker-aside")
+
+        def done(future: asyncio.Future[Any]) -> None:
+            if not future.cancelled():
+                error = future.exception()
+                turns.resume(unfinished, None if error else future.result(), error)
+
+        self.loop.run_in_executor(self._asides, aside.work).add_done_callback(done)
 
     def _perform(self, effects: list[Effect]) -> None:
         if not self._answer_one(effects):
@@ -228,6 +288,7 @@ class Host:
 
     def tick(self) -> None:
         """Run what has fallen due; an error there is logged and ends nothing."""
+        self.until = perf_counter() + SLICE
         try:
             self.engine.tick(self.clock.now())
         except Exception:
@@ -252,7 +313,9 @@ class Host:
         for node_id, broker in self.engine.cluster.brokers.items():
             engine.cluster.brokers[node_id].addresses.update(broker.addresses)
         engine.trace.sinks += self.engine.trace.sinks
+        self.engine.turns.drop()
         self.engine = engine
+        engine.turns.wake = self._wake_turns
         self.arm()
         self.notify()
 
@@ -260,11 +323,14 @@ class Host:
         """Close the listeners and all connections."""
         for server in self._servers:
             server.close()
-        for alarm in (self._alarm, self._idle_alarm):
+        for alarm in (self._alarm, self._idle_alarm, self._turn):
             if alarm is not None:
                 alarm.cancel()
         for protocol in list(self._protocols.values()):
             protocol.transport.abort()
+        self.engine.turns.drop()
+        if self._asides is not None:
+            self._asides.shutdown(wait=False, cancel_futures=True)
         if self._keeper is not None:
             await self._keeper.close()
             self._keeper = None

@@ -4,6 +4,8 @@ All connections of a host receive into one buffer, because each read is dealt wi
 of an unfinished frame is carried over. A frame too large for that buffer gets one of its own, which is filled directly
 from the socket and may become the log's without another copy. It takes no memory before something is written there, so
 that a peer that only announces 90 MB costs nothing.
+
+A connection that has used up its slice of the loop's time waits for its next turn with the frames it still has.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
 from kafkawire.frames import SIZE
@@ -26,6 +29,8 @@ logger = logging.getLogger("wirebroker")
 SHARED_BUFFER = 256 * 1024
 LARGE_FRAME = SHARED_BUFFER // 2
 """Bytes from which on a frame gets a buffer of its own."""
+SLICE = 0.003
+"""Seconds for which one connection may keep the loop busy before others get their turn."""
 WRITE_HIGH_WATER = 1024 * 1024
 """Unsent bytes beyond which no more requests of a connection are handled."""
 
@@ -41,7 +46,11 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._buffer = host.receive_buffer()
         self._view = memoryview(self._buffer)
         self._tail = b""
-        """Received and not yet handled: the beginning of a frame, or whole frames while the connection is held."""
+        """Received and not yet handled: the beginning of a frame, or whole frames while the connection waits."""
+        self._waiting = False
+        """Whether whole frames may have to wait: for an answer, for the client to read, or for their turn."""
+        self._queued = False
+        """Whether the host will call `take_turn`."""
         self._large: memoryview | None = None
         self._large_filled = 0
         self._congested = False
@@ -84,17 +93,22 @@ class BrokerProtocol(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         host = self._host
         now = host.clock.now()
+        host.until = perf_counter() + SLICE
         self.quiet = 0
         if self._large is not None:
             self._large_filled += nbytes
             if self._large_filled == len(self._large):
-                large, self._large = self._large, None
-                self._take_large(large[4:], now)
+                if self._waiting or self._held():
+                    self._waiting = True
+                    self._stop_reading()
+                else:
+                    self._take_large(now)
             elif self._engine.faults is not None:
                 self._engine.faults.arriving(self.connection, self._large[4 : self._large_filled], now)
         else:
             filled = len(self._tail) + nbytes
-            if self._held():
+            if self._waiting or self._held():
+                self._waiting = True
                 self._tail = bytes(self._view[:filled])
                 self._stop_reading()
             else:
@@ -107,6 +121,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         """Handle the whole frames in `data` and carry over the rest."""
         connection, receive, limit = self.connection, self._engine.receive, self._host.frame_limit
         pos, end = 0, len(data)
+        self._waiting = False
         try:
             while end - pos >= 4:
                 (size,) = SIZE.unpack_from(data, pos)
@@ -119,7 +134,11 @@ class BrokerProtocol(asyncio.BufferedProtocol):
                 pos = after
                 receive(connection, data[start:after], now)
                 if connection.halted or self._congested:
-                    connection.halted = False  # what is left is taken up when the answers are on their way
+                    connection.halted = False  # `released` goes on when the answers are on their way
+                    self._waiting = pos < end
+                    break
+                if end - pos > 4 and perf_counter() > self._host.until:
+                    self._wait_for_turn()
                     break
         except Exception:
             self._failed()
@@ -128,11 +147,25 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         else:
             self._carry(data, pos, end)
 
-    def _take_large(self, frame: memoryview, now: int) -> None:
+    def _take_large(self, now: int) -> None:
+        """Handle the frame that filled a buffer of its own."""
+        large, self._large = self._large, None
         try:
-            self._engine.receive(self.connection, frame, now, owned=True)
+            if large is not None:
+                self._engine.receive(self.connection, large[4:], now, owned=True)
         except Exception:
             self._failed()
+
+    def _wait_for_turn(self) -> None:
+        self._waiting = True
+        if not self._queued:
+            self._queued = True
+            self._host.queue(self)
+
+    def take_turn(self) -> None:
+        """The host has time for this connection."""
+        self._queued = False
+        self.released()
 
     def _failed(self) -> None:
         logger.exception("a request was not handled because of an error in wirebroker; its connection is closed")
@@ -155,7 +188,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
     @property
     def has_more(self) -> bool:
         """Whether `released` may have something to do."""
-        return bool(self._tail) or not self._reading
+        return self._waiting or not self._reading
 
     def _held(self) -> bool:
         """Whether the next request has to wait: for an answer to the last one, or for the client to read."""
@@ -164,12 +197,19 @@ class BrokerProtocol(asyncio.BufferedProtocol):
 
     def released(self) -> None:
         """Something that held the connection may be over: go on with what has been received meanwhile."""
-        if self._held() or self.transport.is_closing():
+        if self._held() or self._queued or self.transport.is_closing():
             return
-        if self._tail and self._large is None:
-            tail, self._tail = memoryview(self._tail), b""
-            self._take(tail, self._host.clock.now())
-        if not self._reading and not self._held():
+        if self._waiting:
+            if perf_counter() > self._host.until:
+                self._wait_for_turn()
+                return
+            self._waiting = False
+            if self._large is None:
+                tail, self._tail = memoryview(self._tail), b""
+                self._take(tail, self._host.clock.now())
+            elif self._large_filled == len(self._large):
+                self._take_large(self._host.clock.now())
+        if not self._reading and not self._waiting and not self._held():
             self._reading = True
             self.transport.resume_reading()
 
@@ -178,6 +218,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._congested = False
+        self._host.until = perf_counter() + SLICE
         self.released()
         self._host.flush()
 

@@ -1,0 +1,144 @@
+"""Requests that take long: the engine handles them in slices, and other connections get their turn between two slices.
+
+A handler that works in slices is a generator (`exchange.Steps`). The first slice runs at once, so a short request is
+answered as ever. A request with more slices is parked and joins a queue. Whoever drives the engine sets `wake`, calls
+`proceed` for one slice at a time, does the work in `asides` in a thread and calls `resume` with its result. A driver that
+does not set `wake` (a test, the simulator) gets every request handled at once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from types import GeneratorType
+from typing import Any
+
+from kafkawire.declare import Message
+from kafkawire.frames import encode_response
+from wirebroker.exchange import Aside, Exchange, Outcome, Steps
+
+SLICE = 256
+"""Elements of a request that a handler deals with before it yields; an element takes some microseconds."""
+
+
+class Unfinished:
+    """A request between two slices. What `result` or `error` hold goes into the next slice."""
+
+    __slots__ = ("error", "exchange", "result", "steps")
+
+    def __init__(self, exchange: Exchange, steps: Steps) -> None:
+        self.exchange = exchange
+        self.steps = steps
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def step(self) -> Aside | None:
+        """Run one slice: the work that it wants done aside, or None. The last one raises StopIteration with the outcome."""
+        result, self.result = self.result, None
+        error, self.error = self.error, None
+        return self.steps.send(result) if error is None else self.steps.throw(error)
+
+    def do(self, aside: Aside) -> None:
+        """Do the work here and now; the next slice gets what it returns or raises."""
+        try:
+            self.result = aside.work()
+        except Exception as error:
+            self.error = error
+
+
+class Turns:
+    """The requests of one engine that are between two slices."""
+
+    def __init__(self) -> None:
+        self.wake: Callable[[], None] | None = None
+        """Called when there is something to `proceed` with or to do aside; None if nobody does that."""
+        self.waiting: deque[Unfinished] = deque()
+        """Those that are ready for their next slice, in the order in which they get it."""
+        self.asides: deque[tuple[Unfinished, Aside]] = deque()
+        """Work to be done in a thread, and who waits for it."""
+        self._known: set[Unfinished] = set()
+
+    def outcome_of(self, exchange: Exchange, outcome: Message | Outcome | Steps) -> Message | Outcome:
+        """What a handler's outcome comes to: that of its first slice, where it works in slices."""
+        return self.begin(exchange, outcome) if isinstance(outcome, GeneratorType) else outcome  # type: ignore[return-value]
+
+    def begin(self, exchange: Exchange, steps: Steps) -> Message | Outcome:
+        """Run the first slice. The outcome, or PARKED if there are more slices.
+
+        A request that a fault strikes is handled at once: the rules that follow need its outcome.
+        """
+        unfinished = Unfinished(exchange, steps)
+        try:
+            aside = unfinished.step()
+            while self.wake is None or exchange.struck is not None:
+                if aside is not None:
+                    unfinished.do(aside)
+                aside = unfinished.step()
+        except StopIteration as last:
+            outcome: Message | Outcome = last.value
+            return outcome
+        exchange.frame = None
+        self._known.add(unfinished)
+        self._queue(unfinished, aside)
+        return Outcome.PARKED
+
+    def proceed(self) -> Exchange:
+        """Run the next slice of the request whose turn it is, and return its exchange. Raises what the handler raises."""
+        unfinished = self.waiting.popleft()
+        exchange = unfinished.exchange
+        try:
+            self._queue(unfinished, unfinished.step())
+        except StopIteration as last:
+            self._known.discard(unfinished)
+            self._finish(exchange, last.value)
+        except BaseException:
+            self._known.discard(unfinished)
+            raise
+        return exchange
+
+    def resume(self, unfinished: Unfinished, result: Any, error: BaseException | None = None) -> None:
+        """The work aside is done; a request that was dropped meanwhile stays so."""
+        if unfinished in self._known:
+            unfinished.result, unfinished.error = result, error
+            self._queue(unfinished, None)
+
+    def drop(self, node_id: int | None = None) -> None:
+        """Forget the requests to this broker, or to all: it has stopped."""
+        gone = {each for each in self._known if node_id in (None, each.exchange.node_id)}
+        self._known -= gone
+        self.waiting = deque(each for each in self.waiting if each not in gone)
+        self.asides = deque(each for each in self.asides if each[0] not in gone)
+        for unfinished in gone:
+            unfinished.steps.close()
+
+    def _queue(self, unfinished: Unfinished, aside: Aside | None) -> None:
+        if aside is None:
+            self.waiting.append(unfinished)
+        else:
+            self.asides.append((unfinished, aside))
+        if self.wake is not None:
+            self.wake()
+
+    def _finish(self, exchange: Exchange, outcome: Message | Outcome) -> None:
+        if outcome is Outcome.SILENT:
+            exchange.release()
+        elif not isinstance(outcome, Outcome):
+            # What took several slices to make takes long to encode as well.
+            unfinished = Unfinished(exchange, _encode(exchange, outcome))
+            self._known.add(unfinished)
+            self._queue(unfinished, unfinished.step())
+
+
+def _encode(exchange: Exchange, response: Message) -> Steps:
+    parts = yield Aside(partial(encode_response, exchange.correlation_id, response, exchange.version))
+    exchange.send(response, parts)
+    return Outcome.PARKED
+
+
+def steps_of(outcome: Message | Outcome | Steps) -> Steps:
+    """A handler's outcome as the end of a longer generator: `outcome = yield from steps_of(handler(…))`."""
+    if isinstance(outcome, GeneratorType):
+        done: Message | Outcome = yield from outcome
+        return done
+    return outcome  # type: ignore[return-value]
