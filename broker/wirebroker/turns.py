@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from itertools import cycle, repeat
 from types import GeneratorType
 from typing import Any
 
@@ -20,6 +21,11 @@ from wirebroker.exchange import Aside, Exchange, Outcome, Steps
 
 SLICE = 256
 """Elements of a request that a handler deals with before it yields; an element takes some microseconds."""
+
+
+def pauses(every: int = SLICE) -> Callable[[], bool]:
+    """A function to call for each element: true for one in `every` of them. `if pause(): yield None` makes a slice."""
+    return cycle([*repeat(False, every - 1), True]).__next__
 
 
 class Unfinished:

@@ -22,7 +22,8 @@ from wirebroker.apis.delayed import Delayed
 from wirebroker.core.cluster import INTERNAL_TOPICS
 from wirebroker.core.leadership import leader_fault
 from wirebroker.core.partition import Partition
-from wirebroker.exchange import Exchange, Outcome
+from wirebroker.exchange import Exchange, Outcome, Steps
+from wirebroker.turns import pauses
 
 HIGH_WATERMARK = -1
 UNKNOWN_LOW_WATERMARK = -1
@@ -36,18 +37,21 @@ class Awaited(NamedTuple):
     result: DeleteRecordsPartitionResult
 
 
-def handle(request: DeleteRecordsRequest, exchange: Exchange) -> Message | Outcome:
+def handle(request: DeleteRecordsRequest, exchange: Exchange) -> Steps:
     """Delete the records, and say where each partition begins."""
     offsets: dict[str, dict[int, int]] = {}
     for topic in request.topics:
         for asked in topic.partitions:
             # Kafka keeps these in a map: of a partition that is named twice the last offset counts.
             offsets.setdefault(topic.name, {})[asked.partition_index] = asked.offset
+    pause = pauses()
     topics: list[DeleteRecordsTopicResult] = []
     awaited: list[Awaited] = []
     for name, wanted in offsets.items():
         results = []
         for index, offset in wanted.items():
+            if pause():
+                yield None
             result = DeleteRecordsPartitionResult(
                 partition_index=index, low_watermark=UNKNOWN_LOW_WATERMARK, error_code=ErrorCode.NONE
             )

@@ -1,0 +1,223 @@
+"""Fair turns: no client keeps another one waiting for as long as its own requests take."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+
+import pytest
+
+from kafkawire.frames import encode_request
+from kafkawire.messages.api_versions import ApiVersionsRequest
+from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from wirebroker.engine import Engine
+from wirebroker.exchange import Aside, Outcome, Reply, Steps
+from wirebroker.mock import MockKafka
+from wirebroker.turns import SLICE, Turns, pauses
+from wirekit import NOW, batch, client, produce_request
+
+
+@pytest.fixture
+def kafka() -> Iterator[MockKafka]:
+    with MockKafka(topics={"orders": 1, **{f"topic-{i}": 3 for i in range(300)}}) as kafka:
+        yield kafka
+
+
+def dial(kafka: MockKafka) -> socket.socket:
+    host, _, port = kafka.bootstrap_servers.partition(":")
+    return socket.create_connection((host, int(port)), 20)
+
+
+def read_answer(connection: socket.socket) -> int:
+    """The correlation id of the next answer."""
+    size, correlation_id = struct.unpack(">ii", _exactly(connection, 8))
+    _exactly(connection, size - 4)
+    return int(correlation_id)
+
+
+def _exactly(connection: socket.socket, count: int) -> bytes:
+    data = bytearray()
+    while len(data) < count:
+        more = connection.recv(count - len(data))
+        assert more, "the broker closed the connection"
+        data += more
+    return bytes(data)
+
+
+def has_come(connection: socket.socket) -> bool:
+    """Whether something of an answer is there."""
+    connection.setblocking(False)
+    try:
+        return bool(connection.recv(1, socket.MSG_PEEK))
+    except BlockingIOError:
+        return False
+    finally:
+        connection.settimeout(20)
+
+
+def long_delete(partitions: int) -> bytes:
+    asked = [DeleteRecordsPartition(partition_index=index, offset=0) for index in range(partitions)]
+    topic = DeleteRecordsTopic(name="orders", partitions=asked)
+    return encode_request(7, "long", DeleteRecordsRequest(topics=[topic], timeout_ms=1000), 2)
+
+
+def test_a_long_request_lets_others_be_served_before_it_is_answered(kafka: MockKafka) -> None:
+    other = client(kafka)
+    with dial(kafka) as rude:
+        rude.sendall(long_delete(200_000))
+        for _ in range(5):
+            assert other.request(ApiVersionsRequest(), 0).error_code == 0
+        assert not has_come(rude)
+        assert read_answer(rude) == 7
+
+
+def test_pipelined_requests_let_others_be_served_before_all_are_answered(kafka: MockKafka) -> None:
+    other = client(kafka)
+    resources = [
+        DescribeConfigsResource(resource_type=2, resource_name=f"topic-{i}", configuration_keys=["retention.ms"])
+        for i in range(300)
+    ]
+    count = 20
+    with dial(kafka) as rude:
+        frames = [encode_request(i, "rude", DescribeConfigsRequest(resources=resources), 1) for i in range(count)]
+        rude.sendall(b"".join(frames))
+        assert read_answer(rude) == 0
+        assert other.request(ApiVersionsRequest(), 0).error_code == 0
+        before = 1
+        while has_come(rude):
+            assert read_answer(rude) == before
+            before += 1
+        assert before < count
+        assert [read_answer(rude) for _ in range(before, count)] == list(range(before, count))
+
+
+def test_requests_behind_a_long_one_wait_for_it(kafka: MockKafka) -> None:
+    with dial(kafka) as connection:
+        connection.sendall(long_delete(20_000) + encode_request(8, "x", ApiVersionsRequest(), 0))
+        assert [read_answer(connection), read_answer(connection)] == [7, 8]
+
+
+def test_a_large_frame_does_not_overtake_a_parked_fetch(kafka: MockKafka) -> None:
+    asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    fetch = FetchRequest(max_wait_ms=300, min_bytes=1, topics=[FetchTopic(topic="topic-0", partitions=[asked])])
+    produce = produce_request("orders", batch(count=1, tag="x" * 300_000))
+    with dial(kafka) as connection:
+        connection.sendall(encode_request(1, "x", fetch, 11) + encode_request(2, "x", produce, 9))
+        assert [read_answer(connection), read_answer(connection)] == [1, 2]
+    assert len(kafka.records("orders")) == 1
+
+
+def test_a_client_that_leaves_in_the_middle_of_its_long_request_has_it_carried_out(kafka: MockKafka) -> None:
+    kafka.produce("topic-1", value=b"v", partition=0)
+    partitions = [DeleteRecordsPartition(partition_index=i, offset=-1) for i in range(30_000)]
+    topics = [DeleteRecordsTopic(name=name, partitions=partitions) for name in ("orders", "topic-1")]
+    with dial(kafka) as connection:
+        connection.sendall(encode_request(1, "x", DeleteRecordsRequest(topics=topics, timeout_ms=1000), 2))
+    kafka.wait_until(lambda: not kafka.records("topic-1"), timeout=10)
+
+
+def test_a_handler_of_many_partitions_works_in_slices() -> None:
+    engine = Engine(NOW, bytes)
+    connection = engine.connect(1, now=NOW)
+    woken: list[None] = []
+    engine.turns.wake = lambda: woken.append(None)
+    engine.receive(connection, memoryview(long_delete(1000)[4:]), NOW)
+    assert engine.take_effects() == []
+    slices = 1
+    while engine.turns.waiting:
+        engine.turns.proceed()
+        slices += 1
+    (unfinished, encoding) = engine.turns.asides.popleft()
+    engine.turns.resume(unfinished, encoding.work())
+    engine.turns.proceed()
+    assert slices == 1000 // SLICE + 1
+    (reply,) = engine.take_effects()
+    assert isinstance(reply, Reply)
+    assert not engine.turns.waiting
+    assert connection.parked is None
+
+
+# The queue itself
+
+
+class Answered:
+    """Stands for an exchange: notes what becomes of it."""
+
+    def __init__(self, node_id: int = 1) -> None:
+        self.node_id = node_id
+        self.struck = None
+        self.frame: object = b""
+        self.events: list[object] = []
+        self.correlation_id, self.version = 1, 0
+
+    def release(self) -> None:
+        self.events.append("released")
+
+
+def silent(log: list[str], name: str, slices: int) -> Steps:
+    for number in range(slices):
+        log.append(f"{name}{number}")
+        yield None
+    return Outcome.SILENT
+
+
+def test_slices_of_two_requests_alternate() -> None:
+    turns, log = Turns(), []
+    turns.wake = lambda: None
+    first, second = Answered(), Answered()
+    assert turns.begin(first, silent(log, "a", 2)) is Outcome.PARKED  # type: ignore[arg-type]
+    assert turns.begin(second, silent(log, "b", 2)) is Outcome.PARKED  # type: ignore[arg-type]
+    while turns.waiting:
+        turns.proceed()
+    assert log == ["a0", "b0", "a1", "b1"]
+    assert first.events == second.events == ["released"]
+
+
+def test_without_a_driver_all_slices_run_at_once() -> None:
+    turns, log = Turns(), []
+    assert turns.begin(Answered(), silent(log, "a", 3)) is Outcome.SILENT  # type: ignore[arg-type]
+    assert log == ["a0", "a1", "a2"]
+
+
+def test_work_aside_gives_its_result_or_its_error_to_the_next_slice() -> None:
+    def steps(got: list[object]) -> Steps:
+        got.append((yield Aside(lambda: 42)))
+        try:
+            yield Aside(lambda: 1 // 0)
+        except ZeroDivisionError as error:
+            got.append(str(error))
+        return Outcome.SILENT
+
+    for driven in (False, True):
+        turns, got = Turns(), []
+        turns.wake = (lambda: None) if driven else None
+        turns.begin(Answered(), steps(got))  # type: ignore[arg-type]
+        while turns.asides or turns.waiting:
+            if turns.asides:
+                unfinished, aside = turns.asides.popleft()
+                unfinished.do(aside)
+                turns.resume(unfinished, unfinished.result, unfinished.error)
+            else:
+                turns.proceed()
+        assert got == [42, "integer division or modulo by zero"]
+
+
+def test_a_broker_that_stops_drops_its_long_requests_and_no_others() -> None:
+    turns, log = Turns(), []
+    turns.wake = lambda: None
+    turns.begin(Answered(node_id=1), silent(log, "a", 2))  # type: ignore[arg-type]
+    turns.begin(Answered(node_id=2), silent(log, "b", 2))  # type: ignore[arg-type]
+    unfinished = turns.waiting[0]
+    turns.drop(node_id=1)
+    turns.resume(unfinished, None)
+    while turns.waiting:
+        turns.proceed()
+    assert log == ["a0", "b0", "b1"]
+
+
+def test_one_in_so_many_elements_pauses() -> None:
+    pause = pauses(3)
+    assert [pause() for _ in range(7)] == [False, False, True, False, False, True, False]
