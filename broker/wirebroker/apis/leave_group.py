@@ -16,6 +16,8 @@ def handle(request: LeaveGroupRequest, exchange: Exchange) -> LeaveGroupResponse
     if exchange.version < 3:
         leaving = [(request.member_id, None)]
     codes = groups.leave(request.group_id, leaving, exchange.now)
+    if isinstance(codes, ErrorCode):
+        return LeaveGroupResponse(error_code=codes)
     if exchange.version < 3:
         return LeaveGroupResponse(error_code=codes[0])
     answers = [

@@ -17,7 +17,7 @@ from kafkawire.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from wirebroker.core.cluster import Topic
-from wirebroker.core.groups.offsets import Committed, TopicPartition
+from wirebroker.core.groups.offsets import Committed
 from wirebroker.exchange import Exchange
 
 RETENTION_OF_BROKER = -1
@@ -47,14 +47,17 @@ def handle(request: OffsetCommitRequest, exchange: Exchange) -> OffsetCommitResp
         if not metadata_fault(partition.committed_metadata, exchange)
     ]
     fault = _fault(request, exchange, where) if known else ErrorCode.NONE
-    offsets: dict[TopicPartition, Committed] = {}
-    for topic, asked, partitions in known:
+    if not fault:
+        offsets = {
+            (topic.name, partition.partition_index): _committed(partition, request, exchange)
+            for topic, _, partitions in known
+            for partition in partitions
+            if not metadata_fault(partition.committed_metadata, exchange)
+        }
+        fault = exchange.engine.groups.commit(request.group_id, offsets, exchange.now)
+    for _, asked, partitions in known:
         for partition in partitions:
-            code = fault or metadata_fault(partition.committed_metadata, exchange)
-            if not code:
-                offsets[topic.name, partition.partition_index] = _committed(partition, request, exchange)
-            _answer(answers, asked, [partition], code)
-    exchange.engine.groups.commit(request.group_id, offsets, exchange.now)
+            _answer(answers, asked, [partition], fault or metadata_fault(partition.committed_metadata, exchange))
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=partitions)

@@ -20,6 +20,7 @@ def handle(request: OffsetDeleteRequest, exchange: Exchange) -> OffsetDeleteResp
         return OffsetDeleteResponse(error_code=fault, topics=[])
     group = groups.groups[request.group_id]
     topics = []
+    gone = []
     for topic in request.topics:
         answers = []
         subscribed = groups.subscribes(group, topic.name)
@@ -31,7 +32,9 @@ def handle(request: OffsetDeleteRequest, exchange: Exchange) -> OffsetDeleteResp
             elif subscribed:
                 code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             else:
-                groups.delete_offsets(request.group_id, [where], exchange.now)
+                gone.append(where)
             answers.append(OffsetDeleteResponsePartition(partition_index=partition.partition_index, error_code=code))
         topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
+    if fault := groups.delete_offsets(request.group_id, gone, exchange.now):
+        return OffsetDeleteResponse(error_code=fault, topics=[])
     return OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=topics)

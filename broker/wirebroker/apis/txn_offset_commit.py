@@ -16,19 +16,13 @@ from kafkawire.messages.txn_offset_commit import (
 )
 from wirebroker.apis.offset_commit import metadata_fault
 from wirebroker.core.cluster import GROUP_TOPIC
+from wirebroker.core.coordinator_errors import told_as
 from wirebroker.core.groups.offsets import Committed, TopicPartition
 from wirebroker.core.transactions.verification import Speaks, TransactionalProducer, Verified, verify
 from wirebroker.exchange import Exchange
 
 NEW_ERRORS_FROM, IMPLICIT_ADDS_FROM = 4, 5
 NO_SEQUENCE = -1
-TOLD_AS = {
-    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-}
-"""Errors of the log behind the group coordinator, as clients are told them."""
 
 Offsets = dict[TopicPartition, Committed]
 
@@ -84,7 +78,7 @@ def _commit(request: TxnOffsetCommitRequest, offsets: Offsets, exchange: Exchang
         request.group_id, offsets, (request.producer_id, request.producer_epoch), home in checked.first_writes,
         exchange.now,
     )  # fmt: skip
-    return TOLD_AS.get(fault, fault)
+    return told_as(fault)
 
 
 def _verify(request: TxnOffsetCommitRequest, home: TopicPartition, exchange: Exchange) -> Verified:

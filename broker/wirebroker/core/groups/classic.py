@@ -91,12 +91,13 @@ class Snapshot:
 class Group:
     """A classic group. `now` is ms since the epoch.
 
-    `written` is called when the group is to be written down, `entered` when it has entered a state.
+    `written` is called to write the group down and returns what clients are told if that fails; `entered` is called when
+    the group has entered a state.
     """
 
     def __init__(
         self, group_id: str, timers: Timers, initial_delay: Callable[[], int], now: int,
-        written: Callable[[Group, int], None], entered: Callable[[Group], None],
+        written: Callable[[Group, int], ErrorCode], entered: Callable[[Group], None],
     ) -> None:  # fmt: skip
         self.group_id = group_id
         self.state = State.EMPTY
@@ -237,14 +238,27 @@ class Group:
             self.complete_join_if_all_are_here(now)
         elif self.protocol != self._choose_protocol():
             self.rebalance_or_complete(now)
+        elif fault := self._persist(now):
+            self._put_back(old, member, former_leader, now)
+            joiner(Joined(fault, "", self.generation, self.protocol_type, self.protocol, former_leader or ""))
         else:
-            self._persist(now)
             member.joiner = None
             told = self.joined(member)
             leads = member.member_id == self.leader
             joiner(
                 told._replace(skip_assignment=leads) if skips else told._replace(members=(), leader=former_leader or "")
             )
+
+    def _put_back(self, old: Member, new: Member, leader: str | None, now: int) -> None:
+        """The static member stays under the id that it had, since the new one cannot be written down."""
+        if new.heartbeat is not None:
+            new.heartbeat.cancel()
+        new.joiner = None
+        self._dismiss(new.member_id)
+        old.joiner = old.syncer = None
+        self._admit(old)
+        self.leader = leader
+        self._await_heartbeat(old, old.session_timeout, now)
 
     @staticmethod
     def _fence(member: Member) -> None:
@@ -348,7 +362,7 @@ class Group:
         self.transition(State.EMPTY, now)
         self.protocol = None
         self._read_subscriptions()
-        self._persist(now)
+        self._persist(now)  # Kafka goes on without: a restart finds the last generation, and its members time out
 
     def _read_subscriptions(self) -> None:
         """Note what the members subscribe to, as it holds for this generation."""
@@ -384,8 +398,11 @@ class Group:
             given = dict(assignments)
             for known in self.members.values():
                 known.assignment = given.get(known.member_id, b"")
+            if fault := self._persist(now):
+                self._answer_syncs(fault, now)
+                self.prepare_rebalance(now)
+                return
             self.transition(State.STABLE, now)
-            self._persist(now)
             self._answer_syncs(ErrorCode.NONE, now)
 
     def has_synced(self, member: Member) -> None:
@@ -469,7 +486,7 @@ class Group:
                 syncer(Synced(code))
 
     def take_over(
-        self, generation: int, members: Sequence[Member], assignment: Callable[[Member, str], bytes], now: int
+        self, generation: int, members: Sequence[Member], assignment: Callable[[Member, str], bytes]
     ) -> None:
         """Be the stable group of these members, which had another protocol; `assignment` is asked for what each has."""
         self.state = self.previous = State.STABLE
@@ -481,15 +498,20 @@ class Group:
         self._read_subscriptions()
         for member in members:
             member.assignment = assignment(member, self.protocol)
-        self._persist(now)
 
     # Restarting
 
-    def _persist(self, now: int) -> None:
+    def _persist(self, now: int) -> ErrorCode:
+        fault = self._written(self, now)
+        if not fault:
+            self.is_written()
+        return fault
+
+    def is_written(self) -> None:
+        """What the group is now is written down, and a restart finds it."""
         self.snapshot = Snapshot(
             self.generation, self.protocol_type, self.protocol, self.leader, list(self.members.values())
         )
-        self._written(self, now)
 
     def unload(self) -> None:
         """The broker coordinates the group no longer: whoever waits is told so, and no timer runs."""

@@ -81,6 +81,8 @@ class ConsumerGroup:
         self.touched: dict[str, None] = {}
         """The members that may differ from what was last written of them, in order."""
         self.written = Written()
+        self.prelude: list[tuple[bytes, bytes | None]] = []
+        """Of a group that takes another one's place: records that go before its own, in the same batch."""
         self._owners: dict[tuple[bytes, int], int] = {}
         self._member_order = TimelineOrder()
         self._assignor_order = TimelineOrder()
@@ -279,6 +281,26 @@ class ConsumerGroup:
             self.resolved[regex] = resolved
             _count(by_regex, resolved.topics, 1)
 
+    def revert(self) -> None:
+        """Be again what was last written: what has changed since could not be, and nobody was told of it."""
+        written, touched = self.written, list(self.touched)
+        if written.of_group is None:
+            return
+        for member_id in touched:
+            if member_id in self.members and member_id not in written.members:
+                self.remove(member_id)
+        for member_id in touched:
+            if member_id in written.members:
+                self.update(written.members[member_id])
+                self.targets.pop(member_id, None)
+                if member_id in written.targets:
+                    self.targets[member_id] = written.targets[member_id]
+        for regex in {*self.resolved, *written.resolved}:
+            self.resolve(regex, written.resolved.get(regex))
+        self.epoch, self.assignment_epoch, self.assigned_at, self.facts = written.of_group
+        self.facts_version = None
+        self.touched.clear()
+
     # Timers
 
     def set_timer(self, kind: str, member_id: str, when: int, action: Action) -> None:
@@ -286,11 +308,10 @@ class ConsumerGroup:
         self.cancel_timer(kind, member_id)
         self._pending[kind, member_id] = self._timers.at(when, action)
 
-    def set_timer_if_absent(self, kind: str, member_id: str, when: int, action: Action) -> None:
-        """The same, but an earlier one stays."""
+    def has_timer(self, kind: str, member_id: str) -> bool:
+        """Whether a timer of this kind runs for the member."""
         running = self._pending.get((kind, member_id))
-        if running is None or running.action is None:
-            self.set_timer(kind, member_id, when, action)
+        return running is not None and running.action is not None
 
     def cancel_timer(self, kind: str, member_id: str) -> None:
         """Forget a timer, if there is one."""

@@ -15,6 +15,7 @@ from kafkawire.errors import ErrorCode
 from wirebroker.core.changes import GroupChange
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.config_resources import group_number
+from wirebroker.core.coordinator_errors import RETRY_MS
 from wirebroker.core.groups.assignors import ASSIGNORS, NOTHING, Partitions, Subscriber
 from wirebroker.core.groups.assignors import Group as AssignorGroup
 from wirebroker.core.groups.consumer import ConsumerGroup, Resolved, Subscriptions, TopicFacts
@@ -93,17 +94,18 @@ class Change:
 class ConsumerGroups:
     """The consumer groups among all groups of the cluster.
 
-    `find` gives the group of a heartbeat or says why there is none, `adopt` makes it known under its id, `downgrade`
-    turns it into a classic group if only classic members are left without these, and `log` writes down what has changed.
+    `find` gives the group of a heartbeat or says why there is none, `adopt` prepares that a new one takes the place of what
+    has its id, and `downgrade` turns it into a classic group if only classic members are left without these; it returns
+    None if that is not so. `log` writes down what has changed, or takes it back: then it returns what the client is told.
     """
 
     def __init__(
         self,
         cluster: Cluster,
         find: Callable[[str, bool, int], ConsumerGroup | Refused],
-        adopt: Callable[[ConsumerGroup, int], None],
-        downgrade: Callable[[ConsumerGroup, Sequence[ConsumerMember], int], bool],
-        log: Callable[[ConsumerGroup, int], None],
+        adopt: Callable[[ConsumerGroup], None],
+        downgrade: Callable[[ConsumerGroup, Sequence[ConsumerMember], int], ErrorCode | None],
+        log: Callable[[ConsumerGroup, int], ErrorCode],
     ) -> None:
         self._cluster = cluster
         self._find = find
@@ -185,7 +187,8 @@ class ConsumerGroups:
         target_epoch, target = self.work_out_target(change, now)
         self.reconcile(change, target_epoch, target, changed, asked.claimed, now)
         due = self.regexes_due(change, now)
-        self.write_down(change, now)
+        if refused := self.write_down(change, now):
+            return Refused(refused)
         self.await_heartbeat(group, member_id, self.setting(asked.group_id, "consumer.session.timeout.ms"), now)
         self.match_regexes(group, due, now)
         full = asked.rebalance_timeout != -1 and asked.claimed is not None
@@ -355,15 +358,15 @@ class ConsumerGroups:
 
         def expire(when: int) -> None:
             known = group.members.get(member.member_id)
-            if known is not None and known.epoch == member.epoch:
-                self.fence(group, [known], when)
+            if known is not None and known.epoch == member.epoch and self.fence(group, [known], when):
+                group.set_timer(REBALANCE, member.member_id, when + RETRY_MS, expire)
 
         group.set_timer(REBALANCE, member.member_id, now + member.rebalance_timeout, expire)
 
-    def write_down(self, change: Change, now: int) -> None:
-        """Let it be so."""
+    def write_down(self, change: Change, now: int) -> ErrorCode:
+        """Let it be so; what the client is told if it cannot be written, and then nothing has changed."""
         group, new = change.group, change.new
-        self._adopt(group, now)
+        self._adopt(group)
         if change.replaces is not None:
             given = group.targets.get(change.replaces, NOTHING)
             group.remove(change.replaces)
@@ -377,9 +380,14 @@ class ConsumerGroups:
         if change.targets is not None:
             group.take_targets(change.targets)
             group.assignment_epoch, group.assigned_at = change.epoch, now
-        if rose:
+        if fault := self._log(group, now):
+            group.cancel_timer(REBALANCE, new.member_id)
+            known = group.members.get(new.member_id)
+            if known is not None and known.state is MemberState.UNREVOKED_PARTITIONS:
+                self._await_revocation(group, known, now)
+        elif rose:
             self._tell(group)
-        self._log(group, now)
+        return fault
 
     # Regular expressions
 
@@ -420,8 +428,9 @@ class ConsumerGroups:
         if bumps or facts != group.facts:
             group.epoch += 1
             group.facts, group.facts_version = facts, self._cluster.version
+            bumps = True
+        if not self._log(group, now) and bumps:
             self._tell(group)
-        self._log(group, now)
 
     # Leaving
 
@@ -443,37 +452,50 @@ class ConsumerGroups:
             if asked.epoch == LEAVES_FOR_A_WHILE:
                 assigned = {topic: dict.fromkeys(owned, 0) for topic, owned in member.assigned.items()}
                 group.update(replace(member, epoch=LEAVES_FOR_A_WHILE, assigned=assigned, revoking={}))
-                self._log(group, now)
-                return Beat(member.member_id, LEAVES_FOR_A_WHILE)
-        self.fence(group, [member], now)
-        return Beat(asked.member_id, asked.epoch)
+                refused = self._log(group, now)
+                return Refused(refused) if refused else Beat(member.member_id, LEAVES_FOR_A_WHILE)
+        refused = self.fence(group, [member], now)
+        return Refused(refused) if refused else Beat(asked.member_id, asked.epoch)
 
     def await_heartbeat(self, group: ConsumerGroup, member_id: str, timeout: int, now: int) -> None:
         """Give the member up unless it is heard of within the timeout (ms)."""
-        group.set_timer(SESSION, member_id, now + timeout, lambda when: self.fence_by_id(group, member_id, when))
+        self.fence_at(group, SESSION, member_id, now + timeout)
 
-    def fence_by_id(self, group: ConsumerGroup, member_id: str, now: int) -> None:
-        """Give a member up, if it still is one."""
-        if (member := group.members.get(member_id)) is not None:
-            self.fence(group, [member], now)
+    def fence_at(self, group: ConsumerGroup, kind: str, member_id: str, when: int) -> None:
+        """Give a member up at `when` (ms since the epoch), if it still is one; later if that cannot be written then."""
 
-    def fence(self, group: ConsumerGroup, leaving: Sequence[ConsumerMember], now: int) -> None:
-        """These members are gone; the group's epoch rises, and the next heartbeat brings a new target."""
-        if not leaving or self._downgrade(group, leaving, now):
-            return
+        def expire(now: int) -> None:
+            member = group.members.get(member_id)
+            if member is not None and self.fence(group, [member], now):
+                self.fence_at(group, kind, member_id, now + RETRY_MS)
+
+        group.set_timer(kind, member_id, when, expire)
+
+    def fence(self, group: ConsumerGroup, leaving: Sequence[ConsumerMember], now: int) -> ErrorCode:
+        """These members are gone; the group's epoch rises, and the next heartbeat brings a new target.
+
+        What the client is told if it cannot be written, and then they are not gone.
+        """
+        if not leaving:
+            return ErrorCode.NONE
+        if (downgraded := self._downgrade(group, leaving, now)) is not None:
+            return downgraded
         if self._facts_are_old(group):
             group.facts_version = None
         before = set(group.subscriptions.regexes)
         for member in leaving:
             group.remove(member.member_id)
-            for kind in (SESSION, REBALANCE, JOIN, SYNC):
-                group.cancel_timer(kind, member.member_id)
         for regex in before - set(group.subscriptions.regexes):
             group.resolve(regex, None)
         group.facts = self.facts(group.subscriptions)
         group.epoch += 1
+        if fault := self._log(group, now):
+            return fault
+        for member in leaving:
+            for kind in (SESSION, REBALANCE, JOIN, SYNC):
+                group.cancel_timer(kind, member.member_id)
         self._tell(group)
-        self._log(group, now)
+        return ErrorCode.NONE
 
     def _tell(self, group: ConsumerGroup) -> None:
         self._cluster.tell(GroupChange(group.group_id, group.state, group.epoch, len(group.members)))

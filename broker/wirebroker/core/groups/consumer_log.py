@@ -8,9 +8,9 @@ have changed, is left at 0, which stands for unknown: the topics themselves are 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkawire.coordinator_log import key_bytes, value_bytes
 from kafkawire.coordinator_records import consumer_group_current_member_assignment as current
@@ -35,7 +35,7 @@ from wirebroker.core.groups.assignors import Partitions
 from wirebroker.core.groups.members import ConsumerMember, MemberState, Owned
 
 if TYPE_CHECKING:
-    from wirebroker.core.groups.consumer import ConsumerGroup
+    from wirebroker.core.groups.consumer import ConsumerGroup, Resolved, TopicFacts
 
 KeyValue = tuple[bytes, bytes | None]
 
@@ -49,29 +49,50 @@ CURRENT = ("epoch", "previous_epoch", "state", "assigned", "revoking")
 
 @dataclass(slots=True)
 class Written:
-    """What was last written of a group: members, targets, its two epochs, and regular expressions with their time."""
+    """What was last written of a group: members, targets, its two epochs, and what regular expressions match."""
 
     members: dict[str, ConsumerMember] = field(default_factory=dict)
     targets: dict[str, Partitions] = field(default_factory=dict)
     epoch: int | None = None
     assignment_epoch: int | None = None
-    regexes: dict[str, int] = field(default_factory=dict)
+    resolved: dict[str, Resolved] = field(default_factory=dict)
+    of_group: tuple[int, int, int, TopicFacts] | None = None
+    """The group's two epochs, when it was last assigned, and its facts, as they were then."""
+
+
+def wrote(group: ConsumerGroup) -> None:
+    """The records of `changes` are written."""
+    written = group.written
+    for member_id in group.touched:
+        for held, kept in ((group.members, written.members), (group.targets, written.targets)):
+            _copy(member_id, held, kept)
+    group.touched.clear()
+    written.resolved = dict(group.resolved)
+    written.epoch = group.epoch
+    if group.targets:
+        written.assignment_epoch = group.assignment_epoch
+    written.of_group = (group.epoch, group.assignment_epoch, group.assigned_at, group.facts)
+
+
+def _copy(key: str, held: Mapping[str, Any], kept: dict[str, Any]) -> None:
+    if key in held:
+        kept[key] = held[key]
+    else:
+        kept.pop(key, None)
 
 
 def changes(group: ConsumerGroup) -> list[KeyValue]:
-    """The records that lead from what was last written to what is; from now on that is what was written."""
-    written, group_id, touched = group.written, group.group_id, list(group.touched)
-    group.touched.clear()
+    """The records that lead from what was last written to what is. Once they are written, `wrote` is to be called."""
+    written, group_id, touched = group.written, group.group_id, group.touched
     gone = [member_id for member_id in touched if member_id in written.members and member_id not in group.members]
     here = [member_id for member_id in touched if member_id in group.members]
-    records = list(_ends_of_members(written, group_id, gone))
+    records = list(_ends_of_members(group_id, gone))
     for member_id in here:
         if _differ(written.members.get(member_id), group.members[member_id], METADATA):
             key = metadata.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id)
             records.append(_record(key, _metadata(group.members[member_id])))
     records += _regexes(group)
     if group.epoch != written.epoch:
-        written.epoch = group.epoch
         key_of_epoch = ConsumerGroupMetadataKey(group_id=group_id)
         records.append(_record(key_of_epoch, ConsumerGroupMetadataValue(epoch=group.epoch)))
     records += _targets(group, here)
@@ -79,7 +100,6 @@ def changes(group: ConsumerGroup) -> list[KeyValue]:
         if _differ(written.members.get(member_id), group.members[member_id], CURRENT):
             owner = current.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
             records.append(_record(owner, _current(group.members[member_id])))
-        written.members[member_id] = group.members[member_id]
     return records
 
 
@@ -88,8 +108,8 @@ def ends(group: ConsumerGroup) -> list[KeyValue]:
     written, group_id = group.written, group.group_id
     if written.epoch is None:
         return []
-    records = list(_ends_of_members(written, group_id, list(written.members)))
-    records += [_end(_regex_key(group_id, regex)) for regex in written.regexes]
+    records = list(_ends_of_members(group_id, written.members))
+    records += [_end(_regex_key(group_id, regex)) for regex in written.resolved]
     records.append(_end(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id)))
     records.append(_end(ConsumerGroupPartitionMetadataKey(group_id=group_id)))
     records.append(_end(ConsumerGroupMetadataKey(group_id=group_id)))
@@ -100,7 +120,7 @@ def _differ(before: ConsumerMember | None, after: ConsumerMember, names: Iterabl
     return before is None or any(getattr(before, name) != getattr(after, name) for name in names)
 
 
-def _ends_of_members(written: Written, group_id: str, gone: Collection[str]) -> Iterator[KeyValue]:
+def _ends_of_members(group_id: str, gone: Collection[str]) -> Iterator[KeyValue]:
     for kind in (
         current.ConsumerGroupCurrentMemberAssignmentKey,
         ConsumerGroupTargetAssignmentMemberKey,
@@ -108,19 +128,14 @@ def _ends_of_members(written: Written, group_id: str, gone: Collection[str]) -> 
     ):
         for member_id in gone:
             yield _end(kind(group_id=group_id, member_id=member_id))
-    for member_id in gone:
-        written.targets.pop(member_id, None)
-        del written.members[member_id]
 
 
 def _regexes(group: ConsumerGroup) -> Iterator[KeyValue]:
-    written = group.written.regexes
+    written = group.written.resolved
     for regex in [each for each in written if each not in group.resolved]:
-        del written[regex]
         yield _end(_regex_key(group.group_id, regex))
     for regex, (topics, version, time) in group.resolved.items():
-        if written.get(regex) != time:
-            written[regex] = time
+        if regex not in written or written[regex].time != time:
             value = ConsumerGroupRegularExpressionValue(topics=sorted(topics), version=version, timestamp=time)
             yield _record(_regex_key(group.group_id, regex), value)
 
@@ -134,12 +149,10 @@ def _targets(group: ConsumerGroup, here: Iterable[str]) -> Iterator[KeyValue]:
     for member_id in here:
         target = group.targets.get(member_id)
         if target is not None and target is not written.targets.get(member_id):
-            written.targets[member_id] = target
             held = [TopicPartition(topic_id=topic, partitions=list(indexes)) for topic, indexes in target.items()]
             key = ConsumerGroupTargetAssignmentMemberKey(group_id=group.group_id, member_id=member_id)
             yield _record(key, ConsumerGroupTargetAssignmentMemberValue(topic_partitions=held))
     if group.targets and group.assignment_epoch != written.assignment_epoch:
-        written.assignment_epoch = group.assignment_epoch
         value = ConsumerGroupTargetAssignmentMetadataValue(
             assignment_epoch=group.assignment_epoch, assignment_timestamp=group.assigned_at
         )

@@ -12,12 +12,13 @@ from typing import NamedTuple
 from kafkawire.errors import ErrorCode
 from wirebroker.core.changes import GroupChange
 from wirebroker.core.cluster import GROUP_TOPIC, Cluster
+from wirebroker.core.coordinator_errors import told_as
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.groups.classic import CONSUMER, Group, Joined, Joiner, Member, Protocols, Synced, Syncer
 from wirebroker.core.groups.consumer import ConsumerGroup, Resolved
 from wirebroker.core.groups.consumer_groups import ConsumerGroups, Refused
 from wirebroker.core.groups.consumer_loading import WrittenGroup
-from wirebroker.core.groups.consumer_log import changes, ends
+from wirebroker.core.groups.consumer_log import changes, ends, wrote
 from wirebroker.core.groups.loading import GroupLog
 from wirebroker.core.groups.log import group_record, group_tombstone, offset_record, offset_tombstone, records_batch
 from wirebroker.core.groups.members import ConsumerMember
@@ -119,7 +120,7 @@ class GroupCoordinator:
         for regex, (topics, time) in written.regexes.items():
             group.resolve(regex, Resolved(topics, self._cluster.topics_created, time))
         group.facts = self.consumers.facts(group.subscriptions)
-        changes(group)  # which are none: all of it was written
+        wrote(group)
         self.consumers.restart(group, now)
 
     def _set_timers(self, now: int) -> None:
@@ -152,41 +153,44 @@ class GroupCoordinator:
             return ConsumerGroup(group_id, self._cluster.timers)
         return upgrade_fault(group, self._cluster) or upgraded(group, self._cluster, self.consumers, now)
 
-    def _adopt(self, group: ConsumerGroup, now: int) -> None:
-        """From now on this is the group of its id; a classic group that was there is gone."""
-        before = self.groups.get(group.group_id)
-        if isinstance(before, Group):
-            self._forget(before, now)
+    def _adopt(self, group: ConsumerGroup) -> None:
+        """Once it is written down this is the group of its id; the end of a classic one goes before what it writes."""
+        if isinstance(self.groups.get(group.group_id), Group):
+            group.prelude = [group_tombstone(group.group_id)]
             if group.members:
-                self._write_changes(group, now)
-        self.groups[group.group_id] = group
+                group.prelude += changes(group)
+                wrote(group)
 
-    def _downgrade(self, group: ConsumerGroup, leaving: Sequence[ConsumerMember], now: int) -> bool:
+    def _downgrade(self, group: ConsumerGroup, leaving: Sequence[ConsumerMember], now: int) -> ErrorCode | None:
         """Make it a classic group if without these only members are left that speak the classic protocol."""
         left = len(group.members) - len(leaving)
         if group.classic_members - sum(member.classic is not None for member in leaving) != left or left <= 0:
-            return False
+            return None
         fits = left <= self._cluster.configs.integer("group.max.size")
         if not fits or policy(self._cluster) not in ("DOWNGRADE", "BIDIRECTIONAL"):
-            return False
-        self._make_classic(group, leaving, None, True, now)
-        return True
+            return None
+        return self._make_classic(group, leaving, None, True, now)
 
-    def _convert(self, group: ConsumerGroup, joining: ConsumerMember, rebalance: bool, now: int) -> None:
-        self._make_classic(group, (), joining, rebalance, now)
+    def _convert(self, group: ConsumerGroup, joining: ConsumerMember, rebalance: bool, now: int) -> ErrorCode:
+        return self._make_classic(group, (), joining, rebalance, now)
 
     def _make_classic(
         self, group: ConsumerGroup, leaving: Sequence[ConsumerMember], joining: ConsumerMember | None, rebalance: bool,
         now: int,
-    ) -> None:  # fmt: skip
+    ) -> ErrorCode:  # fmt: skip
+        made = self._new_group(group.group_id, now)
+        downgraded(group, leaving, joining, made, self._cluster)
+        _, fault = self._log(group.group_id, [*ends(group), group_record(made)], now)
+        if fault:
+            return fault
         group.cancel_timers()
-        self._log(group.group_id, ends(group), now)
-        made = self._create(group.group_id, now)
-        downgraded(group, leaving, joining, made, self._cluster, now)
+        self.groups[group.group_id] = made
+        made.is_written()
         for member in made.members.values():
             made.alive(member, now)
         if rebalance:
             made.prepare_rebalance(now)
+        return ErrorCode.NONE
 
     # Membership
 
@@ -203,14 +207,21 @@ class GroupCoordinator:
             if group.members:
                 self._classic_members.join(group, _classic_join(asked), joiner, now)
                 return
-            self._forget(group, now)  # an empty group changes its protocol with the first that joins
-            group = None
-        if group is None:
-            if asked.member_id:
-                joiner(Joined(ErrorCode.UNKNOWN_MEMBER_ID, asked.member_id))
+            if asked.member_id:  # an empty group changes its protocol with the first that joins
+                fault = self._forget(group, now)
+                joiner(Joined(fault) if fault else Joined(ErrorCode.UNKNOWN_MEMBER_ID, asked.member_id))
                 return
-            group = self._create(asked.group_id, now)
-            self._write_down(group, now)
+        elif group is None and asked.member_id:
+            joiner(Joined(ErrorCode.UNKNOWN_MEMBER_ID, asked.member_id))
+            return
+        if not isinstance(group, Group):
+            made = self._new_group(asked.group_id, now)
+            before = ends(group) if group is not None else []
+            _, fault = self._log(asked.group_id, [*before, group_record(made)], now)
+            if fault:
+                joiner(Joined(fault))
+                return
+            group = self.groups[asked.group_id] = made
         if not group.accepts(asked.member_id, self._cluster.configs.integer("group.max.size")):
             if asked.member_id in group.members:
                 group.remove(group.members[asked.member_id])
@@ -232,12 +243,15 @@ class GroupCoordinator:
         return ErrorCode.NONE
 
     def _create(self, group_id: str, now: int) -> Group:
+        group = self.groups[group_id] = self._new_group(group_id, now)
+        return group
+
+    def _new_group(self, group_id: str, now: int) -> Group:
         configs = self._cluster.configs
-        group = self.groups[group_id] = Group(
+        return Group(
             group_id, self._cluster.timers, lambda: configs.integer("group.initial.rebalance.delay.ms"), now,
             self._write_down, self._entered,
         )  # fmt: skip
-        return group
 
     def _entered(self, group: Group) -> None:
         change = GroupChange(group.group_id, group.state.value, group.generation, len(group.members))
@@ -331,10 +345,13 @@ class GroupCoordinator:
             fault = ErrorCode.ILLEGAL_GENERATION
         return group, fault
 
-    def leave(self, group_id: str, leaving: Sequence[tuple[str, str | None]], now: int) -> list[ErrorCode]:
+    def leave(
+        self, group_id: str, leaving: Sequence[tuple[str, str | None]], now: int
+    ) -> list[ErrorCode] | ErrorCode:
         """Members (id, instance id) leave, each with its own answer; a static one may be named by its instance alone.
 
-        Whatever rebalance follows begins once all of them have left.
+        One error for all if it has to be written down and cannot be. Whatever rebalance follows begins once all of them have
+        left.
         """
         group = self.groups.get(group_id)
         if group is None:
@@ -414,13 +431,13 @@ class GroupCoordinator:
         """The partition of __consumer_offsets that holds what is written down of the group."""
         return self._cluster.coordinator_partition("group", group_id) or 0
 
-    def commit(self, group_id: str, offsets: Mapping[TopicPartition, Committed], now: int) -> None:
-        """Remember offsets that may be committed, and write them down."""
-        if offsets:
-            records = [offset_record(group_id, where, committed, self._cluster) for where, committed in offsets.items()]
-            base, _ = self._log(group_id, records, now)
-            for i, (where, committed) in enumerate(offsets.items()):
-                self.offsets.commit(group_id, where, committed._replace(recorded_at=base + i))
+    def commit(self, group_id: str, offsets: Mapping[TopicPartition, Committed], now: int) -> ErrorCode:
+        """Write down offsets that may be committed, and remember them; what the client is told if that fails."""
+        records = [offset_record(group_id, where, committed, self._cluster) for where, committed in offsets.items()]
+        base, fault = self._log(group_id, records, now)
+        for i, (where, committed) in enumerate(offsets.items() if not fault else ()):
+            self.offsets.commit(group_id, where, committed._replace(recorded_at=base + i))
+        return fault
 
     def commit_in_transaction(
         self, group_id: str, offsets: Mapping[TopicPartition, Committed], producer: tuple[int, int], verified: bool,
@@ -438,32 +455,48 @@ class GroupCoordinator:
             self.offsets.commit_in_transaction(self.home(group_id), producer[0], group_id, where, recorded)
         return code
 
-    def delete_offsets(self, group_id: str, where: Iterable[TopicPartition], now: int) -> None:
-        """Forget committed offsets."""
-        gone = [each for each in where if self.offsets.delete(group_id, each)]
-        self._log(group_id, [offset_tombstone(group_id, each) for each in gone], now)
+    def delete_offsets(self, group_id: str, where: Iterable[TopicPartition], now: int) -> ErrorCode:
+        """Forget committed offsets; what the client is told if that cannot be written, and then none is forgotten."""
+        gone = [each for each in dict.fromkeys(where) if self.offsets.has(group_id, each)]
+        _, fault = self._log(group_id, [offset_tombstone(group_id, each) for each in gone], now)
+        for each in gone if not fault else ():
+            self.offsets.delete(group_id, each)
+        return fault
 
     def topic_deleted(self, topic: str, now: int) -> None:
         """Forget what was committed of a topic that is gone."""
         for group_id in self.groups:
             self.delete_offsets(group_id, [where for where in self.offsets.of(group_id) if where[0] == topic], now)
 
-    def _write_down(self, group: Group, now: int) -> None:
-        self._log(group.group_id, [group_record(group)], now)
+    def _write_down(self, group: Group, now: int) -> ErrorCode:
+        return self._log(group.group_id, [group_record(group)], now)[1]
 
-    def _write_changes(self, group: ConsumerGroup, now: int) -> None:
-        self._log(group.group_id, changes(group), now)
+    def _write_changes(self, group: ConsumerGroup, now: int) -> ErrorCode:
+        """Write down what has changed, or take it back; a new group is known from now on, or not at all."""
+        before = self.groups.get(group.group_id)
+        _, fault = self._log(group.group_id, [*group.prelude, *changes(group)], now)
+        if fault and before is group:
+            group.revert()
+        elif fault:
+            group.cancel_timers()
+        else:
+            group.prelude = []
+            wrote(group)
+            if isinstance(before, Group):
+                before.die(now)
+            self.groups[group.group_id] = group
+        return fault
 
     def _log(
         self, group_id: str, records: Sequence[tuple[bytes, bytes | None]], now: int,
         producer: tuple[int, int] | None = None, verified: bool = False,
     ) -> tuple[int, ErrorCode]:  # fmt: skip
-        """Append records to __consumer_offsets; their base offset."""
+        """Append records to __consumer_offsets, all or none: their base offset, and what the client is told if none."""
         log = self._cluster.partition(GROUP_TOPIC, self.home(group_id))
         if log is None or not records:
             return -1, ErrorCode.NONE
         base = log.log_end_offset
-        return base, log.append_own(records_batch(records, now, producer), now, verified=verified)
+        return base, told_as(log.append_own(records_batch(records, now, producer), now, verified=verified))
 
     def fetch_fault(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
         """Why somebody may not see the offsets of a group; classic groups show theirs to everybody."""
@@ -495,10 +528,11 @@ class GroupCoordinator:
         if not _is_empty(group):
             return ErrorCode.NON_EMPTY_GROUP
         waiting = [where for where, _ in self.offsets.pending_of(group_id)]
-        self.delete_offsets(group_id, {*self.offsets.of(group_id), *waiting}, now)
-        self.offsets.delete_group(group_id)
-        self._forget(group, now)
-        return ErrorCode.NONE
+        gone = dict.fromkeys([*self.offsets.of(group_id), *waiting])
+        fault = self._forget(group, now, [offset_tombstone(group_id, each) for each in gone])
+        if not fault:
+            self.offsets.delete_group(group_id)
+        return fault
 
     def _expire_offsets(self, now: int) -> None:
         """Forget what offsets.retention.minutes no longer keeps; an empty group without offsets goes with them."""
@@ -512,7 +546,8 @@ class GroupCoordinator:
                 for where, committed in self.offsets.of(group_id).items()
                 if where not in waiting and self._has_expired(group, where[0], committed, now, keep)
             ]
-            self.delete_offsets(group_id, expired, now)
+            if self.delete_offsets(group_id, expired, now):
+                continue
             if _is_empty(group) and not self.offsets.of(group_id) and not waiting:
                 self._forget(group, now)
 
@@ -522,13 +557,17 @@ class GroupCoordinator:
             return False
         return now >= (committed.expires if committed.expires is not None else since + keep)
 
-    def _forget(self, group: Group | ConsumerGroup, now: int) -> None:
-        del self.groups[group.group_id]
-        if isinstance(group, Group):
-            group.die(now)
-            self._log(group.group_id, [group_tombstone(group.group_id)], now)
-        else:
-            self._log(group.group_id, ends(group), now)
+    def _forget(
+        self, group: Group | ConsumerGroup, now: int, before: Sequence[tuple[bytes, bytes | None]] = ()
+    ) -> ErrorCode:
+        """Let the group be gone, its end written behind the records `before`; if it cannot be, the group stays."""
+        end = [group_tombstone(group.group_id)] if isinstance(group, Group) else ends(group)
+        _, fault = self._log(group.group_id, [*before, *end], now)
+        if not fault:
+            del self.groups[group.group_id]
+            if isinstance(group, Group):
+                group.die(now)
+        return fault
 
 
 def _is_empty(group: Group | ConsumerGroup) -> bool:

@@ -96,9 +96,8 @@ def _consumer_member(
 
 
 def downgraded(
-    group: ConsumerGroup, leaving: Sequence[ConsumerMember], joining: ConsumerMember | None, made: Group, cluster: Cluster,
-    now: int,
-) -> None:  # fmt: skip
+    group: ConsumerGroup, leaving: Sequence[ConsumerMember], joining: ConsumerMember | None, made: Group, cluster: Cluster
+) -> None:
     """Fill a new classic group with the members of a consumer group that speak the classic protocol.
 
     `joining` takes the place of the static member with its instance.
@@ -123,7 +122,7 @@ def downgraded(
         named = {known[topic].name: held for topic, held in target.items() if topic in known}
         return write_assignment(named, version_of(member.metadata(protocol)))
 
-    made.take_over(group.epoch, members, assignment, now)
+    made.take_over(group.epoch, members, assignment)
 
 
 class ClassicJoin(NamedTuple):
@@ -150,7 +149,7 @@ class ClassicMembers:
         self,
         cluster: Cluster,
         groups: ConsumerGroups,
-        convert: Callable[[ConsumerGroup, ConsumerMember, bool, int], None],
+        convert: Callable[[ConsumerGroup, ConsumerMember, bool, int], ErrorCode],
     ) -> None:
         self._cluster = cluster
         self._groups = groups
@@ -207,18 +206,18 @@ class ClassicMembers:
             if not stale:
                 target = group.target_of(new.member_id, new.instance_id)
                 self._groups.reconcile(change, group.assignment_epoch, target, changed, claimed, now)
-            self._convert(group, change.new, stale, now)
-            return _joined(change)
+            refused = self._convert(group, change.new, stale, now)
+            return Joined(refused) if refused else _joined(change)
         epoch, target = self._groups.work_out_target(change, now)
         self._groups.reconcile(change, epoch, target, changed, claimed, now)
         due = self._groups.regexes_due(change, now)
-        self._groups.write_down(change, now)
+        if refused := self._groups.write_down(change, now):
+            return Joined(refused)
         self._groups.match_regexes(group, due, now)
         assert new.classic is not None
         group.cancel_timer(JOIN, new.member_id)
         self._groups.await_heartbeat(group, new.member_id, new.classic.session_timeout, now)
-        when = now + new.rebalance_timeout
-        group.set_timer(SYNC, new.member_id, when, lambda due: self._groups.fence_by_id(group, new.member_id, due))
+        self._groups.fence_at(group, SYNC, new.member_id, now + new.rebalance_timeout)
         return _joined(change)
 
     def _member(
@@ -298,9 +297,8 @@ class ClassicMembers:
         return ErrorCode.NONE
 
     def _await_join(self, group: ConsumerGroup, member: ConsumerMember, now: int) -> None:
-        member_id = member.member_id
-        when = now + member.rebalance_timeout
-        group.set_timer_if_absent(JOIN, member_id, when, lambda due: self._groups.fence_by_id(group, member_id, due))
+        if not group.has_timer(JOIN, member.member_id):
+            self._groups.fence_at(group, JOIN, member.member_id, now + member.rebalance_timeout)
 
     @staticmethod
     def _classic_member(
@@ -321,8 +319,13 @@ class ClassicMembers:
 
     # Leaving
 
-    def leave(self, group: ConsumerGroup, leaving: Sequence[tuple[str, str | None]], now: int) -> list[ErrorCode]:
-        """Members (id, instance id) leave, whichever protocol they speak; each has its own answer."""
+    def leave(
+        self, group: ConsumerGroup, leaving: Sequence[tuple[str, str | None]], now: int
+    ) -> list[ErrorCode] | ErrorCode:
+        """Members (id, instance id) leave, whichever protocol they speak; each has its own answer.
+
+        An error that is the same for all if it cannot be written.
+        """
         codes = []
         gone: dict[str, ConsumerMember] = {}
         for member_id, instance_id in leaving:
@@ -338,8 +341,7 @@ class ClassicMembers:
             elif fault is None:
                 gone[member.member_id] = member
             codes.append(ErrorCode.NONE if fault is None else fault.code)
-        self._groups.fence(group, list(gone.values()), now)
-        return codes
+        return self._groups.fence(group, list(gone.values()), now) or codes
 
 
 def _joined(change: Change) -> Joined:

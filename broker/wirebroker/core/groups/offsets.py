@@ -42,6 +42,10 @@ class OffsetStore:
         """A group's offsets; empty if it has none."""
         return self._groups.get(group_id, {})
 
+    def has(self, group_id: str, where: TopicPartition) -> bool:
+        """Whether there is an offset to forget, also one that waits."""
+        return where in self.of(group_id) or any((group_id, where) in pending for pending in self._pending.values())
+
     def delete(self, group_id: str, where: TopicPartition) -> bool:
         """Forget one offset, also where it waits; whether there was one."""
         found = self._groups.get(group_id, {}).pop(where, None) is not None

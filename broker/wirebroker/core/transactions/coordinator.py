@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from kafkawire.errors import ErrorCode
+from wirebroker.core import coordinator_errors
 from wirebroker.core.changes import TransactionChange
 from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC, Cluster
 from wirebroker.core.elections import NO_LEADER
@@ -76,12 +77,15 @@ class TransactionCoordinator:
         self.transactions: dict[str, Transaction] = {}
         self._awaiting: set[tuple[Transaction, Partition]] = set()
         """Which transactions go on when a partition changes, and with it the end of their markers' replication."""
+        self._retrying: set[Transaction] = set()
+        """Which transactions go on at a time that is set."""
         self._set_timers(now)
 
     def restart(self, now: int) -> None:
         """Go on from what is written down, as `moved` does."""
         self._set_timers(now)
         self._awaiting.clear()
+        self._retrying.clear()
         self._finish_all(now)
 
     def load(self, batches: Iterable[memoryview], now: int) -> None:
@@ -141,15 +145,16 @@ class TransactionCoordinator:
         if known.state.ending:
             return Producer(ErrorCode.CONCURRENT_TRANSACTIONS)
         if known.state is State.ONGOING:
-            self._fence(known, now)
-            return Producer(ErrorCode.CONCURRENT_TRANSACTIONS)
+            return Producer(self._fence(known, now) or ErrorCode.CONCURRENT_TRANSACTIONS)
+        after = known.copy()
         if known.exhausted and (asked.current is None or asked.current[1] == known.producer_epoch):
             last = NO_EPOCH if asked.current is None else known.producer_epoch
-            known.begin_anew(asked.timeout_ms, now, self._cluster.producer_ids.allocate(asked.node_id))
-            known.producer_epoch, known.last_producer_epoch = 0, last
-        elif fault := self._bump(known, asked, now):
+            after.begin_anew(asked.timeout_ms, now, self._cluster.producer_ids.allocate(asked.node_id))
+            after.producer_epoch, after.last_producer_epoch = 0, last
+        elif fault := self._bump(after, asked, now):
             return Producer(fault)
-        self._write(known, now)
+        if fault := self._change(known, after, now):
+            return Producer(fault)
         return Producer(ErrorCode.NONE, known.producer_id, known.producer_epoch)
 
     @staticmethod
@@ -167,15 +172,15 @@ class TransactionCoordinator:
         known.producer_epoch, known.last_producer_epoch = epochs
         return ErrorCode.NONE
 
-    def _fence(self, transaction: Transaction, now: int) -> None:
-        """Abort an open transaction on nobody's request but the coordinator's own."""
-        self.end(
+    def _fence(self, transaction: Transaction, now: int) -> ErrorCode:
+        """Abort an open transaction on nobody's request but the coordinator's own; why it could not be begun."""
+        return self.end(
             EndAsked(
                 transaction.transactional_id, transaction.producer_id, transaction.producer_epoch + 1, False,
                 SERVER_VERSION, fences=True,
             ),
             now,
-        )  # fmt: skip
+        ).code  # fmt: skip
 
     # Partitions
 
@@ -191,9 +196,9 @@ class TransactionCoordinator:
             return ErrorCode.NONE
         if fault := self._log_fault(transactional_id):
             return fault
-        transaction.add(set(partitions), client_version, now)
-        self._write(transaction, now)
-        return ErrorCode.NONE
+        after = transaction.copy()
+        after.add(set(partitions), client_version, now)
+        return self._change(transaction, after, now)
 
     def verify_partitions(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Collection[TopicPartition]
@@ -240,8 +245,10 @@ class TransactionCoordinator:
         if bumps and transaction.exhausted:
             following = self._cluster.producer_ids.allocate(self._node_of(asked.transactional_id))
         version = asked.transaction_version if bumps else 0
-        transaction.prepare(asked.commit, version, following, now)
-        self._write(transaction, now)
+        after = transaction.copy()
+        after.prepare(asked.commit, version, following, now)
+        if fault := self._change(transaction, after, now):
+            return Producer(fault)
         self._finish(transaction, now)
         if not bumps:
             return Producer(ErrorCode.NONE)
@@ -252,7 +259,8 @@ class TransactionCoordinator:
     def _finish(self, transaction: Transaction, now: int) -> None:
         """Write the markers and have them replicated, now or when that can be.
 
-        A marker that is fenced leaves the transaction where it is, as in Kafka.
+        A marker that is fenced leaves the transaction where it is, as in Kafka. What cannot be stored is tried again
+        after `RETRY_MS`.
         """
         coordinator = self._cluster.coordinator("transaction", transaction.transactional_id)
         if not transaction.state.ending or (coordinator is None and transaction.partitions):
@@ -270,13 +278,27 @@ class TransactionCoordinator:
             return
         transaction.partitions = set(missing)
         if not missing:
-            transaction.complete(now)
-            self._write(transaction, now)
+            after = transaction.copy()
+            after.complete(now)
+            if self._change(transaction, after, now):
+                self._retry(transaction, now + coordinator_errors.RETRY_MS)
         elif not any(code in FENCED for code in missing.values()):
             if not AWAITED.issuperset(missing.values()):
-                self._cluster.timers.at(now + RETRY_MS, lambda later: self._finish(transaction, later))
+                broken = ErrorCode.KAFKA_STORAGE_ERROR in missing.values()
+                self._retry(transaction, now + (coordinator_errors.RETRY_MS if broken else RETRY_MS))
             for where in [where for where, code in missing.items() if code in AWAITED]:
                 self._await_change(transaction, where)
+
+    def _retry(self, transaction: Transaction, when: int) -> None:
+        """Go on with the end of a transaction at `when`, unless that is set already."""
+        if transaction not in self._retrying:
+            self._retrying.add(transaction)
+
+            def again(now: int) -> None:
+                self._retrying.discard(transaction)
+                self._finish(transaction, now)
+
+            self._cluster.timers.at(when, again)
 
     def _mark(self, transaction: Transaction, where: TopicPartition, marker: EndMarker, now: int) -> ErrorCode:
         """End the transaction on one partition; REQUEST_TIMED_OUT while those in sync do not have its marker."""
@@ -334,17 +356,22 @@ class TransactionCoordinator:
             if expired and not self._log_fault(transaction.transactional_id):
                 self.forget(transaction, now)
 
-    def forget(self, transaction: Transaction, now: int) -> None:
-        """A transactional id has expired; whoever comes with it next is a new producer."""
-        transaction.enter(State.DEAD, now)
-        self._write(transaction, now)
-        del self.transactions[transaction.transactional_id]
+    def forget(self, transaction: Transaction, now: int) -> ErrorCode:
+        """A transactional id has expired; whoever comes with it next is a new producer. It stays if it cannot be written."""
+        after = transaction.copy()
+        after.enter(State.DEAD, now)
+        fault = self._change(transaction, after, now)
+        if not fault:
+            del self.transactions[transaction.transactional_id]
+        return fault
 
-    def _write(self, transaction: Transaction, now: int) -> None:
+    def _change(self, transaction: Transaction, after: Transaction, now: int) -> ErrorCode:
+        """Write down how the transaction is to stand, and let it stand so; what the client is told if that fails."""
         index = self._cluster.coordinator_partition("transaction", transaction.transactional_id)
         log = self._cluster.partition(TRANSACTION_TOPIC, index) if index is not None else None
-        if log is not None:
-            log.append_own(transaction_batch(transaction, now), now)
+        if log is not None and (fault := log.append_own(transaction_batch(after, now), now)):
+            return coordinator_errors.told_as(fault)
+        transaction.become(after)
         if self._cluster.watch is not None:
             partitions = tuple(f"{topic}-{partition}" for topic, partition in sorted(transaction.partitions))
             self._cluster.tell(
@@ -353,6 +380,7 @@ class TransactionCoordinator:
                     transaction.state.value, partitions,
                 )
             )  # fmt: skip
+        return ErrorCode.NONE
 
     def _node_of(self, transactional_id: str) -> int:
         return self._cluster.coordinator("transaction", transactional_id) or self._cluster.controller_id

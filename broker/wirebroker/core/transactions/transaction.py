@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 
 from wirebroker.core.transactions.states import PREVIOUS, State
 
@@ -40,6 +40,15 @@ class Transaction:
     started: int = -1
     client_version: int = 0
     """The transaction version that the client speaks, as its requests show."""
+
+    def copy(self) -> Transaction:
+        """As it stands, to be changed and written down before anybody sees it (TxnTransitMetadata)."""
+        return replace(self, partitions=set(self.partitions), marked=dict(self.marked))
+
+    def become(self, other: Transaction) -> None:
+        """Stand as `other` does, which is written down."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(other, each.name))
 
     @property
     def exhausted(self) -> bool:
