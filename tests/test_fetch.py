@@ -12,6 +12,7 @@ from kafkawire.batches import iter_batches, read_header
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkawire.messages.metadata import MetadataRequest
+from wirebroker.apis.fetch import Fetch
 from wirebroker.conformance.client import WireClient
 from wirebroker.core import fetch_sessions
 from wirebroker.mock import MockKafka
@@ -124,6 +125,38 @@ def test_a_fetch_that_waits_is_told_when_the_topic_goes(broker: MockKafka) -> No
     broker.wait_until(lambda: broker._call(lambda e: any(c.parked for c in e.connections)))
     broker._call(lambda e: e.cluster.delete_topic(e.cluster.topics["orders"]), changes=True)
     assert parts(waiting.answer(1, 11))[0].error_code == 3
+
+
+def test_a_partition_that_is_named_twice_is_asked_once_as_it_is_named_last(wire: WireClient) -> None:
+    store(wire, 3)
+    request = fetch({0: 0, 1: 0})
+    request.topics.append(FetchTopic(topic="orders", partitions=[FetchPartition(
+        partition=0, fetch_offset=2, partition_max_bytes=LARGE)]))  # fmt: skip
+    (topic,) = wire.request(request, 11).responses
+    assert [(each.partition_index, offsets_of(each)) for each in topic.partitions] == [(0, [2]), (1, [])]
+
+
+def test_a_fetch_that_waits_looks_only_at_what_has_changed(
+    broker: MockKafka, wire: WireClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wire.send(fetch({0: 0, 1: 0, 2: 0}, wait=60_000, least=600), 11)
+    broker.wait_until(lambda: waiting(broker) == 3)
+    reads: list[int] = []
+    read = Fetch._records
+    monkeypatch.setattr(Fetch, "_records", lambda self, asked, *rest, **options: (
+        reads.append(asked.partition), read(self, asked, *rest, **options))[1])  # fmt: skip
+    other = client(broker)
+    store(other, 2, partition=1, size=100)
+    store(other, 1, partition=2, size=100)
+    assert reads == [1, 1, 2]
+    store(other, 1, partition=2, size=100)
+    found = parts(wire.answer(1, 11))
+    assert [len(offsets_of(found[index])) for index in range(3)] == [0, 2, 2]
+
+
+def waiting(broker: MockKafka) -> int:
+    """How many partitions somebody waits for."""
+    return broker._call(lambda e: sum(len(each.waiting) for each in e.cluster.partitions()))
 
 
 def test_who_left_while_waiting_is_forgotten(broker: MockKafka, wire: WireClient) -> None:

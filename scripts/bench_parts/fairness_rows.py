@@ -53,7 +53,7 @@ from wirebroker.conformance.client import WireClient
 
 TOPICS, PARTITIONS = 1_000, 3
 GOOD, FILLED, ANY = "good", "filled", "topic-0007"
-GROUP = "rude"
+GROUP, COMMITTING = "rude", "committing"
 ZSTD = 4
 WITHIN = 60.0
 MIB = 1 << 20
@@ -163,8 +163,11 @@ def commit(group: str, partitions: Sequence[int], topics: Sequence[str] = (ANY,)
 
 def many_groups(client: WireClient, count: int = 10_000) -> None:
     """Groups that have committed one offset each."""
-    find_coordinator(client, GROUP)
-    while client.request(commit(GROUP, [0]), 8, timeout=WITHIN).topics[0].partitions[0].error_code:
+    find_coordinator(client, COMMITTING)
+    deadline = time.monotonic() + WITHIN
+    while code := client.request(commit(COMMITTING, [0]), 8, timeout=WITHIN).topics[0].partitions[0].error_code:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"OffsetCommit was answered with error {code}")
         time.sleep(0.05)
     for at in range(0, count, 1000):
         client.send_bytes(b"".join(frame(commit(f"group-{number:05d}", [0]), 8) for number in range(at, at + 1000)))
@@ -271,7 +274,7 @@ def leader_epochs() -> Attack:
 def offset_fetch() -> Attack:
     """Each partition once."""
     topics = [OffsetFetchRequestTopics(name=ANY, partition_indexes=indexes(ENTRIES))]
-    return once(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=topics)]), 8)
+    return once(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=COMMITTING, topics=topics)]), 8)
 
 
 def create_topics_at_once(count: int) -> Attack:
@@ -333,7 +336,7 @@ ROWS = (
     Row("leader-epochs", "an OffsetForLeaderEpoch of 100,000 entries", leader_epochs),
     Row("offset-fetch", "an OffsetFetch of 100,000 partitions", offset_fetch, coordinated),
     Row("offset-commit", "an OffsetCommit of 100,000 entries",
-        lambda: once(commit(GROUP, [index % 3 for index in indexes(ENTRIES)]), 8), coordinated),
+        lambda: once(commit(COMMITTING, [index % 3 for index in indexes(ENTRIES)]), 8), coordinated),
     Row("list-groups", "300 ListGroups of 10,000 groups, pipelined, read",
         lambda: once(ListGroupsRequest(), 3, 300), many_groups),
     Row("alter-configs", "100 IncrementalAlterConfigs of 1,000 topics", alter_configs),

@@ -28,7 +28,7 @@ class Delayed:
             return self._answer()
         self._timer = self._exchange.cluster.timers.at(self._exchange.now + timeout_ms, self._finish)
         for partition in self._partitions:
-            partition.waiting.append(self._told)
+            partition.waiting[self._told] = None
         return Outcome.PARKED
 
     def _changed(self, partition: Partition, now: int) -> None:
@@ -38,7 +38,6 @@ class Delayed:
     def _finish(self, now: int) -> None:
         self._timer.cancel()
         for partition in self._partitions:
-            if self._told in partition.waiting:
-                partition.waiting.remove(self._told)
+            partition.waiting.pop(self._told, None)
         if self._exchange.alive:
             self._exchange.reply(self._answer())

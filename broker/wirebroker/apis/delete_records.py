@@ -94,14 +94,17 @@ def _wait(
     left = list(awaited)
 
     def is_complete() -> bool:
-        for each in list(left):
+        waiting = left[:]
+        left.clear()
+        for each in waiting:
             fault = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if each.partition.deleted else ErrorCode.NONE
             fault = fault or leader_fault(each.partition, exchange.node_id)
             low_watermark = each.partition.replication.low_watermark
             if fault or low_watermark >= each.required_offset:
                 each.result.error_code = fault
                 each.result.low_watermark = UNKNOWN_LOW_WATERMARK if fault else low_watermark
-                left.remove(each)
+            else:
+                left.append(each)
         return not left
 
     return Delayed(exchange, [each.partition for each in awaited], is_complete, lambda: response).wait(timeout_ms)

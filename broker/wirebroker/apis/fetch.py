@@ -65,7 +65,9 @@ class Fetch:
         self.context = context
         self.committed = request.isolation_level == 1
         self._timer: Timer | None = None
-        self._watched: list[Partition] = []
+        self._available: dict[PartitionKey, int] = {}
+        """Bytes that each partition has for this request, as far as it may have them."""
+        self._watched: dict[Partition, tuple[PartitionKey, FetchPartition]] = {}
         self._told: Callable[[Partition, int], None] = self._appended
 
     def read(self) -> tuple[list[tuple[PartitionKey, PartitionData]], bool]:
@@ -91,6 +93,7 @@ class Fetch:
                 at_least_one = False
                 left = max(left - size, 0)
             readable += min(available, max(asked.partition_max_bytes, size))
+            self._available[key] = min(available, asked.partition_max_bytes)
             results.append((key, data))
         return results + absent, enough or readable >= request.min_bytes
 
@@ -206,8 +209,9 @@ class Fetch:
         for key, asked in self.context.partitions:
             partition = self._find(key, asked).partition
             if partition is not None:
-                partition.waiting.append(self._told)
-                self._watched.append(partition)
+                partition.waiting[self._told] = None
+                self._watched[partition] = key, asked
+        self._total = sum(self._available.values())
         return Outcome.PARKED
 
     def _appended(self, partition: Partition, now: int) -> None:
@@ -215,8 +219,22 @@ class Fetch:
             return
         if not self.exchange.alive:
             self._leave()
-        elif self.read()[1]:
+        elif self._enough_with(partition):
             self._finish(now)
+
+    def _enough_with(self, partition: Partition) -> bool:
+        """Whether to answer now that this partition has changed; the others stand as before (DelayedFetch.tryComplete)."""
+        key, asked = self._watched[partition]
+        found = self._find(key, asked)
+        if found.partition is None or found.fault:
+            return True
+        data, available = self._records(asked, found.partition, self.request.max_bytes, at_least_one=False)
+        if data.error_code or data.diverging_epoch.epoch >= 0:
+            return True
+        available = min(available, asked.partition_max_bytes)
+        self._total += available - self._available.get(key, 0)
+        self._available[key] = available
+        return self._total >= self.request.min_bytes
 
     def _finish(self, now: int) -> Any:
         self._leave()
@@ -227,6 +245,5 @@ class Fetch:
         if self._timer is not None:
             self._timer.cancel()
         for partition in self._watched:
-            if self._told in partition.waiting:
-                partition.waiting.remove(self._told)
+            partition.waiting.pop(self._told, None)
         self._watched.clear()

@@ -104,11 +104,13 @@ class FetchSessions:
     def open(self, request: FetchRequest, version: int, node_id: int, now: int) -> FetchContext:
         """What this request is about; `error` is set if its session cannot be gone on with. `now` is ms since the epoch."""
         by_topic_id = version >= 13
-        asked: list[tuple[PartitionKey, FetchPartition]] = [
-            ((topic.topic_id if by_topic_id else topic.topic, partition.partition), partition)
+        # As in FetchRequest.fetchData, a partition that is named twice keeps its first place and is asked as named last.
+        named: dict[PartitionKey, FetchPartition] = {
+            (topic.topic_id if by_topic_id else topic.topic, partition.partition): partition
             for topic in request.topics
             for partition in topic.partitions
-        ]
+        }
+        asked = list(named.items())
         if version < 7 or request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._sessions.pop((node_id, request.session_id), None)
             if version < 7 or request.session_epoch == FINAL_EPOCH or not asked:

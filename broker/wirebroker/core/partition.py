@@ -116,7 +116,7 @@ class Partition:
         self.producers: dict[Key, bytes] = {}
         self.transactions = OpenTransactions()
         self.deleted = False
-        self.waiting: list[Callable[[Partition, int], None]] = []
+        self.waiting: dict[Callable[[Partition, int], None], None] = {}
         """Told of every append; parked Fetches are here."""
         self.write_fails = 0
         """How many of the next writes fail; see `fail_next_write`."""

@@ -321,12 +321,12 @@ class TransactionCoordinator:
 
         def told(changed: Partition, now: int) -> None:
             if told in changed.waiting:
-                changed.waiting.remove(told)
+                del changed.waiting[told]
                 self._awaiting.discard((transaction, changed))
                 self._finish(transaction, now)
 
         self._awaiting.add((transaction, partition))
-        partition.waiting.append(told)
+        partition.waiting[told] = None
 
     def write_marker(self, topic: str, index: int, marker: EndMarker, now: int) -> ErrorCode:
         """End a producer's transaction on one partition; a partition that is gone needs no marker."""
