@@ -394,3 +394,16 @@ def test_our_own_defaults_are_shown_as_given_at_the_start_with_kafka_s_behind_th
     (entry,) = [e for e in BrokerConfigs({}).describe(1) if e.name == "offsets.topic.num.partitions"]
     assert (entry.value, entry.source, entry.read_only) == ("4", Source.STATIC, True)
     assert entry.synonyms[-1] == Synonym("offsets.topic.num.partitions", "50", Source.DEFAULT)
+
+
+def test_topics_that_set_nothing_share_what_is_shown_of_them_until_a_setting_changes() -> None:
+    broker = BrokerConfigs({})
+    plain, other = TopicConfigs(broker, {}), TopicConfigs(broker, {"retention.ms": "5"})
+    assert plain.describe(1) is TopicConfigs(broker, {}).describe(1)
+    assert [each.name for each in plain.describe(1)] == [each.name for each in other.describe(1)]
+    assert sum(mine is not its for mine, its in zip(plain.describe(1), other.describe(1), strict=True)) == 1
+    before = broker.describe(1)
+    broker.alter({"log.retention.ms": "7"})
+    assert {each.name: each.value for each in plain.describe(1)}["retention.ms"] == "7"
+    assert {each.name: each.value for each in broker.describe(1)}["log.retention.ms"] == "7"
+    assert before is not broker.describe(1) is broker.describe(1)

@@ -35,12 +35,13 @@ def handle(request: DescribeConfigsRequest, exchange: Exchange) -> DescribeConfi
         )
         return DescribeConfigsResponse(results=[_result(resource, refusal) for resource in request.resources])
     results = []
+    shown = Shown(request.include_synonyms)
     for resource in request.resources:
         found = _entries(resource, exchange)
         if not isinstance(found, Refusal) and resource.configuration_keys:
             wanted = set(resource.configuration_keys)
             found = [entry for entry in found if entry.name in wanted]
-        results.append(_result(resource, found, request.include_synonyms))
+        results.append(_result(resource, found, shown))
     return DescribeConfigsResponse(results=results)
 
 
@@ -114,7 +115,7 @@ def _loggers(name: str, node_id: int) -> list[Entry] | Refusal:
 
 
 def _result(
-    resource: DescribeConfigsResource, found: list[Entry] | Refusal, include_synonyms: bool = False
+    resource: DescribeConfigsResource, found: list[Entry] | Refusal, shown: Shown | None = None
 ) -> DescribeConfigsResult:
     refusal = found if isinstance(found, Refusal) else Refusal(ErrorCode.NONE, "")
     entries = [] if isinstance(found, Refusal) else found
@@ -123,8 +124,33 @@ def _result(
         error_message=refusal.message,
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
-        configs=[_config(entry, include_synonyms) for entry in entries],
+        configs=shown.configs(entries) if shown is not None else [],
     )
+
+
+class Shown:
+    """Settings as one answer shows them. Topics share what they do not override, and it is made once.
+
+    What is made is found by the id of what it is made of, which stays in use because it is kept here.
+    """
+
+    def __init__(self, include_synonyms: bool) -> None:
+        self._include_synonyms = include_synonyms
+        self._made: dict[int, tuple[Entry, DescribeConfigsResourceResult]] = {}
+        self._lists: dict[int, tuple[list[Entry], list[DescribeConfigsResourceResult]]] = {}
+
+    def configs(self, entries: list[Entry]) -> list[DescribeConfigsResourceResult]:
+        """The settings of these entries."""
+        made = self._lists.get(id(entries))
+        if made is None:
+            made = self._lists[id(entries)] = (entries, [self._config(entry) for entry in entries])
+        return made[1]
+
+    def _config(self, entry: Entry) -> DescribeConfigsResourceResult:
+        made = self._made.get(id(entry))
+        if made is None:
+            made = self._made[id(entry)] = (entry, _config(entry, self._include_synonyms))
+        return made[1]
 
 
 def _config(entry: Entry, include_synonyms: bool) -> DescribeConfigsResourceResult:

@@ -10,7 +10,7 @@ only at the broker for which it was altered.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -109,6 +109,8 @@ class BrokerConfigs:
         self.client_metrics: dict[str, dict[str, str]] = {}
         self.version = 0
         self._cache: dict[str, Value] = {}
+        self._shown: tuple[int, dict[Hashable, list[Entry]]] = (0, {})
+        """What `shown` has made, and for which `version`."""
         self._props = self._merged(self.dynamic)
         self._check_together()
         check_topic_configs(self.topic_static, self)
@@ -250,8 +252,31 @@ class BrokerConfigs:
             del found[0]
         return found
 
+    def shown(self, key: Hashable, make: Callable[[], list[Entry]]) -> list[Entry]:
+        """What `make()` returns; it is called once for this key until a setting changes. Nobody may change the list."""
+        if self._shown[0] != self.version:
+            self._shown = (self.version, {})
+        kept = self._shown[1]
+        found = kept.get(key)
+        if found is None:
+            found = kept[key] = make()
+        return found
+
+    def topic_defaults(self, node: int) -> list[Entry]:
+        """All topic settings as this broker shows them for a topic that sets none, internal ones as well."""
+        return self.shown(node, lambda: [self._topic_default(setting, node) for setting in TOPIC_SETTINGS.values()])
+
+    def _topic_default(self, setting: Setting, node: int) -> Entry:
+        behind = BEHIND_TOPIC.get(setting.name)
+        synonyms = self.synonyms(behind[0], node) if behind else []
+        source = synonyms[0].source if synonyms else Source.DEFAULT
+        return Entry(setting.name, self.text(setting.name), source, False, False, setting.type, synonyms)
+
     def describe(self, node: int, facts: Mapping[str, str] | None = None) -> list[Entry]:
         """All settings of one broker; after Kafka's own those that somebody has made up."""
+        return self.shown((node, *(facts or {}).items()), lambda: self._describe(node, facts))
+
+    def _describe(self, node: int, facts: Mapping[str, str] | None) -> list[Entry]:
         entries = []
         made_up = [name for name in {**self.dynamic[None], **self.dynamic.get(node, {})} if name not in BROKER_SETTINGS]
         for name in [*BROKER_SETTINGS, *made_up]:
@@ -385,18 +410,22 @@ class TopicConfigs:
         return Source.DEFAULT
 
     def describe(self, node: int, names: Iterable[str] | None = None) -> list[Entry]:
-        """The topic's settings as this broker shows them; with `names` only these."""
+        """The topic's settings as this broker shows them; with `names` only these. Nobody may change the list."""
+        if names is None and not self.overrides:
+            return self.broker.shown((node, "topics"), lambda: self._describe(node, None))
+        return self._describe(node, names)
+
+    def _describe(self, node: int, names: Iterable[str] | None) -> list[Entry]:
         wanted = None if names is None else set(names)
         entries = []
-        for setting in TOPIC_SETTINGS.values():
-            name = setting.name
-            if (wanted is not None and name not in wanted) or (setting.internal and name not in self.overrides):
+        for entry in self.broker.topic_defaults(node):
+            name = entry.name
+            if wanted is not None and name not in wanted:
                 continue
-            shown = self.text(name)
-            behind = BEHIND_TOPIC.get(name)
-            synonyms = self.broker.synonyms(behind[0], node) if behind else []
             if name in self.overrides:
-                synonyms.insert(0, Synonym(name, shown, Source.TOPIC))
-            source = synonyms[0].source if synonyms else Source.DEFAULT
-            entries.append(Entry(name, shown, source, False, False, setting.type, synonyms))
+                value = self.text(name)
+                synonyms = [Synonym(name, value, Source.TOPIC), *entry.synonyms]
+                entries.append(entry._replace(value=value, source=Source.TOPIC, synonyms=synonyms))
+            elif not TOPIC_SETTINGS[name].internal:
+                entries.append(entry)
         return entries
