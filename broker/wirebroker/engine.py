@@ -195,6 +195,7 @@ class Engine:
             return
         self._told = now
         exchange = Exchange(self, connection, key, version, correlation_id, header.client_id, now, frame)
+        exchange.request = request
         if self.trace.exchanges:
             self.trace.requested(request, exchange)
         if faults is not None:
@@ -233,6 +234,7 @@ class Engine:
             request, _ = yield Aside(partial(decode, request_class(key), frame, version, start))
         except ProtocolError as damage:
             return exchange.close(f"the client's request cannot be read: {damage}")
+        exchange.request = request
         if self.trace.exchanges:
             self.trace.requested(request, exchange)
         return (yield from steps_of(self._handler(key)(request, exchange)))

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkawire.declare import Message
+from kafkawire.errors import EncodeError
 from kafkawire.frames import encode_response
 from kafkawire.primitives import Buffer
 
 if TYPE_CHECKING:
     from wirebroker.core.cluster import Cluster
     from wirebroker.engine import Engine
+
+
+logger = logging.getLogger("wirebroker")
 
 
 class Connection:
@@ -112,7 +118,8 @@ class Exchange:
     """A request that is being handled. `now` is the time at which it arrived, in ms since the epoch."""
 
     __slots__ = (
-        "api_key", "client_id", "connection", "correlation_id", "engine", "frame", "now", "struck", "traced", "version",
+        "api_key", "client_id", "connection", "correlation_id", "engine", "frame", "now", "request", "struck", "traced",
+        "version",
     )  # fmt: skip
 
     def __init__(
@@ -127,6 +134,8 @@ class Exchange:
         self.client_id = client_id
         self.now = now
         self.frame = frame
+        self.request: Message | None = None
+        """What was asked, once it is decoded; its records may lie in a buffer that others receive into."""
         self.struck: Any = None
         """What faults want of the answer; see `wirebroker.faults.plan`."""
         self.traced: Any = None
@@ -158,7 +167,12 @@ class Exchange:
                 return
             response = left
         if not connection.closed and not connection.silent:
-            self.send(response, encode_response(self.correlation_id, response, self.version))
+            try:
+                parts = encode_response(self.correlation_id, response, self.version)
+            except EncodeError as wrong:
+                self.cannot_say(wrong)
+            else:
+                self.send(response, parts)
 
     def send(self, response: Message, parts: list[Buffer]) -> None:
         """Send a response in its encoded form; dropped if the client has gone."""
@@ -175,6 +189,21 @@ class Exchange:
             self.engine.plan.send(parts, self)
         else:
             self.engine.effects.append(Reply(connection, parts))
+
+    def cannot_say(self, wrong: EncodeError) -> None:
+        """The answer holds something that its version cannot carry: answer with UNKNOWN_SERVER_ERROR, as Kafka does.
+
+        Where even that cannot be said, because it repeats the name that is too long, Kafka answers nothing and leaves
+        the client waiting; here the connection is closed.
+        """
+        from wirebroker.faults.refusals import error_answers
+
+        logger.info("connection %d gets UNKNOWN_SERVER_ERROR: %s", self.connection.number, wrong)
+        for answer in error_answers(self):
+            with suppress(EncodeError):
+                self.send(answer, encode_response(self.correlation_id, answer, self.version))
+                return
+        self.close(f"its request cannot be answered: {wrong}")
 
     def release(self) -> None:
         """Let the connection go on after a parked request that has no answer."""

@@ -16,6 +16,7 @@ from types import GeneratorType
 from typing import Any
 
 from kafkawire.declare import Message
+from kafkawire.errors import EncodeError
 from kafkawire.frames import encode_response
 from wirebroker.exchange import Aside, Exchange, Outcome, Steps
 
@@ -137,8 +138,12 @@ class Turns:
 
 
 def _encode(exchange: Exchange, response: Message) -> Steps:
-    parts = yield Aside(partial(encode_response, exchange.correlation_id, response, exchange.version))
-    exchange.send(response, parts)
+    try:
+        parts = yield Aside(partial(encode_response, exchange.correlation_id, response, exchange.version))
+    except EncodeError as wrong:
+        exchange.cannot_say(wrong)
+    else:
+        exchange.send(response, parts)
     return Outcome.PARKED
 
 

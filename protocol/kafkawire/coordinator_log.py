@@ -20,16 +20,15 @@ class CoordinatorRecord(NamedTuple):
 
     key: Message
     value: Message | None
+    version: int = 0
+    """The version in which the value is written."""
 
-
-def key_bytes(key: Message) -> bytes:
-    """The bytes of a record's key."""
-    return _PREFIX.pack(key.__schema__.key) + encode(key, 0)
-
-
-def value_bytes(value: Message, version: int) -> bytes:
-    """The bytes of a record's value in this version of its class."""
-    return _PREFIX.pack(version) + encode(value, version)
+    def encode(self) -> tuple[bytes, bytes | None]:
+        """The bytes of its key and of its value. Raises EncodeError."""
+        key = _PREFIX.pack(self.key.__schema__.key) + encode(self.key, 0)
+        if self.value is None:
+            return key, None
+        return key, _PREFIX.pack(self.version) + encode(self.value, self.version)
 
 
 def read_record(kinds: Mapping[int, tuple[str, str]], key: Buffer, value: Buffer | None) -> CoordinatorRecord | None:
@@ -50,4 +49,4 @@ def read_record(kinds: Mapping[int, tuple[str, str]], key: Buffer, value: Buffer
         read_value, _ = decode(getattr(module, f"{name}Value"), value, version, _PREFIX.size)
     except struct.error as damage:
         raise ProtocolError(f"a coordinator's record is too short: {damage}") from damage
-    return CoordinatorRecord(read_key, read_value)
+    return CoordinatorRecord(read_key, read_value, version)

@@ -26,7 +26,7 @@ def handle(request: JoinGroupRequest, exchange: Exchange) -> Message | Outcome:
         exchange.client_id or "",
         f"/{exchange.connection.client_host}",
         request.protocol_type,
-        [(protocol.name, protocol.metadata) for protocol in request.protocols],
+        _protocols(request),
         request.rebalance_timeout_ms if exchange.version >= 1 else request.session_timeout_ms,
         request.session_timeout_ms,
         exchange.version >= 4,
@@ -35,6 +35,14 @@ def handle(request: JoinGroupRequest, exchange: Exchange) -> Message | Outcome:
     return exchange.answer_by(
         lambda reply: groups.join(asked, lambda joined: reply(_response(joined, exchange)), exchange.now)
     )
+
+
+def _protocols(request: JoinGroupRequest) -> list[tuple[str, bytes]]:
+    """Each protocol once, as it is named first. Kafka counts both as votes: its group then waits for ever."""
+    named: dict[str, bytes] = {}
+    for protocol in request.protocols:
+        named.setdefault(protocol.name, protocol.metadata)
+    return list(named.items())
 
 
 def _response(joined: Joined, exchange: Exchange) -> JoinGroupResponse:

@@ -29,19 +29,21 @@ OLDEST_VERSION_OF_STAND_IN = {-3: 7, -4: 8, -5: 9, -6: 11}
 
 
 def handle(request: ListOffsetsRequest, exchange: Exchange) -> ListOffsetsResponse:
-    """Answer with an offset for each partition."""
+    """Answer with an offset for each partition; one that is named more than once is an INVALID_REQUEST, said once."""
     asked = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
     committed = request.isolation_level == 1
-    topics = []
+    topics: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
     for topic in request.topics:
-        answers = []
+        answers = topics.setdefault(topic.name, {})
         for partition in topic.partitions:
-            if asked[topic.name, partition.partition_index] > 1:
-                answers.append(_answer(partition, ErrorCode.INVALID_REQUEST))
+            index = partition.partition_index
+            if asked[topic.name, index] > 1:
+                answers[index] = _answer(partition, ErrorCode.INVALID_REQUEST)
             else:
-                answers.append(_one(topic.name, partition, committed, request.replica_id, exchange))
-        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
-    return ListOffsetsResponse(topics=topics)
+                answers[index] = _one(topic.name, partition, committed, request.replica_id, exchange)
+    return ListOffsetsResponse(
+        topics=[ListOffsetsTopicResponse(name=name, partitions=list(found.values())) for name, found in topics.items()]
+    )
 
 
 def _one(

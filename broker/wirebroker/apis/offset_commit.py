@@ -17,7 +17,7 @@ from kafkawire.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from wirebroker.core.cluster import Topic
-from wirebroker.core.groups.offsets import Committed
+from wirebroker.core.groups.offsets import Committed, expires_at
 from wirebroker.exchange import Exchange
 
 RETENTION_OF_BROKER = -1
@@ -47,7 +47,7 @@ def handle(request: OffsetCommitRequest, exchange: Exchange) -> OffsetCommitResp
         if not metadata_fault(partition.committed_metadata, exchange)
     ]
     fault = _fault(request, exchange, where) if known else ErrorCode.NONE
-    if not fault:
+    if known and not fault:
         offsets = {
             (topic.name, partition.partition_index): _committed(partition, request, exchange)
             for topic, _, partitions in known
@@ -100,6 +100,6 @@ def metadata_fault(metadata: str | None, exchange: Exchange) -> ErrorCode:
 
 def _committed(asked: OffsetCommitRequestPartition, request: OffsetCommitRequest, exchange: Exchange) -> Committed:
     keep_ms = request.retention_time_ms
-    expires = exchange.now + keep_ms if keep_ms != RETENTION_OF_BROKER else None
+    expires = expires_at(exchange.now, keep_ms) if keep_ms != RETENTION_OF_BROKER else None
     metadata = asked.committed_metadata or ""
     return Committed(asked.committed_offset, asked.committed_leader_epoch, metadata, exchange.now, expires)

@@ -66,7 +66,8 @@ PARTS = {
     "results_by_topic_v3_and_below": ("v3_and_below_topics",), "results_by_partition": ("partitions",),
     "results_by_transaction": ("transactions",), "topic_results": ("topics",), "members": ("members",),
     "markers": ("markers",), "filter_results": ("filters",), "replica_election_results": ("topic_partitions",),
-    "partition_result": ("partitions",),
+    "partition_result": ("partitions",), "groups": ("groups", "group_ids"), "coordinators": ("coordinator_keys",),
+    "transaction_states": ("transactional_ids",),
 }  # fmt: skip
 """A list in an answer, and the lists of the request that it answers."""
 
@@ -159,6 +160,24 @@ def refuse(request: Message, code: int, exchange: Exchange) -> Message:
     return made
 
 
+def error_answers(exchange: Exchange) -> Iterator[Message]:
+    """What says UNKNOWN_SERVER_ERROR instead of an answer that cannot be encoded, as `AbstractRequest.getErrorResponse`.
+
+    Each is to be tried if the one before cannot be encoded either: first what names all that was asked for, then what
+    names nothing.
+    """
+    if exchange.request is None:
+        return
+    code = ErrorCode.UNKNOWN_SERVER_ERROR
+    named = refuse(exchange.request, code, exchange)
+    if isinstance(named, OffsetFetchResponse):
+        overwrite(named, code, None, exchange)
+    yield named
+    cls: Any = response_class(exchange.api_key)
+    if any(field.name == "error_code" and field.present(exchange.version) for field in cls.__wire__):
+        yield cls(error_code=code)
+
+
 def _like(cls: type[Struct], asked: Any, code: int) -> Any:
     """A part of the answer, made like the part of the request that it answers."""
     values: dict[str, Any] = {}
@@ -173,7 +192,7 @@ def _like(cls: type[Struct], asked: Any, code: int) -> Any:
                 parts = [topic for each in parts for topic in each.topics]
             values[field.name] = [_like(part_class, part, code) for part in parts]
             answered_by_parts = answered_by_parts or bool(parts)
-        elif isinstance(asked, str) and field.name in ("name", "group_id", "topic"):
+        elif isinstance(asked, str) and field.name in ("name", "group_id", "topic", "key", "transactional_id"):
             values[field.name] = asked
         elif field.name == "topic_name":
             values[field.name] = asked.name

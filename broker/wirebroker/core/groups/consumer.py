@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.errors import ErrorCode
 from wirebroker.core.groups.assignors import NOTHING, Partitions
 from wirebroker.core.groups.consumer_log import Written
@@ -81,7 +82,7 @@ class ConsumerGroup:
         self.touched: dict[str, None] = {}
         """The members that may differ from what was last written of them, in order."""
         self.written = Written()
-        self.prelude: list[tuple[bytes, bytes | None]] = []
+        self.prelude: list[CoordinatorRecord] = []
         """Of a group that takes another one's place: records that go before its own, in the same batch."""
         self._owners: dict[tuple[bytes, int], int] = {}
         self._member_order = TimelineOrder()

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kafkawire.coordinator_log import key_bytes, value_bytes
+from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.coordinator_records import consumer_group_current_member_assignment as current
 from kafkawire.coordinator_records import consumer_group_member_metadata as metadata
 from kafkawire.coordinator_records.consumer_group_metadata import ConsumerGroupMetadataKey, ConsumerGroupMetadataValue
@@ -36,8 +36,6 @@ from wirebroker.core.groups.members import ConsumerMember, MemberState, Owned
 
 if TYPE_CHECKING:
     from wirebroker.core.groups.consumer import ConsumerGroup, Resolved, TopicFacts
-
-KeyValue = tuple[bytes, bytes | None]
 
 STATES = {MemberState.STABLE: 0, MemberState.UNREVOKED_PARTITIONS: 1, MemberState.UNRELEASED_PARTITIONS: 2}
 METADATA = (
@@ -81,7 +79,7 @@ def _copy(key: str, held: Mapping[str, Any], kept: dict[str, Any]) -> None:
         kept.pop(key, None)
 
 
-def changes(group: ConsumerGroup) -> list[KeyValue]:
+def changes(group: ConsumerGroup) -> list[CoordinatorRecord]:
     """The records that lead from what was last written to what is. Once they are written, `wrote` is to be called."""
     written, group_id, touched = group.written, group.group_id, group.touched
     gone = [member_id for member_id in touched if member_id in written.members and member_id not in group.members]
@@ -90,20 +88,20 @@ def changes(group: ConsumerGroup) -> list[KeyValue]:
     for member_id in here:
         if _differ(written.members.get(member_id), group.members[member_id], METADATA):
             key = metadata.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id)
-            records.append(_record(key, _metadata(group.members[member_id])))
+            records.append(CoordinatorRecord(key, _metadata(group.members[member_id])))
     records += _regexes(group)
     if group.epoch != written.epoch:
         key_of_epoch = ConsumerGroupMetadataKey(group_id=group_id)
-        records.append(_record(key_of_epoch, ConsumerGroupMetadataValue(epoch=group.epoch)))
+        records.append(CoordinatorRecord(key_of_epoch, ConsumerGroupMetadataValue(epoch=group.epoch)))
     records += _targets(group, here)
     for member_id in here:
         if _differ(written.members.get(member_id), group.members[member_id], CURRENT):
             owner = current.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
-            records.append(_record(owner, _current(group.members[member_id])))
+            records.append(CoordinatorRecord(owner, _current(group.members[member_id])))
     return records
 
 
-def ends(group: ConsumerGroup) -> list[KeyValue]:
+def ends(group: ConsumerGroup) -> list[CoordinatorRecord]:
     """The end of all that was written of a group."""
     written, group_id = group.written, group.group_id
     if written.epoch is None:
@@ -120,7 +118,7 @@ def _differ(before: ConsumerMember | None, after: ConsumerMember, names: Iterabl
     return before is None or any(getattr(before, name) != getattr(after, name) for name in names)
 
 
-def _ends_of_members(group_id: str, gone: Collection[str]) -> Iterator[KeyValue]:
+def _ends_of_members(group_id: str, gone: Collection[str]) -> Iterator[CoordinatorRecord]:
     for kind in (
         current.ConsumerGroupCurrentMemberAssignmentKey,
         ConsumerGroupTargetAssignmentMemberKey,
@@ -130,41 +128,37 @@ def _ends_of_members(group_id: str, gone: Collection[str]) -> Iterator[KeyValue]
             yield _end(kind(group_id=group_id, member_id=member_id))
 
 
-def _regexes(group: ConsumerGroup) -> Iterator[KeyValue]:
+def _regexes(group: ConsumerGroup) -> Iterator[CoordinatorRecord]:
     written = group.written.resolved
     for regex in [each for each in written if each not in group.resolved]:
         yield _end(_regex_key(group.group_id, regex))
     for regex, (topics, version, time) in group.resolved.items():
         if regex not in written or written[regex].time != time:
             value = ConsumerGroupRegularExpressionValue(topics=sorted(topics), version=version, timestamp=time)
-            yield _record(_regex_key(group.group_id, regex), value)
+            yield CoordinatorRecord(_regex_key(group.group_id, regex), value)
 
 
 def _regex_key(group_id: str, regex: str) -> Message:
     return ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex)
 
 
-def _targets(group: ConsumerGroup, here: Iterable[str]) -> Iterator[KeyValue]:
+def _targets(group: ConsumerGroup, here: Iterable[str]) -> Iterator[CoordinatorRecord]:
     written = group.written
     for member_id in here:
         target = group.targets.get(member_id)
         if target is not None and target is not written.targets.get(member_id):
             held = [TopicPartition(topic_id=topic, partitions=list(indexes)) for topic, indexes in target.items()]
             key = ConsumerGroupTargetAssignmentMemberKey(group_id=group.group_id, member_id=member_id)
-            yield _record(key, ConsumerGroupTargetAssignmentMemberValue(topic_partitions=held))
+            yield CoordinatorRecord(key, ConsumerGroupTargetAssignmentMemberValue(topic_partitions=held))
     if group.targets and group.assignment_epoch != written.assignment_epoch:
         value = ConsumerGroupTargetAssignmentMetadataValue(
             assignment_epoch=group.assignment_epoch, assignment_timestamp=group.assigned_at
         )
-        yield _record(ConsumerGroupTargetAssignmentMetadataKey(group_id=group.group_id), value)
+        yield CoordinatorRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id=group.group_id), value)
 
 
-def _end(key: Message) -> KeyValue:
-    return key_bytes(key), None
-
-
-def _record(key: Message, value: Message) -> KeyValue:
-    return key_bytes(key), value_bytes(value, 0)
+def _end(key: Message) -> CoordinatorRecord:
+    return CoordinatorRecord(key, None)
 
 
 def _metadata(member: ConsumerMember) -> metadata.ConsumerGroupMemberMetadataValue:

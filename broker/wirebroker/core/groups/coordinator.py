@@ -9,7 +9,8 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from kafkawire.errors import ErrorCode
+from kafkawire.coordinator_log import CoordinatorRecord
+from kafkawire.errors import EncodeError, ErrorCode
 from wirebroker.core.changes import GroupChange
 from wirebroker.core.cluster import GROUP_TOPIC, Cluster
 from wirebroker.core.coordinator_errors import told_as
@@ -381,7 +382,7 @@ class GroupCoordinator:
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, version: int, now: int,
         where: Iterable[tuple[bytes, int]] = (),
     ) -> ErrorCode:  # fmt: skip
-        """Why these credentials may not commit offsets; a group that only stores offsets begins here.
+        """Why these credentials may not commit offsets. Without any, a group that does not exist may begin.
 
         `version` is OffsetCommit's, which says how a group that does not exist is answered. `where` are the partitions
         (topic id, index): a member of a consumer group may be late with some and not with others.
@@ -392,7 +393,7 @@ class GroupCoordinator:
         if group is None:
             if generation >= 0:
                 return ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION
-            group = self._create(group_id, now)
+            return ErrorCode.NONE
         if generation < 0 and group.state is State.EMPTY:
             return ErrorCode.NONE
         if fault := group.member_fault(member_id, instance_id):
@@ -416,9 +417,7 @@ class GroupCoordinator:
             fault = group.commit_fault(member_id, generation, None, where)
             return ErrorCode.ILLEGAL_GENERATION if fault is ErrorCode.STALE_MEMBER_EPOCH else fault
         if group is None:
-            if generation >= 0:
-                return ErrorCode.ILLEGAL_GENERATION
-            group = self._create(group_id, now)
+            return ErrorCode.ILLEGAL_GENERATION if generation >= 0 else ErrorCode.NONE
         if generation < 0 and group.state is State.EMPTY:
             return ErrorCode.NONE
         if generation < 0 and not member_id and instance_id is None:
@@ -435,9 +434,12 @@ class GroupCoordinator:
         """Write down offsets that may be committed, and remember them; what the client is told if that fails."""
         records = [offset_record(group_id, where, committed, self._cluster) for where, committed in offsets.items()]
         base, fault = self._log(group_id, records, now)
-        for i, (where, committed) in enumerate(offsets.items() if not fault else ()):
+        if fault:
+            return fault
+        self._begin(group_id, now)
+        for i, (where, committed) in enumerate(offsets.items()):
             self.offsets.commit(group_id, where, committed._replace(recorded_at=base + i))
-        return fault
+        return ErrorCode.NONE
 
     def commit_in_transaction(
         self, group_id: str, offsets: Mapping[TopicPartition, Committed], producer: tuple[int, int], verified: bool,
@@ -449,11 +451,19 @@ class GroupCoordinator:
         if fault := self.log_fault(group_id):
             return fault
         records = [offset_record(group_id, where, committed, self._cluster) for where, committed in offsets.items()]
-        base, code = self._log(group_id, records, now, producer, verified)
-        for i, (where, committed) in enumerate(offsets.items() if not code else ()):
+        base, fault = self._log(group_id, records, now, producer, verified)
+        if fault:
+            return fault
+        self._begin(group_id, now)
+        for i, (where, committed) in enumerate(offsets.items()):
             recorded = committed._replace(recorded_at=base + i)
             self.offsets.commit_in_transaction(self.home(group_id), producer[0], group_id, where, recorded)
-        return code
+        return ErrorCode.NONE
+
+    def _begin(self, group_id: str, now: int) -> None:
+        """A group that has no members and only keeps offsets begins with the first of them that is written down."""
+        if group_id not in self.groups:
+            self._create(group_id, now)
 
     def delete_offsets(self, group_id: str, where: Iterable[TopicPartition], now: int) -> ErrorCode:
         """Forget committed offsets; what the client is told if that cannot be written, and then none is forgotten."""
@@ -488,15 +498,22 @@ class GroupCoordinator:
         return fault
 
     def _log(
-        self, group_id: str, records: Sequence[tuple[bytes, bytes | None]], now: int,
+        self, group_id: str, records: Sequence[CoordinatorRecord], now: int,
         producer: tuple[int, int] | None = None, verified: bool = False,
     ) -> tuple[int, ErrorCode]:  # fmt: skip
-        """Append records to __consumer_offsets, all or none: their base offset, and what the client is told if none."""
+        """Append records to __consumer_offsets, all or none: their base offset, and what the client is told if none.
+
+        Ids that are longer than a record can hold are UNKNOWN_SERVER_ERROR, as in Kafka.
+        """
         log = self._cluster.partition(GROUP_TOPIC, self.home(group_id))
         if log is None or not records:
             return -1, ErrorCode.NONE
+        try:
+            batch = records_batch(records, now, producer)
+        except EncodeError:
+            return -1, ErrorCode.UNKNOWN_SERVER_ERROR
         base = log.log_end_offset
-        return base, told_as(log.append_own(records_batch(records, now, producer), now, verified=verified))
+        return base, told_as(log.append_own(batch, now, verified=verified))
 
     def fetch_fault(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
         """Why somebody may not see the offsets of a group; classic groups show theirs to everybody."""
@@ -558,7 +575,7 @@ class GroupCoordinator:
         return now >= (committed.expires if committed.expires is not None else since + keep)
 
     def _forget(
-        self, group: Group | ConsumerGroup, now: int, before: Sequence[tuple[bytes, bytes | None]] = ()
+        self, group: Group | ConsumerGroup, now: int, before: Sequence[CoordinatorRecord] = ()
     ) -> ErrorCode:
         """Let the group be gone, its end written behind the records `before`; if it cannot be, the group stays."""
         end = [group_tombstone(group.group_id)] if isinstance(group, Group) else ends(group)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafkawire.batches import Record, build_batch
-from kafkawire.coordinator_log import key_bytes, value_bytes
+from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.coordinator_records.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from kafkawire.coordinator_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from wirebroker.core.cluster import Cluster
@@ -15,22 +15,20 @@ from wirebroker.core.groups.offsets import Committed, TopicPartition
 GROUP_VERSION, OFFSET_VERSION, EXPIRING_OFFSET_VERSION = 3, 4, 1
 NO_TOPIC_ID = bytes(16)
 
-KeyValue = tuple[bytes, bytes | None]
 
-
-def records_batch(records: Sequence[KeyValue], now: int, producer: tuple[int, int] | None) -> bytes:
-    """One batch of these records; `producer` is the id and epoch whose transaction they belong to.
+def records_batch(records: Sequence[CoordinatorRecord], now: int, producer: tuple[int, int] | None) -> bytes:
+    """One batch of these records; `producer` is the id and epoch whose transaction they belong to. Raises EncodeError.
 
     Kafka's CoordinatorRuntime gives every batch the sequence 0, whatever the producer has written before.
     """
     producer_id, producer_epoch = producer or (-1, -1)
     return build_batch(
-        [Record(i, 0, key, value) for i, (key, value) in enumerate(records)], base_timestamp=now,
+        [Record(i, 0, *record.encode()) for i, record in enumerate(records)], base_timestamp=now,
         producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=0, transactional=producer is not None,
     )  # fmt: skip
 
 
-def offset_record(group_id: str, where: TopicPartition, committed: Committed, cluster: Cluster) -> KeyValue:
+def offset_record(group_id: str, where: TopicPartition, committed: Committed, cluster: Cluster) -> CoordinatorRecord:
     """A committed offset. One with a time of its own to expire is written in the version that has it."""
     topic = cluster.topics.get(where[0])
     value = OffsetCommitValue(
@@ -42,20 +40,20 @@ def offset_record(group_id: str, where: TopicPartition, committed: Committed, cl
         topic_id=topic.topic_id if topic else NO_TOPIC_ID,
     )
     version = OFFSET_VERSION if committed.expires is None else EXPIRING_OFFSET_VERSION
-    return _offset_key(group_id, where), value_bytes(value, version)
+    return CoordinatorRecord(_offset_key(group_id, where), value, version)
 
 
-def offset_tombstone(group_id: str, where: TopicPartition) -> KeyValue:
+def offset_tombstone(group_id: str, where: TopicPartition) -> CoordinatorRecord:
     """The end of a committed offset."""
-    return _offset_key(group_id, where), None
+    return CoordinatorRecord(_offset_key(group_id, where), None)
 
 
-def _offset_key(group_id: str, where: TopicPartition) -> bytes:
+def _offset_key(group_id: str, where: TopicPartition) -> OffsetCommitKey:
     topic, partition = where
-    return key_bytes(OffsetCommitKey(group=group_id, topic=topic, partition=partition))
+    return OffsetCommitKey(group=group_id, topic=topic, partition=partition)
 
 
-def group_record(group: Group) -> KeyValue:
+def group_record(group: Group) -> CoordinatorRecord:
     """A classic group as it became stable or empty."""
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
@@ -77,9 +75,9 @@ def group_record(group: Group) -> KeyValue:
             for member in group.members.values()
         ],
     )
-    return key_bytes(GroupMetadataKey(group=group.group_id)), value_bytes(value, GROUP_VERSION)
+    return CoordinatorRecord(GroupMetadataKey(group=group.group_id), value, GROUP_VERSION)
 
 
-def group_tombstone(group_id: str) -> KeyValue:
+def group_tombstone(group_id: str) -> CoordinatorRecord:
     """The end of a group."""
-    return key_bytes(GroupMetadataKey(group=group_id)), None
+    return CoordinatorRecord(GroupMetadataKey(group=group_id), None)

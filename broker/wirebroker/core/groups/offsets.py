@@ -26,6 +26,11 @@ class Committed(NamedTuple):
 NOTHING = Committed(-1, -1, "", -1)
 
 
+def expires_at(now: int, keep_ms: int) -> int:
+    """When an offset expires whose client says how long to keep it: like Java's `long`, too far ahead is long ago."""
+    return (now + keep_ms + 2**63) % 2**64 - 2**63
+
+
 class OffsetStore:
     """Group to partition to committed offset, and the same by producer for transactions that are open."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
-from kafkawire.errors import ErrorCode
+from kafkawire.errors import EncodeError, ErrorCode
 from wirebroker.core import coordinator_errors
 from wirebroker.core.changes import TransactionChange
 from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC, Cluster
@@ -137,7 +137,10 @@ class TransactionCoordinator:
             producer_id = self._cluster.producer_ids.allocate(asked.node_id)
             known = Transaction(asked.transactional_id, producer_id, asked.timeout_ms, now)
             self.transactions[asked.transactional_id] = known
-        return self._reinit(known, asked, now)
+        producer = self._reinit(known, asked, now)
+        if producer.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # Kafka keeps such an id and can list no transactions any more
+            del self.transactions[asked.transactional_id]
+        return producer
 
     def _reinit(self, known: Transaction, asked: InitAsked, now: int) -> Producer:
         if asked.current is not None and not _may_be(known, *asked.current):
@@ -369,7 +372,11 @@ class TransactionCoordinator:
         """Write down how the transaction is to stand, and let it stand so; what the client is told if that fails."""
         index = self._cluster.coordinator_partition("transaction", transaction.transactional_id)
         log = self._cluster.partition(TRANSACTION_TOPIC, index) if index is not None else None
-        if log is not None and (fault := log.append_own(transaction_batch(after, now), now)):
+        try:
+            batch = transaction_batch(after, now)
+        except EncodeError:  # the id is longer than a record can hold
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        if log is not None and (fault := log.append_own(batch, now)):
             return coordinator_errors.told_as(fault)
         transaction.become(after)
         if self._cluster.watch is not None:

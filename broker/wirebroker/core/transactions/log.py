@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from kafkawire.batches import Record, build_batch, iter_records, read_header
-from kafkawire.coordinator_log import key_bytes, read_record, value_bytes
+from kafkawire.coordinator_log import CoordinatorRecord, read_record
 from kafkawire.coordinator_records import TRANSACTION_RECORDS
 from kafkawire.coordinator_records.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from kafkawire.errors import ProtocolError
@@ -17,10 +17,10 @@ VALUE_VERSION = 1
 
 
 def transaction_batch(transaction: Transaction, now: int) -> bytes:
-    """The batch of one record that says how the transactional id stands; a dead one is deleted by it."""
-    key = key_bytes(TransactionLogKey(transactional_id=transaction.transactional_id))
-    value = None if transaction.state is State.DEAD else value_bytes(_value(transaction), VALUE_VERSION)
-    return build_batch([Record(0, 0, key, value)], base_timestamp=now)
+    """The batch of one record that says how the transactional id stands; a dead one is deleted by it. EncodeError."""
+    key = TransactionLogKey(transactional_id=transaction.transactional_id)
+    value = None if transaction.state is State.DEAD else _value(transaction)
+    return build_batch([Record(0, 0, *CoordinatorRecord(key, value, VALUE_VERSION).encode())], base_timestamp=now)
 
 
 def _value(transaction: Transaction) -> TransactionLogValue:

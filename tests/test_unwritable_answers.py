@@ -1,0 +1,175 @@
+"""Ids longer than Kafka's formats can hold: invalid UTF-8 becomes U+FFFD, three bytes for each, as in Kafka.
+
+Where a record cannot hold an id the request gets UNKNOWN_SERVER_ERROR and nothing of it stays; where an answer cannot, the
+API's error answer is sent instead. The expected codes are those of Kafka 4.3.1, played to it request by request.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkawire.declare import Message
+from kafkawire.errors import ErrorCode
+from kafkawire.frames import decode_response, encode_request
+from kafkawire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from kafkawire.messages.describe_groups import DescribeGroupsRequest
+from kafkawire.messages.describe_transactions import DescribeTransactionsRequest
+from kafkawire.messages.init_producer_id import InitProducerIdRequest
+from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kafkawire.messages.list_groups import ListGroupsRequest
+from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafkawire.messages.list_transactions import ListTransactionsRequest
+from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkawire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from test_groups import find
+from wirebroker.mock import MockKafka
+from wirekit import client
+
+SENT = "Q" * 20_000
+"""Stands for as many bytes of 0xFF, which no codec of ours would write."""
+FAILED = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+@pytest.fixture(autouse=True)
+def no_tracebacks(caplog: pytest.LogCaptureFixture) -> Any:
+    yield
+    assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
+
+
+@pytest.fixture(params=["memory", "disk"])
+def kafka(request: Any, mock_kafka_factory: Any, tmp_path: Path) -> MockKafka:
+    made: MockKafka = mock_kafka_factory(
+        topics={"orders": 2}, data=tmp_path / "data" if request.param == "disk" else None
+    )
+    for kind in (0, 1):
+        client(made).request(find("any", kind), 4)
+    return made
+
+
+def ask(kafka: MockKafka, request: Message, version: int) -> Any:
+    """The answer to the request with 0xFF in the place of each Q; None if the connection is closed instead."""
+    host, port = kafka.bootstrap_servers.split(":")
+    frame = encode_request(7, "test", request, version).replace(SENT.encode(), b"\xff" * len(SENT))
+    with socket.create_connection((host, int(port)), 10) as line, line.makefile("rb") as answers:
+        line.sendall(frame)
+        size = answers.read(4)
+        return decode_response(answers.read(int.from_bytes(size)), request.__schema__.key, version)[1] if size else None
+
+
+def commit(group: str = SENT, retention: int = -1) -> OffsetCommitRequest:
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=5, committed_metadata="")
+    topic = OffsetCommitRequestTopic(name="orders", partitions=[partition])
+    return OffsetCommitRequest(group_id=group, retention_time_ms=retention, topics=[topic])
+
+
+def join(group: str, protocol_type: str = "consumer", names: tuple[str, ...] = ("range",)) -> JoinGroupRequest:
+    protocols = [JoinGroupRequestProtocol(name=name, metadata=b"%d" % i) for i, name in enumerate(names)]
+    return JoinGroupRequest(
+        group_id=group, session_timeout_ms=10_000, rebalance_timeout_ms=10_000, member_id="",
+        protocol_type=protocol_type, protocols=protocols,
+    )  # fmt: skip
+
+
+def heartbeat(**told: Any) -> ConsumerGroupHeartbeatRequest:
+    begin = {
+        "group_id": "team", "member_id": "one", "member_epoch": 0, "rebalance_timeout_ms": 10_000,
+        "subscribed_topic_names": ["orders"], "topic_partitions": [],
+    }  # fmt: skip
+    return ConsumerGroupHeartbeatRequest(**(begin | told))
+
+
+def test_a_group_id_that_no_record_can_hold_is_refused_and_poisons_no_list(kafka: MockKafka) -> None:
+    for version in (2, 8):
+        assert ask(kafka, commit(), version).topics[0].partitions[0].error_code == FAILED
+    assert ask(kafka, join(SENT), 2).error_code == FAILED
+    for told in ({"group_id": SENT}, {"member_id": SENT}, {"instance_id": SENT}, {"rack_id": SENT},
+                 {"subscribed_topic_names": [SENT]}):  # fmt: skip
+        assert ask(kafka, heartbeat(**told), 1).error_code == FAILED
+    for version in (0, 3, 5):
+        listed = ask(kafka, ListGroupsRequest(), version)
+        assert (listed.error_code, listed.groups) == (0, [])
+    assert ask(kafka, heartbeat(), 1).error_code == 0, "the group is not in the way of a member with a better id"
+
+
+def test_a_transactional_id_that_no_record_can_hold_is_refused_and_poisons_no_list(kafka: MockKafka) -> None:
+    for name, code in ((SENT, FAILED), (SENT, FAILED), ("good", 0)):
+        assert ask(kafka, InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=1000), 1).error_code == code
+    listed = ask(kafka, ListTransactionsRequest(state_filters=[], producer_id_filters=[]), 0)
+    assert [each.transactional_id for each in listed.transaction_states] == ["good"]
+
+
+def test_an_answer_that_cannot_be_written_is_an_unknown_server_error(kafka: MockKafka) -> None:
+    assert ask(kafka, join("g", protocol_type=SENT), 2).error_code == 0, "the answer does not repeat it"
+    for version in (0, 5):
+        listed = ask(kafka, ListGroupsRequest(), version)
+        assert (listed.error_code, listed.groups) == (FAILED, [])
+        described = ask(kafka, DescribeGroupsRequest(groups=["g"]), version).groups[0]
+        assert (described.error_code, described.group_id, described.members) == (FAILED, "g", [])
+    assert ask(kafka, join("other", names=(SENT,)), 2).error_code == FAILED
+    unknown = ask(kafka, ListTransactionsRequest(state_filters=[SENT], producer_id_filters=[]), 0)
+    assert (unknown.error_code, unknown.unknown_state_filters) == (FAILED, [])
+
+
+def test_an_error_answer_names_nothing_that_is_too_long(kafka: MockKafka) -> None:
+    topics = [OffsetFetchRequestTopics(name=SENT, partition_indexes=[0])]
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)])
+    told = ask(kafka, request, 8).groups[0]
+    assert (told.group_id, told.error_code, told.topics) == ("g", FAILED, [])
+
+
+def test_what_not_even_an_error_can_say_closes_the_connection_with_a_sentence(
+    kafka: MockKafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    topics = [MetadataRequestTopic(topic_id=bytes(16), name=SENT)]
+    for request, version in (
+        (MetadataRequest(topics=topics), 1), (DescribeGroupsRequest(groups=[SENT]), 0),
+        (DescribeTransactionsRequest(transactional_ids=[SENT]), 0),
+    ):  # fmt: skip
+        assert ask(kafka, request, version) is None
+    kafka.wait_until(lambda: caplog.text.count("its request cannot be answered: ") == 3)
+
+
+def test_a_retention_beyond_the_end_of_time_wraps_as_in_java(kafka: MockKafka) -> None:
+    for version in (2, 3, 4):
+        for retention in (2**63 - 1, -(2**63), 2**62):
+            answer = ask(kafka, commit("g", retention), version)
+            assert answer.topics[0].partitions[0].error_code == 0
+    where = OffsetFetchRequestGroup(
+        group_id="g", topics=[OffsetFetchRequestTopics(name="orders", partition_indexes=[0])]
+    )
+    ask(kafka, commit("g", 2**63 - 1), 2)
+    kafka.clock.advance(minutes=11)  # offsets.retention.check.interval.ms, and nothing has expired that was not to
+    assert ask(kafka, OffsetFetchRequest(groups=[where]), 8).groups[0].topics[0].partitions[0].committed_offset == -1
+
+
+def test_a_protocol_that_a_member_names_twice_counts_once(kafka: MockKafka) -> None:
+    joined = ask(kafka, join("g", names=("range", "other", "range")), 2)
+    assert (joined.error_code, joined.protocol_name, joined.generation_id) == (0, "range", 1)
+    assert [each.metadata for each in joined.members] == [b"0"]
+
+
+def test_list_offsets_answers_a_partition_once_however_often_it_is_named(kafka: MockKafka) -> None:
+    def topic(*indexes: int, name: str = "orders") -> ListOffsetsTopic:
+        return ListOffsetsTopic(
+            name=name, partitions=[ListOffsetsPartition(partition_index=index, timestamp=-1) for index in indexes]
+        )
+
+    def told(*topics: ListOffsetsTopic) -> list[tuple[str, list[tuple[int, int]]]]:
+        answer = ask(kafka, ListOffsetsRequest(replica_id=-1, topics=list(topics)), 7)
+        return [(each.name, [(p.partition_index, p.error_code) for p in each.partitions]) for each in answer.topics]
+
+    twice = ErrorCode.INVALID_REQUEST
+    assert told(topic(0, 0, 0)) == [("orders", [(0, twice)])]
+    assert told(topic(0), topic(0, 1)) == [("orders", [(0, twice), (1, 0)])]
+    assert told(topic(7, 7, name="nope"), topic(1)) == [("nope", [(7, twice)]), ("orders", [(1, 0)])]
