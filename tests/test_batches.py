@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import tracemalloc
+from collections.abc import Iterator
 from typing import Any
 
 import aiokafka.record.default_records
@@ -269,6 +270,30 @@ def test_the_quick_walk_finds_the_damage_that_a_slow_one_does(rows: list[Any], d
     place = data.draw(st.integers(0, len(body) - 1))
     body[place] ^= 1 << data.draw(st.integers(0, 7))
     assert quick_walk(body, len(rows)) == slow_walk(bytes(body), len(rows))
+
+
+@pytest.fixture(scope="module")
+def in_small_pieces() -> Iterator[None]:
+    """A body of a few hundred bytes is walked as one of many megabytes is."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kafkawire.record_walk._MOST_AT_ONCE", 2)
+        patch.setattr("kafkawire.record_walk._WINDOW", 100)
+        patch.setattr("kafkawire.record_walk._MARGIN", 8)
+        yield
+
+
+@settings(max_examples=300)
+@given(st.lists(st.tuples(DELTAS, LENGTHS, LENGTHS, st.integers(0, 9)), min_size=1, max_size=80))
+def test_a_large_body_is_walked_in_pieces(in_small_pieces: None, rows: list[Any]) -> None:
+    test_the_quick_walk_finds_what_a_slow_one_does.hypothesis.inner_test(rows)
+
+
+@settings(max_examples=1000)
+@given(st.lists(st.tuples(DELTAS, SHORT, SHORT, st.integers(0, 9)), min_size=2, max_size=40), st.data())
+def test_damage_to_a_large_body_is_found_in_any_piece(
+    in_small_pieces: None, rows: list[Any], data: st.DataObject
+) -> None:
+    test_the_quick_walk_finds_the_damage_that_a_slow_one_does.hypothesis.inner_test(rows, data)
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,12 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Iterator
+from random import Random
 
 import pytest
 
+from kafkawire.batches import HEADER_SIZE, Record, build_batch
+from kafkawire.compression import GZIP, ZSTD
 from kafkawire.frames import encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -120,7 +123,7 @@ def test_a_client_that_leaves_in_the_middle_of_its_long_request_has_it_carried_o
 
 
 def test_a_handler_of_many_partitions_works_in_slices() -> None:
-    engine = Engine(NOW, bytes)
+    engine = Engine(NOW, Random(1).randbytes)
     connection = engine.connect(1, now=NOW)
     woken: list[None] = []
     engine.turns.wake = lambda: woken.append(None)
@@ -138,6 +141,41 @@ def test_a_handler_of_many_partitions_works_in_slices() -> None:
     assert isinstance(reply, Reply)
     assert not engine.turns.waiting
     assert connection.parked is None
+
+
+LONG_BATCHES = {
+    "many_records": batch(count=40_000),
+    "a_bomb": build_batch([Record(0, 0, None, bytes(8 << 20))], base_timestamp=NOW, compression=ZSTD),
+    "many_compressed": build_batch(
+        [Record(i, 0, None, b"v" * (i % 3)) for i in range(40_000)], base_timestamp=NOW, compression=GZIP
+    ),
+}
+
+
+@pytest.mark.parametrize("data", LONG_BATCHES.values(), ids=LONG_BATCHES)
+def test_a_batch_that_takes_long_to_check_is_checked_aside_with_the_same_answer(data: bytes) -> None:
+    frame = encode_request(7, "long", produce_request("orders", data), 9)[4:]
+    answers = []
+    for driven in (False, True):
+        engine = Engine(NOW, Random(1).randbytes)
+        engine.cluster.create_topic("orders", NOW)
+        connection = engine.connect(1, now=NOW)
+        engine.turns.wake = (lambda: None) if driven else None
+        buffer = bytearray(frame)
+        engine.receive(connection, memoryview(buffer), NOW)
+        assert bool(engine.effects) != driven
+        buffer[:] = bytes(len(buffer))  # as others receive into it
+        while driven and not engine.effects:
+            (unfinished, aside) = engine.turns.asides.popleft()
+            engine.turns.resume(unfinished, aside.work())
+            engine.turns.proceed()
+        (reply,) = engine.take_effects()
+        assert isinstance(reply, Reply)
+        answers.append(b"".join(reply.parts))
+        partition = engine.cluster.topics["orders"].partitions[0]
+        answers.append(bytes(partition.log.read(0, partition.log_end_offset, 1 << 30, True).data)[HEADER_SIZE:])
+    assert answers[:2] == answers[2:]
+    assert answers[1] == data[HEADER_SIZE:]
 
 
 # The queue itself

@@ -18,6 +18,7 @@ from typing import Any
 from kafkawire.declare import Message
 from kafkawire.errors import EncodeError
 from kafkawire.frames import encode_response
+from kafkawire.messages.produce import ProduceRequest
 from wirebroker.exchange import Aside, Exchange, Outcome, Steps
 
 SLICE = 256
@@ -27,6 +28,15 @@ SLICE = 256
 def pauses(every: int = SLICE) -> Callable[[], bool]:
     """A function to call for each element: true for one in `every` of them. `if pause(): yield None` makes a slice."""
     return cycle([*repeat(False, every - 1), True]).__next__
+
+
+def own_records(request: Message) -> None:
+    """Give a request that is kept its own copy of the records, which lie in a buffer that others will receive into."""
+    if isinstance(request, ProduceRequest):
+        for data in request.topic_data:
+            for asked in data.partition_data:
+                if asked.records is not None:
+                    asked.records = memoryview(bytes(asked.records))
 
 
 class Unfinished:

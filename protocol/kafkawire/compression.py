@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 import zlib
 from importlib import import_module
+from mmap import mmap
 from typing import Any
 
 from kafkawire.errors import ProtocolError, WireError
@@ -41,6 +42,8 @@ _LZ4_BEST_RATIO = 255
 _UINT32_LE = struct.Struct("<I")
 _FIRST_GUESS, _NEXT_GUESS = 4, 8
 """How many times its size zstd data is first expected to unfold into, and how much more each time that fails."""
+
+_SMALL_ROOM = 1 << 20
 
 
 class CodecMissing(WireError):
@@ -236,7 +239,7 @@ def _unzstd(data: Buffer, limit: int) -> Buffer:
     into = _cramjam("zstd").decompress_into
     room = min(max(len(data) * _FIRST_GUESS, 1024), limit)
     while True:
-        buffer = bytearray(room)  # the codec never writes beyond what it is given
+        buffer = _room(room)  # the codec never writes beyond what it is given
         try:
             return memoryview(buffer)[: into(data, buffer)]
         except _errors() as damage:
@@ -245,6 +248,11 @@ def _unzstd(data: Buffer, limit: int) -> Buffer:
         if room >= limit:
             raise TooLarge(f"zstd data unfolds into more than {limit} bytes")
         room = min(room * _NEXT_GUESS, limit)
+
+
+def _room(size: int) -> bytearray | mmap:
+    """A buffer of zeroes. A large one is mapped: to write its zeroes would keep all other threads waiting."""
+    return bytearray(size) if size <= _SMALL_ROOM else mmap(-1, size)
 
 
 def _unzstd_frames(zstd: Any, data: Buffer, limit: int) -> bytearray:

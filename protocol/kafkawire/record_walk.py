@@ -4,12 +4,15 @@ Producers mostly send records of one shape: the same lengths, again and again. A
 bytes that a whole run of such records must match, which the regular expression engine decides in half a microsecond
 where a walk in Python takes one for each record. What matches no pattern is walked; a shape that keeps coming back
 gets one.
+
+A large body is matched and copied in pieces, because a match and a copy keep all other threads waiting.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from threading import Lock
 from typing import NamedTuple
 
 from kafkawire.errors import ProtocolError
@@ -24,6 +27,14 @@ _UNUSUAL = 0x4001
 """Bits of an undecoded varint of one or two bytes: a third byte follows, or it is negative."""
 _NULL = 1
 """The varint of −1, which as a length stands for null."""
+_MOST_AT_ONCE = 1 << 16
+"""Records that one match may run over."""
+_WINDOW = 1 << 20
+"""Bytes of the body that are copied at once, to be walked one by one."""
+_MARGIN = 1 << 12
+"""The next copy is made when less than this remains of the last one."""
+_LONGEST_LENGTHS = 16
+"""Bytes that `_walk_mixed` may look at before it compares a record's end with that of the copy."""
 _MOST_PATTERNS = 256
 _MOST_SHAPES = 4096
 
@@ -56,6 +67,8 @@ _patterns: dict[_Shape, _Pattern] = {}
 _seen: dict[_Shape, int] = {}
 _latest: list[_Latest | None] = [None]
 """The pattern that matched last; its `fullmatch` and `size` are at hand."""
+_noting = Lock()
+"""Several threads may walk at the same time."""
 
 
 def walk_records(body: memoryview, count: int) -> Walked:
@@ -64,7 +77,7 @@ def walk_records(body: memoryview, count: int) -> Walked:
     latest = _latest[0]
     if latest is not None:
         fullmatch, size, pattern = latest
-        if end == count * size and fullmatch(body):
+        if end == count * size and count <= _MOST_AT_ONCE and fullmatch(body):
             if pattern.delta_size == 1 and body[pattern.delta_at :: size].tobytes().count(0) == count:
                 return pattern.still
             low, high = _deltas(body, 0, end, pattern)
@@ -78,23 +91,24 @@ def walk_records(body: memoryview, count: int) -> Walked:
 def _walk(body: memoryview, count: int, end: int) -> Walked:
     """In turns: as many records of one shape as there are, by its pattern, and some of different shapes one by one."""
     largest, smallest, null_key = -(2**63), 2**63 - 1, False
-    raw = b""
+    raw, base = b"", 0
     pos, left = 0, count
     while left > 0:
         shape, stop, low, keyless = _parse(body, pos, end)
         high, walked = low, 1
         pattern = _patterns.get(shape) if shape is not None else None
-        matched = pattern.match.match(body, pos) if pattern is not None else None
+        matched = pattern.match.match(body, pos, pos + pattern.size * _MOST_AT_ONCE) if pattern is not None else None
         if pattern is not None and matched is not None and matched.end() > stop:
             stop = min(matched.end(), pos + left * pattern.size)
             low, high = _deltas(body, pos, stop, pattern)
             walked = (stop - pos) // pattern.size
             _latest[0] = (pattern.match.fullmatch, pattern.size, pattern)
         elif left > 1:
-            raw = raw or bytes(body)
+            if not raw or (base + len(raw) < end and stop + _MARGIN > base + len(raw)):
+                raw, base = bytes(body[stop : stop + _WINDOW]), stop
             size = stop - pos
             walked = min(left, _ONE_BY_ONE)
-            others = _walk_mixed(raw, stop, end, walked - 1, (low, high, keyless))
+            others = _walk_mixed(raw, base, stop, body, walked - 1, (low, high, keyless))
             if shape is not None and others[0] - stop == size * (walked - 1):
                 _note(shape)
             stop, low, high, keyless = others
@@ -110,15 +124,24 @@ def _walk(body: memoryview, count: int, end: int) -> Walked:
     return Walked(largest, smallest, null_key)
 
 
-def _walk_mixed(raw: bytes, pos: int, end: int, count: int, so_far: tuple[int, int, bool]) -> tuple[int, int, int, bool]:
+def _walk_mixed(
+    raw: bytes, base: int, start: int, body: memoryview, count: int, so_far: tuple[int, int, bool]
+) -> tuple[int, int, int, bool]:
     """Walk `count` records of any shape: where they stop, the smallest and largest delta, if some record has no key.
 
-    A record whose lengths take at most two bytes each and which has no headers is dealt with here; any other, and any
-    that is damaged, by `_parse`.
+    `raw` is a copy of the body from `base` on. A record whose lengths take at most two bytes each, which has no headers
+    and lies in the copy is dealt with here; any other, and any that is damaged, by `_parse`.
     """
     low, high, null_key = so_far
+    pos, end = start - base, len(raw)
+    inside = end if base + end == len(body) else end - _LONGEST_LENGTHS
     for _ in range(count):
         start = pos
+        if pos > inside:
+            _, pos, delta, keyless = _parse(body, base + start, len(body))
+            pos -= base
+            low, high, null_key = min(low, delta), max(high, delta), null_key or keyless
+            continue
         size = raw[pos]
         if size > 127:
             size = size & 127 | raw[pos + 1] << 7
@@ -157,9 +180,10 @@ def _walk_mixed(raw: bytes, pos: int, end: int, count: int, so_far: tuple[int, i
                         null_key = True
                     pos = stop
                     continue
-        _, pos, delta, keyless = _parse(memoryview(raw), start, end)
+        _, pos, delta, keyless = _parse(body, base + start, len(body))
+        pos -= base
         low, high, null_key = min(low, delta), max(high, delta), null_key or keyless
-    return pos, low, high, null_key
+    return base + pos, low, high, null_key
 
 
 def _parse(body: memoryview, start: int, end: int) -> tuple[_Shape | None, int, int, bool]:
@@ -201,16 +225,17 @@ def _skip_headers(body: memoryview, pos: int, stop: int, headers: int) -> int:
 
 def _note(shape: _Shape) -> None:
     """Count a shape that was walked, and compile it when it has come often enough. Both tables are bounded."""
-    seen = _seen.get(shape, 0) + 1
-    if seen < _SEEN_BEFORE_COMPILED:
-        if len(_seen) >= _MOST_SHAPES:
-            _seen.clear()
-        _seen[shape] = seen
-        return
-    _seen.pop(shape, None)
-    if len(_patterns) >= _MOST_PATTERNS:
-        del _patterns[next(iter(_patterns))]
-    _patterns[shape] = _compile(shape)
+    with _noting:
+        seen = _seen.get(shape, 0) + 1
+        if seen < _SEEN_BEFORE_COMPILED:
+            if len(_seen) >= _MOST_SHAPES:
+                _seen.clear()
+            _seen[shape] = seen
+            return
+        _seen.pop(shape, None)
+        if len(_patterns) >= _MOST_PATTERNS:
+            del _patterns[next(iter(_patterns))]
+        _patterns[shape] = _compile(shape)
 
 
 def _compile(shape: _Shape) -> _Pattern:

@@ -13,6 +13,7 @@ NOT_ENOUGH_REPLICAS_AFTER_APPEND does not come: since Kafka 4 the high watermark
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from kafkawire.batches import read_header
@@ -36,9 +37,10 @@ from wirebroker.apis.produce_transaction import REFUSALS, check_transaction, mes
 from wirebroker.core.cluster import Topic
 from wirebroker.core.leadership import leader_fault
 from wirebroker.core.partition import Appended, Partition
-from wirebroker.core.record_checks import RecordReject, size_of_only_batch
+from wirebroker.core.record_checks import Checked, RecordReject, TakesLong, check, size_of_only_batch
 from wirebroker.core.transactions.verification import Verified
-from wirebroker.exchange import Exchange, Outcome
+from wirebroker.exchange import Aside, Exchange, Outcome, Steps
+from wirebroker.turns import own_records, pauses
 
 ALL = -1
 """The acks of a producer that wants all in-sync replicas to have what it sends."""
@@ -46,7 +48,7 @@ ADMIN_CLIENT = "__admin_client"
 """The client id that Kafka lets write to its internal topics."""
 
 
-def handle(request: ProduceRequest, exchange: Exchange) -> Message | Outcome:
+def handle(request: ProduceRequest, exchange: Exchange) -> Message | Outcome | Steps:
     """Append what is in order and answer each partition on its own."""
     damage = unreadable(request, exchange.version)
     if damage is not None:
@@ -56,14 +58,27 @@ def handle(request: ProduceRequest, exchange: Exchange) -> Message | Outcome:
         return _all_refused(request, checked, exchange, REFUSALS.get(checked))
     if request.acks not in (-1, 0, 1):
         return _invalid_acks(request, exchange)
+    return _append_all(request, checked, exchange)
+
+
+def _append_all(request: ProduceRequest, checked: Verified | None, exchange: Exchange) -> Steps:
     response = ProduceResponse(responses=[])
     failed: list[int] = []
     awaited: list[Awaited] = []
+    pause = pauses()
     for data in request.topic_data:
         topic = _topic(data, exchange)
         answers = []
         for partition_data in data.partition_data:
-            answer = _partition(topic, checked, partition_data, request.acks, exchange)
+            if pause():
+                _own_records(request, exchange)
+                yield None
+            try:
+                answer = _partition(topic, checked, partition_data, request.acks, exchange)
+            except TakesLong:
+                _own_records(request, exchange)
+                found = yield Aside(_check_of(topic, partition_data, exchange))
+                answer = _partition(topic, checked, partition_data, request.acks, exchange, found)
             if answer.error_code:
                 failed.append(answer.error_code)
             elif request.acks == ALL and topic is not None and topic.partitions[answer.index].held_at is not None:
@@ -93,9 +108,28 @@ def _topic(data: TopicProduceData, exchange: Exchange) -> Topic | None:
     return cluster.topics.get(data.name)
 
 
+def _own_records(request: ProduceRequest, exchange: Exchange) -> None:
+    """Before the request waits: its records may lie in a buffer that others receive into."""
+    if exchange.frame is not None:
+        own_records(request)
+        exchange.frame = None
+
+
+def _check_of(
+    topic: Topic | None, asked: PartitionProduceData, exchange: Exchange
+) -> Callable[[], Checked | RecordReject]:
+    """The check of a batch, as work that needs nothing of the broker."""
+    partition = topic.partition(asked.index) if topic is not None else None
+    assert partition is not None, "only a partition that is there checks records"
+    records = memoryview(asked.records) if asked.records is not None else None
+    return partial(check, records, partition.policy, exchange.now, exchange.version, partition.full_checks)
+
+
 def _partition(
-    topic: Topic | None, checked: Verified | None, asked: PartitionProduceData, acks: int, exchange: Exchange
-) -> PartitionProduceResponse:
+    topic: Topic | None, checked: Verified | None, asked: PartitionProduceData, acks: int, exchange: Exchange,
+    found: Checked | RecordReject | None = None,
+) -> PartitionProduceResponse:  # fmt: skip
+    """Append one partition's batch. `found` is what the check of its records found, if that was done before."""
     if topic is None and exchange.version >= 13:
         return _refuse(asked, ErrorCode.UNKNOWN_TOPIC_ID)
     partition = topic.partition(asked.index) if topic is not None else None
@@ -116,7 +150,7 @@ def _partition(
         refused.log_start_offset = partition.log_start_offset
         return refused
     verified = checked is not None and where in checked.first_writes
-    return answer_of(asked.index, append(partition, asked.records, acks, exchange, verified))
+    return answer_of(asked.index, append(partition, asked.records, acks, exchange, verified, found))
 
 
 class Awaited(NamedTuple):
@@ -159,9 +193,10 @@ def _wait(
 
 
 def append(
-    partition: Partition, records: Buffer | None, acks: int, exchange: Exchange, verified: bool = False
-) -> Appended:
-    """Have the batch judged and stored, and the verdict recorded."""
+    partition: Partition, records: Buffer | None, acks: int, exchange: Exchange, verified: bool = False,
+    found: Checked | RecordReject | None = None,
+) -> Appended:  # fmt: skip
+    """Have the batch judged and stored, and the verdict recorded. Raises TakesLong, unless its check is given."""
     rules = partition.rules
     appended = partition.append(
         memoryview(records) if records is not None else None,
@@ -170,6 +205,8 @@ def append(
         client_id=exchange.client_id,
         issued=exchange.cluster.producer_ids.issued if rules.asks_whether_issued else None,
         verified=verified,
+        at_once=True,
+        checked=found,
     )
     if exchange.engine.trace.verdicts:
         exchange.engine.trace.produced(

@@ -24,6 +24,7 @@ from kafkawire.messages.produce import (
 )
 from kafkawire.primitives import read_uvarint
 from wirebroker.core.partition import Appended, Partition
+from wirebroker.core.record_checks import TakesLong
 from wirebroker.exchange import Connection, Exchange, Reply
 
 if TYPE_CHECKING:
@@ -145,7 +146,10 @@ def produce_alike(
     elif end - at > ATTRIBUTES_AT and records[ATTRIBUTES_AT] & TRANSACTIONAL:
         return False
     else:
-        appended = partition.append(records, now, version, client_id=client_id, owned=owned)
+        try:
+            appended = partition.append(records, now, version, client_id=client_id, owned=owned, at_once=True)
+        except TakesLong:
+            return False
         if engine.trace.verdicts:
             engine.trace.produced(now, connection, client_id, version, correlation_id, shape.acks, partition, appended)
         if appended.error_code:

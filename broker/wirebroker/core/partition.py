@@ -47,7 +47,7 @@ from wirebroker.core.producers import (
     poison,
 )
 from wirebroker.core.profile import Rules
-from wirebroker.core.record_checks import Checked, RecordPolicy, RecordReject, check
+from wirebroker.core.record_checks import MANY_RECORDS, Checked, RecordPolicy, RecordReject, check
 from wirebroker.core.replication import Prefix, Replication
 from wirebroker.storage.interface import Kept, Log, Slice
 from wirebroker.storage.memory import MemoryLog
@@ -184,7 +184,9 @@ class Partition:
         state = self.producers.get(pid)
         if state is None or length != size - LOG_OVERHEAD or magic != 2 or attributes or base_offset:
             return -1
-        if count <= 0 or count != delta + 1 or latest - now > self._latest_ahead or crc32c(records[CRC_START:]) != crc:
+        if not 0 < count <= MANY_RECORDS or count != delta + 1 or latest - now > self._latest_ahead:
+            return -1
+        if crc32c(records[CRC_START:]) != crc:
             return -1
         if self.full_checks:
             try:
@@ -225,12 +227,19 @@ class Partition:
         issued: Callable[[int], bool] | None = None,
         owned: bool = False,
         verified: bool = False,
+        at_once: bool = False,
+        checked: Checked | RecordReject | None = None,
     ) -> Appended:
-        """Judge one client's batch, and store it if it is in order; `verified` is as in `start_verification`."""
+        """Judge one client's batch, and store it if it is in order; `verified` is as in `start_verification`.
+
+        With `at_once` it raises TakesLong for a batch whose records take long to check, and does nothing. Whoever checks
+        them elsewhere (`record_checks.check`) passes the result as `checked`.
+        """
         policy = self._policy
         if policy is None or self._policy_version != self._settings.version:
             policy = self.policy
-        checked = check(records, policy, now, produce_version, self.full_checks)
+        if checked is None:
+            checked = check(records, policy, now, produce_version, self.full_checks, at_once)
         if isinstance(checked, RecordReject):
             start = self.log_start_offset if checked.log_start_known else -1
             return Appended(checked, checked.code, -1, -1, start, checked.header, None)

@@ -42,12 +42,19 @@ from kafkawire.varints import read_varint
 from wirebroker.core.configs import TopicConfigs
 
 SHOWN_ERRORS = 3
+MOST_ERRORS = 1 << 16
+"""Records that an answer names; Kafka names them all."""
 OLDEST_VERSION_OF_ZSTD = 7
 NO_TIMESTAMP = -1
 _UNUSUAL = COMPRESSION_MASK | LOG_APPEND_TIME
 _MAGIC_AT, _ATTRIBUTES_AT = 16, 22
 _END_OF_PRODUCER_ID = 51
 _LATEST = 2**63 - 1
+MANY_RECORDS = 1 << 14
+"""Records that take some ten milliseconds to check."""
+MUCH_DATA = 1 << 21
+"""Bytes of records that take about as long to decompress."""
+MOST_COMPRESSED = MUCH_DATA // 4
 _new = tuple.__new__
 """Makes a named tuple of its fields without the detour of its own constructor, which takes as long as all the checks."""
 _unpack = HEADER.unpack_from
@@ -101,6 +108,10 @@ class Checked(NamedTuple):
     rewritten: bool
 
 
+class TakesLong(Exception):
+    """The check of a batch would take long; nothing was decided. `check` without `at_once` decides, in a thread."""
+
+
 class RecordReject(NamedTuple):
     """Record data that is refused. `log_start_known` says whether the answer carries the log start offset.
 
@@ -116,18 +127,21 @@ class RecordReject(NamedTuple):
 
 
 def check(
-    records: memoryview | None, policy: RecordPolicy, now: int, produce_version: int, full: bool
+    records: memoryview | None, policy: RecordPolicy, now: int, produce_version: int, full: bool, at_once: bool = False
 ) -> Checked | RecordReject:
-    """Check one partition's record data at the time `now`, in ms since the epoch."""
+    """Check one partition's record data at the time `now`, in ms since the epoch.
+
+    With `at_once` it raises TakesLong instead of looking at more than MANY_RECORDS or MUCH_DATA.
+    """
     if records is None or (size := len(records)) < HEADER_SIZE:
-        return _first_batch(records, policy, now, produce_version, full)
+        return _first_batch(records, policy, now, produce_version, full, at_once)
     header = _new(BatchHeader, _unpack(records))
     base_offset, length, _, magic, crc, attributes, last_delta, base_timestamp, max_timestamp, pid, _, first, count = (
         header
     )
     # One whole batch of version 2, and nothing else: what every client sends.
     if length != size - LOG_OVERHEAD or magic != 2:
-        return _first_batch(records, policy, now, produce_version, full)
+        return _first_batch(records, policy, now, produce_version, full, at_once)
     codec = attributes & COMPRESSION_MASK
     if codec >= ZSTD and produce_version < OLDEST_VERSION_OF_ZSTD:
         return _codec_of_later_version(codec, header)
@@ -140,8 +154,10 @@ def check(
     if codec > ZSTD or count <= 0 or count != last_delta + 1 or attributes & CONTROL or (first < 0 and pid > -1):
         return _header_fault(header)
     full = full or max_timestamp - now > policy.after_max_ms
+    if at_once and count > MANY_RECORDS and (full or policy.compression != "producer"):
+        raise TakesLong
     if (full and attributes & _UNUSUAL) or policy.compression != "producer":
-        return _fitting(_check_unusual(records, header, policy, now), policy)
+        return _fitting(_check_unusual(records, header, policy, now, at_once), policy)
     if full:
         body = records[HEADER_SIZE:]
         try:
@@ -167,7 +183,7 @@ def check(
 
 
 def _first_batch(
-    records: memoryview | None, policy: RecordPolicy, now: int, produce_version: int, full: bool
+    records: memoryview | None, policy: RecordPolicy, now: int, produce_version: int, full: bool, at_once: bool
 ) -> Checked | RecordReject:
     """Record data that is not just one whole batch: a truncated second one is cut off."""
     size = size_of_only_batch(records, produce_version)
@@ -176,7 +192,7 @@ def _first_batch(
         return size
     if size < HEADER_SIZE:
         return _shorter_than_its_header(records[:size], policy)
-    return check(records[:size], policy, now, produce_version, full)
+    return check(records[:size], policy, now, produce_version, full, at_once)
 
 
 def size_of_only_batch(records: memoryview | None, produce_version: int) -> int | RecordReject:
@@ -303,10 +319,12 @@ def _walk_compressed(body: memoryview, count: int) -> tuple[Walked, bool]:
     try:
         return walk_records(body, count), offset_deltas_in_order(body, count)
     except ProtocolError:
-        skimmed = list(_skim(body, count))
-    deltas = [record.timestamp_delta for record in skimmed]
-    walked = Walked(max(deltas), min(deltas), any(record.keyless for record in skimmed))
-    return walked, all(record.offset_delta == index for index, record in enumerate(skimmed))
+        high, low, keyless, ordered = -(2**63), 2**63 - 1, False, True
+        for index, record in enumerate(_skim(body, count)):
+            high, low = max(high, record.timestamp_delta), min(low, record.timestamp_delta)
+            keyless = keyless or record.keyless
+            ordered = ordered and record.offset_delta == index
+        return Walked(high, low, keyless), ordered
 
 
 def _suspicious(walked: Walked, header: BatchHeader, policy: RecordPolicy, now: int) -> bool:
@@ -322,14 +340,17 @@ def _suspicious(walked: Walked, header: BatchHeader, policy: RecordPolicy, now: 
 def _record_errors(body: memoryview, header: BatchHeader, policy: RecordPolicy, now: int) -> RecordReject | None:
     """Name each record that is refused, as LogValidator does; None if there is none. The body has been walked."""
     errors: list[tuple[int, str | None]] = []
+    found = 0
     code = ErrorCode.INVALID_RECORD
     for index, record in enumerate(_skim(body, header.records_count)):
         if policy.compacted and record.keyless:
-            text = f"Compacted topic cannot accept message without key in topic partition {policy.topic}"
-            errors.append((index, text))
+            fault: str | None = f"Compacted topic cannot accept message without key in topic partition {policy.topic}"
         elif (fault := _timestamp_fault(record, header, policy, now)) is not None:
             code = ErrorCode.INVALID_TIMESTAMP
-            errors.append((index, fault))
+        if fault is not None:
+            found += 1
+            if found <= MOST_ERRORS:
+                errors.append((index, fault))
     if not errors:
         return None
     if code is ErrorCode.INVALID_TIMESTAMP:
@@ -337,7 +358,7 @@ def _record_errors(body: memoryview, header: BatchHeader, policy: RecordPolicy, 
     else:
         shown = ", ".join(f"RecordError(batchIndex={i}, message='{text}')" for i, text in errors[:SHOWN_ERRORS])
         message = (
-            f"One or more records have been rejected due to {len(errors)} record errors in total, "
+            f"One or more records have been rejected due to {found} record errors in total, "
             f"and only showing the first three errors at most: [{shown}]"
         )
     rule = "timestamp" if code is ErrorCode.INVALID_TIMESTAMP else "null_key_on_compacted_topic"
@@ -362,16 +383,23 @@ def _timestamp_fault(record: _Skimmed, header: BatchHeader, policy: RecordPolicy
     return None
 
 
-def _check_unusual(records: memoryview, header: BatchHeader, policy: RecordPolicy, now: int) -> Checked | RecordReject:
+def _check_unusual(
+    records: memoryview, header: BatchHeader, policy: RecordPolicy, now: int, at_once: bool
+) -> Checked | RecordReject:
     """A compressed batch, one that claims LogAppendTime, or a topic that stores another compression."""
     codec, target = header.compression, _target(header, policy)
+    if at_once and codec and len(records) > MOST_COMPRESSED:
+        raise TakesLong
     try:
-        body = record_bytes(records, header)
+        body = record_bytes(records, header, limit=MUCH_DATA) if at_once else record_bytes(records, header)
     except CodecMissing as missing:
         if codec != target:
             return _codec_missing(header, missing)
         return _as_stored(records, header, header.max_timestamp, policy, now)  # the header is all there is to go by
-    except TooLarge as large:  # Kafka has no such limit: it never holds all of the unfolded data
+    except TooLarge as large:
+        if at_once:
+            raise TakesLong from None
+        # Kafka has no such limit: it never holds all of the unfolded data
         return RecordReject(ErrorCode.MESSAGE_TOO_LARGE, "unfolds_into_too_much", str(large), header=header)
     except ProtocolError as damage:
         return _server_error(header, f"damaged_compression: {damage}")

@@ -23,8 +23,9 @@ from wirebroker.core.purgatory import Timer
 from wirebroker.exchange import Connection, Exchange, Outcome, Reply, Shape, Shaped
 from wirebroker.faults.actions import ACTIONS, AFTER, CHANGES, REFUSED_ACKS_0, Strike, Struck
 from wirebroker.faults.facts import Facts, TopicPartition, Where, facts_of, facts_of_header
-from wirebroker.faults.refusals import join, overwrite, own_records, throttle
+from wirebroker.faults.refusals import join, overwrite, throttle
 from wirebroker.faults.rules import WIRE, Rule, partitions_of
+from wirebroker.turns import own_records
 
 if TYPE_CHECKING:
     from wirebroker.core.partition import Partition

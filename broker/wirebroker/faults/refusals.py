@@ -15,7 +15,6 @@ from kafkawire.declare import Message, Struct
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from kafkawire.messages.offset_fetch import OffsetFetchResponse
-from kafkawire.messages.produce import ProduceRequest
 from kafkawire.primitives import ZERO_UUID
 from kafkawire.registry import api_name, response_class
 from wirebroker.exchange import Exchange
@@ -269,12 +268,3 @@ def throttle(response: Any, version: int, ms: int) -> bool:
     if told:
         response.throttle_time_ms = ms
     return told
-
-
-def own_records(request: Message) -> None:
-    """Give a request that is kept its own copy of the records, which lie in a buffer that others will receive into."""
-    if isinstance(request, ProduceRequest):
-        for data in request.topic_data:
-            for asked in data.partition_data:
-                if asked.records is not None:
-                    asked.records = memoryview(bytes(asked.records))
