@@ -503,6 +503,8 @@ def test_lines_of_a_journal_may_come_in_any_order() -> None:
     ("line", "message"),
     [
         ("{", "sent.jsonl, line 2: this is not JSON"),
+        ("9" * 5000, "sent.jsonl, line 2: this is not JSON: Exceeds the limit"),
+        ("[" * 100_000, "sent.jsonl, line 2: this is not JSON"),
         ("[1]", "line 2: a line is an object with a topic"),
         ('{"topic": "orders", "valeu": "x"}', "line 2: there is no field 'valeu'; did you mean 'value'?"),
         ('{"value": "x"}', "line 2: it has no topic"),

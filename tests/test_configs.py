@@ -85,6 +85,11 @@ REFUSED = [
         "99999999999",
         "Invalid value 99999999999 for configuration max.message.bytes: Not a number of type INT",
     ),
+    (
+        "retention.ms",
+        "9" * 5000,
+        f"Invalid value {'9' * 5000} for configuration retention.ms: Not a number of type LONG",
+    ),
     ("max.message.bytes", "1_0", "Invalid value 1_0 for configuration max.message.bytes: Not a number of type INT"),
     (
         "remote.storage.enable",

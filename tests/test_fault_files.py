@@ -73,12 +73,21 @@ def test_a_file_says_the_same_as_python(tmp_path: Path) -> None:
         ('seed = "x"', r":1: the seed is a whole number"),
         ('[fault]\nkind = "lose_ack"', r"rules are written as \[\[fault\]\]"),
         ("[[fault", r"this is no TOML"),
+        ("seed = " + "9" * 5000, r"this is no TOML: Exceeds the limit"),
+        ("a = " + "[" * 20_000, r"this is no TOML"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "faults.toml"
     path.write_text(text)
     with pytest.raises(FaultFileError, match=message):
+        load(path)
+
+
+def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "faults.toml"
+    path.write_bytes(b"seed = 1 # \x80")
+    with pytest.raises(FaultFileError, match=r"faults.toml: this is not UTF-8: "):
         load(path)
 
 

@@ -242,7 +242,17 @@ WRONG = [
     (GOOD + '[expect]\noutcome = ["recover"]', "expect: there is no outcome 'recover'; did you mean 'recovers'?"),
     (GOOD + '[expect.wire]\noutcome = ["recover"]', "expect: there is no outcome 'recover'"),
     (GOOD + '[[part]]\nname = "a"\n[[part]]', "own.toml: each of several parts needs a name"),
+    (GOOD + "part = [3]", "own.toml, part 1: this is a table, not 3"),
+    (GOOD + "part = " + "[" * 20_000, "own.toml: this is no TOML: "),
+    (GOOD + "part = " + "9" * 5000, "own.toml: this is no TOML: Exceeds the limit"),
 ]
+
+
+def test_a_file_that_is_not_utf8_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_bytes(b"# \x80")
+    with pytest.raises(ScenarioError, match=r"own.toml: this is not UTF-8: "):
+        find(str(path))
 
 
 @pytest.mark.parametrize(("text", "sentence"), WRONG, ids=[sentence for _, sentence in WRONG])

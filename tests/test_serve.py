@@ -165,6 +165,9 @@ REFUSED = [
     (["--trace", "console", "--trace-level", "off"], "--trace-level off leaves --trace nothing to show"),
     (["--host", "256.1.1.1"], "cannot listen on 256.1.1.1"),
     (["--control", "somewhere"], "--control: 'somewhere' is not host:port"),
+    (["--control", "9" * 5000], "is not host:port"),
+    (["--topic", f"orders:{'9' * 5000}"], "the number of partitions is"),
+    (["--max-version", "Produce=²"], "'²' is not a version"),
     (["--control", "65536"], "--control: '127.0.0.1:65536' is not host:port"),
 ]
 

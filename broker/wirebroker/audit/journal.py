@@ -146,7 +146,7 @@ def parse_line(line: bytes, where: str) -> dict[str, Any]:
         row = json.loads(line.decode().rstrip())
     except UnicodeDecodeError as wrong:
         raise ValueError(f"{where}: this is not UTF-8: {wrong}") from None
-    except json.JSONDecodeError as wrong:
+    except (ValueError, RecursionError) as wrong:  # a number of thousands of digits is a plain ValueError
         raise ValueError(f"{where}: this is not JSON: {wrong}") from None
     if not isinstance(row, dict):
         raise ValueError(f"{where}: a line is an object with a topic, not {line.decode().strip()[:40]}")

@@ -179,7 +179,7 @@ def from_scenario(options: argparse.Namespace) -> Part:
 
     name, slash, number = options.scenario.rpartition("/") if not options.scenario.endswith(".toml") else ("", "", "")
     scenario = find(name if slash else options.scenario)
-    if slash and not (number.isdigit() and 0 < int(number) <= len(scenario.parts)):
+    if slash and not 0 < _number(number) <= len(scenario.parts):
         raise UsageError(f"--scenario {options.scenario}: {name} has the parts 1 to {len(scenario.parts)}")
     part = scenario.parts[int(number) - 1 if slash else 0]
     options.brokers = max(options.brokers, part.broker.brokers)
@@ -225,7 +225,7 @@ def _create_topic(engine: Engine, text: str, now: int) -> None:
     name, colon, count = text.partition(":")
     if (fault := topic_name_fault(name)) is not None:
         raise UsageError(f"--topic {text}: {fault}")
-    if colon and not (count.isdigit() and int(count) > 0):
+    if colon and _number(count) < 1:
         raise UsageError(f"--topic {text}: the number of partitions is {count!r}")
     if engine.store is not None and name in engine.store.topics_found:
         return  # it was there before, and stays as it is
@@ -279,7 +279,7 @@ def listeners(options: argparse.Namespace, first_node: int = 1) -> list[Listener
 def address(text: str, flag: str) -> tuple[str, int]:
     """`host:port` as a pair. Raises UsageError."""
     host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
+    if not colon or not 0 <= _number(port) <= 65535:
         raise UsageError(f"{flag}: {text!r} is not host:port")
     return host.strip("[]"), int(port)
 
@@ -287,7 +287,7 @@ def address(text: str, flag: str) -> tuple[str, int]:
 def control_address(text: str) -> tuple[str, int]:
     """Where --control says to listen; a port alone is one of loopback. Raises UsageError."""
     port = text.removeprefix(":")
-    return address(f"127.0.0.1:{port}" if port.isdigit() else text, "--control")
+    return address(f"127.0.0.1:{port}" if _number(port) >= 0 else text, "--control")
 
 
 def from_environment(options: argparse.Namespace, environment: Mapping[str, str]) -> None:
@@ -331,10 +331,15 @@ def _pair(text: str, flag: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
+def _number(text: str) -> int:
+    """The whole number that a text is, −1 if it is not one of up to nine digits."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else -1
+
+
 def _max_version(text: str) -> tuple[int, int]:
     name, value = _pair(text, "--max-version")
     if name not in KEYS:
         raise UsageError(f"--max-version {text}: there is no API named {name!r}")
-    if not value.isdigit():
+    if _number(value) < 0:
         raise UsageError(f"--max-version {text}: {value!r} is not a version")
     return KEYS[name], int(value)

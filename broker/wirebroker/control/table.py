@@ -49,7 +49,8 @@ ENDPOINTS = (
     Endpoint("POST", "/transactions/{transactional_id:path}/fence", state.fence,
              problems=NO_ID | {409: "it cannot be fenced now"}),
     Endpoint("GET", "/transactions/{transactional_id:path}", state.transaction, problems=NO_ID),
-    Endpoint("POST", "/producers/{producer_id:int}/expire", state.expire_producer),
+    Endpoint("POST", "/producers/{producer_id:int}/expire", state.expire_producer,
+             problems={404: "a producer id is a whole number from 0 on"}),
     Endpoint("GET", "/groups", state.groups),
     Endpoint("GET", "/groups/{group_id:path}", state.group, problems={404: "there is no such group"}),
     # The cluster

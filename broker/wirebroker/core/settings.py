@@ -85,9 +85,9 @@ class Setting:
             return text.lower() == "true"
         if self.type in _BITS:
             limit = 1 << _BITS[self.type]
-            if _INTEGER.fullmatch(text) is None or not -limit <= int(text) < limit:
+            if _INTEGER.fullmatch(text) is None or (value := _int(text)) is None or not -limit <= value < limit:
                 raise self.error(raw, f"Not a number of type {self.type.name}")
-            return int(text)
+            return value
         if self.type is ConfigType.DOUBLE:
             if _DOUBLE.fullmatch(text) is None:
                 raise self.error(raw, "Not a number of type DOUBLE")
@@ -160,6 +160,14 @@ class Setting:
         if isinstance(value, list):
             return ",".join(value)
         return str(value)
+
+
+def _int(text: str) -> int | None:
+    """The number; None for one of thousands of digits, which Python does not read."""
+    try:
+        return int(text)
+    except ValueError:
+        return None
 
 
 def _java_double(value: float) -> str:

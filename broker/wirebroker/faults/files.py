@@ -91,14 +91,18 @@ class FaultFile(NamedTuple):
 
 def load(path: Path) -> FaultFile:
     """Read a fault file. Raises FaultFileError, OSError."""
-    return loads(path.read_text(encoding="utf-8"), str(path))
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as wrong:
+        raise FaultFileError(f"{path}: this is not UTF-8: {wrong}") from None
+    return loads(text, str(path))
 
 
 def loads(text: str, where: str) -> FaultFile:
     """Read the text of a fault file; errors call it `where`. Raises FaultFileError."""
     try:
         document = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as damage:
+    except (ValueError, RecursionError) as damage:  # a number of thousands of digits is a plain ValueError
         raise FaultFileError(f"{where}: this is no TOML: {damage}") from None
     return parse(document, where, text)
 

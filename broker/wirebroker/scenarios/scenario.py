@@ -176,6 +176,8 @@ def find(name: str) -> Scenario:
             return read(Path(name).stem, Path(name).read_text(encoding="utf-8"), name)
         except OSError as refused:
             raise ScenarioError(f"{name}: {refused.strerror}") from None
+        except UnicodeDecodeError as wrong:
+            raise ScenarioError(f"{name}: this is not UTF-8: {wrong}") from None
     known = {each.lower(): each for each in names()}
     if name.lower() not in known:
         raise ScenarioError(f"there is no scenario {name!r}{_nearest(name, names())}")
@@ -187,7 +189,7 @@ def read(name: str, text: str, where: str) -> Scenario:
     """The scenario that a file's text describes. Raises ScenarioError."""
     try:
         said = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as damage:
+    except (ValueError, RecursionError) as damage:  # a number of thousands of digits is a plain ValueError
         raise ScenarioError(f"{where}: this is no TOML: {damage}") from None
     _check(said, _TOP, where)
     for word in _NEEDED:
@@ -264,7 +266,9 @@ def _step(step: Any, where: str) -> None:
         rules_of(step["faults"], where)
 
 
-def _check(said: Mapping[str, Any], known: Mapping[str, type | tuple[type, ...]], where: str) -> None:
+def _check(said: Any, known: Mapping[str, type | tuple[type, ...]], where: str) -> None:
+    if not isinstance(said, dict):
+        raise ScenarioError(f"{where}: this is a table, not {said!r}")
     for word, value in said.items():
         if word not in known:
             raise ScenarioError(f"{where}: there is no {word!r} here{_nearest(word, known)}")

@@ -13,6 +13,8 @@ from functools import cache
 from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
 
 VerdictName = Literal["accepted", "duplicate", "rejected"]
+YEAR_9999 = 253_370_764_800_000
+"""Times from here on are no dates that Python can show in every time zone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ class Row:
             if not fits(value):
                 raise ValueError(f"{name}: {value!r}")
             values[name] = tuple(value) if isinstance(value, list) else value
+        if not 0 <= values["time"] < YEAR_9999:
+            raise ValueError(f"time: {values['time']!r}")
         return cls(**values)
 
 
