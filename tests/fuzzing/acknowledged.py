@@ -1,0 +1,96 @@
+"""What Produce acknowledged, and whether the logs have it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from fuzzing.script import Finding
+from kafkawire.batches import HEADER_SIZE, BatchHeader, iter_batches, read_header
+from kafkawire.errors import ProtocolError
+from kafkawire.primitives import Buffer
+
+
+class Batch(NamedTuple):
+    """One batch: its header, and its records as bytes."""
+
+    header: BatchHeader
+    records: bytes
+
+
+class Log(NamedTuple):
+    """A partition's log as it was read. `cleaned_to` is the offset up to which compaction may have taken records."""
+
+    name: str
+    start: int
+    end: int
+    cleaned_to: int
+    batches: dict[int, Batch]
+
+
+TopicId = Callable[[Any], bytes | None]
+"""The id of a topic that a request names, by its name or id; None if there is none."""
+AS_SENT = ("producer_id", "producer_epoch", "base_sequence", "last_offset_delta")
+"""What a broker stores as it was sent. A producer's batch that repeats an earlier one is answered with that one's offset."""
+
+
+class Acknowledged:
+    """Batches by topic id, partition and offset. A topic that is deleted takes its batches with it."""
+
+    def __init__(self) -> None:
+        self._batches: dict[tuple[bytes, int], dict[int, Batch]] = {}
+
+    def note(self, request: Any, response: Any, topic_id: TopicId) -> None:
+        """Remember what this answer says is stored."""
+        sent: dict[tuple[Any, int], list[Any]] = {}
+        for topic in request.topic_data:
+            for partition in topic.partition_data:
+                sent.setdefault((topic.name or topic.topic_id, partition.index), []).append(partition.records)
+        for answered in response.responses:
+            name = answered.name or answered.topic_id
+            found = topic_id(name)
+            for partition in answered.partition_responses:
+                records = sent.get((name, partition.index), [])
+                if partition.error_code == 0 and found is not None and len(records) == 1:
+                    self._note(found, partition.index, partition.base_offset, records[0])
+
+    def _note(self, topic_id: bytes, index: int, offset: int, records: Any) -> None:
+        try:
+            batches = list(iter_batches(records or b""))
+        except ProtocolError:
+            return
+        for each in batches:
+            if len(each) >= HEADER_SIZE:
+                header = read_header(each)
+                self._batches.setdefault((topic_id, index), {})[offset] = Batch(header, bytes(each[HEADER_SIZE:]))
+                offset += header.last_offset_delta + 1
+
+    def check(self, topic_id: bytes, index: int, log: Log) -> None:
+        """Every acknowledged batch of this partition is at its offset. Raises Finding."""
+        for offset, batch in self._batches.get((topic_id, index), {}).items():
+            if offset >= max(log.start, log.cleaned_to):  # else it may have been deleted or compacted
+                self._compare(f"{log.name} at {offset}", batch, log.batches.get(offset))
+
+    @staticmethod
+    def _compare(where: str, sent: Batch, found: Batch | None) -> None:
+        if found is None:
+            raise Finding("an acknowledged batch is not stored", where)
+        if any(getattr(found.header, name) != getattr(sent.header, name) for name in AS_SENT):
+            raise Finding("another batch is stored than was acknowledged", f"{where}: {sent.header}, {found.header}")
+        unchanged = found.header.compression == sent.header.compression and sent.header.base_sequence < 0
+        if unchanged and found.records != sent.records:
+            raise Finding("other records are stored than were acknowledged", where)
+
+
+def read_log(name: str, start: int, end: int, raw: Iterable[Buffer], *, compacted: bool, cleaned_to: int = 0) -> Log:
+    """The log that these batches are. Raises Finding if an offset is missing that compaction cannot have taken."""
+    batches, expected = dict[int, Batch](), -1
+    for each in raw:
+        header = read_header(each)
+        if expected >= 0 and header.base_offset != expected and not compacted:
+            raise Finding("offsets are not dense", f"{name}: {header.base_offset} after {expected}")
+        expected = header.last_offset + 1
+        batches[header.base_offset] = Batch(header, bytes(memoryview(each)[HEADER_SIZE:]))
+    if expected not in (-1, end):
+        raise Finding("the log does not end where it says", f"{name}: {expected}, and it says {end}")
+    return Log(name, start, end, end if compacted else cleaned_to, batches)

@@ -1,0 +1,156 @@
+"""Many cases one after the other: what they found, each cause once, and how to see it again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+from hypothesis.errors import Flaky
+
+from fuzzing import readers
+from fuzzing.cases import Case, Outcome, replay, still_fails
+from fuzzing.script import Finding, Script, minimise
+from fuzzing.served import ServedCase
+
+MINIMISING = 20.0
+"""Seconds that a finding may take to be made smaller."""
+
+
+@dataclass(slots=True)
+class Found:
+    """A finding, how often it came up, and what repeats it."""
+
+    finding: Finding
+    replay: str
+    times: int = 1
+
+
+@dataclass(slots=True)
+class Report:
+    """What a campaign came to. CPU is this process's own, in seconds."""
+
+    cases: int = 0
+    requests: int = 0
+    answers: int = 0
+    cpu: float = 0.0
+    slowest: float = 0.0
+    slowest_request: str = ""
+    next_seed: int = 0
+    found: dict[str, Found] = field(default_factory=dict)
+
+    def note(self, finding: Finding, replay: str) -> Found | None:
+        """Count a finding; it is returned if its cause is new."""
+        known = self.found.get(finding.kind)
+        if known is not None:
+            known.times += 1
+            return None
+        found = self.found[finding.kind] = Found(finding, replay)
+        return found
+
+    def add(self, outcome: Outcome) -> None:
+        """Count a case."""
+        self.cases += 1
+        self.requests += outcome.requests
+        self.answers += outcome.answers
+        if outcome.slowest > self.slowest:
+            self.slowest, self.slowest_request = outcome.slowest, outcome.slowest_request
+
+    def __str__(self) -> str:
+        slowest = f", the slowest took {self.slowest * 1000:.0f} ms ({self.slowest_request})"
+        return (
+            f"{self.cases:,} cases, {self.requests:,} requests, {self.answers:,} answers, {self.cpu:.0f} s of CPU"
+            f"{slowest if self.slowest_request else ''}; {len(self.found)} findings; the next seed is {self.next_seed}"
+        )
+
+
+Told = Callable[[Report], None]
+
+
+def seeds(first: int, minutes: float) -> Iterator[int]:
+    """Seeds from the first on for so many minutes, at least one."""
+    end = time.monotonic() + minutes * 60
+    for seed in count(first):
+        yield seed
+        if time.monotonic() >= end:
+            return
+
+
+Show = Callable[[Found], None]
+
+
+def play(chosen: Iterator[int], folder: Path, tell: Told, show: Show, apis: tuple[str, ...] = ()) -> Report:
+    """Play the seeds to engines in this process. Each finding is made smaller, and its script saved in `folder`."""
+    report, begun = Report(), time.process_time()
+    for seed in chosen:
+        outcome = Case(seed, apis).run()
+        report.add(outcome)
+        if outcome.finding is not None:
+            found = report.note(outcome.finding, "")
+            if found is not None:
+                found.finding, found.replay = _smaller(seed, outcome.script, outcome.finding, folder)
+                show(found)
+        report.cpu, report.next_seed = time.process_time() - begun, seed + 1
+        tell(report)
+    return report
+
+
+def play_served(chosen: Iterator[int], tell: Told, show: Show, apis: tuple[str, ...] = ()) -> Report:
+    """Play the seeds to servers over TCP. CPU is the servers'."""
+    report = Report()
+    for seed in chosen:
+        outcome = ServedCase(seed, apis).run()
+        report.cases, report.requests, report.answers = (
+            report.cases + 1, report.requests + outcome.requests, report.answers + outcome.answers
+        )  # fmt: skip
+        if outcome.worst > report.slowest:
+            report.slowest, report.slowest_request = outcome.worst, f"a wait, seed {seed}"
+        if outcome.finding is not None:
+            found = report.note(outcome.finding, f"scripts/fuzz served --replay {seed}")
+            if found is not None:
+                show(found)
+        report.cpu, report.next_seed = report.cpu + outcome.cpu, seed + 1
+        tell(report)
+    return report
+
+
+def read(chosen: Iterator[int], tell: Told, show: Show, examples: int = 200) -> Report:
+    """Have every reader read so many examples of each seed."""
+    report, begun = Report(), time.process_time()
+    for seed in chosen:
+        for name in readers.READERS:
+            found = _reader_finding(name, seed, examples)
+            fresh = None if found is None else report.note(found, f"scripts/fuzz readers --replay {seed}")
+            if fresh is not None:
+                show(fresh)
+            report.cases += examples
+            report.cpu, report.next_seed = time.process_time() - begun, seed + 1
+            tell(report)
+    return report
+
+
+def _reader_finding(name: str, seed: int, examples: int) -> Finding | None:
+    try:
+        readers.run(name, seed, examples)
+    except Flaky as flaky:  # it took long once, and not again
+        return Finding(f"{name}: not each time", str(flaky)[:500])
+    except AssertionError as unfit:
+        notes = "\n".join(getattr(unfit, "__notes__", ()))
+        return Finding(str(unfit)[:150], notes[:2000])
+    return None
+
+
+def _smaller(seed: int, script: Script, finding: Finding, folder: Path) -> tuple[Finding, str]:
+    """Save the finding's script with as few steps as it takes; the finding, and what repeats it."""
+    end = time.monotonic() + MINIMISING
+    fails = still_fails(script.setting, finding.kind)
+    steps = minimise(script.steps, fails, lambda: time.monotonic() < end) if fails(script.steps) else script.steps
+    path = folder / f"requests-{seed}.json"
+    smaller = Script(script.setting, tuple(steps))
+    smaller.save(path)
+    said = "\n".join(["the steps:", *(f"  {step}" for step in steps[-10:])])
+    return Finding(
+        finding.kind, f"{(replay(smaller) or finding).detail}\n{said}"
+    ), f"scripts/fuzz requests --replay {path}"

@@ -1,0 +1,175 @@
+"""One case: a seed, the setting and the requests that follow from it, what came of it, and the script that repeats it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from fuzzing.frames import damaged_frame, frame
+from fuzzing.known import Known
+from fuzzing.requests import Author, Made
+from fuzzing.script import Finding, Script, Setting, Step
+from fuzzing.world import TOPICS, Answer, World
+from kafkawire.registry import KEYS
+from wirebroker.apis import SERVED
+
+OFTEN = ("Produce", "Produce", "Produce", "Fetch", "InitProducerId", "JoinGroup", "SyncGroup", "OffsetCommit",
+         "TxnOffsetCommit",
+         "AddPartitionsToTxn", "EndTxn", "ConsumerGroupHeartbeat", "CreateTopics")  # fmt: skip
+"""APIs that lead to something, named once more for each time that they are to be chosen more often."""
+LASTING = ("Metadata", "ListGroups", "DescribeGroups", "ListTransactions", "DescribeTransactions", "DescribeCluster",
+           "DescribeLogDirs", "DescribeProducers", "ConsumerGroupDescribe", "DescribeConfigs", "OffsetFetch", "DescribeQuorum",
+           "DescribeTopicPartitions", "ListOffsets", "Fetch", "FindCoordinator", "ListPartitionReassignments")  # fmt: skip
+"""What a good client asks in the end, of whatever the others have left."""
+CONNECTIONS = 4
+GOOD = 99
+"""The number of the connection that asks in the end."""
+FEWEST, MOST = 20, 200
+LARGEST = 4 << 20
+"""Bytes of a request's body; one that comes out larger is made again."""
+
+
+def setting_of(seed: int) -> Setting:
+    """Which broker the seed is played to: every fifth has a directory, every seventh is a cluster, and so on."""
+    traces = {1: "verdicts", 4: "changes", 7: "all"}
+    return Setting(
+        seed=seed, brokers=3 if seed % 7 == 3 else 1, data=seed % 5 == 2, trace=traces.get(seed % 11, "off"),
+        faults=seed % 6 == 4, sliced=seed % 2 == 1,
+    )  # fmt: skip
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a case. `script` repeats it."""
+
+    script: Script
+    finding: Finding | None
+    requests: int
+    answers: int
+    slowest: float
+    slowest_request: str
+
+
+class Case:
+    """Makes up requests and plays them at once, since later ones name what earlier ones were answered."""
+
+    def __init__(self, seed: int, apis: Sequence[str] = (), steps: int | None = None) -> None:
+        self.random = Random(f"requests-{seed}")
+        self.world = World(setting_of(seed))
+        self.known = Known(self.random, tuple(TOPICS))
+        self.author = Author(self.random, self.known, lambda: self.world.now)
+        self.steps: list[Step] = []
+        self._apis = tuple(apis)
+        self._count = steps or self.random.randint(FEWEST, MOST)
+        self._correlation = 0
+        self._sent: dict[int, Made] = {}
+        self._mutated = self.random.choice((0.2, 0.5, 0.8))
+
+    def run(self) -> Outcome:
+        """Play it to its end."""
+        world, finding = self.world, None
+        try:
+            for _ in range(self._count):
+                self._learn(self._do(self._next()))
+            self._good_client()
+            world.finish()
+        except Finding as found:
+            finding = found
+        finally:
+            world.close()
+        script = Script(world.setting, tuple(self.steps))
+        return Outcome(script, finding, world.requests, world.answers, world.slowest, world.slowest_request)
+
+    def _do(self, step: Step) -> list[Answer]:
+        self.steps.append(step)
+        return self.world.do(step)
+
+    def _next(self) -> Step:
+        chance, number = self.random.random(), self.random.randrange(CONNECTIONS)
+        if chance < 0.02:
+            return Step(self.random.choice(("open", "close")), number)
+        if chance < 0.06:
+            return Step("wait", ms=self.random.choice((1, 50, 1000, 10_000, 60_000, 400_000)))
+        if chance < 0.07:
+            return Step("restart", mode=self.random.choice(("clean", "kill")))
+        return Step("send", number, self._frame())
+
+    def _frame(self) -> bytes:
+        if self._apis and self.random.random() < 0.7:
+            key = KEYS[self.random.choice(self._apis)]
+        else:
+            key = KEYS[self.random.choice(OFTEN if self.random.random() < 0.5 else SERVED)]
+        oldest, newest = self.world.engine.versions[key]
+        version = self.random.choice((newest, self.random.randint(oldest, newest)))
+        mutated = self.random.random() < self._mutated
+        made = self.author.request(key, version, mutations=self.random.choice((1, 1, 2, 4)) if mutated else 0)
+        while len(made.body) > LARGEST:
+            made = self.author.request(key, version, mutations=1)
+        self._correlation += 1
+        raw = frame(
+            key, version, self._correlation, made.body, self.random.choice((b"fuzz", b"fuzz", b"", None, b"\xff\xfe"))
+        )
+        self._sent[self._correlation] = made
+        return damaged_frame(self.random, raw) if self.random.random() < 0.15 * self._mutated else raw
+
+    def _learn(self, answers: list[Answer]) -> None:
+        for answer in answers:
+            made = self._sent.pop(answer.asked.correlation_id, None)
+            if made is not None and made.message.__schema__.key == answer.asked.key:
+                self.known.learn(made.message, answer.response)
+                self._count_sequences(made, answer)
+
+    @staticmethod
+    def _count_sequences(made: Made, answer: Answer) -> None:
+        """The next batch of a producer follows the one that was acknowledged."""
+        producer = made.producer
+        if producer is None or answer.asked.request is None:
+            return
+        for topic in answer.asked.request.topic_data:  # type: ignore[attr-defined]
+            for partition in topic.partition_data:
+                where = (topic.name or topic.topic_id, partition.index)
+                count = int.from_bytes(bytes(partition.records or b"")[57:61], "big")
+                if 0 < count < 1000:
+                    producer.sequences[where] = (producer.sequences.get(where, 0) + count) % 2**31
+
+    def _good_client(self) -> None:
+        """Ask for everything that the others may have spoilt; each has to be answered."""
+        for name in LASTING:
+            key = KEYS[name]
+            newest = self.world.engine.versions[key][1]
+            made = self.author.request(key, newest, mutations=0)
+            self._correlation += 1
+            answers = self._do(Step("send", GOOD, frame(key, newest, self._correlation, made.body)))
+            answers += self._do(Step("turns"))
+            if GOOD not in self.world.links:
+                raise Finding(f"a good client's {name} v{newest} is closed", "")
+            if name != "Fetch" and not any(answer.link == GOOD for answer in answers):
+                raise Finding(f"a good client's {name} v{newest} is not answered", "")
+            if name == "Fetch":
+                self._do(Step("wait", ms=1000))
+
+
+def replay(script: Script, in_the_end: bool = True) -> Finding | None:
+    """Play a script again; what is found."""
+    world = World(script.setting)
+    try:
+        for step in script.steps:
+            world.do(step)
+        if in_the_end:
+            world.finish()
+    except Finding as found:
+        return found
+    finally:
+        world.close()
+    return None
+
+
+def still_fails(setting: Setting, kind: str) -> Callable[[Sequence[Step]], bool]:
+    """Whether steps lead to a finding of this kind."""
+
+    def fails(steps: Sequence[Step]) -> bool:
+        found = replay(Script(setting, tuple(steps)))
+        return found is not None and found.kind == kind
+
+    return fails

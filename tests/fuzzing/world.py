@@ -1,0 +1,390 @@
+"""An engine without sockets, driven by the steps of a script, and what must hold whatever the steps are.
+
+Nothing may be raised out of the engine. A request gets exactly one answer, in its version and with its correlation id, or
+the connection closes with a sentence. No request takes longer than `SLOW` seconds of CPU. The log has what a Produce
+acknowledged.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import struct
+import tempfile
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from fuzzing.acknowledged import Acknowledged, read_log
+from fuzzing.script import Finding, Setting, Step
+from kafkawire.codec import decode
+from kafkawire.declare import Message
+from kafkawire.errors import EncodeError, ProtocolError
+from kafkawire.frames import decode_response, read_request_header
+from kafkawire.registry import API_VERSIONS, PRODUCE, api_name, request_class
+from wirebroker import faults
+from wirebroker.engine import Engine
+from wirebroker.exchange import Close, Connection, Reply
+from wirebroker.storage.folder.store import FolderStore
+
+START = 1_800_000_000_000
+SLOW = 0.5
+"""Seconds of CPU that one request may take. A request that takes longer is played again, as machines stutter."""
+SLICES, ALL_SLICES = 2, 1_000_000
+"""Slices of long requests that are handled between two steps, and more than there are."""
+HANG = 20.0
+"""Seconds of CPU after which a request is cut off."""
+LARGEST_ANSWER = 64 << 20
+"""Bytes of an answer. The largest that a request of this fuzzer may rightly ask for is far smaller."""
+TOPICS: dict[str, tuple[int, dict[str, str]]] = {
+    "orders": (3, {}), "ledger": (1, {"cleanup.policy": "compact"}), "stamps": (1, {"message.timestamp.type": "LogAppendTime"}),
+}  # fmt: skip
+"""What is there from the beginning: partitions, and settings."""
+WAITS = (1000, 60_000, 700_000)
+"""How long an answer is waited for in the end, in ms."""
+LONGEST_WAIT = 2**31
+"""What a request may ask to wait for, and only then is waited for: so many timers fall due meanwhile."""
+
+
+class Hang(BaseException):
+    """The watchdog cut a request off. It is no Exception, so that no handler takes it for an error of its own."""
+
+
+@dataclass(eq=False)
+class Link:
+    """One client's connection, and the requests on it that are not answered."""
+
+    number: int
+    connection: Connection
+    arrived: deque[bytes] = field(default_factory=deque)
+    awaited: deque[Asked] = field(default_factory=deque)
+
+
+@dataclass(slots=True)
+class Asked:
+    """A request that the engine was given."""
+
+    key: int
+    version: int
+    correlation_id: int
+    request: Message | None
+    answered: bool = True
+
+    def __str__(self) -> str:
+        return f"{api_name(self.key)} v{self.version}"
+
+
+@dataclass(slots=True)
+class Answer:
+    """An answer, and the connection that it came on."""
+
+    link: int
+    asked: Asked
+    response: Message
+
+
+class World:
+    """An engine, its clients and its directory. `close` removes the directory."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.now = START
+        self.links: dict[int, Link] = {}
+        self.acknowledged = Acknowledged()
+        self.slowest = 0.0
+        self.slowest_request = ""
+        self.requests = self.answers = 0
+        self._random = random.Random(setting.seed)
+        self._folder = folder() if setting.data else None
+        self._by_connection: dict[Connection, Link] = {}
+        self.engine = self._start()
+        for name, (partitions, overrides) in TOPICS.items():
+            self.engine.cluster.create_topic(name, self.now, partitions=partitions, overrides=overrides)
+
+    def _start(self) -> Engine:
+        store = None
+        if self._folder is not None:
+            store = FolderStore(self._folder, self._random.randbytes, brokers=self.setting.brokers)
+        engine = Engine(
+            self.now, self._random.randbytes, brokers=self.setting.brokers, cold_start=False, store=store,
+            settings={"log.cleaner.backoff.ms": "15000"},
+        )  # fmt: skip
+        if self.setting.sliced:
+            engine.turns.wake = _nothing
+        engine.trace_at(self.setting.trace)
+        if self.setting.faults:
+            for rule in _rules_that_never_strike():
+                engine.plan.add(rule)
+        return engine
+
+    def close(self) -> None:
+        """Let go of everything."""
+        if self.engine.store is not None:
+            self.engine.store.abandon()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    # Steps
+
+    def do(self, step: Step) -> list[Answer]:
+        """Do one step; the answers that came of it. Raises Finding."""
+        if step.what == "open":
+            self._open(step.connection)
+        elif step.what == "send":
+            link = self.links.get(step.connection) or self._open(step.connection)
+            link.arrived.append(step.frame)
+        elif step.what == "close":
+            self._close(step.connection)
+        elif step.what == "wait":
+            self._advance(step.ms)
+        elif step.what == "restart":
+            self._guarded(f"a restart ({step.mode})", lambda: self._restart(step.mode))
+        return self._settle(ALL_SLICES if step.what in ("turns", "wait") else None)
+
+    def _open(self, number: int) -> Link:
+        self._close(number)
+        nodes = sorted(self.engine.cluster.brokers)
+        connection = self.engine.connect(nodes[number % len(nodes)], now=self.now)
+        link = self.links[number] = self._by_connection[connection] = Link(number, connection)
+        return link
+
+    def _close(self, number: int) -> None:
+        link = self.links.pop(number, None)
+        if link is not None:
+            self._guarded("a client that leaves", lambda: self.engine.disconnected(link.connection, now=self.now))
+            self._by_connection.pop(link.connection, None)
+
+    def _advance(self, ms: int) -> None:
+        self.now += ms
+        self._guarded(f"{ms} ms that pass", lambda: self.engine.tick(self.now), limit=10 * HANG)
+
+    def _restart(self, mode: str) -> None:
+        if self._folder is None:
+            self.engine.restart(mode, self.now)
+            return
+        assert self.engine.store is not None
+        if mode == "clean":
+            self.engine.store.close(self.now)
+        else:
+            self.engine.store.abandon()
+        self.links.clear()
+        self._by_connection.clear()
+        self.engine = self._start()
+
+    def _settle(self, turns: int | None = None) -> list[Answer]:
+        """Give the engine what has arrived, and take its answers, until nothing moves or so many slices were taken."""
+        answers = self._perform()
+        slices = SLICES if turns is None else turns
+        moved = True
+        while moved:
+            moved = False
+            for link in list(self.links.values()):
+                while link.arrived and link.connection.parked is None and not link.connection.closed:
+                    moved = True
+                    self._receive(link, link.arrived.popleft())
+                    answers += self._perform()
+            if slices and self._take_turn():
+                slices -= 1
+                moved = True
+                answers += self._perform()
+        return answers
+
+    def _take_turn(self) -> bool:
+        """Run the next slice of a long request; whether there was one."""
+        turns = self.engine.turns
+        if turns.asides:
+            unfinished, aside = turns.asides.popleft()
+            what = f"work aside for {api_name(unfinished.exchange.api_key)}"
+            self._guarded(what, lambda: unfinished.do(aside), limit=HANG)
+            turns.resume(unfinished, unfinished.result, unfinished.error)
+        elif turns.waiting:
+            what = f"a slice of {api_name(turns.waiting[0].exchange.api_key)}"
+            self._guarded(what, lambda: _ignore(turns.proceed()))
+        else:
+            return False
+        return True
+
+    def _receive(self, link: Link, frame: bytes) -> None:
+        asked = asked_by(frame, self.engine)
+        if asked is not None and asked.answered:
+            link.awaited.append(asked)
+        self.requests += 1
+        what = f"{asked or 'a frame without a header'} of {len(frame)} bytes"
+        buffer = bytearray(frame)
+        self._guarded(what, lambda: self.engine.receive(link.connection, memoryview(buffer), self.now))
+        buffer[:] = b"\xee" * len(buffer)  # the next read of a connection goes into the same buffer
+
+    def _guarded(self, what: str, work: Callable[[], None], limit: float = SLOW) -> None:
+        """Do it, and find what is raised or takes too long."""
+        previous = signal.signal(signal.SIGVTALRM, _hangs)
+        signal.setitimer(signal.ITIMER_VIRTUAL, max(HANG, limit))
+        begun = time.process_time()
+        try:
+            work()
+        except Hang as hang:
+            raise Finding(f"hang: {what.split(' of ')[0]}", f"{what}\n{_stack(hang)}") from None
+        except Exception as error:
+            raise Finding(f"raised: {_place(error)}", f"{what}\n{_stack(error)}") from None
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+            signal.signal(signal.SIGVTALRM, previous)
+        took = time.process_time() - begun
+        if took > self.slowest and limit == SLOW:
+            self.slowest, self.slowest_request = took, what
+        if took > limit:
+            raise Finding(f"slow: {what.split(' of ')[0]}", f"{what} took {took:.2f} s of CPU")
+
+    # Answers
+
+    def _perform(self) -> list[Answer]:
+        store = self.engine.store
+        if store is not None:
+            self._guarded("writing the metadata", lambda: store.settle(self.now))
+            self._guarded("the jobs of the directory", store.run_jobs, limit=HANG)
+        answers = []
+        for effect in self.engine.take_effects():
+            link = self._by_connection.get(effect.connection)
+            if link is None:
+                continue
+            if isinstance(effect, Reply):
+                if effect.parts:  # else it only lets the connection go on
+                    answers.append(self._answered(link, b"".join(effect.parts)))
+            elif isinstance(effect, Close):
+                if not effect.reason.strip():
+                    raise Finding("a connection is closed without a reason", "")
+                self.links.pop(link.number, None)
+                self._by_connection.pop(link.connection, None)
+        return answers
+
+    def _answered(self, link: Link, raw: bytes) -> Answer:
+        size, correlation_id = struct.unpack_from(">ii", raw)
+        if not link.awaited:
+            raise Finding("an answer that nobody asked for", raw[:60].hex())
+        asked = link.awaited.popleft()
+        if size != len(raw) - 4 or correlation_id != asked.correlation_id:
+            raise Finding(
+                f"{asked}: an answer to another request", f"{correlation_id} instead of {asked.correlation_id}"
+            )
+        if size > LARGEST_ANSWER:
+            raise Finding(f"{asked}: a huge answer", f"{size} bytes")
+        version = asked.version
+        if asked.key == API_VERSIONS and not _in(version, self.engine.versions[API_VERSIONS]):
+            version = 0
+        try:
+            _, response = decode_response(raw[4:], asked.key, version)
+        except ProtocolError as wrong:
+            raise Finding(f"{asked}: an answer that cannot be read", f"{wrong}: {raw[:200].hex()}") from None
+        self.answers += 1
+        if asked.key == PRODUCE and asked.request is not None:
+            self.acknowledged.note(asked.request, response, self._topic_id)
+        return Answer(link.number, asked, response)
+
+    # In the end
+
+    def finish(self) -> None:
+        """Check what must hold in the end, let all that waits fall due, and check again. Raises Finding."""
+        self.do(Step("turns"))
+        self.check_log()
+        if self.setting.data:
+            self.do(Step("restart", mode="kill"))
+            self.check_log()
+        for ms in WAITS:
+            self.do(Step("wait", ms=ms))
+        if self._waiting():
+            self.do(Step("wait", ms=LONGEST_WAIT))
+        if waiting := self._waiting():
+            raise Finding(f"no answer: {waiting[0]}", f"{waiting} were not answered in {LONGEST_WAIT} ms")
+
+    def _waiting(self) -> list[str]:
+        return [str(link.awaited[0]) for link in self.links.values() if link.awaited]
+
+    def check_log(self) -> None:
+        """What was acknowledged is in the log, and offsets are dense."""
+        self._guarded("reading the log", self._check_log, limit=HANG)
+
+    def _check_log(self) -> None:
+        for topic in self.engine.cluster.topics.values():
+            for partition in topic.partitions:
+                compacted = "compact" in str(topic.configs.value("cleanup.policy")) and partition.log.cleaned_to > 0
+                log = read_log(
+                    f"{topic.name}-{partition.index}", partition.log_start_offset, partition.log_end_offset,
+                    partition.log.batches(partition.log_start_offset), compacted=compacted,
+                    cleaned_to=partition.log.cleaned_to,
+                )  # fmt: skip
+                self.acknowledged.check(topic.topic_id, partition.index, log)
+
+    def _topic_id(self, name: str | bytes) -> bytes | None:
+        cluster = self.engine.cluster
+        topic = cluster.topics_by_id.get(name) if isinstance(name, bytes) else cluster.topics.get(name)
+        return topic.topic_id if topic is not None else None
+
+
+def folder() -> Path:
+    """A new directory, in memory where there is such a thing."""
+    memory = Path("/dev/shm")
+    return Path(tempfile.mkdtemp(prefix="wirebroker-fuzz-", dir=memory if memory.is_dir() else None))
+
+
+def asked_by(frame: bytes, engine: Engine) -> Asked | None:
+    """What a frame asks, as far as its header can be read; None if it has none."""
+    try:
+        key, version, correlation_id = struct.unpack_from(">hhi", frame)
+    except struct.error:
+        return None
+    request = None
+    if key == PRODUCE and _in(version, engine.versions.get(key, (1, 0))):
+        try:
+            request, _ = decode(request_class(key), frame, version, read_request_header(frame).end)
+        except ProtocolError:
+            request = None
+    return Asked(key, version, correlation_id, request, answered=getattr(request, "acks", 1) != 0)
+
+
+def _in(version: int, bounds: tuple[int, int]) -> bool:
+    return bounds[0] <= version <= bounds[1]
+
+
+def _nothing() -> None:
+    """Slices are taken in `_settle`."""
+
+
+def _ignore(_: object) -> None:
+    """The result is not needed."""
+
+
+def _rules_that_never_strike() -> list[Any]:
+    """Rules whose conditions are read out of every request, and hold for none."""
+    return [
+        faults.lose_ack(topic="nowhere", partition=7), faults.error(7, group="nowhere"),
+        faults.error(7, transactional_id="nowhere", api="EndTxn"), faults.error(7, producer_id=999_999,
+        sequence=(5, 9)),
+        faults.delay(5, topic="orders", nth=10_000_000), faults.throttle(5, group="group-0", nth=10_000_000),
+    ]  # fmt: skip
+
+
+def _hangs(_: int, __: FrameType | None) -> None:
+    raise Hang
+
+
+def _place(error: Exception) -> str:
+    """The line that raised, and what: findings with the same one have the same cause."""
+    if isinstance(error, Finding):
+        return error.kind
+    if isinstance(error, EncodeError):  # all of them are raised at one line
+        return f"EncodeError in {str(error).split(' ')[0]}"
+    frames = traceback.extract_tb(error.__traceback__)
+    last = next(
+        (each for each in reversed(frames) if "wirebroker" in each.filename or "kafkawire" in each.filename), frames[-1]
+    )
+    return f"{type(error).__name__} at {Path(last.filename).name}:{last.lineno} in {last.name}"
+
+
+def _stack(error: BaseException) -> str:
+    lines = traceback.format_exception(type(error), error, error.__traceback__)
+    return "".join(lines)[-3000:]

@@ -1,0 +1,210 @@
+"""A sample of the fuzzers, from fixed seeds, and broken brokers that they must catch. `scripts/fuzz` runs them for hours."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fuzzing import readers
+from fuzzing.campaign import play
+from fuzzing.cases import Case, replay
+from fuzzing.script import Finding, Script, Setting, Step, load, minimise
+from kafkawire.errors import EncodeError
+from wirebroker.apis import describe_cluster, produce
+from wirebroker.core.partition import Partition
+from wirebroker.engine import Engine
+from wirebroker.exchange import Exchange
+from wirebroker.storage import memory
+
+FAST = (0, 1, 2, 4, 5, 6, 7, 8, 9, 12, 14, 15)
+
+
+def run(seed: int) -> None:
+    """One case, which must find nothing."""
+    outcome = Case(seed).run()
+    assert outcome.finding is None, f"scripts/fuzz requests --replay {seed}\n{outcome.finding}"
+
+
+@pytest.mark.parametrize("seed", FAST)
+def test_requests(seed: int) -> None:
+    run(seed)
+
+
+@pytest.mark.parametrize("name", readers.READERS)
+def test_readers(name: str) -> None:
+    readers.run(name, 0, 40)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", readers.READERS)
+def test_readers_for_longer(name: str) -> None:
+    readers.run(name, 1, 400)
+
+
+def test_a_seed_is_the_same_each_time() -> None:
+    one, other = Case(5).run(), Case(5).run()
+    assert one.script == other.script
+    assert one.answers == other.answers > 0
+
+
+# Each of these breaks the broker in one way; the fuzzer must notice.
+
+
+def raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    def handle(request: Any, exchange: Exchange) -> Any:
+        raise KeyError(exchange.version)
+
+    monkeypatch.setattr(describe_cluster, "handle", handle)
+
+
+def cannot_be_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    def handle(request: Any, exchange: Exchange) -> Any:
+        raise EncodeError("DescribeClusterResponse v0 cannot be written")
+
+    monkeypatch.setattr(describe_cluster, "handle", handle)
+
+
+def does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def park(self: Exchange) -> None:
+        self.connection.parked = self
+
+    monkeypatch.setattr(describe_cluster, "handle", lambda request, exchange: park(exchange) or produce.Outcome.PARKED)
+
+
+def answers_another_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Exchange.send
+
+    def send(self: Exchange, response: Any, parts: Any) -> None:
+        if self.api_key == 60:
+            parts[0][7] ^= 1
+        original(self, response, parts)
+
+    monkeypatch.setattr(Exchange, "send", send)
+
+
+def answers_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Exchange.send
+
+    def send(self: Exchange, response: Any, parts: Any) -> None:
+        original(self, response, parts)
+        if self.api_key == 60:
+            original(self, response, parts)
+
+    monkeypatch.setattr(Exchange, "send", send)
+
+
+def takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = describe_cluster.handle
+
+    def handle(request: Any, exchange: Exchange) -> Any:
+        end = time.process_time() + 0.6
+        while time.process_time() < end:
+            pass
+        return original(request, exchange)
+
+    monkeypatch.setattr(describe_cluster, "handle", handle)
+
+
+def closes_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Engine.close
+
+    def close(self: Engine, connection: Any, reason: str, *, reset: bool = False) -> None:
+        original(self, connection, " ", reset=reset)
+
+    monkeypatch.setattr(Engine, "close", close)
+
+
+def loses_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = count(1)
+    original = memory.MemoryLog.batches
+
+    def batches(self: Any, start: int = 0) -> Any:
+        return (each for each in original(self, start) if next(numbers) % 7)
+
+    monkeypatch.setattr(memory.MemoryLog, "batches", batches)
+
+
+def acknowledges_what_it_did_not_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Partition.append
+
+    def append(self: Partition, *given: Any, **options: Any) -> Any:
+        appended = original(self, *given, **options)
+        return appended if appended.error_code else appended._replace(base_offset=appended.base_offset + 1)
+
+    monkeypatch.setattr(Partition, "append", append)
+
+
+BROKEN: dict[Callable[[pytest.MonkeyPatch], None], str] = {
+    raises: "raised: KeyError at ",
+    cannot_be_encoded: "raised: EncodeError in DescribeClusterResponse",
+    does_not_answer: "answer",
+    answers_another_request: "an answer to another request",
+    answers_twice: "an answer",
+    takes_long: "slow: DescribeCluster",
+    closes_without_a_word: "a connection is closed without a reason",
+    loses_a_batch: "offsets are not dense",
+    acknowledges_what_it_did_not_store: "stored",
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_a_broken_broker_is_caught(
+    broken: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken(monkeypatch)
+    for seed in range(60):
+        found = Case(
+            seed, ["DescribeCluster"] if broken not in (loses_a_batch, acknowledges_what_it_did_not_store) else []
+        ).run()
+        if found.finding is not None and BROKEN[broken] in found.finding.kind:
+            return
+    pytest.fail(f"60 cases found nothing wrong with: {broken.__name__}")
+
+
+def test_a_finding_is_made_small_and_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    raises(monkeypatch)
+    shown: list[str] = []
+    report = play(
+        iter(range(3)), tmp_path, lambda _: None, lambda found: shown.append(found.replay), ("DescribeCluster",)
+    )
+    (found,) = report.found.values()
+    assert found.finding.kind.startswith("raised: KeyError at engine.py")
+    (path,) = tmp_path.iterdir()
+    assert shown == [found.replay] == [f"scripts/fuzz requests --replay {path}"]
+    script = load(path)
+    assert [step.what for step in script.steps] == ["send"]
+    again = replay(script)
+    assert again is not None
+    assert again.kind == found.finding.kind
+
+
+def test_a_script_is_read_as_it_was_written(tmp_path: Path) -> None:
+    steps = (Step("open", 3), Step("send", 3, b"\0\xff"), Step("wait", ms=5), Step("restart", mode="kill"))
+    script = Script(Setting(7, brokers=3, data=True, trace="all", faults=True, sliced=True), steps)
+    script.save(tmp_path / "case.json")
+    assert load(tmp_path / "case.json") == script
+
+
+def test_as_few_steps_are_kept_as_still_fail() -> None:
+    steps = [Step("wait", ms=number) for number in range(40)]
+    kept = minimise(steps, lambda tried: {3, 17, 30} <= {step.ms for step in tried}, lambda: True)
+    assert [step.ms for step in kept] == [3, 17, 30]
+
+
+def test_a_reader_that_raises_something_else_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(given: Any) -> None:
+        raise KeyError(given)
+
+    reader = readers.READERS["profiles"]
+    monkeypatch.setitem(readers.READERS, "profiles", readers.Reader(reader.inputs, read, reader.errors))
+    with pytest.raises(readers.Unfit, match="profiles: KeyError"):
+        readers.run("profiles", 0, 5)
+
+
+def test_the_finding_says_what_and_where() -> None:
+    assert str(Finding("slow: Fetch", "Fetch v4 took 2 s")) == "slow: Fetch\nFetch v4 took 2 s"
