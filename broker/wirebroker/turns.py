@@ -23,6 +23,10 @@ from wirebroker.exchange import Aside, Exchange, Outcome, Steps
 
 SLICE = 256
 """Elements of a request that a handler deals with before it yields; an element takes some microseconds."""
+IDS = 8
+"""The same for ids of groups and transactions: each is hashed, which takes a millisecond where an id is very long."""
+MEMBERS = 32
+"""The same for members of groups, each with what it subscribes to and what it is assigned."""
 
 
 def pauses(every: int = SLICE) -> Callable[[], bool]:

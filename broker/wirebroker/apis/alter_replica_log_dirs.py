@@ -13,25 +13,33 @@ from kafkawire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopicResult,
 )
 from wirebroker.apis.describe_log_dirs import log_dir
-from wirebroker.exchange import Exchange
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.turns import pauses
 
 LONGEST_NAME = 255
 FUTURE_SUFFIX = len(".") + 32 + len("-future")
 """How much longer the folder of a partition's future log is than its topic and index."""
 
 
-def handle(request: AlterReplicaLogDirsRequest, exchange: Exchange) -> AlterReplicaLogDirsResponse:
+def handle(request: AlterReplicaLogDirsRequest, exchange: Exchange) -> Steps:
     """Say of each replica whether it is there; one that is named twice goes by what comes last."""
+    pause = pauses()
     wanted: dict[str, dict[int, str]] = {}
     for each in request.dirs:
+        if pause():
+            yield None
         for topic in each.topics:
+            if pause():
+                yield None
             wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partitions, each.path))
     results = []
     for name, paths in wanted.items():
-        partitions = [
-            AlterReplicaLogDirPartitionResult(partition_index=index, error_code=_fault(name, index, path, exchange))
-            for index, path in paths.items()
-        ]
+        partitions = []
+        for index, path in paths.items():
+            if pause():
+                yield None
+            code = _fault(name, index, path, exchange)
+            partitions.append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
         results.append(AlterReplicaLogDirTopicResult(topic_name=name, partitions=partitions))
     return AlterReplicaLogDirsResponse(results=results)
 

@@ -17,24 +17,36 @@ from kafkawire.messages.consumer_group_describe import (
     TopicPartitions,
 )
 from wirebroker.apis.describe_groups import ALL_GROUP_OPERATIONS
-from wirebroker.core.groups.assignors import NOTHING
+from wirebroker.core.groups.assignors import NOTHING, Partitions
 from wirebroker.core.groups.consumer import ConsumerGroup
 from wirebroker.core.groups.members import ConsumerMember
-from wirebroker.exchange import Exchange
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.turns import IDS, MEMBERS, pauses
 
 CLASSIC, CONSUMER = 0, 1
 
 
-def handle(request: ConsumerGroupDescribeRequest, exchange: Exchange) -> ConsumerGroupDescribeResponse:
+def handle(request: ConsumerGroupDescribeRequest, exchange: Exchange) -> Steps:
     """Describe each group."""
     if not exchange.engine.groups.consumers.enabled:
         code = ErrorCode.UNSUPPORTED_VERSION
         return ConsumerGroupDescribeResponse(groups=[_refused(each, code) for each in request.group_ids])
     # Kafka answers at once that an empty id is none, and asks its coordinators for the others.
-    described = [_describe(group_id, exchange) for group_id in sorted(request.group_ids, key=bool)]
-    for group in described:
-        if request.include_authorized_operations and not group.error_code:
-            group.authorized_operations = ALL_GROUP_OPERATIONS
+    pause_for_id, pause = pauses(IDS), pauses(MEMBERS)
+    described = []
+    for group_id in sorted(request.group_ids, key=bool):
+        if pause_for_id():
+            yield None
+        group, answer = _describe(group_id, exchange)
+        if request.include_authorized_operations and not answer.error_code:
+            answer.authorized_operations = ALL_GROUP_OPERATIONS
+        described.append(answer)
+        # A member is never changed, but replaced.
+        held = [(group.members[each], group.targets.get(each, NOTHING)) for each in group.in_order()] if group else []
+        for member, target in held:
+            if pause():
+                yield None
+            answer.members.append(_member(member, target, exchange))
     return ConsumerGroupDescribeResponse(groups=described)
 
 
@@ -45,26 +57,28 @@ def _refused(group_id: str, code: ErrorCode, message: str | None = None) -> Desc
     )  # fmt: skip
 
 
-def _describe(group_id: str, exchange: Exchange) -> DescribedGroup:
+def _describe(group_id: str, exchange: Exchange) -> tuple[ConsumerGroup | None, DescribedGroup]:
+    """The group, if there is one to describe, and the answer without its members."""
     groups = exchange.engine.groups
     if fault := groups.membership_fault(group_id, exchange.node_id):
-        return _refused(group_id, fault)
+        return None, _refused(group_id, fault)
     group = groups.groups.get(group_id)
     if not isinstance(group, ConsumerGroup):
         why = "not found" if group is None else "is not a consumer group"
-        return _refused(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}.")
-    return DescribedGroup(
+        return None, _refused(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}.")
+    answer = DescribedGroup(
         error_code=ErrorCode.NONE,
         group_id=group_id,
         group_state=group.state,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=group.preferred_assignor() or groups.consumers.default_assignor(),
-        members=[_member(group.members[member_id], group, exchange) for member_id in group.in_order()],
+        members=[],
     )
+    return group, answer
 
 
-def _member(member: ConsumerMember, group: ConsumerGroup, exchange: Exchange) -> Member:
+def _member(member: ConsumerMember, target: Partitions, exchange: Exchange) -> Member:
     holds: dict[bytes, list[int]] = {}
     for owned in (member.assigned, member.revoking):
         for topic_id, indexes in owned.items():
@@ -79,7 +93,7 @@ def _member(member: ConsumerMember, group: ConsumerGroup, exchange: Exchange) ->
         subscribed_topic_names=sorted(member.topics),
         subscribed_topic_regex=member.regex,
         assignment=_assignment(holds, exchange),
-        target_assignment=_assignment(group.targets.get(member.member_id, NOTHING), exchange),
+        target_assignment=_assignment(target, exchange),
         member_type=CONSUMER if member.classic is None else CLASSIC,
     )
 

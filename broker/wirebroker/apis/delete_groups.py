@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from wirebroker.exchange import Exchange
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.turns import IDS, pauses
 
 
-def handle(request: DeleteGroupsRequest, exchange: Exchange) -> DeleteGroupsResponse:
+def handle(request: DeleteGroupsRequest, exchange: Exchange) -> Steps:
     """Delete what may be deleted."""
-    results = [
-        DeletableGroupResult(group_id=group_id, error_code=_delete(group_id, exchange))
-        for group_id in dict.fromkeys(request.groups_names)
-    ]
+    pause = pauses(IDS)
+    results = []
+    for group_id in dict.fromkeys(request.groups_names):
+        if pause():
+            yield None
+        results.append(DeletableGroupResult(group_id=group_id, error_code=_delete(group_id, exchange)))
     return DeleteGroupsResponse(results=results)
 
 

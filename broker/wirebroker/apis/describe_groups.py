@@ -13,42 +13,54 @@ from kafkawire.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from wirebroker.core.groups.classic import Group
+from wirebroker.core.groups.classic import Group, Member
 from wirebroker.core.groups.states import State
-from wirebroker.exchange import Exchange
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.turns import IDS, MEMBERS, pauses
 
 NOT_ASKED = -(2**31)
 ALL_GROUP_OPERATIONS = 0b1101_0100_1000
 """READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS."""
 
 
-def handle(request: DescribeGroupsRequest, exchange: Exchange) -> DescribeGroupsResponse:
+def handle(request: DescribeGroupsRequest, exchange: Exchange) -> Steps:
     """Describe each group."""
     operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
-    described = [_describe(group_id, exchange) for group_id in request.groups]
-    for group in described:
-        if not group.error_code:
-            group.authorized_operations = operations
+    pause_for_id, pause = pauses(IDS), pauses(MEMBERS)
+    described = []
+    for group_id in request.groups:
+        if pause_for_id():
+            yield None
+        group, answer = _describe(group_id, exchange)
+        if not answer.error_code:
+            answer.authorized_operations = operations
+        described.append(answer)
+        if group is not None:
+            protocol, stable = group.protocol, group.state is State.STABLE
+            for member in list(group.members.values()):
+                if pause():
+                    yield None
+                answer.members.append(_member(member, protocol, stable))
     return DescribeGroupsResponse(groups=described)
 
 
-def _describe(group_id: str, exchange: Exchange) -> DescribedGroup:
+def _describe(group_id: str, exchange: Exchange) -> tuple[Group | None, DescribedGroup]:
+    """The group, if there is one to describe, and the answer without its members."""
     groups = exchange.engine.groups
     if fault := groups.here(group_id, exchange.node_id):
-        return _without_members(group_id, fault, "")
+        return None, _without_members(group_id, fault, "")
     group = groups.groups.get(group_id)
     if not isinstance(group, Group):
         code = ErrorCode.GROUP_ID_NOT_FOUND if exchange.version >= 6 else ErrorCode.NONE
         described = _without_members(group_id, code, State.DEAD.value)
         why = "not found" if group is None else "is not a classic group"
         described.error_message = f"Group {group_id} {why}." if code else None
-        return described
+        return None, described
     described = _without_members(group_id, ErrorCode.NONE, group.state.value)
     described.protocol_type = group.protocol_type or ""
-    described.members = _members(group)
     if group.state is State.STABLE:
         described.protocol_data = group.protocol or ""
-    return described
+    return group, described
 
 
 def _without_members(group_id: str, code: ErrorCode, state: str) -> DescribedGroup:
@@ -58,16 +70,12 @@ def _without_members(group_id: str, code: ErrorCode, state: str) -> DescribedGro
     )  # fmt: skip
 
 
-def _members(group: Group) -> list[DescribedGroupMember]:
-    stable = group.state is State.STABLE
-    return [
-        DescribedGroupMember(
-            member_id=member.member_id,
-            group_instance_id=member.instance_id,
-            client_id=member.client_id,
-            client_host=member.client_host,
-            member_metadata=member.metadata(group.protocol) if stable else b"",
-            member_assignment=member.assignment,
-        )
-        for member in group.members.values()
-    ]
+def _member(member: Member, protocol: str | None, stable: bool) -> DescribedGroupMember:
+    return DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=member.metadata(protocol) if stable else b"",
+        member_assignment=member.assignment,
+    )

@@ -15,23 +15,34 @@ from kafkawire.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from wirebroker.core.configs import BrokerConfigs
-from wirebroker.exchange import Exchange
+from wirebroker.core.partition import Partition
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.turns import pauses
 
 
-def handle(request: DescribeLogDirsRequest, exchange: Exchange) -> DescribeLogDirsResponse:
+def handle(request: DescribeLogDirsRequest, exchange: Exchange) -> Steps:
     """Answer with the sizes of the partitions asked for; null asks for all."""
-    wanted = None
-    if request.topics is not None:
-        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    pause = pauses()
+    wanted: dict[str, set[int]] = {}
+    for asked in request.topics or ():
+        indexes = wanted.setdefault(asked.topic, set())
+        for index in asked.partitions:
+            if pause():
+                yield None
+            indexes.add(index)
+        if pause():
+            yield None
     topics = []
-    for topic in exchange.cluster.topics.values():
-        held = [
-            DescribeLogDirsPartition(
-                partition_index=partition.index, partition_size=partition.log.size, offset_lag=0, is_future_key=False
-            )
-            for partition in topic.partitions
-            if exchange.node_id in partition.replicas and (wanted is None or (topic.name, partition.index) in wanted)
-        ]
+    for topic in list(exchange.cluster.topics.values()):
+        held: list[DescribeLogDirsPartition] = []
+        if request.topics is None or topic.name in wanted:
+            for partition in list(topic.partitions):
+                if pause():
+                    yield None
+                if request.topics is None or partition.index in wanted[topic.name]:
+                    held += _held(partition, exchange.node_id)
+        if pause():
+            yield None
         if held:
             topics.append(DescribeLogDirsTopic(name=topic.name, partitions=held))
     store = exchange.engine.store
@@ -41,6 +52,16 @@ def handle(request: DescribeLogDirsRequest, exchange: Exchange) -> DescribeLogDi
         directory = str(store.directories[exchange.node_id].root.resolve())
     result = DescribeLogDirsResult(error_code=ErrorCode.NONE, log_dir=directory, topics=topics)
     return DescribeLogDirsResponse(results=[result])
+
+
+def _held(partition: Partition, node_id: int) -> list[DescribeLogDirsPartition]:
+    """The partition as this broker holds it; nothing if it does not, or no longer."""
+    if node_id not in partition.replicas or partition.deleted:
+        return []
+    size = partition.log.size
+    return [
+        DescribeLogDirsPartition(partition_index=partition.index, partition_size=size, offset_lag=0, is_future_key=False)
+    ]
 
 
 def log_dir(configs: BrokerConfigs) -> str:

@@ -18,55 +18,55 @@ from wirebroker.core.leadership import leader_fault
 from wirebroker.core.names import topic_name_fault
 from wirebroker.core.partition import Partition
 from wirebroker.core.producers import unpack
-from wirebroker.exchange import Exchange
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.turns import pauses
 
 
-def handle(request: DescribeProducersRequest, exchange: Exchange) -> DescribeProducersResponse:
+def handle(request: DescribeProducersRequest, exchange: Exchange) -> Steps:
     """Answer with the producers of each partition."""
+    pause = pauses()
     topics = []
     for topic in request.topics:
-        partitions = [_one(topic.name, index, exchange) for index in topic.partition_indexes]
-        topics.append(TopicResponse(name=topic.name, partitions=partitions))
+        described: list[PartitionResponse] = []
+        topics.append(TopicResponse(name=topic.name, partitions=described))
+        for index in topic.partition_indexes:
+            if pause():
+                yield None
+            partition, answer = _found(topic.name, index, exchange)
+            for key, packed in list(partition.producers.items()) if partition is not None else ():
+                if pause():
+                    yield None
+                if isinstance(key, int):
+                    answer.active_producers.append(_producer(key, packed))
+            described.append(answer)
+        if pause():
+            yield None
     return DescribeProducersResponse(topics=topics)
 
 
-def _one(topic: str, index: int, exchange: Exchange) -> PartitionResponse:
+def _found(topic: str, index: int, exchange: Exchange) -> tuple[Partition | None, PartitionResponse]:
+    """The partition if it may be described here, and the answer without producers."""
+    answer = PartitionResponse(partition_index=index, error_code=ErrorCode.NONE, active_producers=[])
     fault = topic_name_fault(topic)
     if fault is not None:
-        return PartitionResponse(
-            partition_index=index,
-            error_code=ErrorCode.INVALID_TOPIC_EXCEPTION,
-            error_message=fault,
-            active_producers=[],
-        )
+        answer.error_code, answer.error_message = ErrorCode.INVALID_TOPIC_EXCEPTION, fault
+        return None, answer
     if topic not in exchange.cluster.topics:
-        return PartitionResponse(
-            partition_index=index,
-            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            error_message="This server does not host this topic-partition.",
-            active_producers=[],
-        )
+        answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        answer.error_message = "This server does not host this topic-partition."
+        return None, answer
     partition = exchange.cluster.partition(topic, index)
-    code = leader_fault(partition, exchange.node_id)
-    if code or partition is None:
-        return PartitionResponse(partition_index=index, error_code=code, active_producers=[])
-    return PartitionResponse(partition_index=index, error_code=ErrorCode.NONE, active_producers=_producers(partition))
+    answer.error_code = leader_fault(partition, exchange.node_id)
+    return None if answer.error_code else partition, answer
 
 
-def _producers(partition: Partition) -> list[ProducerState]:
-    states = []
-    for key, packed in partition.producers.items():
-        if not isinstance(key, int):
-            continue
-        state = unpack(packed)
-        states.append(
-            ProducerState(
-                producer_id=key,
-                producer_epoch=state.producer_epoch,
-                last_sequence=state.last_sequence,
-                last_timestamp=state.last_timestamp,
-                coordinator_epoch=state.coordinator_epoch,
-                current_txn_start_offset=state.current_txn_first_offset,
-            )
-        )
-    return states
+def _producer(producer_id: int, packed: bytes) -> ProducerState:
+    state = unpack(packed)
+    return ProducerState(
+        producer_id=producer_id,
+        producer_epoch=state.producer_epoch,
+        last_sequence=state.last_sequence,
+        last_timestamp=state.last_timestamp,
+        coordinator_epoch=state.coordinator_epoch,
+        current_txn_start_offset=state.current_txn_first_offset,
+    )

@@ -20,10 +20,11 @@ from wirebroker.apis.metadata import ALL_TOPIC_OPERATIONS
 from wirebroker.core.cluster import Cluster, Topic
 from wirebroker.core.names import topic_name_fault
 from wirebroker.core.partition import Partition
-from wirebroker.exchange import Exchange
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.turns import pauses
 
 
-def handle(request: DescribeTopicPartitionsRequest, exchange: Exchange) -> DescribeTopicPartitionsResponse:
+def handle(request: DescribeTopicPartitionsRequest, exchange: Exchange) -> Steps:
     """Answer with one page of topics and partitions."""
     cluster, cursor = exchange.cluster, request.cursor
     everything = not request.topics
@@ -38,7 +39,10 @@ def handle(request: DescribeTopicPartitionsRequest, exchange: Exchange) -> Descr
     limit = cluster.configs.integer("max.request.partition.size.limit")
     left = max(min(limit, request.response_partition_limit), 1)
     response = DescribeTopicPartitionsResponse(topics=[])
+    pause = pauses()
     for name in names:
+        if pause():
+            yield None
         if left == 0:
             response.next_cursor = ResponseCursor(topic_name=name, partition_index=0)
             break
@@ -93,10 +97,10 @@ def _partition(partition: Partition, cluster: Cluster) -> DescribeTopicPartition
         partition_index=partition.index,
         leader_id=partition.leader,
         leader_epoch=partition.leader_epoch,
-        replica_nodes=partition.replicas,
-        isr_nodes=partition.in_sync,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.in_sync),
         # Java's admin client fails on a null list here.
-        eligible_leader_replicas=partition.eligible,
+        eligible_leader_replicas=list(partition.eligible),
         last_known_elr=[] if partition.last_known_leader is None else [partition.last_known_leader],
         offline_replicas=cluster.offline(partition),
     )

@@ -11,27 +11,40 @@ from kafkawire.messages.describe_transactions import (
     TopicData,
     TransactionState,
 )
-from wirebroker.exchange import Exchange
+from wirebroker.core.transactions.transaction import TopicPartition
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.turns import IDS, pauses
 
 
-def handle(request: DescribeTransactionsRequest, exchange: Exchange) -> DescribeTransactionsResponse:
+def handle(request: DescribeTransactionsRequest, exchange: Exchange) -> Steps:
     """Describe each transactional id."""
-    return DescribeTransactionsResponse(transaction_states=[_one(each, exchange) for each in request.transactional_ids])
+    pause_for_id, pause = pauses(IDS), pauses()
+    states = []
+    for transactional_id in request.transactional_ids:
+        if pause_for_id():
+            yield None
+        state, partitions = _state(transactional_id, exchange)
+        topics: dict[str, list[int]] = defaultdict(list)
+        for topic, index in partitions:
+            if pause():
+                yield None
+            topics[topic].append(index)
+        state.topics = [TopicData(topic=topic, partitions=sorted(topics[topic])) for topic in sorted(topics)]
+        states.append(state)
+    return DescribeTransactionsResponse(transaction_states=states)
 
 
-def _one(transactional_id: str, exchange: Exchange) -> TransactionState:
+def _state(transactional_id: str, exchange: Exchange) -> tuple[TransactionState, list[TopicPartition]]:
+    """How the transaction stands, and the partitions that are part of it."""
     transactions = exchange.engine.transactions
     if not transactional_id:
-        return _fault(transactional_id, ErrorCode.INVALID_REQUEST)
+        return _fault(transactional_id, ErrorCode.INVALID_REQUEST), []
     if fault := transactions.here(transactional_id, exchange.node_id):
-        return _fault(transactional_id, fault)
+        return _fault(transactional_id, fault), []
     transaction = transactions.transactions.get(transactional_id)
     if transaction is None:
-        return _fault(transactional_id, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
-    topics: dict[str, list[int]] = defaultdict(list)
-    for topic, index in sorted(transaction.partitions):
-        topics[topic].append(index)
-    return TransactionState(
+        return _fault(transactional_id, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND), []
+    state = TransactionState(
         error_code=ErrorCode.NONE,
         transactional_id=transactional_id,
         transaction_state=transaction.state.value,
@@ -39,8 +52,9 @@ def _one(transactional_id: str, exchange: Exchange) -> TransactionState:
         transaction_start_time_ms=transaction.started,
         producer_id=transaction.producer_id,
         producer_epoch=transaction.producer_epoch,
-        topics=[TopicData(topic=topic, partitions=partitions) for topic, partitions in topics.items()],
+        topics=[],
     )
+    return state, list(transaction.partitions)
 
 
 def _fault(transactional_id: str, code: ErrorCode) -> TransactionState:

@@ -12,17 +12,22 @@ from __future__ import annotations
 from kafkawire.errors import ErrorCode, error_name
 from kafkawire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC
-from wirebroker.exchange import Exchange
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.turns import IDS, pauses
 
 KINDS = {0: ("group", GROUP_TOPIC), 1: ("transaction", TRANSACTION_TOPIC)}
 
 
-def handle(request: FindCoordinatorRequest, exchange: Exchange) -> FindCoordinatorResponse:
+def handle(request: FindCoordinatorRequest, exchange: Exchange) -> Steps:
     """Name the coordinator of each key."""
     if exchange.version >= 4:
-        return FindCoordinatorResponse(
-            coordinators=[_find(request.key_type, key, exchange) for key in request.coordinator_keys]
-        )
+        pause = pauses(IDS)
+        coordinators = []
+        for key in request.coordinator_keys:
+            if pause():
+                yield None
+            coordinators.append(_find(request.key_type, key, exchange))
+        return FindCoordinatorResponse(coordinators=coordinators)
     found = _find(request.key_type, request.key, exchange)
     return FindCoordinatorResponse(
         error_code=found.error_code, error_message=error_name(found.error_code), node_id=found.node_id, host=found.host,

@@ -15,10 +15,11 @@ from kafkawire.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 from wirebroker.core.config_resources import ResourceType
-from wirebroker.exchange import Exchange
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.turns import pauses
 
 
-def handle(request: ListConfigResourcesRequest, exchange: Exchange) -> ListConfigResourcesResponse:
+def handle(request: ListConfigResourcesRequest, exchange: Exchange) -> Steps:
     """Answer with the names, in Kafka's order of types."""
     cluster = exchange.cluster
     known: dict[int, Iterable[str]] = {
@@ -32,10 +33,11 @@ def handle(request: ListConfigResourcesRequest, exchange: Exchange) -> ListConfi
     wanted = set(request.resource_types) or supported
     if not wanted <= supported:
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[])
-    resources = [
-        ConfigResource(resource_name=name, resource_type=kind)
-        for kind, names in known.items()
-        if kind in wanted
-        for name in names
-    ]
+    named = [(name, kind) for kind, names in known.items() if kind in wanted for name in names]
+    pause = pauses()
+    resources = []
+    for name, kind in named:
+        if pause():
+            yield None
+        resources.append(ConfigResource(resource_name=name, resource_type=kind))
     return ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=resources)

@@ -5,17 +5,21 @@ from __future__ import annotations
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from wirebroker.core.groups.consumer import CONSUMER, ConsumerGroup
-from wirebroker.exchange import Exchange
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.turns import IDS, pauses
 
 CLASSIC = "classic"
 
 
-def handle(request: ListGroupsRequest, exchange: Exchange) -> ListGroupsResponse:
+def handle(request: ListGroupsRequest, exchange: Exchange) -> Steps:
     """List the groups."""
     states = {state.lower().strip() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
+    pause = pauses(IDS)
     listed = []
-    for group_id, group in exchange.engine.groups.groups.items():
+    for group_id, group in list(exchange.engine.groups.groups.items()):
+        if pause():
+            yield None
         if exchange.engine.groups.here(group_id, exchange.node_id):
             continue
         kind, state = (CONSUMER, group.state) if isinstance(group, ConsumerGroup) else (CLASSIC, group.state.value)

@@ -7,15 +7,17 @@ that do not exist are named in the answer.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
 from wirebroker.core.transactions.states import State
 from wirebroker.core.transactions.transaction import Transaction
-from wirebroker.exchange import Exchange
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.turns import IDS, pauses
 
 
-def handle(request: ListTransactionsRequest, exchange: Exchange) -> ListTransactionsResponse:
+def handle(request: ListTransactionsRequest, exchange: Exchange) -> Steps:
     """List them."""
     try:
         pattern = re.compile(request.transactional_id_pattern) if request.transactional_id_pattern else None
@@ -24,24 +26,34 @@ def handle(request: ListTransactionsRequest, exchange: Exchange) -> ListTransact
         return ListTransactionsResponse(error_code=code, unknown_state_filters=[], transaction_states=[])
     known = {state.value for state in State}
     transactions = exchange.engine.transactions
-    listed = [
-        TransactionState(
-            transactional_id=transaction.transactional_id,
-            producer_id=transaction.producer_id,
-            transaction_state=transaction.state.value,
-        )
-        for transaction in transactions.transactions.values()
-        if not transactions.here(transaction.transactional_id, exchange.node_id)
-        and _fits(transaction, request, exchange.now)
-        and (pattern is None or pattern.fullmatch(transaction.transactional_id))
-    ]
+    fits = _filter(request, exchange.now)
+    pause = pauses(IDS)
+    listed = []
+    for transaction in list(transactions.transactions.values()):
+        if pause():
+            yield None
+        transactional_id = transaction.transactional_id
+        if transactions.here(transactional_id, exchange.node_id) or not fits(transaction):
+            continue
+        if pattern is None or pattern.fullmatch(transactional_id):
+            state = transaction.state.value
+            listed.append(
+                TransactionState(
+                    transactional_id=transactional_id, producer_id=transaction.producer_id, transaction_state=state
+                )
+            )
     unknown = [name for name in dict.fromkeys(request.state_filters) if name not in known]
     return ListTransactionsResponse(error_code=ErrorCode.NONE, unknown_state_filters=unknown, transaction_states=listed)
 
 
-def _fits(transaction: Transaction, request: ListTransactionsRequest, now: int) -> bool:
-    if request.producer_id_filters and transaction.producer_id not in request.producer_id_filters:
-        return False
-    if request.state_filters and transaction.state.value not in request.state_filters:
-        return False
-    return request.duration_filter < 0 or now - transaction.started > request.duration_filter
+def _filter(request: ListTransactionsRequest, now: int) -> Callable[[Transaction], bool]:
+    producer_ids, states = set(request.producer_id_filters), set(request.state_filters)
+
+    def fits(transaction: Transaction) -> bool:
+        if producer_ids and transaction.producer_id not in producer_ids:
+            return False
+        if states and transaction.state.value not in states:
+            return False
+        return request.duration_filter < 0 or now - transaction.started > request.duration_filter
+
+    return fits

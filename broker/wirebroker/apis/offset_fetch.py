@@ -8,12 +8,14 @@ offset that waits for the end of a transaction is UNSTABLE_OFFSET_COMMIT. From v
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Any
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
@@ -22,21 +24,26 @@ from kafkawire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from wirebroker.core.groups.offsets import NOTHING, Committed, TopicPartition
-from wirebroker.exchange import Exchange
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.turns import IDS, pauses
 
 Asked = Iterable[tuple[str, list[int]]] | None
+Topics = Generator[None, Any, list[OffsetFetchResponseTopics]]
 
 
-def handle(request: OffsetFetchRequest, exchange: Exchange) -> OffsetFetchResponse:
+def handle(request: OffsetFetchRequest, exchange: Exchange) -> Steps:
     """Answer with what was committed."""
     if exchange.version >= 8:
-        return OffsetFetchResponse(groups=[_group(group, request.require_stable, exchange) for group in request.groups])
+        return (yield from _groups(request, exchange))
     fault = exchange.engine.groups.here(request.group_id, exchange.node_id)
     asked = None if request.topics is None else [(topic.name, topic.partition_indexes) for topic in request.topics]
     if fault and exchange.version >= 2:
         return OffsetFetchResponse(error_code=fault, topics=[])
+    pause = pauses()
     topics: dict[str, OffsetFetchResponseTopic] = {}
     for (name, index), found, code in _offsets(request.group_id, asked, exchange, request.require_stable):
+        if pause():
+            yield None
         topic = topics.setdefault(name, OffsetFetchResponseTopic(name=name, partitions=[]))
         topic.partitions.append(
             OffsetFetchResponsePartition(
@@ -50,28 +57,45 @@ def handle(request: OffsetFetchRequest, exchange: Exchange) -> OffsetFetchRespon
     return OffsetFetchResponse(topics=list(topics.values()), error_code=ErrorCode.NONE)
 
 
-def _group(asked: OffsetFetchRequestGroup, stable: bool, exchange: Exchange) -> OffsetFetchResponseGroup:
+def _groups(request: OffsetFetchRequest, exchange: Exchange) -> Steps:
     groups = exchange.engine.groups
-    fault = groups.here(asked.group_id, exchange.node_id)
-    if fault := fault or groups.fetch_fault(asked.group_id, asked.member_id, asked.member_epoch):
-        return OffsetFetchResponseGroup(group_id=asked.group_id, topics=[], error_code=fault)
+    pause_for_id, pause = pauses(IDS), pauses()
+    answers = []
+    for asked in request.groups:
+        if pause_for_id():
+            yield None
+        fault = groups.here(asked.group_id, exchange.node_id)
+        fault = fault or groups.fetch_fault(asked.group_id, asked.member_id, asked.member_epoch)
+        answer = OffsetFetchResponseGroup(group_id=asked.group_id, topics=[], error_code=fault)
+        answers.append(answer)
+        if not fault:
+            answer.topics = yield from _topics(asked, request.require_stable, pause, exchange)
+    return OffsetFetchResponse(groups=answers)
+
+
+def _topics(asked: OffsetFetchRequestGroup, stable: bool, pause: Callable[[], bool], exchange: Exchange) -> Topics:
     topics: dict[str | bytes, OffsetFetchResponseTopics] = {}
-    wanted, unknown = _wanted(asked, exchange)
+    wanted, unknown = yield from _wanted(asked.topics, pause, exchange)
     for (name, index), found, code in _offsets(asked.group_id, wanted, exchange, stable):
+        if pause():
+            yield None
         topic = topics.setdefault(name, OffsetFetchResponseTopics(name=name, partitions=[]))
         if (known := exchange.cluster.topics.get(name)) is not None:
             topic.topic_id = known.topic_id
         topic.partitions.append(_partition(index, found, code))
-    answers = [*topics.values(), *unknown]
-    return OffsetFetchResponseGroup(group_id=asked.group_id, topics=answers, error_code=ErrorCode.NONE)
+    return [*topics.values(), *unknown]
 
 
-def _wanted(asked: OffsetFetchRequestGroup, exchange: Exchange) -> tuple[Asked, list[OffsetFetchResponseTopics]]:
+def _wanted(
+    topics: Iterable[OffsetFetchRequestTopics] | None, pause: Callable[[], bool], exchange: Exchange
+) -> Generator[None, Any, tuple[Asked, list[OffsetFetchResponseTopics]]]:
     """The topics by name, and the answers for ids that no topic has."""
-    if asked.topics is None:
+    if topics is None:
         return None, []
     wanted, unknown = [], []
-    for topic in asked.topics:
+    for topic in topics:
+        if pause():
+            yield None
         name: str | None = topic.name
         if exchange.version >= 10:
             known = exchange.cluster.topics_by_id.get(topic.topic_id)
@@ -79,25 +103,28 @@ def _wanted(asked: OffsetFetchRequestGroup, exchange: Exchange) -> tuple[Asked, 
         if name is not None:
             wanted.append((name, topic.partition_indexes))
         else:
-            refused = [_partition(index, NOTHING, ErrorCode.UNKNOWN_TOPIC_ID) for index in topic.partition_indexes]
+            refused = []
+            for index in topic.partition_indexes:
+                if pause():
+                    yield None
+                refused.append(_partition(index, NOTHING, ErrorCode.UNKNOWN_TOPIC_ID))
             unknown.append(OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=refused))
     return wanted, unknown
 
 
 def _offsets(
     group_id: str, asked: Asked, exchange: Exchange, stable: bool
-) -> list[tuple[TopicPartition, Committed, ErrorCode]]:
+) -> Iterator[tuple[TopicPartition, Committed, ErrorCode]]:
     """The offsets asked for, or all; where `stable` ones are wanted, one that waits for a transaction is an error."""
     offsets = exchange.engine.groups.offsets
     held = offsets.of(group_id)
     waiting = {where for where, _ in offsets.pending_of(group_id)} if stable else set()
-    wanted = list(held) if asked is None else [(name, index) for name, indexes in asked for index in indexes]
-    return [
-        (where, NOTHING, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-        if where in waiting
-        else (where, held.get(where, NOTHING), ErrorCode.NONE)
-        for where in wanted
-    ]
+    wanted = list(held) if asked is None else ((name, index) for name, indexes in asked for index in indexes)
+    for where in wanted:
+        if where in waiting:
+            yield where, NOTHING, ErrorCode.UNSTABLE_OFFSET_COMMIT
+        else:
+            yield where, held.get(where, NOTHING), ErrorCode.NONE
 
 
 def _partition(index: int, found: Committed, code: ErrorCode) -> OffsetFetchResponsePartitions:

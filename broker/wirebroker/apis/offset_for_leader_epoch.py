@@ -15,15 +15,23 @@ from kafkawire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from wirebroker.core.leadership import leader_fault
-from wirebroker.exchange import Exchange
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.turns import pauses
 
 
-def handle(request: OffsetForLeaderEpochRequest, exchange: Exchange) -> OffsetForLeaderEpochResponse:
+def handle(request: OffsetForLeaderEpochRequest, exchange: Exchange) -> Steps:
     """Answer with an epoch and its end for each partition."""
+    pause = pauses()
     topics = []
     for topic in request.topics:
-        ends = [_one(topic.topic, asked, exchange) for asked in topic.partitions]
+        ends: list[EpochEndOffset] = []
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=ends))
+        for asked in topic.partitions:
+            if pause():
+                yield None
+            ends.append(_one(topic.topic, asked, exchange))
+        if pause():
+            yield None
     return OffsetForLeaderEpochResponse(topics=topics)
 
 

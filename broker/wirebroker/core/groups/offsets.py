@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 TopicPartition = tuple[str, int]
+ProducerAt = tuple[int, int]
+"""A partition of __consumer_offsets, and the id of a producer that commits offsets in it."""
 
 
 class Committed(NamedTuple):
@@ -36,8 +38,10 @@ class OffsetStore:
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[TopicPartition, Committed]] = {}
-        self._pending: dict[tuple[int, int], dict[tuple[str, TopicPartition], Committed]] = {}
-        """By the partition of __consumer_offsets and the producer id: group and partition to offset."""
+        self._pending: dict[str, dict[ProducerAt, dict[TopicPartition, Committed]]] = {}
+        """Group to producer to partition to the offset that waits for the end of the producer's transaction."""
+        self._waiting: dict[ProducerAt, dict[str, None]] = {}
+        """The groups that have such offsets of a producer."""
 
     def commit(self, group_id: str, where: TopicPartition, committed: Committed) -> None:
         """Remember an offset."""
@@ -49,13 +53,14 @@ class OffsetStore:
 
     def has(self, group_id: str, where: TopicPartition) -> bool:
         """Whether there is an offset to forget, also one that waits."""
-        return where in self.of(group_id) or any((group_id, where) in pending for pending in self._pending.values())
+        pending = self._pending.get(group_id, {}).values()
+        return where in self.of(group_id) or any(where in offsets for offsets in pending)
 
     def delete(self, group_id: str, where: TopicPartition) -> bool:
         """Forget one offset, also where it waits; whether there was one."""
         found = self._groups.get(group_id, {}).pop(where, None) is not None
-        for pending in self._pending.values():
-            found = pending.pop((group_id, where), None) is not None or found
+        for offsets in self._pending.get(group_id, {}).values():
+            found = offsets.pop(where, None) is not None or found
         return found
 
     def delete_group(self, group_id: str) -> None:
@@ -70,19 +75,23 @@ class OffsetStore:
         self, home: int, producer_id: int, group_id: str, where: TopicPartition, committed: Committed
     ) -> None:
         """Keep an offset until the producer's transaction ends; `home` is the group's partition of __consumer_offsets."""
-        self._pending.setdefault((home, producer_id), {})[group_id, where] = committed
+        producer = (home, producer_id)
+        self._pending.setdefault(group_id, {}).setdefault(producer, {})[where] = committed
+        self._waiting.setdefault(producer, {})[group_id] = None
 
     def end_transaction(self, home: int, producer_id: int, commit: bool) -> None:
         """The marker was written: what waited holds now, or never."""
-        pending = self._pending.pop((home, producer_id), {})
-        for (group_id, where), committed in pending.items() if commit else ():
-            known = self.of(group_id).get(where)
-            if known is None or committed.recorded_at > known.recorded_at:
-                self.commit(group_id, where, committed)
+        producer = (home, producer_id)
+        for group_id in self._waiting.pop(producer, {}):
+            pending = self._pending[group_id].pop(producer)
+            if not self._pending[group_id]:
+                del self._pending[group_id]
+            for where, committed in pending.items() if commit else ():
+                known = self.of(group_id).get(where)
+                if known is None or committed.recorded_at > known.recorded_at:
+                    self.commit(group_id, where, committed)
 
     def pending_of(self, group_id: str) -> Iterator[tuple[TopicPartition, Committed]]:
         """The offsets of a group that wait for the end of a transaction."""
-        for pending in self._pending.values():
-            for (known_group, where), committed in pending.items():
-                if known_group == group_id:
-                    yield where, committed
+        for offsets in self._pending.get(group_id, {}).values():
+            yield from offsets.items()

@@ -1,0 +1,210 @@
+"""Long requests: each handler answers the same in slices as at once, and takes more slices the longer the request is."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import count
+from typing import Any, NamedTuple
+
+import pytest
+
+from kafkawire.declare import Message
+from kafkawire.frames import encode_request
+from kafkawire.messages import alter_replica_log_dirs as replica_dirs
+from kafkawire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from kafkawire.messages.delete_groups import DeleteGroupsRequest
+from kafkawire.messages.describe_groups import DescribeGroupsRequest
+from kafkawire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from kafkawire.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from kafkawire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from kafkawire.messages.describe_topic_partitions import TopicRequest as DescribedTopic
+from kafkawire.messages.describe_transactions import DescribeTransactionsRequest
+from kafkawire.messages.find_coordinator import FindCoordinatorRequest
+from kafkawire.messages.init_producer_id import InitProducerIdRequest
+from kafkawire.messages.list_config_resources import ListConfigResourcesRequest
+from kafkawire.messages.list_groups import ListGroupsRequest
+from kafkawire.messages.list_transactions import ListTransactionsRequest
+from kafkawire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kafkawire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from kafkawire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from wirebroker.engine import Engine
+from wirebroker.exchange import Connection, Reply
+from wirekit import NOW
+
+TOPICS, PARTITIONS = 300, 2
+GROUPS = 40
+
+
+def names(length: int) -> list[str]:
+    """So many topics, of which every seventh does not exist."""
+    return [f"topic-{i}" if i % 7 else f"absent-{i}" for i in range(length)]
+
+
+class World:
+    """An engine with topics, groups and transactions, the same in every run."""
+
+    def __init__(self) -> None:
+        numbers = count()
+        self.engine = Engine(
+            NOW, lambda size: hashlib.sha256(b"%d" % next(numbers)).digest()[:size], cold_start=False,
+            settings={"log.retention.check.interval.ms": "1000000000"},
+        )  # fmt: skip
+        for i in range(TOPICS):
+            self.engine.cluster.create_topic(f"topic-{i}", NOW, partitions=PARTITIONS)
+        self.connection = self.engine.connect(1, now=NOW)
+        for kind in (0, 1):
+            self.ask(FindCoordinatorRequest(key_type=kind, coordinator_keys=["x"]), 4)
+        for i in range(GROUPS):
+            partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=i, committed_metadata="m")
+            self.ask(
+                OffsetCommitRequest(
+                    group_id=f"group-{i}", generation_id_or_member_epoch=-1, member_id="",
+                    topics=[OffsetCommitRequestTopic(name=f"topic-{i}", partitions=[partition])],
+                ),
+                8,
+            )  # fmt: skip
+            self.ask(InitProducerIdRequest(transactional_id=f"tx-{i}", transaction_timeout_ms=1000), 3)
+
+    def ask(self, request: Message, version: int, connection: Connection | None = None) -> bytes:
+        """The answer's frame; the request has to be answered within its slices."""
+        frame = encode_request(7, "slices", request, version)[4:]
+        self.engine.receive(connection or self.connection, memoryview(frame), NOW)
+        self.slices = 1
+        turns = self.engine.turns
+        while turns.waiting or turns.asides:
+            if turns.asides:
+                unfinished, aside = turns.asides.popleft()
+                turns.resume(unfinished, aside.work())
+            else:
+                turns.proceed()
+                self.slices += 1
+        (reply,) = self.engine.take_effects()
+        assert isinstance(reply, Reply)
+        return b"".join(reply.parts)
+
+    def driven(self) -> World:
+        """From now on long requests work in slices."""
+        self.engine.turns.wake = lambda: None
+        return self
+
+
+class Case(NamedTuple):
+    """A request of so many elements, and its version. `changes` says whether it leaves the world another."""
+
+    make: Callable[[int], Message]
+    version: int
+    length: int = 600
+    changes: bool = False
+
+
+def offsets_of(length: int) -> list[Any]:
+    return [OffsetFetchRequestTopics(name=name, partition_indexes=[0, 1]) for name in names(length)]
+
+
+CASES = {
+    "OffsetForLeaderEpoch": Case(
+        lambda n: OffsetForLeaderEpochRequest(
+            topics=[
+                OffsetForLeaderTopic(
+                    topic=name,
+                    partitions=[OffsetForLeaderPartition(partition=i, leader_epoch=0) for i in range(PARTITIONS)],
+                )
+                for name in names(n)
+            ]
+        ),
+        4,
+    ),
+    "DescribeProducers": Case(
+        lambda n: DescribeProducersRequest(topics=[TopicRequest(name=each, partition_indexes=[0]) for each in names(n)]),
+        0,
+    ),
+    "DescribeLogDirs": Case(
+        lambda n: DescribeLogDirsRequest(
+            topics=[DescribableLogDirTopic(topic=name, partitions=[0, 1]) for name in names(n)]
+        ),
+        4,
+    ),
+    "DescribeTransactions": Case(
+        lambda n: DescribeTransactionsRequest(transactional_ids=[f"tx-{i}" for i in range(n)]), 0
+    ),
+    "ListTransactions": Case(
+        lambda n: ListTransactionsRequest(state_filters=["Empty", "Odd"], producer_id_filters=list(range(n))), 1, 0
+    ),
+    "ListGroups": Case(lambda n: ListGroupsRequest(states_filter=["Empty"]), 4, 0),
+    "DeleteGroups": Case(lambda n: DeleteGroupsRequest(groups_names=[f"group-{i}" for i in range(n)]), 2, changes=True),
+    "DescribeGroups": Case(lambda n: DescribeGroupsRequest(groups=[f"group-{i}" for i in range(n)]), 6),
+    "ConsumerGroupDescribe": Case(
+        lambda n: ConsumerGroupDescribeRequest(group_ids=[f"group-{i}" for i in range(n)]), 1
+    ),
+    "ListConfigResources": Case(lambda n: ListConfigResourcesRequest(), 1, 0),
+    "AlterReplicaLogDirs": Case(
+        lambda n: replica_dirs.AlterReplicaLogDirsRequest(
+            dirs=[
+                replica_dirs.AlterReplicaLogDir(
+                    path="/tmp/kafka-logs",
+                    topics=[replica_dirs.AlterReplicaLogDirTopic(name=name, partitions=[0]) for name in names(n)],
+                )
+            ]
+        ),
+        2,
+    ),
+    "DescribeTopicPartitions": Case(
+        lambda n: DescribeTopicPartitionsRequest(topics=[DescribedTopic(name=name) for name in names(n)]), 0
+    ),
+    "OffsetFetch": Case(
+        lambda n: OffsetFetchRequest(
+            groups=[
+                OffsetFetchRequestGroup(group_id="group-1", topics=offsets_of(n)),
+                OffsetFetchRequestGroup(group_id="group-2", topics=None),
+            ],
+            require_stable=True,
+        ),
+        8,
+    ),
+    "OffsetFetch of one group": Case(
+        lambda n: OffsetFetchRequest(
+            group_id="group-1",
+            topics=[OffsetFetchRequestTopic(name=name, partition_indexes=[0]) for name in names(n)],
+        ),
+        7,
+    ),
+    "OffsetFetch of many groups": Case(
+        lambda n: OffsetFetchRequest(
+            groups=[OffsetFetchRequestGroup(group_id=f"group-{i}", topics=None) for i in range(n)]
+        ),
+        8,
+    ),
+    "FindCoordinator": Case(
+        lambda n: FindCoordinatorRequest(key_type=0, coordinator_keys=[f"group-{i}" for i in range(n)]), 4
+    ),
+}  # fmt: skip
+
+
+at_once, in_slices = lru_cache(World), lru_cache(lambda: World().driven())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_long_request_is_answered_the_same_in_slices_as_at_once(name: str) -> None:
+    make, version, length, changes = CASES[name]
+    quick, slow = (World(), World().driven()) if changes else (at_once(), in_slices())
+    assert slow.ask(make(length), version) == quick.ask(make(length), version)
+    assert slow.slices > quick.slices
+    if length:
+        fewer = slow.slices
+        slow.ask(make(2 * length), version)
+        assert slow.slices > fewer
