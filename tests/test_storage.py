@@ -39,7 +39,7 @@ from wirebroker.conformance.recording import load
 from wirebroker.conformance.replay import replay
 from wirebroker.engine import Engine
 from wirebroker.mock import MockKafka
-from wirebroker.storage.folder import files, store
+from wirebroker.storage.folder import files
 from wirebroker.storage.folder.faults import DamagedFile, DataError
 from wirebroker.storage.folder.locking import DirectoryLock
 from wirebroker.storage.folder.log import FolderLog
@@ -811,12 +811,12 @@ def test_an_answer_does_not_wait_for_a_compaction(data: Path, monkeypatch: pytes
     begun, goes_on = threading.Event(), threading.Event()
     ended = []
 
-    def compact(task: Any) -> Any:
+    def compact(log: Any, task: Any) -> Any:
         begun.set()
         ended.append(goes_on.wait(5))
         raise FileNotFoundError("it was stopped")
 
-    monkeypatch.setattr(store, "compact", compact)
+    monkeypatch.setattr(FolderLog, "compact", compact)
     configs = {"log.cleaner.backoff.ms": 1000}
     with MockKafka(data=data, topics=["orders"], sync="always", configs=configs, clock="frozen") as kafka:
         kafka.create_topic("kept", 1, {**SMALL, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"})

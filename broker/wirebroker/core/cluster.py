@@ -16,7 +16,7 @@ from wirebroker.core.producer_ids import ProducerIds
 from wirebroker.core.profile import Rules
 from wirebroker.core.purgatory import Timers
 from wirebroker.storage.interface import Log
-from wirebroker.storage.memory import MemoryLog
+from wirebroker.storage.memory import ANY_SIZE, INTERNAL_SEGMENT, MemoryLog
 
 GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
@@ -70,7 +70,7 @@ OpenLog = Callable[[Topic, int, list[int], int], Log]
 
 def memory_log(topic: Topic, index: int, replicas: list[int], now: int) -> Log:
     """A new log in memory."""
-    return MemoryLog(0, now)
+    return MemoryLog(0, now, INTERNAL_SEGMENT if topic.internal else ANY_SIZE)
 
 
 class Cluster:
@@ -109,6 +109,8 @@ class Cluster:
         """How many topics there have ever been."""
         self.watch: Callable[[Change], None] | None = None
         """Told of what changes, if somebody wants to know."""
+        self.rolled: Callable[[Partition, int], None] | None = None
+        """Told when a segment of a compacted topic is closed."""
 
     def tell(self, change: Change) -> None:
         """Something has changed."""
@@ -176,9 +178,11 @@ class Cluster:
 
     def _new_partition(self, topic: Topic, index: int, replicas: list[int], now: int) -> Partition:
         log = self._open_log(topic, index, replicas, now)
-        return Partition(
+        made = Partition(
             topic.name, index, replicas, topic.configs, self.rules, now, full_checks=self.full_checks, log=log
         )
+        made.rolled = self.rolled
+        return made
 
     def restore_topic(
         self, name: str, topic_id: bytes, overrides: Mapping[str, str], partitions: Sequence[StoredPartition], now: int

@@ -1,9 +1,10 @@
-"""What a broker does of its own accord: retention, and the expiration of producers."""
+"""What a broker does of its own accord: retention, compaction in memory, and the expiration of producers."""
 
 from __future__ import annotations
 
 from wirebroker.core.changes import LogStartChange, ProducerChange
 from wirebroker.core.cluster import Cluster
+from wirebroker.core.compaction import Compaction
 
 
 class Maintenance:
@@ -11,6 +12,7 @@ class Maintenance:
 
     def __init__(self, cluster: Cluster, now: int) -> None:
         self._cluster = cluster
+        self.compaction = Compaction(cluster, now)
         configs = cluster.configs
         cluster.timers.every(lambda: configs.integer("log.retention.check.interval.ms"), now, self._retain)
         cluster.timers.every(
@@ -19,6 +21,7 @@ class Maintenance:
 
     def _retain(self, now: int) -> None:
         for partition in self._cluster.partitions():
+            self.compaction.consider(partition, now)  # its cleanup.policy may have changed
             before = partition.log_start_offset
             partition.retain(now)
             if partition.log_start_offset != before:

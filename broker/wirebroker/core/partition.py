@@ -118,6 +118,8 @@ class Partition:
         self.deleted = False
         self.waiting: dict[Callable[[Partition, int], None], None] = {}
         """Told of every append; parked Fetches are here."""
+        self.rolled: Callable[[Partition, int], None] | None = None
+        """Told when a segment of a compacted topic is closed."""
         self.write_fails = 0
         """How many of the next writes fail; see `fail_next_write`."""
         self.offline_at: int | None = None
@@ -163,7 +165,8 @@ class Partition:
             plain = plain and not self.write_fails and self.offline_at is None
             self._plain_limit = min(policy.max_message_bytes, policy.segment_bytes) if plain else 0
             self._latest_ahead, self._oldest_behind = policy.after_max_ms, policy.before_max_ms
-            self._segment_bytes, self._segment_ms = policy.segment_bytes, policy.segment_ms
+            self._segment_bytes = min(policy.segment_bytes, self.log.largest_segment)
+            self._segment_ms = policy.segment_ms
             self.replication.review()  # min.insync.replicas may have changed
         return self._policy
 
@@ -319,8 +322,10 @@ class Partition:
         header, batch, timestamp, _, rewritten = checked
         log = self.log
         active = log.active
-        if active.size + len(batch) > policy.segment_bytes or now - active.created > policy.segment_ms:
+        if active.size + len(batch) > self._segment_bytes or now - active.created > policy.segment_ms:
             log.roll(now)  # as Kafka's LogSegment.shouldRoll: it would grow too large, or its first batch is too old
+            if self.rolled is not None and policy.compacted:
+                self.rolled(self, now)
         return log.append(batch, header.last_offset_delta + 1, self.leader_epoch, timestamp, owned or rewritten)
 
     # Transactions

@@ -39,6 +39,8 @@ class Timers:
         self._tidy_at = _TIDY_FROM
         self.reached = 0
         """The moment that the latest timer to run was set for."""
+        self.late = 0
+        """How late it was when timers were last run. A timer that is set for later than this waits for the next time."""
 
     def at(self, when: int, action: Action) -> Timer:
         """Run `action(when)` once it is `when`."""
@@ -71,6 +73,7 @@ class Timers:
 
     def run(self, now: int) -> None:
         """Run what has fallen due, in order; timers that these set in turn run too if they are due."""
+        self.late = max(self.late, now)
         while self._heap and self._heap[0][0] <= now:
             when, _, timer = heapq.heappop(self._heap)
             action, timer.action = timer.action, None

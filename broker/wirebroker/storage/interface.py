@@ -76,6 +76,9 @@ class Log(Protocol):
     end_offset: int
     """The offset that the next record will get."""
 
+    largest_segment: int
+    """Bytes beyond which a segment is closed, whatever segment.bytes says."""
+
     @property
     def size(self) -> int:
         """Bytes in all segments."""

@@ -10,10 +10,13 @@ from __future__ import annotations
 import struct
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Self
 
+from kafkawire.batches import read_header
 from kafkawire.primitives import Buffer
 from wirebroker.storage.arena import allocate
+from wirebroker.storage.compaction import Cleaning, Steps
 from wirebroker.storage.interface import EMPTY, Kept, Owner, Slice
 
 FIRST_CHUNK = 16 * 1024
@@ -22,6 +25,9 @@ OWN_BUFFER_FROM = 100 * 1024
 """Bytes from which on a batch is kept in a buffer of its own."""
 INDEX_INTERVAL = 4096
 """Bytes between two entries of Kafka's index of offsets."""
+ANY_SIZE = 2**31 - 1
+INTERNAL_SEGMENT = 512 * 1024
+"""Bytes after which a segment of an internal topic is closed, so that it can be compacted. Kafka has 100 MiB on its disk."""
 _START = struct.Struct(">qii")
 
 
@@ -87,25 +93,63 @@ class Segment:
         stop = self.positions[index + 1] if index + 1 < len(self.positions) else self.size
         return self.view(start, stop)
 
-    def truncate(self, index: int) -> None:
-        """Drop the batch with this index and all after it."""
-        self.size = self.positions[index]
-        del self.bases[index:], self.positions[index:], self.timestamps[index:]
-        while self._starts and self._starts[-1] >= self.size:
-            self._starts.pop()
-            self._views.pop()
+    def find(self, offset: int) -> int:
+        """The index of the first batch that ends at or behind `offset`, which is below the next segment."""
+        return max(bisect_right(self.bases, offset) - 1, 0)
+
+    def batches(self, position: int) -> Iterator[tuple[int, memoryview]]:
+        """Positions and batches from `position` on."""
+        for index in range(bisect_left(self.positions, position), len(self.bases)):
+            yield self.positions[index], self.batch(index)
+
+    def up_to(self, index: int) -> Self:
+        """A segment of the batches before this index, in the same buffers. Whoever reads this one may go on."""
+        made = type(self)(self.base_offset, self.created)
+        made.size = self.positions[index]
+        made.bases, made.positions, made.timestamps = self.bases[:index], self.positions[:index], self.timestamps[:index]
         # What follows goes into a new chunk: a slow reader may still hold the bytes that were cut off.
-        self._capacity = 0
-        self.max_timestamp = max(self.timestamps, default=-1)
+        count = bisect_left(self._starts, made.size)
+        made._starts, made._views = self._starts[:count], self._views[:count]
+        made.max_timestamp = max(made.timestamps, default=-1)
+        made._next_chunk = self._next_chunk
+        return made
+
+
+class CleanedSegment(Segment):
+    """What compaction has left of segments: between two batches offsets may be missing."""
+
+    __slots__ = ("lasts",)
+
+    def __init__(self, base_offset: int, created: int) -> None:
+        super().__init__(base_offset, created)
+        self.lasts = array("q")
+
+    def keep(self, batch: Buffer) -> None:
+        """Add a batch that has its offsets."""
+        header = read_header(batch)
+        self.append(batch, header.base_offset, header.partition_leader_epoch, header.max_timestamp, False)
+        self.lasts.append(header.last_offset)
+
+    def find(self, offset: int) -> int:
+        """The index of the first batch that ends at or behind `offset`; their number if none does."""
+        return bisect_left(self.lasts, offset)
+
+    def up_to(self, index: int) -> Self:
+        """A segment of the batches before this index, in the same buffers."""
+        made = super().up_to(index)
+        made.lasts = self.lasts[:index]
+        return made
 
 
 class MemoryLog:
-    """Segments in order; offsets are dense from the first batch to `end_offset`."""
+    """Segments in order; offsets are dense from `cleaned_to` to `end_offset`."""
 
-    __slots__ = ("active", "end_offset", "segments")
+    __slots__ = ("active", "cleaned_to", "end_offset", "largest_segment", "segments")
 
-    def __init__(self, base_offset: int = 0, now: int = 0) -> None:
+    def __init__(self, base_offset: int = 0, now: int = 0, largest_segment: int = ANY_SIZE) -> None:
         self.end_offset = base_offset
+        self.largest_segment = largest_segment
+        self.cleaned_to = 0
         self.active = Segment(base_offset, now)
         self.segments = [self.active]
 
@@ -113,11 +157,6 @@ class MemoryLog:
     def size(self) -> int:
         """Bytes in all segments."""
         return sum(segment.size for segment in self.segments)
-
-    @property
-    def cleaned_to(self) -> int:
-        """Nothing is compacted in memory."""
-        return 0
 
     def append(self, batch: Buffer, records: int, leader_epoch: int, timestamp: int, owned: bool = False) -> int:
         """Store a batch of `records` offsets at the end; its base offset."""
@@ -131,7 +170,7 @@ class MemoryLog:
         if not self.active.bases:
             self.active.created = now
             return
-        self.active = Segment(self.end_offset, now, self.active._next_chunk)
+        self.active = Segment(self.end_offset, now, min(self.active._next_chunk, self.largest_segment))
         self.segments.append(self.active)
 
     def read(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> Slice:
@@ -142,15 +181,16 @@ class MemoryLog:
         """
         if offset >= limit:
             return EMPTY
-        segment = self.segments[self._segment_of(offset)]
-        first = bisect_right(segment.bases, offset) - 1
-        if first < 0:
+        segment, first = self._find(offset)
+        if first == len(segment.bases):
             return EMPTY
         start = segment.positions[first]
         stop = segment.size
         if limit < self.end_offset and segment.bases[-1] >= limit:
             stop = segment.positions[bisect_right(segment.bases, limit - 1)]
         available = stop - start
+        if available <= 0:
+            return EMPTY  # what begins at the offset or behind it begins behind the limit
         if available > max_bytes:
             behind = segment.positions[first + 1] if first + 1 < len(segment.positions) else segment.size
             if max_bytes < behind - start:
@@ -165,22 +205,19 @@ class MemoryLog:
 
         Kafka finds it in a sparse index, and so a little late; with this one it is late by at most 4 KiB.
         """
-        segment = self.segments[self._segment_of(offset)]
-        first = bisect_right(segment.bases, offset) - 1
-        if first < 0:
+        segment, first = self._find(offset)
+        if first == len(segment.bases):
             return self.end_offset
         behind = bisect_left(segment.positions, segment.positions[first] + size + INDEX_INTERVAL)
         if behind < len(segment.bases):
             return segment.bases[behind]
-        following = self.segments.index(segment) + 1
-        return self.segments[following].base_offset if following < len(self.segments) else self.end_offset
+        return self.end_offset if segment is self.active else self._segment_behind(segment).base_offset
 
     def batches(self, start_offset: int = 0) -> list[memoryview]:
         """Every batch from the one that holds `start_offset` on, one buffer each."""
         found = []
         for segment in self.segments[self._segment_of(start_offset) :]:
-            first = max(bisect_right(segment.bases, start_offset) - 1, 0)
-            found += [segment.batch(i) for i in range(first, len(segment.bases))]
+            found += [segment.batch(i) for i in range(segment.find(start_offset), len(segment.bases))]
         return found
 
     def batches_since(self, timestamp: int, from_offset: int) -> list[memoryview]:
@@ -188,8 +225,8 @@ class MemoryLog:
         found = []
         for segment in self.segments[self._segment_of(from_offset) :]:
             if segment.max_timestamp >= timestamp:
-                first = max(bisect_right(segment.bases, from_offset) - 1, 0)
                 stamps = segment.timestamps
+                first = segment.find(from_offset)
                 found += [segment.batch(i) for i in range(first, len(stamps)) if stamps[i] >= timestamp]
         return found
 
@@ -200,21 +237,61 @@ class MemoryLog:
 
     def truncate_to(self, offset: int) -> None:
         """Forget everything from the batch that holds `offset` on."""
+        if offset >= self.end_offset:
+            return
         while len(self.segments) > 1 and self.segments[-1].base_offset >= offset:
             self.segments.pop()
         self.active = self.segments[-1]
-        index = bisect_right(self.active.bases, offset - 1)
+        index = self.active.find(offset)
+        self.end_offset = offset
         if index < len(self.active.bases):
-            self.end_offset = self.active.bases[index]
-            self.active.truncate(index)
-        else:
-            self.end_offset = min(self.end_offset, offset)
+            self.end_offset = max(min(offset, self.active.bases[index]), self.active.base_offset)
+            self.active = self.segments[-1] = self.active.up_to(index)
+        self.cleaned_to = min(self.cleaned_to, self.end_offset)
+        if isinstance(self.active, CleanedSegment):
+            self._begin_behind(self.active)
+
+    def _begin_behind(self, cleaned: CleanedSegment) -> None:
+        """What compaction has made is not written to."""
+        if not cleaned.bases:
+            self.segments.pop()
+        self.active = Segment(self.end_offset, cleaned.created)
+        self.segments.append(self.active)
 
     def start_at(self, offset: int, now: int) -> None:
         """Throw everything away and go on at `offset`."""
-        self.end_offset = offset
+        self.end_offset = self.cleaned_to = offset
         self.active = Segment(offset, now)
         self.segments = [self.active]
+
+    def compact(self, cleaning: Cleaning[Segment], owner: Owner) -> Steps[None]:
+        """Put what is left into new segments, and those in the place of the old ones, group by group."""
+        yield from cleaning.learn()
+        known, most = cleaning.known, min(cleaning.task.segment_bytes, self.largest_segment)
+        for group in cleaning.groups(most):
+            aborted_before = len(known.kept)
+            made = CleanedSegment(group[0].base_offset, group[0].created)
+            for segment in group:
+                for _, batch in segment.batches(0):
+                    left = yield from cleaning.left(batch)
+                    if left:
+                        made.keep(left)
+            if not self._take(made, group):
+                return  # truncation or retention was faster; the next round sees what there is now
+            following = self._segment_behind(made)
+            self.cleaned_to = max(self.cleaned_to, min(cleaning.end, following.base_offset))
+            owner.transactions.keep_aborted(made.base_offset, following.base_offset, known.kept[aborted_before:])
+
+    def _take(self, made: CleanedSegment, group: Sequence[Segment]) -> bool:
+        """Put the new segment in the place of the old ones, if all of these are still there and closed."""
+        at = next((i for i, segment in enumerate(self.segments) if segment is group[0]), None)
+        if at is None or self.segments[at : at + len(group)] != group or self.active in group:
+            return False
+        self.segments[at : at + len(group)] = [made]
+        return True
+
+    def _segment_behind(self, segment: Segment) -> Segment:
+        return self.segments[self.segments.index(segment) + 1]
 
     # A log in memory is not lost by what the brokers go through, as they are one process
 
@@ -231,6 +308,17 @@ class MemoryLog:
 
     def delete(self) -> None:
         """Nothing is left behind."""
+
+    def _find(self, offset: int) -> tuple[Segment, int]:
+        """The segment and the index of the first batch that ends at or behind `offset`."""
+        at = self._segment_of(offset)
+        segment = self.segments[at]
+        index = segment.find(offset)
+        while index == len(segment.bases) and segment is not self.active:
+            at += 1  # compaction has left a gap at the end of the segment
+            segment = self.segments[at]
+            index = segment.find(offset)
+        return segment, index
 
     def _segment_of(self, offset: int) -> int:
         segments = self.segments

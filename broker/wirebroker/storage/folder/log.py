@@ -5,17 +5,16 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkawire.batches import HEADER_SIZE, read_header
 from kafkawire.primitives import Buffer
 from wirebroker.core.configs import TopicConfigs
-from wirebroker.core.producers import epoch_of, last_offset
+from wirebroker.storage.compaction import Task, plan
 from wirebroker.storage.folder import files
 from wirebroker.storage.folder.checkpoints import LEADER_EPOCHS, epochs_text
-from wirebroker.storage.folder.compaction import Cleaned, LastRecord, Task
+from wirebroker.storage.folder.compaction import Cleaned, compact
 from wirebroker.storage.folder.names import (
     CLEANED,
     LOG,
@@ -56,6 +55,8 @@ class RecentIndexes:
 
 class FolderLog:
     """The log of one partition. Batches are written as they come; what can be found again from them, later."""
+
+    largest_segment = 2**31 - 1
 
     def __init__(
         self, store: FolderStore, directory: LogDirectory, where: tuple[str, int], folder: Path, settings: LogSettings,
@@ -248,42 +249,14 @@ class FolderLog:
 
     # Compacting
 
-    def to_compact(self, now: int) -> tuple[float, Task] | None:
-        """How dirty the log is, and what is to be done; None if it is not dirty enough (LogCleanerManager)."""
-        owner = self._owner
-        assert owner is not None
-        configs = self._configs
-        if "compact" not in configs.text("cleanup.policy") or len(self.segments) == 1:
-            return None
-        first_dirty = self.directory.cleaned.get(self.where, 0)
-        if not owner.log_start_offset <= first_dirty <= self.end_offset:
-            first_dirty = owner.log_start_offset
-        lag = configs.integer("min.compaction.lag.ms")
-        closed = []
-        for segment, following in pairwise(self.segments):
-            if following.base_offset > owner.last_stable_offset or 0 < now - segment.max_timestamp < lag:
-                break
-            closed.append(segment)
-        dirty = sum(segment.size for segment in closed if segment.base_offset >= first_dirty)
-        size = sum(segment.size for segment in closed)
-        if not dirty:
-            return None
-        overdue = any(
-            now - segment.max_timestamp > configs.integer("max.compaction.lag.ms")
-            for segment in closed
-            if segment.base_offset >= first_dirty
-        )
-        if dirty / size <= float(configs.text("min.cleanable.dirty.ratio")) and not overdue:
-            return None
-        last_records = {
-            key: LastRecord(None if (offset := last_offset(state)) < 0 else offset, epoch_of(state))
-            for key, state in owner.producers.items()
-            if isinstance(key, int)
-        }
-        return dirty / size, Task(
-            closed, first_dirty, owner.transactions.ended_between(0, self.end_offset), last_records,
-            self._settings.segments, configs.integer("segment.bytes"), configs.integer("delete.retention.ms"), now,
-        )  # fmt: skip
+    def to_compact(self, now: int) -> tuple[float, Task[Segment]] | None:
+        """How dirty the log is, and what is to be done; None if it is not dirty enough."""
+        assert self._owner is not None
+        return plan(self.segments, self.end_offset, self.cleaned_to, self._owner, self._configs, now)
+
+    def compact(self, task: Task[Segment]) -> Cleaned:
+        """Write what is left of these segments beside them; for any thread. Raises OSError, DamagedFile."""
+        return compact(task, self._settings.segments)
 
     @property
     def cleaned_to(self) -> int:

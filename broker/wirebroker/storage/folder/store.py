@@ -18,7 +18,7 @@ from wirebroker.core.cluster import CLUSTER_ID, GROUP_TOPIC, TRANSACTION_TOPIC, 
 from wirebroker.core.configs import ConfigError, TopicConfigs, check_topic_configs
 from wirebroker.core.partition import Partition
 from wirebroker.storage.folder import files
-from wirebroker.storage.folder.compaction import Cleaned, compact
+from wirebroker.storage.folder.compaction import Cleaned
 from wirebroker.storage.folder.directory import LogDirectory
 from wirebroker.storage.folder.faults import DamagedFile, DataError, note
 from wirebroker.storage.folder.image import (
@@ -434,7 +434,7 @@ class FolderStore:
 
         def work() -> None:
             try:
-                results.append(compact(task))
+                results.append(log.compact(task))
             except (OSError, ProtocolError) as failed:
                 results.append(failed)
 

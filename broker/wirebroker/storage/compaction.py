@@ -1,0 +1,289 @@
+"""Compaction: of each key the last record is kept (Kafka's Cleaner, LogToClean and CleanedTransactionMetadata).
+
+The closed segments up to the first open transaction are read twice: the new ones to learn where each key was last written,
+then all of them to leave out what is older. Offsets stay as they are. Kept as well are
+
+    a tombstone, and the marker of a transaction of which nothing else is left: for delete.retention.ms after that was seen
+    the last batch of each producer, without its records: what it wrote last is known by it
+    the last batch that was looked at
+
+Nothing here changes a log: a log on disk and one in memory each write what is left, and take it in the place of what was.
+What takes long is a generator. It yields how many records it has read since it last yielded, at most `STEP` or one
+batch, so that whoever has other things to do can stop in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from kafkawire.batches import (
+    DELETE_HORIZON,
+    BatchHeader,
+    Record,
+    iter_records,
+    read_header,
+    read_marker,
+    seal,
+    write_record,
+)
+from kafkawire.compression import compress
+from wirebroker.core.configs import TopicConfigs
+from wirebroker.core.open_transactions import AbortedTransaction
+from wirebroker.core.producers import epoch_of, last_offset
+from wirebroker.storage.interface import Owner
+
+MOST_KEYS = 1_000_000
+"""How many keys are looked at in one round; the next one goes on behind them. (log.cleaner.dedupe.buffer.size)"""
+STEP = 256
+"""Records after which a generator yields, also within a batch."""
+
+T = TypeVar("T")
+Steps = Generator[int, None, T]
+
+
+class Readable(Protocol):
+    """A segment that can be compacted."""
+
+    base_offset: int
+    size: int
+    max_timestamp: int
+
+    def batches(self, position: int) -> Iterable[tuple[int, memoryview]]:
+        """Positions and batches from `position` on."""
+
+
+S = TypeVar("S", bound=Readable)
+
+
+class LastRecord(NamedTuple):
+    """What is known of a producer by the last batch that it wrote: its offset, None if there is only a marker."""
+
+    offset: int | None
+    producer_epoch: int
+
+
+class Task(NamedTuple, Generic[S]):
+    """A log that is to be compacted. Times are in ms."""
+
+    segments: Sequence[S]
+    """The closed ones, below what must not be touched."""
+    first_dirty: int
+    """Up to here it was compacted before."""
+    aborted: Sequence[AbortedTransaction]
+    last_records: Mapping[int, LastRecord]
+    segment_bytes: int
+    delete_retention: int
+    now: int
+
+
+def plan(
+    segments: Sequence[S], end_offset: int, cleaned_to: int, owner: Owner, configs: TopicConfigs, now: int
+) -> tuple[float, Task[S]] | None:
+    """How dirty a log is, and what is to be done; None if it is not dirty enough (LogCleanerManager)."""
+    if len(segments) == 1 or "compact" not in configs.text("cleanup.policy"):
+        return None
+    first_dirty = cleaned_to if owner.log_start_offset <= cleaned_to <= end_offset else owner.log_start_offset
+    lag = configs.integer("min.compaction.lag.ms")
+    closed = []
+    for segment, following in pairwise(segments):
+        if following.base_offset > owner.last_stable_offset or 0 < now - segment.max_timestamp < lag:
+            break
+        closed.append(segment)
+    new = [segment for segment in closed if segment.base_offset >= first_dirty]
+    dirty, size = sum(segment.size for segment in new), sum(segment.size for segment in closed)
+    if not dirty:
+        return None
+    longest = configs.integer("max.compaction.lag.ms")
+    overdue = any(now - segment.max_timestamp > longest for segment in new)
+    if dirty / size <= float(configs.text("min.cleanable.dirty.ratio")) and not overdue:
+        return None
+    last_records = {
+        key: LastRecord(None if (offset := last_offset(state)) < 0 else offset, epoch_of(state))
+        for key, state in owner.producers.items()
+        if isinstance(key, int)
+    }
+    return dirty / size, Task(
+        closed, first_dirty, owner.transactions.ended_between(0, end_offset), last_records,
+        configs.integer("segment.bytes"), configs.integer("delete.retention.ms"), now,
+    )  # fmt: skip
+
+
+class TransactionFilter:
+    """Follows the transactions in a log: which batches were aborted, and of which anything was seen."""
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        self._aborted = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
+        self._ongoing: dict[int, AbortedTransaction] = {}
+        self._seen: set[int] = set()
+        """Producers of whose current transaction a batch was seen."""
+        self.kept: list[AbortedTransaction] = []
+        """Aborted transactions of which something is left, so that readers must know of them."""
+
+    def discards(self, header: BatchHeader, batch: memoryview) -> bool:
+        """Whether nothing in this batch is needed any more: it was aborted, or is the marker of what is gone."""
+        while self._aborted and self._aborted[-1].first_offset <= header.last_offset:
+            begun = self._aborted.pop()
+            self._ongoing[begun.producer_id] = begun
+        producer_id = header.producer_id
+        if not header.is_control:
+            if not header.is_transactional:
+                return False
+            self._seen.add(producer_id)
+            aborted = self._ongoing.get(producer_id)
+            # The marker that ended it may be gone, or lie before what is looked at.
+            return aborted is not None and header.base_offset < aborted.last_offset
+        marker = next((read_marker(record) for record in iter_records(batch)), None)
+        if header.records_count == 0:
+            return True
+        if marker is None:
+            return False
+        seen = producer_id in self._seen
+        self._seen.discard(producer_id)
+        ended = None if marker.commit else self._ongoing.pop(producer_id, None)
+        if ended is not None and seen:
+            self.kept.append(ended)
+        return not seen
+
+
+class Cleaning(Generic[S]):
+    """One round over a log: first `learn`, then `left` of each batch of `groups`, in order."""
+
+    def __init__(self, task: Task[S]) -> None:
+        self.task = task
+        self.known = TransactionFilter(task.aborted)
+        self.end = task.first_dirty
+        """Up to where the log is compacted after this round."""
+        self._latest: dict[bytes, int] = {}
+
+    def learn(self) -> Steps[None]:
+        """Find out where each key of the new part was last written, and where that part ends."""
+        task, known = self.task, TransactionFilter(self.task.aborted)
+        ends = [following.base_offset for _, following in pairwise(task.segments)]
+        for i, segment in enumerate(task.segments):
+            if i < len(ends) and ends[i] <= task.first_dirty:
+                continue
+            if len(self._latest) >= MOST_KEYS:
+                break
+            for _, batch in segment.batches(0):
+                header = read_header(batch)
+                self.end = header.last_offset + 1
+                discarded = known.discards(header, batch)
+                if header.is_control or discarded or header.last_offset < task.first_dirty:
+                    yield 1
+                else:
+                    yield from self._learn_keys(header, batch)
+
+    def _learn_keys(self, header: BatchHeader, batch: memoryview) -> Steps[None]:
+        read = 0
+        for record in iter_records(batch):
+            offset = header.base_offset + record.offset_delta
+            if record.key is not None and offset >= self.task.first_dirty:
+                self._latest[record.key] = offset
+            read += 1
+            if read == STEP:
+                yield read
+                read = 0
+        yield read + 1
+
+    def groups(self, largest: int) -> Iterator[list[S]]:
+        """The segments that were looked at, neighbours together that fit into one of `largest` bytes."""
+        group: list[S] = []
+        for segment in self.task.segments:
+            if segment.base_offset >= self.end:
+                break
+            size = sum(each.size for each in group) + segment.size
+            if group and (size > largest or segment.base_offset - group[0].base_offset > 2**30):
+                yield group
+                group = []
+            group.append(segment)
+        if group:
+            yield group
+
+    def left(self, batch: memoryview) -> Steps[memoryview | bytes]:
+        """What is left of a batch: itself, another one with fewer records or none, or nothing."""
+        header, now = read_header(batch), self.task.now
+        unneeded = self.known.discards(header, batch)
+        horizon = header.base_timestamp if header.attributes & DELETE_HORIZON else None
+        discards = unneeded and (not header.is_control or (horizon is not None and horizon <= now))
+        holds_place = _is_last_of_producer(header, self.task.last_records) or header.last_offset + 1 == self.end
+        yield 1
+        if discards and not holds_place:
+            return b""
+        kept: list[Record] = [] if discards else (yield from self._needed(header, batch, horizon))
+        if not kept:
+            return _without_records(header) if holds_place else b""
+        begins_horizon = horizon is None and (
+            (unneeded and header.is_control) or any(record.value is None for record in kept if not header.is_control)
+        )
+        if len(kept) == header.records_count and not begins_horizon:
+            return batch
+        return (yield from _with_records(header, kept, now + self.task.delete_retention if begins_horizon else horizon))
+
+    def _needed(self, header: BatchHeader, batch: memoryview, horizon: int | None) -> Steps[list[Record]]:
+        if header.is_control:
+            return list(iter_records(batch))
+        deletes = horizon is None or self.task.now < horizon
+        kept, read = [], 0
+        for record in iter_records(batch):
+            if self._is_needed(record, header, deletes):
+                kept.append(record)
+            read += 1
+            if read == STEP:
+                yield read
+                read = 0
+        yield read
+        return kept
+
+    def _is_needed(self, record: Record, header: BatchHeader, deletes: bool) -> bool:
+        offset = header.base_offset + record.offset_delta
+        if offset >= self.end:
+            return True
+        if record.key is None:
+            return False  # a compacted topic takes none; it was one of another kind before
+        return offset >= self._latest.get(record.key, -1) and (record.value is not None or deletes)
+
+
+def finish(steps: Steps[T]) -> T:
+    """Do all of it, here and now."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+
+
+def _is_last_of_producer(header: BatchHeader, last_records: Mapping[int, LastRecord]) -> bool:
+    last = last_records.get(header.producer_id)
+    if last is None or header.producer_id < 0:
+        return False
+    if last.offset is not None:
+        return header.last_offset == last.offset
+    return header.is_control and header.producer_epoch == last.producer_epoch
+
+
+def _without_records(header: BatchHeader) -> bytes:
+    """A batch that only holds its place (DefaultRecordBatch.writeEmptyHeader)."""
+    attributes = header.attributes & ~(DELETE_HORIZON | 0x07)
+    return seal(header._replace(attributes=attributes, base_timestamp=-1, records_count=0), b"")
+
+
+def _with_records(header: BatchHeader, kept: Sequence[Record], horizon: int | None) -> Steps[bytes]:
+    """The batch with these records only; with a delete horizon that stands in the place of the base timestamp."""
+    base = header.base_timestamp if horizon is None else horizon
+    shift = header.base_timestamp - base
+    body = bytearray()
+    for i, record in enumerate(kept, 1):
+        write_record(body, record._replace(timestamp_delta=record.timestamp_delta + shift))
+        if not i % STEP:
+            yield STEP
+    latest = header.base_timestamp + max(record.timestamp_delta for record in kept)
+    made = header._replace(
+        attributes=header.attributes | (DELETE_HORIZON if horizon is not None else 0),
+        base_timestamp=base,
+        max_timestamp=header.max_timestamp if header.is_log_append_time else latest,
+        records_count=len(kept),
+    )
+    return seal(made, compress(header.compression, body) if header.compression else body)

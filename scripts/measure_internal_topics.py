@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""How much memory the coordinators' topics take: commits of one group, then transactions of one id, through the engine.
+
+scripts/measure_internal_topics.py [--commits 1000000] [--transactions 100000] [--without]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "broker"), str(ROOT / "protocol"), str(ROOT / "tests")]
+
+from kafkawire.declare import Message  # noqa: E402
+from kafkawire.frames import SIZE, decode_response, encode_request  # noqa: E402
+from kafkawire.messages.add_partitions_to_txn import (  # noqa: E402
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from kafkawire.messages.end_txn import EndTxnRequest  # noqa: E402
+from kafkawire.messages.find_coordinator import FindCoordinatorRequest  # noqa: E402
+from kafkawire.messages.init_producer_id import InitProducerIdRequest  # noqa: E402
+from kafkawire.messages.offset_commit import (  # noqa: E402
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from wirebroker.engine import Engine  # noqa: E402
+from wirebroker.exchange import Reply  # noqa: E402
+
+SHOWN = 10
+"""How many lines each table has."""
+
+
+class Session:
+    """One connection to an engine whose clock runs with the machine's."""
+
+    def __init__(self, compacting: bool) -> None:
+        settings = {"log.cleaner.enable": str(compacting).lower()}
+        self.engine = Engine(self._now(), os.urandom, cold_start=False, settings=settings)
+        self.engine.cluster.create_topic("orders", self._now())
+        self._connection = self.engine.connect(1)
+
+    @staticmethod
+    def _now() -> int:
+        return time.time_ns() // 1_000_000
+
+    def ask(self, request: Message, version: int) -> Any:
+        """The answer to a request, with the timers that fall due meanwhile."""
+        frame = encode_request(1, "measure", request, version)[SIZE.size :]
+        self.engine.receive(self._connection, memoryview(frame), self._now())
+        self.engine.tick(self._now())
+        (reply,) = self.engine.take_effects()
+        assert isinstance(reply, Reply), reply
+        answer = b"".join(bytes(part) for part in reply.parts)[SIZE.size :]
+        return decode_response(answer, request.__schema__.key, version)[1]
+
+    def held(self, topic: str) -> int:
+        """Bytes in the logs of a topic."""
+        return sum(each.log.size for each in self.engine.cluster.topics[topic].partitions)
+
+
+def resident() -> int:
+    """Bytes of this process in memory."""
+    import psutil
+
+    return int(psutil.Process().memory_info().rss)
+
+
+def measure(session: Session, what: str, topic: str, count: int, act: Callable[[int], None]) -> None:
+    """Act so often, and print from time to time what the topic and the process take."""
+    act(0)
+    before, begun = resident(), time.process_time()
+    longest = 0.0
+    print(f"{what:>14} {'MiB in ' + topic:>28} {'more MiB resident':>18} {'us each':>8} {'longest ms':>10}")
+    for number in range(1, count + 1):
+        started = time.process_time()
+        act(number)
+        longest = max(longest, time.process_time() - started)
+        if number % max(count // SHOWN, 1) == 0:
+            each = (time.process_time() - begun) / number * 1e6
+            grown = (resident() - before) / 2**20
+            print(f"{number:>14,} {session.held(topic) / 2**20:>28.2f} {grown:>18.1f} {each:>8.1f} {longest * 1e3:>10.1f}")
+
+
+def commits(session: Session, count: int) -> None:
+    """Commits of one group on one partition."""
+    session.ask(FindCoordinatorRequest(key="group", key_type=0), 2)
+
+    def act(number: int) -> None:
+        partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=number, committed_metadata="")
+        topic = OffsetCommitRequestTopic(name="orders", partitions=[partition])
+        answer = session.ask(OffsetCommitRequest(group_id="group", topics=[topic]), 7)
+        assert answer.topics[0].partitions[0].error_code == 0
+
+    measure(session, "commits", "__consumer_offsets", count, act)
+
+
+def transactions(session: Session, count: int) -> None:
+    """Transactions of one id that touch one partition and write nothing."""
+    session.ask(FindCoordinatorRequest(key="id", key_type=1), 2)
+    begun = session.ask(InitProducerIdRequest(transactional_id="id", transaction_timeout_ms=60_000), 3)
+    who = {"producer_id": begun.producer_id, "producer_epoch": begun.producer_epoch}
+
+    def act(_: int) -> None:
+        topic = AddPartitionsToTxnTopic(name="orders", partitions=[0])
+        request = AddPartitionsToTxnRequest(v3_and_below_transactional_id="id", v3_and_below_topics=[topic])
+        request.v3_and_below_producer_id, request.v3_and_below_producer_epoch = who.values()
+        session.ask(request, 3)
+        assert session.ask(EndTxnRequest(transactional_id="id", committed=True, **who), 3).error_code == 0
+
+    measure(session, "transactions", "__transaction_state", count, act)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--commits", type=int, default=1_000_000)
+    parser.add_argument("--transactions", type=int, default=100_000)
+    parser.add_argument("--without", action="store_true", help="do not compact")
+    options = parser.parse_args()
+    session = Session(compacting=not options.without)
+    commits(session, options.commits)
+    transactions(session, options.transactions)
+
+
+if __name__ == "__main__":
+    main()

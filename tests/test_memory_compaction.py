@@ -1,0 +1,261 @@
+"""Compaction of logs in memory: the same as on disk, in turns, and so that the coordinators' topics stay small."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkawire.batches import Record, build_batch, read_header
+from kafkawire.messages.end_txn import EndTxnRequest
+from kafkawire.messages.find_coordinator import FindCoordinatorRequest
+from kafkawire.messages.init_producer_id import InitProducerIdRequest
+from kafkawire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from wirebroker.core.partition import EndMarker, Partition
+from wirebroker.core.truncation import truncate
+from wirebroker.engine import Engine
+from wirebroker.mock import MockKafka
+from wirebroker.operations import stored_records
+from wirebroker.storage.folder.store import FolderStore
+from wirebroker.storage.memory import INTERNAL_SEGMENT, MemoryLog
+from wirekit import NOW, client
+
+COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.1"}
+LARGE = "m" * 4000
+
+
+def engine_with(topic: dict[str, str], store: FolderStore | None = None) -> tuple[Engine, Partition]:
+    engine = Engine(NOW, os.urandom, store=store)
+    return engine, engine.cluster.create_topic("orders", NOW, partitions=1, overrides=topic).partitions[0]
+
+
+def memory_log(partition: Partition) -> MemoryLog:
+    assert isinstance(partition.log, MemoryLog)
+    return partition.log
+
+
+def batches(log: Any) -> list[bytes]:
+    return [bytes(batch) for batch in log.batches()]
+
+
+class Writer:
+    """Writes the same to several partitions: plain batches and transactions of several producers."""
+
+    def __init__(self, seed: int, *partitions: Partition, aborts: bool = True) -> None:
+        self.aborts = aborts
+        self.chance = random.Random(seed)
+        self.partitions = partitions
+        self._sequences = dict.fromkeys(range(3), 0)
+
+    def write(self, count: int, now: int, *, plain: bool = False) -> None:
+        for _ in range(count):
+            records = [self._record(i) for i in range(self.chance.randint(1, 4))]
+            producer = None if plain else self.chance.choice((None, 0, 1, 2))
+            if producer is None:
+                self._append(build_batch(records, base_timestamp=now, compression=self.chance.choice((0, 1, 4))), now)
+                continue
+            made = build_batch(
+                records, base_timestamp=now, producer_id=producer, producer_epoch=0,
+                base_sequence=self._sequences[producer], transactional=True,
+            )  # fmt: skip
+            self._sequences[producer] += len(records)
+            self._append(made, now)
+            for partition in self.partitions:
+                partition.append_marker(EndMarker(producer, 0, not self.aborts or bool(len(records) % 2), 0, 0), now)
+
+    def _record(self, delta: int) -> Record:
+        value = None if self.chance.random() < 0.1 else self.chance.randbytes(self.chance.choice((10, 8000)))
+        return Record(delta, 0, b"k%d" % self.chance.randrange(30), value)
+
+    def _append(self, batch: bytes, now: int) -> None:
+        for partition in self.partitions:
+            assert partition.append(memoryview(batch), now, 9, verified=True).error_code == 0
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_what_is_left_and_how_it_reads_is_the_same_as_on_disk(seed: int, tmp_path: Path) -> None:
+    store = FolderStore(tmp_path, os.urandom)
+    on_disk, theirs = engine_with(COMPACTED, store)
+    in_memory, mine = engine_with(COMPACTED)
+    writer, now = Writer(seed, mine, theirs), NOW
+    for _ in range(3):
+        before = memory_log(mine).size
+        writer.write(400, now)
+        now += 40_000_000
+        in_memory.maintenance.compaction._dirty[mine] = None
+        in_memory.maintenance.compaction._begin(now)
+        in_memory.maintenance.compaction.finish(now)
+        store.compact(now)
+        store.run_jobs()
+        assert batches(mine.log) == batches(theirs.log)
+        assert mine.log.cleaned_to == theirs.log.cleaned_to > 0
+        assert mine.transactions.aborted_between(0, 10**9) == theirs.transactions.aborted_between(0, 10**9)
+        assert memory_log(mine).size < before + 3_000_000
+    ends = [read_header(batch).base_offset for batch in mine.log.batches()] + [mine.log_end_offset]
+    for _ in range(100):
+        arguments = (
+            writer.chance.randrange(mine.log_end_offset + 2), writer.chance.choice(ends),
+            writer.chance.choice((0, 100, 10**6)), writer.chance.random() < 0.5,
+        )  # fmt: skip
+        ours, other = mine.log.read(*arguments), theirs.log.read(*arguments)
+        assert bytes(other.data)[: len(ours.data)] == ours.data, arguments
+        assert bool(other.data) == bool(ours.data), arguments
+        stamp, start = NOW + writer.chance.randrange(now - NOW), min(arguments[0], mine.log_end_offset - 1)
+        since = [bytes(batch) for batch in mine.log.batches_since(stamp, start)]
+        assert since == [bytes(batch) for batch in theirs.log.batches_since(stamp, start)]
+    for offset in (mine.log_end_offset - 3, mine.log.cleaned_to // 2 + 1, 0):
+        mine.log.truncate_to(offset)
+        assert mine.log.end_offset <= offset
+        assert all(read_header(batch).last_offset < offset for batch in mine.log.batches())
+        writer.partitions = (mine,)
+        assert mine.append_own(build_batch([Record(0, 0, b"k", b"v")], base_timestamp=now), now) == 0
+        assert bytes(mine.log.read(mine.log_end_offset - 1, mine.log_end_offset, 10**6, True).data) == batches(mine.log)[-1]
+    store.abandon()
+    assert on_disk.store is store
+
+
+def values(partition: Partition) -> dict[bytes | None, bytes | None]:
+    """What somebody knows who reads from the beginning, where nothing was aborted."""
+    latest = {each.key: each.value for each in stored_records(partition) if not each.control}
+    return {key: value for key, value in latest.items() if value is not None}
+
+
+CHANGES: list[Callable[[Partition, int], object]] = [
+    lambda partition, _: partition.delete_records(partition.log_end_offset // 2, NOW),
+    lambda partition, now: truncate(partition, partition.log_end_offset // 2, now),
+    lambda partition, now: truncate(partition, 3, now),
+    lambda partition, now: truncate(partition, partition.log.cleaned_to - 20, now),
+    lambda partition, now: partition.log.start_at(partition.log_end_offset, now),
+    lambda partition, _: partition.delete(),
+]
+
+
+@pytest.mark.parametrize("change", range(len(CHANGES)))
+@pytest.mark.parametrize("turn", [0, 1, 4, 8])
+def test_what_happens_between_two_turns_wins(turn: int, change: int) -> None:
+    engine, partition = engine_with(COMPACTED)
+    writer = Writer(change, partition, aborts=False)
+    compaction = engine.maintenance.compaction
+    writer.write(600, NOW)
+    compaction._begin(NOW)
+    compaction.finish(NOW)
+    assert partition.log.cleaned_to > 0
+    writer.write(400, NOW)
+    compaction._begin(NOW)
+    for _ in range(turn):
+        assert not compaction._work_off(100)
+    CHANGES[change](partition, NOW)
+    writer.write(0 if partition.deleted else 3, NOW, plain=True)
+    before, end = values(partition), partition.log_end_offset
+    held = partition.log.batches()
+    copies = [bytes(batch) for batch in held]
+    compaction.finish(NOW)
+    assert (values(partition), partition.log_end_offset) == (before, end)
+    assert [bytes(batch) for batch in held] == copies, "a reader that is slow still has what it was given"
+
+
+def test_a_turn_is_short_and_the_next_one_comes_later() -> None:
+    engine, partition = engine_with(COMPACTED)
+    Writer(1, partition).write(600, NOW)
+    size, now = memory_log(partition).size, engine.deadline()
+    assert now is not None
+    turns = 0
+    while memory_log(partition).size == size:
+        engine.tick(now)
+        deadline = engine.deadline()
+        assert deadline is not None
+        assert deadline > now, "others have their turn in between, however late it is"
+        now = max(deadline, now + (1000 if turns else 0))
+        turns += 1
+    assert turns > 5
+
+
+def test_an_advance_of_the_clock_leaves_nothing_to_compact() -> None:
+    with MockKafka(clock="frozen") as kafka:
+        kafka.create_topic("orders", 1, COMPACTED)
+        partition = kafka._call(lambda engine: engine.cluster.topics["orders"].partitions[0])
+        kafka._call(lambda engine: Writer(1, partition, aborts=False).write(600, kafka.clock.now()))
+        before = values(partition)
+        kafka.clock.advance(seconds=15)
+        assert partition.log.cleaned_to == memory_log(partition).active.base_offset > 0
+        assert values(partition) == before
+        assert [finding for finding in kafka.audit().findings if finding.severity == "certain"] == []
+
+
+def test_a_policy_that_comes_later_is_followed() -> None:
+    engine, partition = engine_with({"segment.bytes": "1048576", "retention.ms": "-1"})
+    Writer(1, partition).write(600, NOW)
+    partition.configs.replace({**partition.configs.overrides, "cleanup.policy": "compact"})
+    engine.tick(NOW + 400_000)
+    engine.maintenance.compaction.finish(NOW + 400_000)
+    assert partition.log.cleaned_to > 0
+
+
+def test_what_cannot_be_read_is_said_once_and_stays(caplog: pytest.LogCaptureFixture) -> None:
+    engine, partition = engine_with(COMPACTED)
+    damaged = build_batch([Record(0, 0, b"k", bytes(9000))], base_timestamp=NOW, compression=1)[:-100]
+    for _ in range(300):
+        partition.append_own(build_batch([Record(0, 0, b"k", bytes(9000))], base_timestamp=NOW), NOW)
+        partition.log.append(damaged, 1, 0, NOW)
+    count = len(batches(partition.log))
+    for _ in range(3):
+        engine.maintenance.compaction.consider(partition, NOW)
+        engine.tick(NOW + 20_000)
+        engine.maintenance.compaction.finish(NOW + 20_000)
+    assert len(batches(partition.log)) == count
+    (warning,) = caplog.messages
+    assert warning.startswith("orders-0 is not compacted any more: ")
+
+
+# The coordinators' topics
+
+
+def size_of(kafka: MockKafka, topic: str) -> int:
+    return kafka._call(lambda engine: sum(each.log.size for each in engine.cluster.topics[topic].partitions))
+
+
+def committed(wire: Any, offset: int) -> None:
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata=LARGE)
+    topic = OffsetCommitRequestTopic(name="orders", partitions=[partition])
+    answer = wire.request(OffsetCommitRequest(group_id="group", topics=[topic]), 7)
+    assert answer.topics[0].partitions[0].error_code == 0
+
+
+@pytest.mark.parametrize("clock", ["system", "frozen"])
+def test_commits_without_end_take_no_more_memory(clock: str) -> None:
+    with MockKafka(clock=clock, topics=["orders"]) as kafka:
+        wire = client(kafka)
+        wire.request(FindCoordinatorRequest(key="group", key_type=0), 2)
+        largest = 0
+        for offset in range(1, 801):
+            committed(wire, offset)
+            if not offset % 50:
+                largest = max(largest, size_of(kafka, "__consumer_offsets"))
+        assert largest < 3 * INTERNAL_SEGMENT < 800 * len(LARGE)
+        kafka.restart("kill")
+        topic = OffsetFetchRequestTopic(name="orders", partition_indexes=[0])
+        answer = client(kafka).request(OffsetFetchRequest(group_id="group", topics=[topic]), 5)
+        assert answer.topics[0].partitions[0].committed_offset == 800
+
+
+def test_transactions_without_end_take_no_more_memory() -> None:
+    name = "t" * 1000
+    with MockKafka(clock="frozen", topics=["orders"]) as kafka:
+        wire = client(kafka)
+        wire.request(FindCoordinatorRequest(key=name, key_type=1), 2)
+        request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
+        for _ in range(1200):
+            epoch = wire.request(request, 3).producer_epoch
+        assert size_of(kafka, "__transaction_state") < 2 * INTERNAL_SEGMENT < 1200 * len(name)
+        assert epoch == 1199
+        ended = EndTxnRequest(transactional_id=name, producer_id=0, producer_epoch=epoch, committed=True)
+        assert wire.request(ended, 3).error_code == 48
