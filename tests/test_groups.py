@@ -394,3 +394,16 @@ def test_many_members_settle(broker: MockKafka) -> None:
     generations = {answer.generation_id for answer in answers}
     assert len(generations) == 1
     assert max(len(answer.members) for answer in answers) == 60
+
+
+def test_an_answer_that_takes_too_many_bytes_is_unknown_server_error(broker: MockKafka) -> None:
+    member = Client(broker)
+    member.ask_to_join("r" * 32_000)
+    assert member.joined().error_code == MEMBER_ID_REQUIRED
+    member.ask_to_join("r" * 32_000)
+    member.joined()
+    assert member.sync({})[0] == 0
+    two = member.wire.request(DescribeGroupsRequest(groups=[GROUP] * 2), 4).groups
+    assert [len(group.members[0].member_metadata) for group in two] == [32_005] * 2
+    many = client(broker).request(DescribeGroupsRequest(groups=[GROUP] * 5_000), 4).groups
+    assert {(group.error_code, len(group.members)) for group in many} == {(-1, 0)}

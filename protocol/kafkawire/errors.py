@@ -25,6 +25,10 @@ class EncodeError(WireError):
     """A value that its message and version cannot carry: the caller's mistake."""
 
 
+class MessageTooLarge(EncodeError):
+    """A message that takes more bytes than this package writes."""
+
+
 class ErrorCode(IntEnum):
     """The codes of org.apache.kafka.common.protocol.Errors in Kafka 4.3.1."""
 

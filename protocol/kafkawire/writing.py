@@ -7,12 +7,18 @@ from typing import Any
 
 from kafkawire.compiling import FORMATS, LONGEST_STRING, Counted, Source, is_fixed, layout
 from kafkawire.declare import Field, Struct
+from kafkawire.errors import MessageTooLarge
 from kafkawire.primitives import Buffer, write_uvarint
 
 Splice = tuple[int, Buffer]
 """Where in the encoded bytes a large buffer belongs that was left out of them, and that buffer."""
 Writer = Callable[[Any, bytearray, "list[Splice] | None"], None]
 
+MOST_BYTES = 128 * 1024 * 1024
+"""Where a message has more bytes than this, no further array is written, and no large value that ends after it.
+
+Record data does not count: who reads it has limits of its own.
+"""
 SPLICE_FROM = 4096
 """Bytes from which on a records field is spliced rather than copied."""
 
@@ -35,6 +41,7 @@ class _WriterSource(Source):
         super().__init__(cls, version, flexible)
         self.names |= {
             "put_uvarint": write_uvarint, "put_tagged": _put_tagged, "buffers": (memoryview, bytes, bytearray),
+            "too_large": _too_large,
         }  # fmt: skip
 
     def compile(self) -> Writer:
@@ -103,6 +110,8 @@ class _WriterSource(Source):
     def _blob(self, value: str, spec: str, form: str) -> None:
         self.put(f"raw = {value}.encode()" if spec == "string" else f"raw = {value}", "n = len(raw)")
         self._length(form)
+        if spec == "bytes":
+            self.put(f"if n >= {SPLICE_FROM} and len(out) + n > {MOST_BYTES}: raise too_large()")
         if spec != "records":
             self.put("out += raw")
             return
@@ -112,7 +121,7 @@ class _WriterSource(Source):
     def _array(self, value: str, spec: Any) -> None:
         if spec == "string":  # a single string would pass for the array of its letters
             self.put(f"if isinstance({value}, str): raise TypeError('a string where an array belongs')")
-        self.put(f"n = len({value})")
+        self.put(f"if len(out) > {MOST_BYTES}: raise too_large()", f"n = len({value})")
         self._length(">i")
         if is_fixed(spec) and spec != "uuid":
             self.put(f"out += {self.name(_packers[spec], 'packers')}[n](*{value})")
@@ -150,6 +159,10 @@ class _WriterSource(Source):
             return " or ".join([f"{value} is None", *parts])
         plain = default() if callable(default) else default
         return f"{value} != {self.name(plain, 'default')}"
+
+
+def _too_large() -> MessageTooLarge:
+    return MessageTooLarge(f"it takes more than {MOST_BYTES} bytes")
 
 
 def _put_tagged(out: bytearray, tagged: list[tuple[int, bytearray]]) -> None:

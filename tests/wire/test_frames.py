@@ -9,13 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkawire import frames
-from kafkawire.errors import EncodeError, ProtocolError
+from kafkawire.errors import EncodeError, MessageTooLarge, ProtocolError
 from kafkawire.frames import FrameSplitter, FrameTooLarge, RequestHeader
 from kafkawire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from kafkawire.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsResponse
 from kafkawire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkawire.messages.metadata import MetadataRequest
 from kafkawire.registry import KEYS
+from kafkawire.writing import MOST_BYTES
 
 INIT_PRODUCER_ID, API_VERSIONS, FETCH = KEYS["InitProducerId"], KEYS["ApiVersions"], KEYS["Fetch"]
 REQUEST = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=5)
@@ -228,3 +230,11 @@ def test_bytes_after_a_response_are_refused() -> None:
 def test_a_response_header_that_cannot_be_written_is_the_callers_mistake() -> None:
     with pytest.raises(EncodeError, match="response header"):
         frames.encode_response(2**31, response(), 2)
+
+
+@pytest.mark.parametrize("members", [1, 100])
+def test_a_message_ends_at_128_mib(members: int) -> None:
+    large = DescribedGroup(members=[DescribedGroupMember(member_metadata=bytes(MOST_BYTES // members // 4))] * members)
+    assert sum(map(len, frames.encode_response(7, DescribeGroupsResponse(groups=[large] * 3), 4))) < MOST_BYTES
+    with pytest.raises(MessageTooLarge, match="more than 134217728 bytes"):
+        frames.encode_response(7, DescribeGroupsResponse(groups=[large] * 2000), 4)

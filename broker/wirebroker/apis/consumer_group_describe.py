@@ -31,23 +31,23 @@ def handle(request: ConsumerGroupDescribeRequest, exchange: Exchange) -> Steps:
     if not exchange.engine.groups.consumers.enabled:
         code = ErrorCode.UNSUPPORTED_VERSION
         return ConsumerGroupDescribeResponse(groups=[_refused(each, code) for each in request.group_ids])
-    # Kafka answers at once that an empty id is none, and asks its coordinators for the others.
     pause_for_id, pause = pauses(IDS), pauses(MEMBERS)
-    described = []
-    for group_id in sorted(request.group_ids, key=bool):
+    known: dict[str, DescribedGroup] = {}
+    for group_id in dict.fromkeys(request.group_ids):
         if pause_for_id():
             yield None
         group, answer = _describe(group_id, exchange)
         if request.include_authorized_operations and not answer.error_code:
             answer.authorized_operations = ALL_GROUP_OPERATIONS
-        described.append(answer)
+        known[group_id] = answer
         # A member is never changed, but replaced.
         held = [(group.members[each], group.targets.get(each, NOTHING)) for each in group.in_order()] if group else []
         for member, target in held:
             if pause():
                 yield None
             answer.members.append(_member(member, target, exchange))
-    return ConsumerGroupDescribeResponse(groups=described)
+    # Kafka answers at once that an empty id is none, and asks its coordinators for the others.
+    return ConsumerGroupDescribeResponse(groups=[known[group_id] for group_id in sorted(request.group_ids, key=bool)])
 
 
 def _refused(group_id: str, code: ErrorCode, message: str | None = None) -> DescribedGroup:

@@ -24,24 +24,24 @@ ALL_GROUP_OPERATIONS = 0b1101_0100_1000
 
 
 def handle(request: DescribeGroupsRequest, exchange: Exchange) -> Steps:
-    """Describe each group."""
+    """Describe each group; one that is named several times is described once and shown as often, as in Kafka."""
     operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     pause_for_id, pause = pauses(IDS), pauses(MEMBERS)
-    described = []
-    for group_id in request.groups:
+    known: dict[str, DescribedGroup] = {}
+    for group_id in dict.fromkeys(request.groups):
         if pause_for_id():
             yield None
         group, answer = _describe(group_id, exchange)
         if not answer.error_code:
             answer.authorized_operations = operations
-        described.append(answer)
+        known[group_id] = answer
         if group is not None:
             protocol, stable = group.protocol, group.state is State.STABLE
             for member in list(group.members.values()):
                 if pause():
                     yield None
                 answer.members.append(_member(member, protocol, stable))
-    return DescribeGroupsResponse(groups=described)
+    return DescribeGroupsResponse(groups=[known[group_id] for group_id in request.groups])
 
 
 def _describe(group_id: str, exchange: Exchange) -> tuple[Group | None, DescribedGroup]:

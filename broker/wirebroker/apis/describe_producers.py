@@ -26,12 +26,16 @@ def handle(request: DescribeProducersRequest, exchange: Exchange) -> Steps:
     """Answer with the producers of each partition."""
     pause = pauses()
     topics = []
+    known: dict[tuple[str, int], PartitionResponse] = {}
     for topic in request.topics:
         described: list[PartitionResponse] = []
         topics.append(TopicResponse(name=topic.name, partitions=described))
         for index in topic.partition_indexes:
             if pause():
                 yield None
+            if (topic.name, index) in known:
+                described.append(known[topic.name, index])
+                continue
             partition, answer = _found(topic.name, index, exchange)
             for key, packed in list(partition.producers.items()) if partition is not None else ():
                 if pause():
@@ -39,6 +43,7 @@ def handle(request: DescribeProducersRequest, exchange: Exchange) -> Steps:
                 if isinstance(key, int):
                     answer.active_producers.append(_producer(key, packed))
             described.append(answer)
+            known[topic.name, index] = answer
         if pause():
             yield None
     return DescribeProducersResponse(topics=topics)

@@ -19,8 +19,8 @@ from wirebroker.turns import IDS, pauses
 def handle(request: DescribeTransactionsRequest, exchange: Exchange) -> Steps:
     """Describe each transactional id."""
     pause_for_id, pause = pauses(IDS), pauses()
-    states = []
-    for transactional_id in request.transactional_ids:
+    known: dict[str, TransactionState] = {}
+    for transactional_id in dict.fromkeys(request.transactional_ids):
         if pause_for_id():
             yield None
         state, partitions = _state(transactional_id, exchange)
@@ -30,8 +30,8 @@ def handle(request: DescribeTransactionsRequest, exchange: Exchange) -> Steps:
                 yield None
             topics[topic].append(index)
         state.topics = [TopicData(topic=topic, partitions=sorted(topics[topic])) for topic in sorted(topics)]
-        states.append(state)
-    return DescribeTransactionsResponse(transaction_states=states)
+        known[transactional_id] = state
+    return DescribeTransactionsResponse(transaction_states=[known[each] for each in request.transactional_ids])
 
 
 def _state(transactional_id: str, exchange: Exchange) -> tuple[TransactionState, list[TopicPartition]]:

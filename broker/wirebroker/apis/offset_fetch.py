@@ -44,7 +44,9 @@ def handle(request: OffsetFetchRequest, exchange: Exchange) -> Steps:
     for (name, index), found, code in _offsets(request.group_id, asked, exchange, request.require_stable):
         if pause():
             yield None
-        topic = topics.setdefault(name, OffsetFetchResponseTopic(name=name, partitions=[]))
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = OffsetFetchResponseTopic(name=name, partitions=[])
         topic.partitions.append(
             OffsetFetchResponsePartition(
                 partition_index=index,
@@ -61,15 +63,22 @@ def _groups(request: OffsetFetchRequest, exchange: Exchange) -> Steps:
     groups = exchange.engine.groups
     pause_for_id, pause = pauses(IDS), pauses()
     answers = []
+    whole: dict[tuple[str, str | None, int], OffsetFetchResponseGroup] = {}
     for asked in request.groups:
         if pause_for_id():
             yield None
+        who = asked.group_id, asked.member_id, asked.member_epoch
+        if asked.topics is None and who in whole:  # all that it has, once more
+            answers.append(whole[who])
+            continue
         fault = groups.here(asked.group_id, exchange.node_id)
         fault = fault or groups.fetch_fault(asked.group_id, asked.member_id, asked.member_epoch)
         answer = OffsetFetchResponseGroup(group_id=asked.group_id, topics=[], error_code=fault)
         answers.append(answer)
         if not fault:
             answer.topics = yield from _topics(asked, request.require_stable, pause, exchange)
+        if asked.topics is None:
+            whole[who] = answer
     return OffsetFetchResponse(groups=answers)
 
 
@@ -79,9 +88,11 @@ def _topics(asked: OffsetFetchRequestGroup, stable: bool, pause: Callable[[], bo
     for (name, index), found, code in _offsets(asked.group_id, wanted, exchange, stable):
         if pause():
             yield None
-        topic = topics.setdefault(name, OffsetFetchResponseTopics(name=name, partitions=[]))
-        if (known := exchange.cluster.topics.get(name)) is not None:
-            topic.topic_id = known.topic_id
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = OffsetFetchResponseTopics(name=name, partitions=[])
+            if (known := exchange.cluster.topics.get(name)) is not None:
+                topic.topic_id = known.topic_id
         topic.partitions.append(_partition(index, found, code))
     return [*topics.values(), *unknown]
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
+from array import array
 from functools import lru_cache
+from operator import mul
 
 LONGEST = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
@@ -25,14 +28,25 @@ def topic_name_fault(name: str) -> str | None:
     return None
 
 
-@lru_cache(maxsize=1 << 14)
 def java_hash(text: str) -> int:
     """Java's `String.hashCode`, as an unsigned number of 32 bits."""
+    return _remembered_hash(text) if len(text) <= LONGEST else _hash(text)
+
+
+def _hash(text: str) -> int:
+    """The sum of the code units, each times a power of 31, in blocks: a sum costs less than a step in Python."""
+    units = array("H", text.encode("utf-16-le" if sys.byteorder == "little" else "utf-16-be", "surrogatepass"))
     value = 0
-    raw = text.encode("utf-16-be", "surrogatepass")
-    for i in range(0, len(raw), 2):
-        value = (value * 31 + (raw[i] << 8 | raw[i + 1])) & 0xFFFFFFFF
+    for start in range(0, len(units), _BLOCK):
+        block = units[start : start + _BLOCK]
+        value = value * pow(31, len(block), 1 << 32) + sum(map(mul, block, _POWERS[_BLOCK - len(block) :]))
+        value &= 0xFFFFFFFF
     return value
+
+
+_BLOCK = 256
+_POWERS = [pow(31, _BLOCK - 1 - index, 1 << 32) for index in range(_BLOCK)]
+_remembered_hash = lru_cache(maxsize=1 << 14)(_hash)
 
 
 def abs_hash(text: str) -> int:
