@@ -17,6 +17,7 @@ from wirebroker.clock import Clock
 from wirebroker.engine import Engine
 from wirebroker.exchange import Aside, Close, Connection, Effect, Reply, Shaped
 from wirebroker.net.forks import give_up_in_children
+from wirebroker.net.limits import Limits
 from wirebroker.net.protocol import SHARED_BUFFER, SLICE, BrokerProtocol
 from wirebroker.storage.arena import Arena
 from wirebroker.turns import Turns, Unfinished
@@ -46,6 +47,7 @@ class Host:
         self.clock = clock
         self.frame_limit = engine.configs.integer("socket.request.max.bytes")
         self.loop = asyncio.get_running_loop()
+        self.limits = Limits(engine.configs)
         self._protocols: dict[Connection, BrokerProtocol] = {}
         self._servers: list[asyncio.Server] = []
         self._alarm: asyncio.TimerHandle | None = None
@@ -258,6 +260,15 @@ class Host:
             write(part)
         if small:
             write(b"".join(small) if len(small) > 1 else small[0])
+        if protocol.congested:
+            self.left_unread(protocol)
+
+    def left_unread(self, protocol: BrokerProtocol) -> None:
+        """A client does not read what was sent: end the worst connection if all clients together leave too much unread."""
+        worst = self.limits.congested(protocol)
+        if worst is not None:
+            reason = "its client reads no answers, and they take too much memory"
+            self.engine.close(worst.connection, reason, reset=True)
 
     def _shape(self, effect: Shaped) -> None:
         protocol = self._protocols.get(effect.connection)
@@ -311,11 +322,13 @@ class Host:
         """Go on with another engine at the same addresses and with the same sinks; all connections are closed."""
         for protocol in list(self._protocols.values()):
             protocol.transport.abort()
+        self.limits.close()
         for node_id, broker in self.engine.cluster.brokers.items():
             engine.cluster.brokers[node_id].addresses.update(broker.addresses)
         engine.trace.sinks += self.engine.trace.sinks
         self.engine.turns.drop()
         self.engine = engine
+        self.limits.configs = engine.configs
         engine.turns.wake = self._wake_turns
         self.arm()
         self.notify()
@@ -329,6 +342,7 @@ class Host:
                 alarm.cancel()
         for protocol in list(self._protocols.values()):
             protocol.transport.abort()
+        self.limits.close()
         self.engine.turns.drop()
         if self._asides is not None:
             self._asides.shutdown(wait=False, cancel_futures=True)

@@ -41,7 +41,10 @@ class BrokerProtocol(asyncio.BufferedProtocol):
     def __init__(self, host: Host, node_id: int, listener: str) -> None:
         self._host = host
         self._engine = host.engine
-        self._node_id = node_id
+        self.node_id = node_id
+        self.client_host = ""
+        self._begun = False
+        """Whether the engine knows the connection; one that waits in line is not known yet."""
         self._listener = listener
         self._buffer = host.receive_buffer()
         self._view = memoryview(self._buffer)
@@ -53,7 +56,8 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         """Whether the host will call `take_turn`."""
         self._large: memoryview | None = None
         self._large_filled = 0
-        self._congested = False
+        self.congested = False
+        """Whether the client leaves more unread than is kept for it."""
         self._line: ShapedLine | None = None
         """What a fault has made of the connection, while it is still sending."""
         self._reading = True
@@ -64,12 +68,19 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self.transport = cast("asyncio.Transport", transport)
         self.write = self.transport.write
         peer = transport.get_extra_info("peername")
+        self.client_host = str(peer[0]) if peer else ""
+        if self._host.limits.opened(self):
+            self.begin()
+
+    def begin(self) -> None:
+        """Serve the connection."""
+        self._begun = True
         self._engine = self._host.engine  # a reset may have replaced it since the connection was accepted
         now = self._host.clock.now()
-        self.connection = self._engine.connect(self._node_id, str(peer[0]) if peer else "", self._listener, now)
+        self.connection = self._engine.connect(self.node_id, self.client_host, self._listener, now)
         self.transport.set_write_buffer_limits(WRITE_HIGH_WATER)
         self._host.opened(self)
-        if not self._engine.cluster.alive(self._node_id):
+        if not self._engine.cluster.alive(self.node_id):
             reset_connection(self.transport)  # as a machine does on whose port nobody listens any more
             return
         if self._engine.faults is not None:
@@ -77,6 +88,12 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             self._host.flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._host.limits.lost(self, self._begun)
+        if not self._begun:
+            return
+        if self._large is not None:
+            large, self._large = self._large, None
+            self._host.limits.freed(self, len(large))
         if self._line is not None:
             self._line.stop()
         reason = "the client closed it" if exc is None else f"it broke: {exc}"
@@ -133,7 +150,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
                     break
                 pos = after
                 receive(connection, data[start:after], now)
-                if connection.halted or self._congested:
+                if connection.halted or self.congested:
                     connection.halted = False  # `released` goes on when the answers are on their way
                     self._waiting = pos < end
                     break
@@ -150,11 +167,12 @@ class BrokerProtocol(asyncio.BufferedProtocol):
     def _take_large(self, now: int) -> None:
         """Handle the frame that filled a buffer of its own."""
         large, self._large = self._large, None
-        try:
-            if large is not None:
+        if large is not None:
+            self._host.limits.freed(self, len(large))
+            try:
                 self._engine.receive(self.connection, large[4:], now, owned=True)
-        except Exception:
-            self._failed()
+            except Exception:
+                self._failed()
 
     def _wait_for_turn(self) -> None:
         self._waiting = True
@@ -178,6 +196,11 @@ class BrokerProtocol(asyncio.BufferedProtocol):
                 self._engine.faults.arriving(self.connection, data[pos + 4 : end], self._host.clock.now())
             size = SIZE.unpack_from(data, pos)[0] + 4
             if size > LARGE_FRAME and left < size <= self._host.frame_limit + 4:
+                if not self._host.limits.takes(self, size):
+                    self._waiting = True
+                    self._tail = bytes(data[pos:end])
+                    self._stop_reading()
+                    return
                 self._large = self._host.arena.take(size)
                 self._large_filled = left
                 self._large[:left] = data[pos:end]
@@ -193,7 +216,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
     def _held(self) -> bool:
         """Whether the next request has to wait: for an answer to the last one, or for the client to read."""
         connection = self.connection
-        return connection.parked is not None or self._congested or self._line is not None or connection.closed
+        return connection.parked is not None or self.congested or self._line is not None or connection.closed
 
     def released(self) -> None:
         """Something that held the connection may be over: go on with what has been received meanwhile."""
@@ -214,10 +237,12 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             self.transport.resume_reading()
 
     def pause_writing(self) -> None:
-        self._congested = True
+        self.congested = True
+        self._host.left_unread(self)
 
     def resume_writing(self) -> None:
-        self._congested = False
+        self.congested = False
+        self._host.limits.read(self)
         self._host.until = perf_counter() + SLICE
         self.released()
         self._host.flush()

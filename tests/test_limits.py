@@ -1,0 +1,137 @@
+"""What one client may take of the process."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import struct
+from collections.abc import Callable
+
+import pytest
+
+from kafkawire.frames import encode_request
+from kafkawire.messages.api_versions import ApiVersionsRequest
+from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from wirebroker.mock import MockKafka
+from wirekit import batch, client, produce_request
+
+Factory = Callable[..., MockKafka]
+ASK = encode_request(1, "x", ApiVersionsRequest(), 0)
+
+
+def dial(kafka: MockKafka) -> socket.socket:
+    host, _, port = kafka.bootstrap_servers.partition(":")
+    return socket.create_connection((host, int(port)), 10)
+
+
+def answered(connection: socket.socket) -> bool:
+    """Whether an answer comes; False if the broker closes the connection."""
+    try:
+        connection.sendall(ASK)
+        return bool(connection.recv(4))
+    except ConnectionError:
+        return False
+
+
+def silent(connection: socket.socket) -> bool:
+    """Whether nothing has come so far."""
+    connection.setblocking(False)
+    try:
+        return not connection.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return True
+    finally:
+        connection.settimeout(10)
+
+
+def read_all(connection: socket.socket) -> None:
+    while connection.recv(1 << 20):
+        pass
+
+
+def test_a_client_has_so_many_connections_and_no_more(
+    mock_kafka_factory: Factory, caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka = mock_kafka_factory(configs={"max.connections.per.ip": "2"})
+    with caplog.at_level(logging.INFO, "wirebroker"), dial(kafka) as first, dial(kafka) as second:
+        assert answered(first)
+        assert answered(second)
+        with dial(kafka) as third:
+            assert not answered(third)
+        first.close()
+        kafka.wait_until(lambda: _is_answered(kafka), timeout=10)
+    assert "max.connections.per.ip is 2" in caplog.text
+
+
+def _is_answered(kafka: MockKafka) -> bool:
+    with dial(kafka) as connection:
+        return answered(connection)
+
+
+def test_an_override_counts_for_its_client(mock_kafka_factory: Factory) -> None:
+    kafka = mock_kafka_factory(
+        configs={"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "10.0.0.1:0, 127.0.0.1:1"}
+    )
+    with dial(kafka) as first, dial(kafka) as second:
+        assert answered(first)
+        assert not answered(second)
+
+
+def test_a_connection_beyond_max_connections_waits_until_another_ends(mock_kafka_factory: Factory) -> None:
+    kafka = mock_kafka_factory(configs={"max.connections": "1"})
+    with dial(kafka) as first, dial(kafka) as second:
+        assert answered(first)
+        second.sendall(ASK)
+        first.sendall(ASK)
+        assert first.recv(4)
+        assert silent(second)
+        first.close()
+        assert second.recv(4)
+
+
+def test_large_requests_wait_while_too_many_bytes_are_arriving(mock_kafka_factory: Factory) -> None:
+    kafka = mock_kafka_factory(topics={"orders": 1}, configs={"queued.max.request.bytes": "200000"})
+    frame = encode_request(1, "x", produce_request("orders", batch(tag="x" * 300_000)), 9)
+    other = client(kafka)
+    with dial(kafka) as slow, dial(kafka) as waiting:
+        slow.sendall(frame[:-1])
+        kafka.wait_until(lambda: kafka._host.limits._arriving[1] > 0, timeout=10)
+        waiting.sendall(frame)
+        assert other.request(ApiVersionsRequest(), 0).error_code == 0
+        assert kafka._host.limits._arriving[1] == len(frame)
+        assert silent(waiting)
+        slow.sendall(frame[-1:])
+        for connection in (slow, waiting):
+            assert struct.unpack(">i", connection.recv(4))[0] > 0
+    kafka.wait_until(lambda: kafka._host.limits._arriving[1] == 0, timeout=10)
+    assert len(kafka.records("orders")) == 2
+
+
+def test_a_large_request_that_breaks_off_gives_its_bytes_back(mock_kafka_factory: Factory) -> None:
+    kafka = mock_kafka_factory(topics={"orders": 1}, configs={"queued.max.request.bytes": "200000"})
+    frame = encode_request(1, "x", produce_request("orders", batch(tag="x" * 300_000)), 9)
+    with dial(kafka) as slow, dial(kafka) as waiting:
+        slow.sendall(frame[:-1])
+        kafka.wait_until(lambda: kafka._host.limits._arriving[1] > 0, timeout=10)
+        waiting.sendall(frame)
+        slow.close()
+        assert waiting.recv(4)
+    assert len(kafka.records("orders")) == 1
+
+
+def test_who_leaves_most_unread_is_closed_when_all_together_leave_too_much(
+    mock_kafka_factory: Factory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("wirebroker.net.limits.MOST_UNREAD", 1 << 20)
+    kafka = mock_kafka_factory(topics={"orders": 1})
+    for _ in range(40):
+        kafka.produce("orders", value=bytes(900_000))
+    other = client(kafka)
+    asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=50 << 20)
+    fetch = FetchRequest(max_bytes=50 << 20, topics=[FetchTopic(topic="orders", partitions=[asked])])
+    with caplog.at_level(logging.INFO, "wirebroker"), dial(kafka) as rude:
+        rude.sendall(encode_request(1, "x", fetch, 11) * 40)
+        kafka.wait_until(lambda: "reads no answers" in caplog.text, timeout=10)
+        with pytest.raises(ConnectionError):
+            read_all(rude)
+    assert other.request(ApiVersionsRequest(), 0).error_code == 0
