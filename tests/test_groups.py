@@ -290,6 +290,26 @@ def test_offsets_of_members_and_of_nobody(broker: MockKafka) -> None:
     assert nobody.committed() == 7
 
 
+def test_a_commit_that_the_log_cannot_take_changes_nothing(mock_kafka_factory: Callable[..., MockKafka]) -> None:
+    """257 offsets with 4,000 bytes of metadata fit into max.message.bytes; Kafka refuses 258."""
+    broker = mock_kafka_factory(topics={"orders": 258})
+    asker = client(broker)
+    assert asker.request(find(GROUP), 4).coordinators[0].error_code == 0
+
+    def commit(count: int, offset: int) -> set[int]:
+        partitions = [
+            OffsetCommitRequestPartition(partition_index=i, committed_offset=offset, committed_metadata="x" * 4000)
+            for i in range(count)
+        ]
+        topics = [OffsetCommitRequestTopic(name="orders", partitions=partitions)]
+        request = OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, member_id="", topics=topics)
+        return {each.error_code for each in asker.request(request, 8).topics[0].partitions}
+
+    assert [commit(257, 5), commit(258, 6)] == [{0}, {-1}]
+    (topic,) = asker.request(OffsetFetchRequest(group_id="g", topics=None), 7).topics
+    assert {each.committed_offset for each in topic.partitions} == {5}
+
+
 def test_offsets_and_members_survive_a_restart(broker: MockKafka) -> None:
     one, two = stable_pair(broker)
     one.commit(42)

@@ -31,6 +31,11 @@ from kafkawire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from kafkawire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from kafkawire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -41,6 +46,11 @@ from kafkawire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
+)
+from kafkawire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
 )
 from wirebroker.engine import Engine
 from wirebroker.exchange import Connection, Reply
@@ -71,13 +81,10 @@ class World:
             self.ask(FindCoordinatorRequest(key_type=kind, coordinator_keys=["x"]), 4)
         for i in range(GROUPS):
             partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=i, committed_metadata="m")
-            self.ask(
-                OffsetCommitRequest(
-                    group_id=f"group-{i}", generation_id_or_member_epoch=-1, member_id="",
-                    topics=[OffsetCommitRequestTopic(name=f"topic-{i}", partitions=[partition])],
-                ),
-                8,
-            )  # fmt: skip
+            topics = [OffsetCommitRequestTopic(name=f"topic-{i}", partitions=[partition])]
+            commit = OffsetCommitRequest(group_id=f"group-{i}", generation_id_or_member_epoch=-1, member_id="")
+            commit.topics = topics
+            self.ask(commit, 8)
             self.ask(InitProducerIdRequest(transactional_id=f"tx-{i}", transaction_timeout_ms=1000), 3)
 
     def ask(self, request: Message, version: int, connection: Connection | None = None) -> bytes:
@@ -114,6 +121,11 @@ class Case(NamedTuple):
 
 def offsets_of(length: int) -> list[Any]:
     return [OffsetFetchRequestTopics(name=name, partition_indexes=[0, 1]) for name in names(length)]
+
+
+def commits_of(topics: list[str]) -> list[OffsetCommitRequestTopic]:
+    partition = OffsetCommitRequestPartition(partition_index=1, committed_offset=7, committed_metadata="m")
+    return [OffsetCommitRequestTopic(name=name, partitions=[partition]) for name in topics]
 
 
 CASES = {
@@ -188,6 +200,46 @@ CASES = {
             groups=[OffsetFetchRequestGroup(group_id=f"group-{i}", topics=None) for i in range(n)]
         ),
         8,
+    ),
+    "OffsetCommit": Case(
+        lambda n: OffsetCommitRequest(
+            group_id="group-1", generation_id_or_member_epoch=-1, member_id="", topics=commits_of(names(n))
+        ),
+        8,
+        changes=True,
+    ),
+    "OffsetCommit at a member's epoch": Case(
+        lambda n: OffsetCommitRequest(
+            group_id="group-1", generation_id_or_member_epoch=3, member_id="nobody", topics=commits_of(names(n))
+        ),
+        9,
+    ),
+    "TxnOffsetCommit": Case(
+        lambda n: TxnOffsetCommitRequest(
+            transactional_id="tx-1", group_id="group-1", producer_id=1, producer_epoch=0,
+            topics=[
+                TxnOffsetCommitRequestTopic(
+                    name=name,
+                    partitions=[
+                        TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=5, committed_metadata="")
+                    ],
+                )
+                for name in names(n)
+            ],
+        ),
+        5,
+        changes=True,
+    ),
+    "OffsetDelete": Case(
+        lambda n: OffsetDeleteRequest(
+            group_id="group-1",
+            topics=[
+                OffsetDeleteRequestTopic(name=name, partitions=[OffsetDeleteRequestPartition(partition_index=0)])
+                for name in names(n)
+            ],
+        ),
+        0,
+        changes=True,
     ),
     "FindCoordinator": Case(
         lambda n: FindCoordinatorRequest(key_type=0, coordinator_keys=[f"group-{i}" for i in range(n)]), 4

@@ -7,6 +7,9 @@ partition is answered on its own: UNKNOWN_TOPIC_OR_PARTITION, from version 10 UN
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from typing import Any
+
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -17,47 +20,48 @@ from kafkawire.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from wirebroker.core.cluster import Topic
+from wirebroker.core.groups.commit import Commit
 from wirebroker.core.groups.offsets import Committed, expires_at
-from wirebroker.exchange import Exchange
+from wirebroker.exchange import Aside, Exchange, Steps
+from wirebroker.turns import SLICE, pauses
 
+Known = tuple[Topic, OffsetCommitRequestTopic, OffsetCommitRequestPartition, ErrorCode]
+"""A partition that exists, and why the offset asked for may not be committed."""
 RETENTION_OF_BROKER = -1
 """Says that an offset is kept for as long as the broker keeps offsets."""
 
 
-def handle(request: OffsetCommitRequest, exchange: Exchange) -> OffsetCommitResponse:
+def handle(request: OffsetCommitRequest, exchange: Exchange) -> Steps:
     """Remember the offsets that may be committed. Partitions that do not exist are answered first, as Kafka does."""
     answers: dict[tuple[str, bytes], list[OffsetCommitResponsePartition]] = {}
-    known: list[tuple[Topic, OffsetCommitRequestTopic, list[OffsetCommitRequestPartition]]] = []
+    known: list[Known] = []
+    pause = pauses()
+    commit = exchange.engine.groups.new_commit(request.group_id, exchange.now)
     for asked in request.topics:
+        if pause():
+            yield None
         topic = _topic(asked, exchange)
-        exist: list[OffsetCommitRequestPartition] = []
-        unknown: list[OffsetCommitRequestPartition] = []
-        for partition in asked.partitions:
-            found = topic is not None and topic.partition(partition.partition_index) is not None
-            (exist if found else unknown).append(partition)
-        if topic is not None and exist:
-            known.append((topic, asked, exist))
         by_id = topic is None and exchange.version >= 10
         code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        _answer(answers, asked, unknown, code)
-    where = [
-        (topic.topic_id, partition.partition_index)
-        for topic, _, partitions in known
-        for partition in partitions
-        if not metadata_fault(partition.committed_metadata, exchange)
-    ]
-    fault = _fault(request, exchange, where) if known else ErrorCode.NONE
-    if known and not fault:
-        offsets = {
-            (topic.name, partition.partition_index): _committed(partition, request, exchange)
-            for topic, _, partitions in known
-            for partition in partitions
-            if not metadata_fault(partition.committed_metadata, exchange)
-        }
-        fault = exchange.engine.groups.commit(request.group_id, offsets, exchange.now)
-    for _, asked, partitions in known:
-        for partition in partitions:
-            _answer(answers, asked, [partition], fault or metadata_fault(partition.committed_metadata, exchange))
+        for partition in asked.partitions:
+            if pause():
+                yield None
+            if topic is None or topic.partition(partition.partition_index) is None:
+                _answer(answers, asked, partition, code)
+                continue
+            fault = metadata_fault(partition.committed_metadata, exchange)
+            known.append((topic, asked, partition, fault))
+            if not fault:
+                commit.add((topic.name, partition.partition_index), _committed(partition, request, exchange))
+    batch = yield from made_batch(commit)
+    code = ErrorCode.NONE
+    if known:
+        where = [(topic.topic_id, partition.partition_index) for topic, _, partition, fault in known if not fault]
+        code = _fault(request, exchange, where) or exchange.engine.groups.commit(commit, batch, exchange.now)
+    for _, asked, partition, fault in known:
+        if pause():
+            yield None
+        _answer(answers, asked, partition, code or fault)
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=partitions)
@@ -68,13 +72,10 @@ def handle(request: OffsetCommitRequest, exchange: Exchange) -> OffsetCommitResp
 
 def _answer(
     answers: dict[tuple[str, bytes], list[OffsetCommitResponsePartition]],
-    asked: OffsetCommitRequestTopic, partitions: list[OffsetCommitRequestPartition], code: ErrorCode,
+    asked: OffsetCommitRequestTopic, partition: OffsetCommitRequestPartition, code: ErrorCode,
 ) -> None:  # fmt: skip
-    if partitions:
-        answers.setdefault((asked.name, asked.topic_id), []).extend(
-            OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
-            for partition in partitions
-        )
+    answer = OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
+    answers.setdefault((asked.name, asked.topic_id), []).append(answer)
 
 
 def _fault(request: OffsetCommitRequest, exchange: Exchange, where: list[tuple[bytes, int]]) -> ErrorCode:
@@ -96,6 +97,14 @@ def metadata_fault(metadata: str | None, exchange: Exchange) -> ErrorCode:
     if len(metadata or "") > exchange.cluster.configs.integer("offset.metadata.max.bytes"):
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     return ErrorCode.NONE
+
+
+def made_batch(commit: Commit) -> Generator[Aside, Any, bytes | None]:
+    """What is written down of the commit, if it can be, made aside where it is long."""
+    if len(commit.offsets) <= SLICE:
+        return commit.batch()
+    batch: bytes | None = yield Aside(commit.batch)
+    return batch
 
 
 def _committed(asked: OffsetCommitRequestPartition, request: OffsetCommitRequest, exchange: Exchange) -> Committed:

@@ -9,32 +9,47 @@ from kafkawire.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from wirebroker.exchange import Exchange
+from wirebroker.core.groups.offsets import TopicPartition
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.turns import SLICE, pauses
 
 
-def handle(request: OffsetDeleteRequest, exchange: Exchange) -> OffsetDeleteResponse:
+def handle(request: OffsetDeleteRequest, exchange: Exchange) -> Steps:
     """Forget what may be forgotten, each partition answered on its own."""
-    groups = exchange.engine.groups
-    fault = groups.membership_fault(request.group_id, exchange.node_id) or groups.deletion_fault(request.group_id)
-    if fault:
+    if fault := _fault(request, exchange):
         return OffsetDeleteResponse(error_code=fault, topics=[])
+    groups = exchange.engine.groups
     group = groups.groups[request.group_id]
+    pause = pauses()
     topics = []
-    gone = []
+    gone: list[TopicPartition] = []
     for topic in request.topics:
-        answers = []
+        if pause():
+            yield None
+        answers: list[OffsetDeleteResponsePartition] = []
+        topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
         subscribed = groups.subscribes(group, topic.name)
         for partition in topic.partitions:
+            if pause():
+                yield None
             where = (topic.name, partition.partition_index)
             code = ErrorCode.NONE
             if exchange.cluster.partition(*where) is None:
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif subscribed:
                 code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-            else:
+            elif groups.offsets.has(request.group_id, where):
                 gone.append(where)
             answers.append(OffsetDeleteResponsePartition(partition_index=partition.partition_index, error_code=code))
-        topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
-    if fault := groups.delete_offsets(request.group_id, gone, exchange.now):
-        return OffsetDeleteResponse(error_code=fault, topics=[])
+    for i in range(0, len(gone), SLICE):
+        if i:
+            yield None
+        fault = _fault(request, exchange) or groups.delete_offsets(request.group_id, gone[i : i + SLICE], exchange.now)
+        if fault:
+            return OffsetDeleteResponse(error_code=fault, topics=[])
     return OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=topics)
+
+
+def _fault(request: OffsetDeleteRequest, exchange: Exchange) -> ErrorCode:
+    groups = exchange.engine.groups
+    return groups.membership_fault(request.group_id, exchange.node_id) or groups.deletion_fault(request.group_id)

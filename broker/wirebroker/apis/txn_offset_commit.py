@@ -6,6 +6,8 @@ The group's partition of __consumer_offsets must be part of the transaction: Add
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -14,38 +16,45 @@ from kafkawire.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from wirebroker.apis.offset_commit import metadata_fault
-from wirebroker.core.cluster import GROUP_TOPIC
+from wirebroker.apis.offset_commit import made_batch, metadata_fault
+from wirebroker.core.cluster import GROUP_TOPIC, Cluster
 from wirebroker.core.coordinator_errors import told_as
+from wirebroker.core.groups.commit import Commit
 from wirebroker.core.groups.offsets import Committed, TopicPartition
 from wirebroker.core.transactions.verification import Speaks, TransactionalProducer, Verified, verify
-from wirebroker.exchange import Exchange
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.turns import pauses
 
 NEW_ERRORS_FROM, IMPLICIT_ADDS_FROM = 4, 5
 NO_SEQUENCE = -1
 
-Offsets = dict[TopicPartition, Committed]
 
-
-def handle(request: TxnOffsetCommitRequest, exchange: Exchange) -> TxnOffsetCommitResponse:
+def handle(request: TxnOffsetCommitRequest, exchange: Exchange) -> Steps:
     """Keep the offsets until the transaction ends. Partitions that do not exist are answered first, as Kafka does."""
     answers: dict[str, list[TxnOffsetCommitResponsePartition]] = {}
-    known: list[tuple[str, TxnOffsetCommitRequestPartition]] = []
+    known: list[tuple[str, TxnOffsetCommitRequestPartition, ErrorCode]] = []
+    pause = pauses()
+    producer = (request.producer_id, request.producer_epoch)
+    commit = exchange.engine.groups.new_commit(request.group_id, exchange.now, producer)
     for asked in request.topics:
+        if pause():
+            yield None
         for partition in asked.partitions:
-            if exchange.cluster.partition(asked.name, partition.partition_index) is not None:
-                known.append((asked.name, partition))
-            else:
+            if pause():
+                yield None
+            if exchange.cluster.partition(asked.name, partition.partition_index) is None:
                 _answer(answers, asked.name, partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    faults = {id(partition): metadata_fault(partition.committed_metadata, exchange) for _, partition in known}
-    offsets = {
-        (topic, partition.partition_index): _committed(partition, exchange)
-        for topic, partition in known
-        if not faults[id(partition)]
-    }
-    fault = _commit(request, offsets, exchange) if known else ErrorCode.NONE
-    for topic, partition in known:
-        _answer(answers, topic, partition, fault or faults[id(partition)])
+                continue
+            fault = metadata_fault(partition.committed_metadata, exchange)
+            known.append((asked.name, partition, fault))
+            if not fault:
+                commit.add((asked.name, partition.partition_index), _committed(partition, exchange))
+    batch = yield from made_batch(commit)
+    code = _commit(request, commit, batch, exchange) if known else ErrorCode.NONE
+    for topic, partition, fault in known:
+        if pause():
+            yield None
+        _answer(answers, topic, partition, code or fault)
     return TxnOffsetCommitResponse(
         topics=[TxnOffsetCommitResponseTopic(name=name, partitions=partitions) for name, partitions in answers.items()]
     )
@@ -64,7 +73,7 @@ def _committed(asked: TxnOffsetCommitRequestPartition, exchange: Exchange) -> Co
     return Committed(asked.committed_offset, asked.committed_leader_epoch, metadata, exchange.now)
 
 
-def _commit(request: TxnOffsetCommitRequest, offsets: Offsets, exchange: Exchange) -> ErrorCode:
+def _commit(request: TxnOffsetCommitRequest, commit: Commit, batch: bytes | None, exchange: Exchange) -> ErrorCode:
     groups = exchange.engine.groups
     if fault := groups.membership_fault(request.group_id, exchange.node_id):
         return fault
@@ -72,13 +81,16 @@ def _commit(request: TxnOffsetCommitRequest, offsets: Offsets, exchange: Exchang
     checked = _verify(request, home, exchange)
     fault = checked.errors.get(home, ErrorCode.NONE) or groups.transactional_commit_fault(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id, exchange.now,
-        [(exchange.cluster.topics[topic].topic_id, index) for topic, index in offsets],
+        _with_ids(commit.offsets, exchange.cluster),
     )  # fmt: skip
-    fault = fault or groups.commit_in_transaction(
-        request.group_id, offsets, (request.producer_id, request.producer_epoch), home in checked.first_writes,
-        exchange.now,
-    )  # fmt: skip
+    fault = fault or groups.commit_in_transaction(commit, batch, home in checked.first_writes, exchange.now)
     return told_as(fault)
+
+
+def _with_ids(partitions: Iterable[TopicPartition], cluster: Cluster) -> list[tuple[bytes, int]]:
+    """The partitions by their topics' ids, without those that have been deleted meanwhile."""
+    topics = cluster.topics
+    return [(topics[topic].topic_id, index) for topic, index in partitions if topic in topics]
 
 
 def _verify(request: TxnOffsetCommitRequest, home: TopicPartition, exchange: Exchange) -> Verified:

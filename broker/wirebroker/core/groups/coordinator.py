@@ -6,7 +6,7 @@ All brokers of the process share it; a request at a broker that does not coordin
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from kafkawire.coordinator_log import CoordinatorRecord
@@ -16,12 +16,13 @@ from wirebroker.core.cluster import GROUP_TOPIC, Cluster
 from wirebroker.core.coordinator_errors import told_as
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.groups.classic import CONSUMER, Group, Joined, Joiner, Member, Protocols, Synced, Syncer
+from wirebroker.core.groups.commit import Commit
 from wirebroker.core.groups.consumer import ConsumerGroup, Resolved
 from wirebroker.core.groups.consumer_groups import ConsumerGroups, Refused
 from wirebroker.core.groups.consumer_loading import WrittenGroup
 from wirebroker.core.groups.consumer_log import changes, ends, wrote
 from wirebroker.core.groups.loading import GroupLog
-from wirebroker.core.groups.log import group_record, group_tombstone, offset_record, offset_tombstone, records_batch
+from wirebroker.core.groups.log import group_record, group_tombstone, offset_tombstone, records_batch
 from wirebroker.core.groups.members import ConsumerMember
 from wirebroker.core.groups.migration import (
     ClassicJoin,
@@ -430,40 +431,54 @@ class GroupCoordinator:
         """The partition of __consumer_offsets that holds what is written down of the group."""
         return self._cluster.coordinator_partition("group", group_id) or 0
 
-    def commit(self, group_id: str, offsets: Mapping[TopicPartition, Committed], now: int) -> ErrorCode:
-        """Write down offsets that may be committed, and remember them; what the client is told if that fails."""
-        records = [offset_record(group_id, where, committed, self._cluster) for where, committed in offsets.items()]
-        base, fault = self._log(group_id, records, now)
+    def new_commit(self, group_id: str, now: int, producer: tuple[int, int] | None = None) -> Commit:
+        """A commit to which offsets are added; with `producer`, an id and epoch, they hold once it commits."""
+        log = self._cluster.partition(GROUP_TOPIC, self.home(group_id))
+        limit = log.policy.max_message_bytes if log is not None else 0
+        return Commit(group_id, self._cluster, now, limit, producer)
+
+    def commit(self, commit: Commit, batch: bytes | None, now: int) -> ErrorCode:
+        """Write down offsets that may be committed, and remember them; what the client is told if that fails.
+
+        `batch` is the commit's. One that cannot be written is UNKNOWN_SERVER_ERROR, as in Kafka.
+        """
+        base, fault = self._log_commit(commit, batch, now)
         if fault:
             return fault
-        self._begin(group_id, now)
-        for i, (where, committed) in enumerate(offsets.items()):
-            self.offsets.commit(group_id, where, committed._replace(recorded_at=base + i))
+        self._begin(commit.group_id, now)
+        self.offsets.commit_all(commit.group_id, commit.offsets, base)
         return ErrorCode.NONE
 
-    def commit_in_transaction(
-        self, group_id: str, offsets: Mapping[TopicPartition, Committed], producer: tuple[int, int], verified: bool,
-        now: int,
-    ) -> ErrorCode:  # fmt: skip
-        """Write down offsets that hold once the producer (id, epoch) commits; INVALID_PRODUCER_EPOCH if it is fenced."""
-        if not offsets:
+    def commit_in_transaction(self, commit: Commit, batch: bytes | None, verified: bool, now: int) -> ErrorCode:
+        """Write down offsets that hold once the producer commits; INVALID_PRODUCER_EPOCH if it is fenced."""
+        assert commit.producer is not None
+        if not commit.offsets:
             return ErrorCode.NONE
+        group_id = commit.group_id
         if fault := self.log_fault(group_id):
             return fault
-        records = [offset_record(group_id, where, committed, self._cluster) for where, committed in offsets.items()]
-        base, fault = self._log(group_id, records, now, producer, verified)
+        base, fault = self._log_commit(commit, batch, now, verified)
         if fault:
             return fault
         self._begin(group_id, now)
-        for i, (where, committed) in enumerate(offsets.items()):
-            recorded = committed._replace(recorded_at=base + i)
-            self.offsets.commit_in_transaction(self.home(group_id), producer[0], group_id, where, recorded)
+        self.offsets.commit_in_transaction(self.home(group_id), commit.producer[0], group_id, commit.offsets, base)
         return ErrorCode.NONE
 
     def _begin(self, group_id: str, now: int) -> None:
         """A group that has no members and only keeps offsets begins with the first of them that is written down."""
         if group_id not in self.groups:
             self._create(group_id, now)
+
+    def _log_commit(
+        self, commit: Commit, batch: bytes | None, now: int, verified: bool = False
+    ) -> tuple[int, ErrorCode]:
+        log = self._cluster.partition(GROUP_TOPIC, self.home(commit.group_id))
+        if log is None or not commit.offsets:
+            return -1, ErrorCode.NONE
+        if batch is None:
+            return -1, ErrorCode.UNKNOWN_SERVER_ERROR
+        base = log.log_end_offset
+        return base, told_as(log.append_own(batch, now, verified=verified))
 
     def delete_offsets(self, group_id: str, where: Iterable[TopicPartition], now: int) -> ErrorCode:
         """Forget committed offsets; what the client is told if that cannot be written, and then none is forgotten."""

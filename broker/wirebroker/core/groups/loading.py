@@ -56,7 +56,7 @@ class GroupLog:
             value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, expires, recorded_at=offset
         )
         if header.is_transactional:
-            self._offsets.commit_in_transaction(self._home, header.producer_id, key.group, where, committed)
+            self._offsets.commit_in_transaction(self._home, header.producer_id, key.group, {where: committed}, offset)
         else:
             self._offsets.commit(key.group, where, committed)
 

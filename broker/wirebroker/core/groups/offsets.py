@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 TopicPartition = tuple[str, int]
@@ -47,6 +47,11 @@ class OffsetStore:
         """Remember an offset."""
         self._groups.setdefault(group_id, {})[where] = committed
 
+    def commit_all(self, group_id: str, offsets: Mapping[TopicPartition, Committed], base: int) -> None:
+        """Remember offsets that were recorded as one batch, the first at `base`."""
+        if offsets:
+            self._groups.setdefault(group_id, {}).update(_recorded(offsets, base))
+
     def of(self, group_id: str) -> dict[TopicPartition, Committed]:
         """A group's offsets; empty if it has none."""
         return self._groups.get(group_id, {})
@@ -72,11 +77,14 @@ class OffsetStore:
     # Transactions
 
     def commit_in_transaction(
-        self, home: int, producer_id: int, group_id: str, where: TopicPartition, committed: Committed
+        self, home: int, producer_id: int, group_id: str, offsets: Mapping[TopicPartition, Committed], base: int
     ) -> None:
-        """Keep an offset until the producer's transaction ends; `home` is the group's partition of __consumer_offsets."""
+        """Keep offsets until the producer's transaction ends, which were recorded as one batch, the first at `base`.
+
+        `home` is the group's partition of __consumer_offsets.
+        """
         producer = (home, producer_id)
-        self._pending.setdefault(group_id, {}).setdefault(producer, {})[where] = committed
+        self._pending.setdefault(group_id, {}).setdefault(producer, {}).update(_recorded(offsets, base))
         self._waiting.setdefault(producer, {})[group_id] = None
 
     def end_transaction(self, home: int, producer_id: int, commit: bool) -> None:
@@ -95,3 +103,8 @@ class OffsetStore:
         """The offsets of a group that wait for the end of a transaction."""
         for offsets in self._pending.get(group_id, {}).values():
             yield from offsets.items()
+
+
+def _recorded(offsets: Mapping[TopicPartition, Committed], base: int) -> Iterator[tuple[TopicPartition, Committed]]:
+    for i, (where, committed) in enumerate(offsets.items(), base):
+        yield where, Committed(*committed[:5], i)
