@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kafkawire.batches import Record, build_batch, read_header
+from wirebroker import operations
 from wirebroker.core.partition import EndMarker, Partition
 from wirebroker.core.truncation import truncate
 from wirebroker.engine import Engine
@@ -194,7 +195,7 @@ def test_what_is_deleted_while_it_waits_for_compaction_does_not_end_it(
             if what == "records":
                 engine.cluster.topics["orders"].partitions[0].delete_records(100, NOW)
             else:
-                engine.cluster.delete_topic(engine.cluster.topics["orders"])
+                operations.delete_topic(engine, "orders", NOW)
             engine.store.run_jobs()
 
         kafka._call(delete, changes=True)

@@ -83,7 +83,10 @@ def create_topic(
     engine: Engine, name: str, now: int, partitions: int | None = None, configs: Mapping[str, Any] | None = None,
     replication_factor: int | None = None,
 ) -> Topic:  # fmt: skip
-    """Create a topic, with `num.partitions` partitions if they are not counted. Raises TopicExists, ValueError."""
+    """Create a topic, with `num.partitions` partitions if they are not counted.
+
+    Raises TopicExists, ValueError, OSError if it cannot be written down.
+    """
     if (fault := topic_name_fault(name)) is not None:
         raise ValueError(fault)
     if name in engine.cluster.topics:
@@ -95,15 +98,22 @@ def create_topic(
     if not any(map(engine.cluster.alive, engine.cluster.brokers)):
         raise ValueError(f"nobody could lead {name}: all brokers are down")
     overrides = {key: setting(value) for key, value in (configs or {}).items()}
-    return engine.cluster.create_topic(
+    made = engine.cluster.create_topic(
         name, now, partitions=partitions, replication_factor=replication_factor, overrides=overrides
     )
+    _settle(engine, now)
+    return made
 
 
 def delete_topic(engine: Engine, name: str, now: int) -> None:
-    """Delete a topic, as DeleteTopics does. Raises NoSuchTopic."""
-    engine.cluster.delete_topic(topic_named(engine, name))
-    engine.groups.topic_deleted(name, now)
+    """Delete a topic, as DeleteTopics does. Raises NoSuchTopic, OSError if that cannot be written down."""
+    engine.cluster.delete_topic(topic_named(engine, name), lambda: engine.groups.topic_deleted(name, now))
+    _settle(engine, now)
+
+
+def _settle(engine: Engine, now: int) -> None:
+    if (failed := engine.cluster.decisions.settle(now)) is not None:
+        raise failed
 
 
 def setting(value: Any) -> str:

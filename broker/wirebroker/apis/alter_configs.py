@@ -12,7 +12,7 @@ from kafkawire.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from wirebroker.core.config_resources import REPEATED, Alteration, Change, Operation, Refusal, repeated
+from wirebroker.core.config_resources import REPEATED, Alteration, Change, Operation, Refusal, repeated, unwritten
 from wirebroker.exchange import Exchange
 
 
@@ -26,6 +26,11 @@ def handle(request: AlterConfigsRequest, exchange: Exchange) -> AlterConfigsResp
         else:
             refusal = _alteration(resource, exchange).alter(validate_only=request.validate_only)
         responses.append(_answer(resource, refusal or Refusal(ErrorCode.NONE, None)))
+    if (failed := exchange.cluster.decisions.settle(exchange.now)) is not None:
+        code, message = unwritten(failed)
+        for each in responses:
+            if not each.error_code:
+                each.error_code, each.error_message = code, message
     return AlterConfigsResponse(responses=responses)
 
 

@@ -14,7 +14,7 @@ from kafkawire.messages.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-from wirebroker.core.config_resources import Refusal
+from wirebroker.core.config_resources import Refusal, unwritten
 from wirebroker.core.placement import assignment_fault
 from wirebroker.exchange import Exchange
 
@@ -34,8 +34,11 @@ def handle(request: AlterPartitionReassignmentsRequest, exchange: Exchange) -> A
                 )
             )
         responses.append(ReassignableTopicResponse(name=topic.name, partitions=partitions))
+    code, message = ErrorCode.NONE, None
+    if (failed := exchange.cluster.decisions.settle(exchange.now)) is not None:
+        code, message = unwritten(failed)
     return AlterPartitionReassignmentsResponse(
-        allow_replication_factor_change=any_number, error_code=ErrorCode.NONE, error_message=None, responses=responses
+        allow_replication_factor_change=any_number, error_code=code, error_message=message, responses=responses
     )
 
 

@@ -16,7 +16,7 @@ from kafkawire.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from wirebroker.core.cluster import Cluster
-from wirebroker.core.config_resources import Refusal
+from wirebroker.core.config_resources import Refusal, unwritten
 from wirebroker.core.placement import all_down, assignment_fault
 from wirebroker.exchange import Exchange
 
@@ -40,8 +40,10 @@ def handle(request: CreatePartitionsRequest, exchange: Exchange) -> CreatePartit
                 if records > MOST_RECORDS:
                     refusal = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
             if refusal is None and not request.validate_only:
-                _add(topic, exchange)
+                refusal = _add(topic, exchange)
             results.append(_result(topic.name, refusal))
+    if (failed := exchange.cluster.decisions.settle(exchange.now)) is not None:
+        results = [each if each.error_code else _result(each.name, unwritten(failed)) for each in results]
     return CreatePartitionsResponse(results=results)
 
 
@@ -71,12 +73,16 @@ def _fault(asked: CreatePartitionsTopic, cluster: Cluster) -> Refusal | None:
     return None
 
 
-def _add(asked: CreatePartitionsTopic, exchange: Exchange) -> None:
+def _add(asked: CreatePartitionsTopic, exchange: Exchange) -> Refusal | None:
     topic = exchange.cluster.topics[asked.name]
     factor = len(topic.partitions[0].replicas)
     first = len(topic.partitions)
     assignment = {first + i: each.broker_ids for i, each in enumerate(asked.assignments or [])}
-    exchange.cluster.add_partitions(topic, asked.count, exchange.now, factor, assignment)
+    try:
+        exchange.cluster.add_partitions(topic, asked.count, exchange.now, factor, assignment)
+    except OSError as failed:
+        return unwritten(failed)
+    return None
 
 
 def _result(name: str, refusal: Refusal | None) -> CreatePartitionsTopicResult:

@@ -20,7 +20,7 @@ from kafkawire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from wirebroker.core.cluster import Cluster
-from wirebroker.core.config_resources import Refusal
+from wirebroker.core.config_resources import Refusal, unwritten
 from wirebroker.core.configs import ConfigError, TopicConfigs, check_topic_configs
 from wirebroker.core.names import topic_name_fault
 from wirebroker.core.placement import all_down, assignment_fault, factor_fault
@@ -62,6 +62,8 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> CreateTopicsResp
         elif name == METADATA_TOPIC:
             message = f"Creation of internal topic {METADATA_TOPIC} is prohibited."
             answers.append(_refused(name, Refusal(ErrorCode.INVALID_REQUEST, message)))
+    if (failed := cluster.decisions.settle(exchange.now)) is not None:
+        answers = [each if each.error_code else _refused(each.name, unwritten(failed)) for each in answers]
     return CreateTopicsResponse(topics=answers)
 
 
@@ -157,7 +159,7 @@ def _create(name: str, plan: Plan, exchange: Exchange, validate_only: bool) -> C
                 overrides=plan.overrides,
             )
         except OSError as failed:
-            return _refused(name, Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"The topic cannot be written down: {failed}"))
+            return _refused(name, unwritten(failed))
         answer.topic_id = topic.topic_id
     return answer
 

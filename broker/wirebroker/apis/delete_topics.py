@@ -16,6 +16,7 @@ from kafkawire.messages.delete_topics import (
     DeleteTopicState,
 )
 from kafkawire.primitives import ZERO_UUID
+from wirebroker.core.config_resources import unwritten
 from wirebroker.exchange import Exchange
 
 NOT_HERE = "This server does not host this topic-partition."
@@ -29,7 +30,13 @@ def handle(request: DeleteTopicsRequest, exchange: Exchange) -> DeleteTopicsResp
         code = ErrorCode.TOPIC_DELETION_DISABLED if exchange.version >= 3 else ErrorCode.INVALID_REQUEST
         refused = [DeletableTopicResult(name=each.name, topic_id=each.topic_id, error_code=code) for each in asked]
         return DeleteTopicsResponse(responses=refused)
-    return DeleteTopicsResponse(responses=_answers(asked, exchange))
+    answers = _answers(asked, exchange)
+    if (failed := exchange.cluster.decisions.settle(exchange.now)) is not None:
+        code, message = unwritten(failed)
+        for each in answers:
+            if not each.error_code:
+                each.error_code, each.error_message = code, message
+    return DeleteTopicsResponse(responses=answers)
 
 
 def _answers(asked: list[DeleteTopicState], exchange: Exchange) -> list[DeletableTopicResult]:
@@ -60,8 +67,8 @@ def _by_name(name: str, once: list[bytes], ids: Counter[bytes], exchange: Exchan
         if topic.topic_id in once:
             once.remove(topic.topic_id)
         return _invalid(name, topic.topic_id, "The provided topic name maps to an ID that was already supplied.")
-    exchange.cluster.delete_topic(topic)
-    exchange.engine.groups.topic_deleted(topic.name, exchange.now)
+    groups = exchange.engine.groups
+    exchange.cluster.delete_topic(topic, lambda: groups.topic_deleted(topic.name, exchange.now))
     return DeletableTopicResult(name=name, topic_id=topic.topic_id, error_code=ErrorCode.NONE)
 
 
@@ -70,8 +77,8 @@ def _by_id(topic_id: bytes, exchange: Exchange) -> DeletableTopicResult:
     if topic is None:
         code = ErrorCode.UNKNOWN_TOPIC_ID
         return DeletableTopicResult(name=None, topic_id=topic_id, error_code=code, error_message=NO_SUCH_ID)
-    exchange.cluster.delete_topic(topic)
-    exchange.engine.groups.topic_deleted(topic.name, exchange.now)
+    groups = exchange.engine.groups
+    exchange.cluster.delete_topic(topic, lambda: groups.topic_deleted(topic.name, exchange.now))
     return DeletableTopicResult(name=topic.name, topic_id=topic_id, error_code=ErrorCode.NONE)
 
 

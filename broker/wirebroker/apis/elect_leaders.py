@@ -34,6 +34,8 @@ def handle(request: ElectLeadersRequest, exchange: Exchange) -> ElectLeadersResp
         elected = [_refused(index, request) if code else _elect(topic, index, request, exchange) for index in indexes]
         shown = [each for each in elected if not everything or each.error_code != ErrorCode.ELECTION_NOT_NEEDED]
         results.append(ReplicaElectionResult(topic=topic, partition_result=shown))
+    if exchange.cluster.decisions.settle(exchange.now) is not None:
+        code = ErrorCode.KAFKA_STORAGE_ERROR
     return ElectLeadersResponse(error_code=code, replica_election_results=results)
 
 

@@ -9,6 +9,8 @@ coordinator is COORDINATOR_NOT_AVAILABLE.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from kafkawire.errors import ErrorCode, error_name
 from kafkawire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC
@@ -42,7 +44,9 @@ def _find(key_type: int, key: str, exchange: Exchange) -> Coordinator:
     kind, topic = KINDS[key_type]
     node_id = cluster.coordinator(kind, key)
     if node_id is None and topic not in cluster.topics:
-        cluster.create_internal_topic(topic, exchange.now)
+        with suppress(OSError):
+            cluster.create_internal_topic(topic, exchange.now)
+        cluster.decisions.settle(exchange.now)
         node_id = None if cluster.cold_start else cluster.coordinator(kind, key)
     broker = cluster.brokers.get(node_id) if node_id is not None else None
     if broker is None:

@@ -13,7 +13,7 @@ from kafkawire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from wirebroker.core.config_resources import REPEATED, Alteration, Change, Refusal, repeated
+from wirebroker.core.config_resources import REPEATED, Alteration, Change, Refusal, repeated, unwritten
 from wirebroker.exchange import Exchange
 
 
@@ -27,6 +27,11 @@ def handle(request: IncrementalAlterConfigsRequest, exchange: Exchange) -> Incre
         else:
             refusal = _alteration(resource, exchange).alter(validate_only=request.validate_only)
         responses.append(_answer(resource, refusal or Refusal(ErrorCode.NONE, None)))
+    if (failed := exchange.cluster.decisions.settle(exchange.now)) is not None:
+        code, message = unwritten(failed)
+        for each in responses:
+            if not each.error_code:
+                each.error_code, each.error_message = code, message
     return IncrementalAlterConfigsResponse(responses=responses)
 
 

@@ -10,6 +10,8 @@ partition REPLICA_NOT_AVAILABLE. A partition that nobody leads is LEADER_NOT_AVA
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.metadata import (
     MetadataRequest,
@@ -103,7 +105,9 @@ def auto_create(cluster: Cluster, name: str, now: int) -> ErrorCode:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if cluster.configs.integer("default.replication.factor") > len(cluster.brokers):
         return ErrorCode.INVALID_REPLICATION_FACTOR
-    cluster.create_topic(name, now)
+    with suppress(OSError):  # the topic is not there either if it cannot be written down
+        cluster.create_topic(name, now)
+    cluster.decisions.settle(now)
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

@@ -164,6 +164,8 @@ def _engine(
     )
     for text in options.topic:
         _create_topic(engine, text, now)
+    if (failed := engine.cluster.decisions.settle(now)) is not None:
+        raise failed
     for rule_of_file in faults.rules if faults else ():
         engine.plan.add(replace(rule_of_file, seen=0, fired=0))
     engine.trace_at(options.trace_level)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from kafkawire.errors import ErrorCode
 from wirebroker.core.changes import Change, TopicChange
 from wirebroker.core.configs import BrokerConfigs, TopicConfigs
+from wirebroker.core.decisions import Decisions
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.names import abs_hash
 from wirebroker.core.partition import Partition
@@ -107,6 +108,7 @@ class Cluster:
         """Rises with every change of the metadata: topics, partitions, leaders, configs."""
         self.topics_created = 0
         """How many topics there have ever been."""
+        self.decisions = Decisions(timers, lambda: (self.version, configs.version, self.producer_ids.next_block))
         self.watch: Callable[[Change], None] | None = None
         """Told of what changes, if somebody wants to know."""
         self.rolled: Callable[[Partition, int], None] | None = None
@@ -149,32 +151,62 @@ class Cluster:
     ) -> Topic:
         """Create the topic; the caller has checked name, counts and configs. Leaders go round the brokers.
 
-        Raises OSError if its logs cannot be created; then there is no topic.
+        Raises OSError if its logs cannot be created; then there is no topic. It is taken back if `decisions` cannot be
+        settled.
         """
         topic = Topic(name, self._new_topic_id(), TopicConfigs(self.configs, overrides or {}))
         count = len(assignment) if assignment else partitions or self.configs.integer("num.partitions")
         factor = replication_factor or self.configs.integer("default.replication.factor")
-        self.add_partitions(topic, count, now, factor, assignment)
+        self._grow(topic, count, now, factor, assignment)
         self.topics[name] = self.topics_by_id[topic.topic_id] = topic
         self.topics_created += 1
+        self.version += 1
+
+        def undo() -> None:
+            del self.topics[name], self.topics_by_id[topic.topic_id]
+            self._shrink(topic, 0)
+
+        self.decisions.made(undo, lambda: self.tell(TopicChange("created", name, count)))
         return topic
 
     def add_partitions(
         self, topic: Topic, total: int, now: int, factor: int, assignment: Mapping[int, Sequence[int]] | None = None
     ) -> None:
-        """Let the topic have `total` partitions; each is led by the first of its replicas that is alive."""
+        """Let the topic have `total` partitions; each is led by the first of its replicas that is alive.
+
+        Raises OSError as `create_topic` does; then nothing has changed.
+        """
+        before = len(topic.partitions)
+        self._grow(topic, total, now, factor, assignment)
+        self.version += 1
+        grown = TopicChange("grown", topic.name, total)
+        self.decisions.made(lambda: self._shrink(topic, before), lambda: self.tell(grown))
+
+    def _grow(
+        self, topic: Topic, total: int, now: int, factor: int, assignment: Mapping[int, Sequence[int]] | None
+    ) -> None:
         nodes = sorted(self.live_brokers)
         down = sorted(self.brokers.keys() - nodes)
-        change: Literal["created", "grown"] = "grown" if topic.partitions else "created"
-        for index in range(len(topic.partitions), total):
+        before = len(topic.partitions)
+        for index in range(before, total):
             start = index % max(len(nodes), 1)
             replicas = list((assignment or {}).get(index) or (nodes[start:] + nodes[:start] + down)[:factor])
-            made = self._new_partition(topic, index, replicas, now)
+            try:
+                made = self._new_partition(topic, index, replicas, now)
+            except OSError:
+                self._shrink(topic, before)
+                raise
             for node_id in self.offline(made):
                 made.replication.absent(node_id)
             topic.partitions.append(made)
+
+    def _shrink(self, topic: Topic, count: int) -> None:
+        """Take back the partitions from this number on, which nobody has been told of."""
+        gone = topic.partitions[count:]
+        del topic.partitions[count:]
         self.version += 1
-        self.tell(TopicChange(change, topic.name, total))
+        for partition in gone:
+            partition.delete()
 
     def _new_partition(self, topic: Topic, index: int, replicas: list[int], now: int) -> Partition:
         log = self._open_log(topic, index, replicas, now)
@@ -198,13 +230,33 @@ class Cluster:
         self.version += 1
         return topic
 
-    def delete_topic(self, topic: Topic) -> None:
-        """Forget the topic and everything in it."""
+    def delete_topic(self, topic: Topic, then: Callable[[], None]) -> None:
+        """Forget the topic and everything in it; `then` is done once that is written down."""
         del self.topics[topic.name], self.topics_by_id[topic.topic_id]
-        for partition in topic.partitions:
-            partition.delete()
         self.version += 1
-        self.tell(TopicChange("deleted", topic.name, len(topic.partitions)))
+
+        def undo() -> None:
+            self.topics[topic.name] = self.topics_by_id[topic.topic_id] = topic
+            self.version += 1
+
+        def done() -> None:
+            for partition in topic.partitions:
+                partition.delete()
+            self.tell(TopicChange("deleted", topic.name, len(topic.partitions)))
+            then()
+
+        self.decisions.made(undo, done)
+
+    def new_producer_id(self, node_id: int, now: int) -> int | None:
+        """An id from the broker's block; None if a new block is needed and cannot be written down."""
+        ids = self.producer_ids
+        before = ids.next_block
+        made = ids.allocate(node_id)
+        if ids.next_block != before:
+            self.decisions.made(lambda: ids.give_back(node_id, before), lambda: None)
+            if self.decisions.settle(now) is not None:
+                return None
+        return made
 
     def partition(self, topic: str, index: int) -> Partition | None:
         """The partition, or None if the cluster does not have it."""

@@ -171,7 +171,9 @@ class Alteration:
             return Refusal(ErrorCode.INVALID_CONFIG, message)
         refusal = self._replicas_fault(wanted) or self._check(wanted)
         if refusal is None and not validate_only:
+            before = dict(current(self.cluster, self.kind, self.name))
             self._store(wanted)
+            self.cluster.decisions.made(lambda: self._store(before), lambda: None)
         return refusal
 
     def _replicas_fault(self, wanted: Mapping[str, str]) -> Refusal | None:
@@ -220,6 +222,11 @@ class Alteration:
         else:
             configs.client_metrics[self.name] = wanted
         self.cluster.version += 1
+
+
+def unwritten(failed: OSError) -> Refusal:
+    """What whoever wants a change of the metadata is told if it cannot be written down: nothing has changed."""
+    return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"This cannot be written down: {failed.strerror or failed}")
 
 
 def current(cluster: Cluster, kind: int, name: str) -> Mapping[str, str]:

@@ -560,7 +560,10 @@ class Partition:
             if self.high_watermark < (self.log.end_offset if first is self.log.active else self.log.segments[1].base_offset):
                 break
             if first is self.log.active:
-                self.log.roll(now)
+                try:
+                    self.log.roll(now)
+                except OSError:
+                    break  # it is tried again at the next check
             self._start_at(self.log.segments[1].base_offset, now)
 
     def expire_producers(self, now: int, after_ms: int) -> list[tuple[int, int]]:

@@ -21,6 +21,11 @@ class ProducerIds:
         self._blocks[node_id] = (following + 1, end)
         return following
 
+    def give_back(self, node_id: int, next_block: int) -> None:
+        """The block that the broker just got cannot be written down: it is `next_block` that comes next."""
+        self._blocks.pop(node_id, None)
+        self.next_block = next_block
+
     def issued(self, producer_id: int) -> bool:
         """Whether some broker has handed out this id."""
         if not 0 <= producer_id < self.next_block:

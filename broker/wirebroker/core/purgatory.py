@@ -60,8 +60,10 @@ class Timers:
         """Run `action` again and again; `interval()` is asked each time, so that a changed setting is followed."""
 
         def again(now: int) -> None:
-            action(now)
-            self.at(now + max(interval(), 1), again)
+            try:
+                action(now)
+            finally:
+                self.at(now + max(interval(), 1), again)
 
         self.at(start + max(interval(), 1), again)
 

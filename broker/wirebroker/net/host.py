@@ -334,7 +334,7 @@ class Host:
         self.notify()
 
     async def close(self) -> None:
-        """Close the listeners and all connections."""
+        """Close the listeners, all connections and the data directory. Raises OSError if that cannot be closed cleanly."""
         for server in self._servers:
             server.close()
         for alarm in (self._alarm, self._idle_alarm, self._turn):
@@ -349,12 +349,12 @@ class Host:
         if self._keeper is not None:
             await self._keeper.close()
             self._keeper = None
-        if self.engine.store is not None:
-            self.engine.store.close(self.clock.now())
         for server in self._servers:
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(server.wait_closed(), 1)
         self._servers.clear()
+        if self.engine.store is not None:
+            self.engine.store.close(self.clock.now())
 
 
 def _reachable(host: str) -> str:

@@ -13,10 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 from wirebroker.clock import Clock
 from wirebroker.engine import Engine
-from wirebroker.exchange import Effect
+from wirebroker.exchange import Close, Effect
+from wirebroker.storage.folder.faults import DataError
 from wirebroker.storage.folder.store import FolderStore, Job
 
 logger = logging.getLogger("wirebroker")
+
+REST = 0.5
+"""Seconds after a failed sync in which nothing is synced; answers wait, and what comes meanwhile goes with the next."""
 
 
 class Keeper:
@@ -37,32 +41,26 @@ class Keeper:
         self._holds_answers = store.holds_answers
         self._syncing = False
         self._running = False
+        self._resting: asyncio.TimerHandle | None = None
+        """Set after a sync has failed, until the next one."""
+        self._closing = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     def look(self) -> None:
         """Write down what has changed, and take the engine's effects if they have to wait."""
         store, engine = self._store, self._engine
-        cluster = engine.cluster
-        if store.settled != (cluster.version, cluster.configs.version, cluster.producer_ids.next_block):
-            self._settle()
-        if self._holds_answers:
-            job = None if self._syncing else store.sync_now()
+        if engine.cluster.decisions.unsettled:  # by a timer, or by the test; requests have seen to theirs
+            engine.cluster.decisions.settle(self._clock.now())
+        if self._holds_answers and not self._closing:
+            job = None if self._syncing or self._resting is not None else store.sync_now()
             if job is not None:
                 self._begin(job)
-            if self._syncing:
+            if self._syncing or self._resting is not None:
                 self._waiting += engine.effects
                 engine.effects = []
         if store.jobs and not self._running:
             self._running = True
             self._start(self._run())
-
-    def _settle(self) -> None:
-        try:
-            self._store.settle(self._clock.now())
-        except OSError as failure:
-            root = self._store.root
-            logger.error("%s cannot be written to, and what waited for it is not answered: %s", root, failure)
-            self._give_up(self._engine.effects)
 
     def _begin(self, job: Job) -> None:
         """Sync in the thread; what waits when that is done was written before, or waits for another."""
@@ -75,20 +73,28 @@ class Keeper:
     def _synced(self, future: asyncio.Future[None], job: Job, held: list[Effect]) -> None:
         self._syncing = False
         if (failure := future.exception()) is not None:
+            job.failed()
             logger.error("%s cannot be synced, and what waited for it is not answered: %s", self._store.root, failure)
-            self._give_up(held)
-            held = []
+            self._resting = self._loop.call_later(REST, self._rested)
+            held = self._given_up(held)
         else:
             job.done()
         following, self._waiting = self._waiting, []
         self._engine.effects = following + self._engine.effects
         self._released(held)
 
-    def _give_up(self, effects: list[Effect]) -> None:
-        """Nobody may be told that something is stored which is not."""
-        self._engine.effects = [effect for effect in self._engine.effects if effect not in effects]
+    def _rested(self) -> None:
+        self._resting = None
+        self._released([])
+
+    def _given_up(self, effects: list[Effect]) -> list[Effect]:
+        """The connections to be closed: nobody may be told that something is on the disk which is not."""
+        engine = self._engine
+        before, engine.effects = engine.effects, [effect for effect in effects if isinstance(effect, Close)]
         for connection in {effect.connection for effect in effects}:
-            self._engine.close(connection, f"{self._store.root} cannot be written to")
+            engine.close(connection, f"{self._store.root} cannot be synced")
+        closed, engine.effects = engine.effects, before
+        return closed
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = self._loop.create_task(work)
@@ -110,14 +116,23 @@ class Keeper:
 
     async def _do(self, job: Job, thread: ThreadPoolExecutor) -> None:
         try:
-            await self._loop.run_in_executor(thread, job.work)
+            try:
+                await self._loop.run_in_executor(thread, job.work)
+            except OSError:
+                job.failed()
+                raise
             job.done()
-        except OSError as failure:
+        except DataError as failure:
             logger.error("the data directory: %s", failure)
+        except OSError as failure:
+            self._store.failed(failure)
         self._released([])
 
     async def close(self) -> None:
         """Wait for the jobs and the threads to end."""
+        self._closing = True
+        if self._resting is not None:
+            self._resting.cancel()
         while self._tasks:
             await asyncio.wait(self._tasks)
         for thread in (self._syncs, self._jobs, self._jobs_apart):

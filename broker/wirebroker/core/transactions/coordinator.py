@@ -36,6 +36,8 @@ AWAITED = frozenset(
 """Why a marker is not there yet that is tried again when the partition has changed."""
 RETRY_MS = 20
 """How long after a marker could not be written it is tried again."""
+NO_ID_YET = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+"""What whoever needs a producer id is told while the controller gives out no block (RPCProducerIdManager)."""
 SERVER_VERSION = 2
 """The transaction version of what the coordinator does of its own accord."""
 
@@ -134,7 +136,9 @@ class TransactionCoordinator:
             return Producer(fault)
         known = self.transactions.get(asked.transactional_id)
         if known is None:
-            producer_id = self._cluster.producer_ids.allocate(asked.node_id)
+            producer_id = self._cluster.new_producer_id(asked.node_id, now)
+            if producer_id is None:
+                return Producer(NO_ID_YET)
             known = Transaction(asked.transactional_id, producer_id, asked.timeout_ms, now)
             self.transactions[asked.transactional_id] = known
         producer = self._reinit(known, asked, now)
@@ -152,7 +156,10 @@ class TransactionCoordinator:
         after = known.copy()
         if known.exhausted and (asked.current is None or asked.current[1] == known.producer_epoch):
             last = NO_EPOCH if asked.current is None else known.producer_epoch
-            after.begin_anew(asked.timeout_ms, now, self._cluster.producer_ids.allocate(asked.node_id))
+            following = self._cluster.new_producer_id(asked.node_id, now)
+            if following is None:
+                return Producer(NO_ID_YET)
+            after.begin_anew(asked.timeout_ms, now, following)
             after.producer_epoch, after.last_producer_epoch = 0, last
         elif fault := self._bump(after, asked, now):
             return Producer(fault)
@@ -244,9 +251,11 @@ class TransactionCoordinator:
         if fault := self._log_fault(asked.transactional_id):
             return Producer(fault)
         bumps = asked.transaction_version >= BUMPS_EPOCH
-        following = NO_ID
+        following: int | None = NO_ID
         if bumps and transaction.exhausted:
-            following = self._cluster.producer_ids.allocate(self._node_of(asked.transactional_id))
+            following = self._cluster.new_producer_id(self._node_of(asked.transactional_id), now)
+        if following is None:
+            return Producer(NO_ID_YET)
         version = asked.transaction_version if bumps else 0
         after = transaction.copy()
         after.prepare(asked.commit, version, following, now)

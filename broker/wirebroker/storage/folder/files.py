@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from kafkawire.primitives import Buffer
@@ -14,6 +16,24 @@ _BINARY = getattr(os, "O_BINARY", 0)
 def open_to_append(path: Path) -> int:
     """A descriptor for reading anywhere and writing at the end; the file is created if it is not there."""
     return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | _BINARY, 0o644)
+
+
+def open_to_append_at(path: Path, size: int) -> int:
+    """The same for a file that is to have this size: what a failed write has left behind it is cut off.
+
+    Raises OSError, FileNotFoundError also if something is missing.
+    """
+    fd = open_to_append(path)
+    try:
+        found = os.fstat(fd).st_size
+        if found < size:
+            raise FileNotFoundError(errno.ENOENT, f"{found} of {size} bytes are there", str(path))
+        if found > size:
+            os.ftruncate(fd, size)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
 
 
 def open_to_read(path: Path) -> int:
@@ -48,12 +68,26 @@ _write_parts: Callable[[int, Sequence[Buffer]], int] = getattr(os, "writev", _on
 def replace(path: Path, content: bytes, *, durable: bool = True) -> None:
     """Let the file have this content: it has the old or the new one at any moment (Kafka's Utils.atomicMoveWithFallback)."""
     beside = path.with_name(path.name + ".tmp")
-    with beside.open("wb") as file:
-        file.write(content)
+    try:
+        write(beside, content, durable=durable)
+        os.replace(beside, path)
+    except OSError:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise
+
+
+def write(path: Path, content: bytes, *, durable: bool = False) -> None:
+    """Let the file have this content and no other. Raises OSError, and then a part of it may be there."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _BINARY, 0o644)
+    try:
+        left = memoryview(content)
+        while left:
+            left = left[os.write(fd, left) :]
         if durable:
-            file.flush()
-            os.fsync(file.fileno())
-    os.replace(beside, path)
+            os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def sync(path: Path) -> None:

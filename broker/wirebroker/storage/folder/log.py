@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,9 +69,16 @@ class FolderLog:
         self.folder = folder
         self._store = store
         self._configs = configs
-        self._settings = settings._replace(segments=settings.segments._replace(written=lambda: store.written(self)))
+        told = settings.segments._replace(written=lambda: store.written(self), failed=store.failed)
+        self._settings = settings._replace(segments=told)
         self._owner: Owner | None = None
-        self._take(self._recover(now))
+        self._epochs_due: Sequence[tuple[int, int]] | None = None
+        """Leader epochs that could not be written down."""
+        try:
+            self._take(self._recover(now))
+        except BaseException:
+            store.forget(self)
+            raise
 
     def _recover(self, now: int) -> Recovered:
         return recover(self.folder, self._settings, self.directory.known_of(self.where), now)
@@ -101,14 +109,28 @@ class FolderLog:
         return kept
 
     def keep_epochs(self, starts: Sequence[tuple[int, int]]) -> None:
-        """Write down the leader epochs and where they began."""
-        files.replace(self.folder / LEADER_EPOCHS, epochs_text(starts).encode(), durable=False)
+        """Write down the leader epochs and where they began, or do so later if that fails."""
+        self._epochs_due = list(starts)
+        try:
+            self.write_due()
+        except OSError as failure:
+            self._store.failed(failure)
+
+    def write_due(self) -> None:
+        """Write down what could not be before. Raises OSError."""
+        if self._epochs_due is not None:
+            files.replace(self.folder / LEADER_EPOCHS, epochs_text(self._epochs_due).encode(), durable=False)
+            self._epochs_due = None
 
     def close(self) -> None:
-        """Write everything that only memory has, so that nothing needs to be recovered."""
+        """Write everything that only memory has, so that nothing needs to be recovered. Raises OSError."""
+        self.write_due()
         self._close_active()
-        for path in self.take_unsynced(self.end_offset):
-            files.sync(path)
+        for segment in self.unsynced(self.end_offset):
+            for path in segment.paths():
+                files.sync(path)
+            segment.dirty = False
+        files.sync(self.folder)
         self.release()
         self.recovery_point = self.end_offset
 
@@ -132,14 +154,9 @@ class FolderLog:
             path = self.folder / file_name(self.end_offset, SNAPSHOT)
             files.replace(path, snapshot_bytes(owner.producers), durable=False)
 
-    def take_unsynced(self, end: int) -> list[Path]:
-        """The files of segments that begin below `end` and were written to; they count as synced from now on."""
-        taken = []
-        for segment in self.segments:
-            if segment.dirty and segment.base_offset < max(end, 1):
-                segment.dirty = False
-                taken += segment.paths()
-        return [*taken, self.folder] if taken else []
+    def unsynced(self, end: int) -> list[Segment]:
+        """The segments that begin below `end` and were written to since they were last synced."""
+        return [segment for segment in self.segments if segment.dirty and segment.base_offset < max(end, 1)]
 
     def synced_up_to(self, offset: int) -> None:
         """What is below `offset` is on the disk; a recovery need not look at it."""
@@ -306,24 +323,30 @@ class FolderLog:
 
     def drop_segments_below(self, offset: int) -> None:
         """Delete whole segments that end at or below `offset`; the active one stays."""
-        gone = []
         while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
-            gone.append(self.segments.pop(0))
-        self._discard(gone)
+            try:
+                self._discard(self.segments[0])
+            except OSError as failure:  # it stays, as do those behind it, until it is tried again
+                self._store.failed(failure)
+                return
+            del self.segments[0]
 
-    def _discard(self, segments: Sequence[Segment]) -> None:
-        paths = []
-        for segment in segments:
-            segment.let_go()
-            paths += [*segment.paths(), segment.path(SNAPSHOT)]
-        self._store.discard([path for path in paths if path.exists()])
+    def _discard(self, segment: Segment) -> None:
+        """Delete the files of a segment. Raises OSError, and then it is still there."""
+        segment.let_go()
+        if segment.path().exists():
+            self._store.discard([segment.path()])
+        rest = [path for path in [*segment.paths(), segment.path(SNAPSHOT)] if path.exists()]
+        with suppress(OSError):
+            self._store.discard(rest)
 
     def truncate_to(self, offset: int) -> None:
         """Cut off everything from the batch that holds `offset` on, and forget what was known of producers behind it."""
         if offset >= self.end_offset:
             return
         while len(self.segments) > 1 and self.segments[-1].base_offset >= offset:
-            self._discard([self.segments.pop()])
+            self._discard(self.segments[-1])
+            del self.segments[-1]
         if self.segments[-1] is not self.active:
             self.active = self.segments[-1] = self.segments[-1].reopened()
         position = self.active.find(offset)
@@ -339,8 +362,9 @@ class FolderLog:
         self._store.discard([self.folder / file_name(each, SNAPSHOT) for each in snapshots])
 
     def start_at(self, offset: int, now: int) -> None:
-        """Throw everything away and go on at `offset`."""
-        self._discard(self.segments)
+        """Throw everything away and go on at `offset`. Raises OSError."""
+        for segment in self.segments:
+            self._discard(segment)
         self._store.discard([self.folder / file_name(each, SNAPSHOT) for each in offsets_in(self.folder, SNAPSHOT)])
         self.active = self._segment(offset, now)
         self.active.create()

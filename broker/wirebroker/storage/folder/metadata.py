@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from kafkawire.batches import Record, build_batch, iter_records, read_header
@@ -35,6 +36,8 @@ class MetadataLog:
         self.end_offset = 0
         self._leader_epoch = 1
         self._base = 0
+        self._size = 0
+        """The bytes in the file that is written to."""
         self._fd = -1
         if self.folder.is_dir():
             self._read()
@@ -87,7 +90,12 @@ class MetadataLog:
     def create(self) -> None:
         """Begin to write, to a new log if there is none."""
         self.folder.mkdir(exist_ok=True)
-        self._fd = files.open_to_append(self.path)
+        self._size = self.path.stat().st_size if self.path.exists() else 0
+        self._open()
+
+    def _open(self) -> None:
+        if self._fd < 0:
+            self._fd = files.open_to_append_at(self.path, self._size)
 
     def begun(self, now: int) -> None:
         """What was found is written down. From here on the log is never empty, so that one that is has lost something."""
@@ -100,27 +108,36 @@ class MetadataLog:
         self.exists = True
 
     def append(self, records: Iterator[tuple[Message, int]], now: int) -> bool:
-        """Write these records, each with its version; whether there were any. Raises OSError."""
+        """Write these records, each with its version; whether there were any. Raises OSError, and then none is there."""
         values = [metadata_bytes(record, version) for record, version in records]
+        before = self._size, self.end_offset
+        try:
+            self._append(values, now)
+        except OSError:
+            self._size, self.end_offset = before
+            self.release()
+            with suppress(OSError):  # it is tried again with the next record
+                self._open()
+            raise
+        return bool(values)
+
+    def _append(self, values: Sequence[bytes], now: int) -> None:
+        if values:
+            self._open()
         for start in range(0, len(values), RECORDS_PER_BATCH):
             some = values[start : start + RECORDS_PER_BATCH]
             batch = build_batch(
                 [Record(i, 0, None, value) for i, value in enumerate(some)], base_offset=self.end_offset,
                 leader_epoch=self._leader_epoch, base_timestamp=now,
             )  # fmt: skip
-            size = os.fstat(self._fd).st_size
-            try:
-                files.append(self._fd, [batch], len(batch))
-            except OSError:
-                os.ftruncate(self._fd, size)
-                raise
+            files.append(self._fd, [batch], len(batch))
+            self._size += len(batch)
             self.end_offset = read_header(batch).last_offset + 1
-        return bool(values)
 
     def close(self) -> None:
-        """Have everything on the disk, and let go of the file."""
-        if self._fd >= 0:
-            files.sync(self.path)
+        """Have everything on the disk, and let go of the file. Raises OSError."""
+        self._open()
+        files.sync(self.path)
         self.release()
 
     def release(self) -> None:

@@ -79,6 +79,8 @@ class SegmentSettings(NamedTuple):
     times: int
     written: Callable[[], None]
     files: OpenFiles
+    failed: Callable[[OSError], None] = lambda failure: None
+    """Told of what cannot be written."""
 
 
 class Index:
@@ -147,9 +149,9 @@ class Segment:
     # Writing
 
     def create(self) -> None:
-        """Begin an empty file, with empty indexes as Kafka has them."""
-        for suffix in (LOG, OFFSET_INDEX, TIME_INDEX):
-            self.path(suffix).write_bytes(b"")
+        """Begin an empty file, with empty indexes as Kafka has them. Raises OSError, and then there is no such segment."""
+        for suffix in (OFFSET_INDEX, TIME_INDEX, LOG):  # the segment is there with its log
+            files.write(self.path(suffix), b"")
         self.touched()
 
     def touched(self) -> None:
@@ -161,16 +163,25 @@ class Segment:
         """Write the batch under its offset. Raises OSError, and then nothing of it is there."""
         size = len(batch)
         start = _START.pack(base_offset, size - LOG_OVERHEAD, leader_epoch)
-        if self._fd < 0:
-            self._open()
         try:
+            if self._fd < 0:
+                self._open()
             files.append(self._fd, (start, memoryview(batch)[_START_SIZE:]), size)
-        except OSError:
-            os.ftruncate(self._fd, self.size)
+        except OSError as failure:
+            self._cut_back()
+            self._settings.failed(failure)
             raise
         if not self.dirty:
             self.touched()
         self.note(base_offset + _delta_of(batch, _DELTA_AT)[0], size, timestamp)
+
+    def _cut_back(self) -> None:
+        """Remove what a failed write has left; if that fails too, the file is closed, and opening it does so."""
+        try:
+            if self._fd >= 0:
+                os.ftruncate(self._fd, self.size)
+        except OSError:
+            self.release()
 
     def note(self, last_offset: int, size: int, timestamp: int) -> None:
         """A batch is in the file, at the end of those that were noted before (LogSegment.append)."""
@@ -195,17 +206,18 @@ class Segment:
             self.created = FULL
 
     def close(self, aborted: Iterable[AbortedTransaction] = (), ending: str = "") -> None:
-        """Write the indexes; `aborted` are the transactions whose abort markers are in the segment."""
+        """Write the indexes; `aborted` are the transactions whose abort markers are in the segment. Raises OSError."""
+        if not ending and self.path().stat().st_size != self.size:
+            self.release()
+            self._open()
         index = self.index
         index.note_time(self.max_timestamp, self._newest)
-        self.path(OFFSET_INDEX, ending).write_bytes(
-            offset_index_bytes(self.base_offset, zip(index.offsets, index.positions, strict=True))
-        )
-        self.path(TIME_INDEX, ending).write_bytes(
-            time_index_bytes(self.base_offset, zip(index.stamps, index.newest, strict=True))
-        )
+        offsets = offset_index_bytes(self.base_offset, zip(index.offsets, index.positions, strict=True))
+        files.write(self.path(OFFSET_INDEX, ending), offsets)
+        times = time_index_bytes(self.base_offset, zip(index.stamps, index.newest, strict=True))
+        files.write(self.path(TIME_INDEX, ending), times)
         if entries := transaction_index_bytes(aborted):
-            self.path(TRANSACTION_INDEX, ending).write_bytes(entries)
+            files.write(self.path(TRANSACTION_INDEX, ending), entries)
         else:
             self.path(TRANSACTION_INDEX, ending).unlink(missing_ok=True)
 
@@ -222,7 +234,7 @@ class Segment:
             self._settings.files.closed(self)
 
     def _open(self) -> None:
-        self._fd = files.open_to_append(self.path())
+        self._fd = files.open_to_append_at(self.path(), self.size)
         self._settings.files.opened(self)
 
     def reopened(self) -> Segment:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -63,6 +64,8 @@ class Job(NamedTuple):
     done: Callable[[], None]
     apart: bool = False
     """It takes so long that the others must not wait for it; there is never more than one such job."""
+    failed: Callable[[], None] = lambda: None
+    """Instead of `done` if `work` raises OSError."""
 
 
 class FolderStore:
@@ -89,9 +92,9 @@ class FolderStore:
         self._compacting = False
         self._uncleanable: set[FolderLog] = set()
         """Logs whose compaction failed once; as in Kafka it is not tried again before the next start."""
+        self._trouble = False
+        """Whether something could not be written since everything last could."""
         self._cluster: Cluster | None = None
-        self.settled: tuple[int, int, int] | None = None
-        """The versions of cluster and settings, and the next producer id, as they are written down."""
         self._passed_over: dict[tuple[int, str], dict[str, str]] = {}
         """Settings that are written down and that this broker cannot take; they stay written down."""
         self.metadata: MetadataLog
@@ -137,7 +140,7 @@ class FolderStore:
             directory.opened()
             directory.remove_deleted()
         self._load_coordinators(cluster, groups, transactions, now)
-        self.settle(now)
+        self._decide(now)
         self.metadata.begun(now)
         self._metadata_dirty = True
         self._set_timers(now)
@@ -254,11 +257,20 @@ class FolderStore:
 
     def settle(self, now: int) -> None:
         """Write down what the controller knows. Raises OSError."""
-        cluster = self._cluster
-        assert cluster is not None
-        versions = cluster.version, cluster.configs.version, cluster.producer_ids.next_block
-        self._write_metadata(self._image(cluster), now)
-        self.settled = versions
+        assert self._cluster is not None
+        try:
+            self._write_metadata(self._image(self._cluster), now)
+        except OSError as failure:
+            self.failed(failure)
+            raise
+
+    def _decide(self, now: int) -> None:
+        """From now on what the cluster decides is written down at once. Raises OSError."""
+        assert self._cluster is not None
+        decisions = self._cluster.decisions
+        decisions.write_with(self.settle)
+        if (failure := decisions.settle(now)) is not None:
+            raise failure
 
     def _write_metadata(self, image: Image, now: int) -> None:
         changes = difference(self.metadata.image, image, min(self.directories))
@@ -300,14 +312,32 @@ class FolderStore:
             stray = folder.with_name(deleted_folder_name(topic.name, index, topic.topic_id).replace("-delete", "-stray"))
             folder.rename(stray)
             note(f"{folder} belongs to another topic of that name, and is set aside as {stray.name}")
-        if not folder.is_dir():
-            directory.forget((topic.name, index))
-            folder.mkdir()
-            self._made.append(directory.root)
-        if self._id_in(folder) is None:
-            files.replace(folder / PARTITION_METADATA, partition_metadata_text(topic.topic_id).encode(), durable=False)
-            self._made.append(folder / PARTITION_METADATA)
-        return FolderLog(self, directory, (topic.name, index), folder, self._settings(topic.configs), topic.configs, now)
+        is_new = not folder.is_dir()
+        try:
+            if is_new:
+                directory.forget((topic.name, index))
+                folder.mkdir()
+                self._made.append(directory.root)
+            if self._id_in(folder) is None:
+                files.replace(folder / PARTITION_METADATA, partition_metadata_text(topic.topic_id).encode(), durable=False)
+                self._made.append(folder / PARTITION_METADATA)
+            settings = self._settings(topic.configs)
+            return FolderLog(self, directory, (topic.name, index), folder, settings, topic.configs, now)
+        except OSError as failure:
+            if is_new:
+                self.failed(failure)
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+    def failed(self, failure: OSError) -> None:
+        """Something cannot be written. It is said once, until everything could be written again."""
+        if not self._trouble:
+            self._trouble = True
+            where = f" ({failure.filename})" if failure.filename else ""
+            note(
+                f"{self.root} cannot be written to: {failure.strerror or failure}{where}. What needs it is refused until "
+                "that is over; this is said once"
+            )
 
     def _directory_of(self, topic: str, index: int, topic_id: bytes, replicas: Sequence[int]) -> LogDirectory:
         """Where the folder of a partition is, or is to be made: it stays where it was made when the replicas change."""
@@ -339,21 +369,32 @@ class FolderStore:
         """Something was written to this log that may not be on the disk."""
         self._dirty[log] = None
 
+    def forget(self, log: FolderLog) -> None:
+        """This log is gone, and need not be synced."""
+        self._dirty.pop(log, None)
+
     def discard(self, paths: Iterable[Path]) -> None:
-        """Let these files be gone: they are renamed at once and removed when there is time."""
-        renamed = [path.rename(path.with_name(path.name + DELETED)) for path in paths]
+        """Let these files be gone: they are renamed at once and removed when there is time. Raises OSError."""
+        renamed: list[Path] = []
 
         def remove() -> None:
             for path in renamed:
-                path.unlink(missing_ok=True)
+                with suppress(OSError):  # the next start removes it
+                    path.unlink(missing_ok=True)
 
         self.jobs.append(Job(remove, _nobody))
+        for path in paths:
+            renamed.append(path.rename(path.with_name(path.name + DELETED)))
 
     def delete_folder(self, log: FolderLog) -> None:
         """The same for the folder of a partition that is deleted."""
-        self._dirty.pop(log, None)
+        self.forget(log)
         log.directory.forget(log.where)
-        gone = log.folder.rename(log.folder.with_name(deleted_folder_name(*log.where, self._random_bytes(16))))
+        try:
+            gone = log.folder.rename(log.folder.with_name(deleted_folder_name(*log.where, self._random_bytes(16))))
+        except OSError as failure:
+            note(f"{log.folder} is of a partition that was deleted, and cannot be removed: {failure.strerror}")
+            return
         self.jobs.append(Job(lambda: shutil.rmtree(gone, ignore_errors=True), _nobody))
 
     # The disk
@@ -364,22 +405,41 @@ class FolderStore:
         If answers wait for the disk, they wait for this as well, and it goes with what they wait for.
         """
         if not self.holds_answers:
-            self.jobs.append(self._sync_job({log: log.active.base_offset}, []))
+            self.jobs.append(self._sync_job({log: log.active.base_offset}, [], _nobody))
 
     def sync_now(self) -> Job | None:
         """A job that puts on the disk what was written up to now; None if everything is there."""
         if not self._dirty and not self._metadata_dirty:
             return None
         ends = {log: log.end_offset for log in self._dirty}
-        others = [*dict.fromkeys(self._made), *([self.metadata.path] if self._metadata_dirty else [])]
+        made, metadata = list(dict.fromkeys(self._made)), self._metadata_dirty
         self._dirty.clear()
         self._made.clear()
         self._metadata_dirty = False
-        return self._sync_job(ends, others)
 
-    def _sync_job(self, ends: Mapping[FolderLog, int], others: Iterable[Path]) -> Job:
-        """Sync what these logs have below an offset each, and other files and folders."""
-        paths = [*others, *(path for log, end in ends.items() for path in log.take_unsynced(end))]
+        def failed() -> None:
+            self._made += made
+            self._metadata_dirty = self._metadata_dirty or metadata
+
+        return self._sync_job(ends, [*made, *([self.metadata.path] if metadata else [])], failed)
+
+    def _sync_job(
+        self, ends: Mapping[FolderLog, int], others: Iterable[Path], others_failed: Callable[[], None]
+    ) -> Job:
+        """Sync what these logs have below an offset each, and other files and folders; again later if that fails."""
+        segments = {log: log.unsynced(end) for log, end in ends.items()}
+        paths = list(others)
+        for log, written in segments.items():
+            for segment in written:
+                segment.dirty = False
+                paths += segment.paths()
+            if written:
+                paths.append(log.folder)
+
+        def failed() -> None:
+            others_failed()
+            for segment in (segment for written in segments.values() for segment in written):
+                segment.touched()
 
         def work() -> None:
             for path in paths:
@@ -389,7 +449,7 @@ class FolderStore:
             for log, end in ends.items():
                 log.synced_up_to(end)
 
-        return Job(work, done)
+        return Job(work, done, failed=failed)
 
     @property
     def holds_answers(self) -> bool:
@@ -397,10 +457,14 @@ class FolderStore:
         return self.sync == ALWAYS
 
     def run_jobs(self) -> None:
-        """Do what is to be done, here and now."""
+        """Do what is to be done, here and now. Raises OSError; what was to be done behind that is still to be done."""
         while self.jobs:
             job = self.jobs.popleft()
-            job.work()
+            try:
+                job.work()
+            except OSError:
+                job.failed()
+                raise
             job.done()
 
     def _set_timers(self, now: int) -> None:
@@ -444,6 +508,8 @@ class FolderStore:
             if isinstance(result, Cleaned):
                 log.take_compacted(result)
             elif log.holds(task.segments):  # else they were deleted meanwhile, and it is tried with what is left
+                if isinstance(result, OSError) and not isinstance(result, DataError):
+                    raise result  # a full disk, perhaps: it is tried again in log.cleaner.backoff.ms
                 self._uncleanable.add(log)
                 raise DataError(f"{log.folder} is not compacted any more: {result}") from result
             self.compact(now)  # there may be another
@@ -452,9 +518,20 @@ class FolderStore:
         self.jobs.append(Job(work, done, apart=True))
 
     def checkpoint(self, _: int = 0) -> None:
-        """Write down how far the logs are on the disk, and where they begin."""
+        """Write down how far the logs are on the disk, and where they begin; what could not be written, too."""
+        try:
+            self._checkpoint()
+        except OSError as failure:
+            self.failed(failure)
+            return
+        if self._trouble:
+            self._trouble = False
+            note(f"{self.root} can be written to again")
+
+    def _checkpoint(self) -> None:
         held: dict[int, list[FolderLog]] = {node_id: [] for node_id in self.directories}
         for log in self._logs():
+            log.write_due()
             held[log.directory.node_id].append(log)
         for node_id, logs in held.items():
             self.directories[node_id].checkpoint(
@@ -466,24 +543,31 @@ class FolderStore:
     # The end
 
     def close(self, now: int) -> None:
-        """Stop cleanly: everything is written, so that the next start has nothing to recover."""
-        cluster = self._cluster
-        if cluster is not None and self.metadata.exists:
-            for log in self._logs():
-                log.close()
-            image = self._image(cluster)
-            for topic in image.topics.values():  # as a broker that hands over what it leads before it goes
-                topic.partitions = {
-                    index: each._replace(leader=NO_LEADER, leader_epoch=each.leader_epoch + 1)
-                    for index, each in topic.partitions.items()
-                }
-            self._write_metadata(image, now)
-            self.metadata.close()
-            self.checkpoint()
-            self.run_jobs()
-            for directory in self.directories.values():
-                directory.closed()
-        self._release()
+        """Stop cleanly: everything is written, so that the next start has nothing to recover.
+
+        Raises OSError if something cannot be written. Nothing that was acknowledged is lost then; the next start recovers.
+        """
+        try:
+            if self._cluster is not None and self.metadata.exists:
+                self._close(self._cluster, now)
+        finally:
+            self._release()
+
+    def _close(self, cluster: Cluster, now: int) -> None:
+        for log in self._logs():
+            log.close()
+        image = self._image(cluster)
+        for topic in image.topics.values():  # as a broker that hands over what it leads before it goes
+            topic.partitions = {
+                index: each._replace(leader=NO_LEADER, leader_epoch=each.leader_epoch + 1)
+                for index, each in topic.partitions.items()
+            }
+        self._write_metadata(image, now)
+        self.metadata.close()
+        self._checkpoint()
+        self.run_jobs()
+        for directory in self.directories.values():
+            directory.closed()
 
     def abandon(self) -> None:
         """Let everything be as it is, as when the process is killed."""
@@ -499,7 +583,7 @@ class FolderStore:
         if mode == "clean":
             for log in self._logs():
                 log.close()
-            self.checkpoint()
+            self._checkpoint()
         for directory in self.directories.values():
             directory.read_checkpoints()
             directory.clean = mode == "clean"
@@ -508,7 +592,7 @@ class FolderStore:
         """The brokers have started again."""
         for directory in self.directories.values():
             directory.opened()
-        self.settle(now)
+        self._decide(now)
         self._set_timers(now)
 
     def _release(self) -> None:

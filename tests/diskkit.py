@@ -1,0 +1,292 @@
+"""A disk whose n-th writing or syncing call fails, and a broker on it that is driven without sockets and threads."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from kafkawire.declare import Message
+from kafkawire.frames import decode_response, encode_request
+from wirebroker.core.producers import open_since
+from wirebroker.engine import Engine
+from wirebroker.exchange import Close, Effect, Reply
+from wirebroker.storage.folder import files
+from wirebroker.storage.folder.store import FolderStore, Job
+
+START = 1_800_000_000_000
+SETTINGS = {
+    "offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1",
+    "log.roll.ms": "1000",
+    "group.initial.rebalance.delay.ms": "0", "group.consumer.assignment.interval.ms": "0",
+    "log.cleaner.backoff.ms": "2147483647",
+}  # fmt: skip
+WRITES = frozenset({"write", "writev"})
+NEEDS_ROOM = frozenset({"create", "mkdir", *WRITES})
+"""What fails on a full disk."""
+
+
+class Failure(NamedTuple):
+    """Which call fails, and how. `short` writes half of it first; `stays` lets all that need room fail from then on."""
+
+    number: int
+    code: int = errno.ENOSPC
+    short: bool = False
+    stays: bool = False
+
+
+class Disk:
+    """Stands between the broker and the system, for what is below one folder. Calls are counted from 0."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._root = str(root)
+        self.calls: list[str] = []
+        self.failure: Failure | None = None
+        self.failed = 0
+        self._descriptors: set[int] = set()
+        self._rest_fails = False
+        for name in ("fsync", "fdatasync", "ftruncate"):
+            self._patch_descriptor(monkeypatch, name)
+        for name in ("rename", "replace", "unlink", "remove", "mkdir", "rmdir"):
+            self._patch_path(monkeypatch, name)
+        self._patch_writing(monkeypatch)
+        self._patch_opening(monkeypatch)
+
+    def repair(self) -> None:
+        """Nothing fails any more."""
+        self.failure, self._rest_fails = None, False
+
+    def _mine(self, path: Any) -> bool:
+        return isinstance(path, (str, os.PathLike)) and os.fspath(path).startswith(self._root)
+
+    def step(self, kind: str) -> bool:
+        """One call. Raises OSError if it fails; whether it is to be done by half."""
+        number = len(self.calls)
+        self.calls.append(kind)
+        failure = self.failure
+        if failure is None:
+            return False
+        if self._rest_fails and kind in WRITES:
+            self._rest_fails = False
+            self._fail(failure)
+        if failure.stays and number >= failure.number and kind in NEEDS_ROOM:
+            self._fail(failure)
+        if number == failure.number and not failure.stays:
+            if failure.short and kind in WRITES:
+                self._rest_fails = True
+                return True
+            self._fail(failure)
+        return False
+
+    def _fail(self, failure: Failure) -> None:
+        self.failed += 1
+        raise OSError(failure.code, os.strerror(failure.code))
+
+    def _patch_descriptor(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        real = getattr(os, name)
+
+        def call(fd: int, *rest: Any) -> Any:
+            if fd in self._descriptors:
+                self.step(name)
+                if name in ("fsync", "fdatasync"):
+                    return None  # the machine does not die here, and the disk has its time
+            return real(fd, *rest)
+
+        monkeypatch.setattr(os, name, call)
+
+    def _patch_path(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        real = getattr(os, name)
+
+        def call(path: Any, *rest: Any, **options: Any) -> Any:
+            if self._mine(path) or options.get("dir_fd") is not None:
+                self.step(name)
+            return real(path, *rest, **options)
+
+        monkeypatch.setattr(os, name, call)
+        # shutil.rmtree looks here for what the system offers
+        for offered in (os.supports_dir_fd, os.supports_follow_symlinks):
+            if real in offered:
+                offered.add(call)
+
+    def _patch_writing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        write, writev = os.write, os.writev
+
+        def one(fd: int, data: Any) -> int:
+            half = fd in self._descriptors and self.step("write")
+            return write(fd, memoryview(data)[: max(len(data) // 2, 1)] if half else data)
+
+        def several(fd: int, parts: Any) -> int:
+            half = fd in self._descriptors and self.step("writev")
+            joined = b"".join(parts)
+            return write(fd, joined[: max(len(joined) // 2, 1)]) if half else writev(fd, parts)
+
+        monkeypatch.setattr(os, "write", one)
+        monkeypatch.setattr(files, "_write_parts", several)
+
+    def _patch_opening(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        opened, closed, plain = os.open, os.close, io.open
+
+        def open_(path: Any, flags: int, *rest: Any, **options: Any) -> int:
+            writes = flags & (os.O_WRONLY | os.O_RDWR) and self._mine(path)
+            if writes:
+                self.step("open" if os.path.exists(path) else "create")
+            fd = opened(path, flags, *rest, **options)
+            self._descriptors.discard(fd)
+            if self._mine(path):  # folders are synced as well
+                self._descriptors.add(fd)
+            return fd
+
+        def close(fd: int) -> None:
+            self._descriptors.discard(fd)
+            closed(fd)
+
+        def through(path: Any, mode: str = "r", *rest: Any, **options: Any) -> Any:
+            if not self._mine(path) or not set("wa+") & set(mode):
+                return plain(path, mode, *rest, **options)
+            assert "b" in mode, "text is written through wirebroker.storage.folder.files"
+            flags = os.O_RDWR | os.O_CREAT | (os.O_TRUNC if "w" in mode else 0)
+            return io.BufferedRandom(Raw(os.open(path, flags, 0o644)), 1024)
+
+        monkeypatch.setattr(os, "open", open_)
+        monkeypatch.setattr(os, "close", close)
+        monkeypatch.setattr(io, "open", through)
+
+
+class Raw(io.RawIOBase):
+    """A file whose calls pass `Disk`."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def write(self, data: Any) -> int:
+        return os.write(self._fd, data)
+
+    def readinto(self, into: Any) -> int:
+        data = os.read(self._fd, len(into))
+        into[: len(data)] = data
+        return len(data)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return os.lseek(self._fd, offset, whence)
+
+    def truncate(self, size: int | None = None) -> int:
+        os.ftruncate(self._fd, size or 0)
+        return size or 0
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            os.close(self._fd)
+
+
+class Broker:
+    """An engine on a directory; what `net.keeping` does is done here at once."""
+
+    def __init__(self, place: Path, sync: str, now: int) -> None:
+        self.now = now
+        self.store = FolderStore(place, random.Random(1).randbytes, sync=sync)
+        try:
+            self.engine = Engine(now, random.Random(2).randbytes, settings=SETTINGS, cold_start=False, store=self.store)
+            self._perform()
+        except BaseException:
+            self.store.abandon()
+            raise
+        self._connection = self.engine.connect(1)
+        self._replies: list[bytes] = []
+
+    def ask(self, request: Message, version: int) -> Any:
+        """The answer, or None if the connection was closed instead."""
+        if self._connection.closed:
+            self._connection = self.engine.connect(1)
+        self._replies = []
+        frame = encode_request(7, "disk", request, version)[4:]
+        self.engine.receive(self._connection, memoryview(frame), self.now)
+        self._perform()
+        for _ in range(20):
+            if self._connection.parked is None:
+                break
+            self.passes(1000)
+        if not self._replies:
+            assert self._connection.closed, f"{type(request).__name__} is not answered"
+            return None
+        return decode_response(self._replies[0], request.__schema__.key, version)[1]
+
+    def passes(self, ms: int) -> None:
+        """Let time pass."""
+        self.now += ms
+        self.engine.tick(self.now)
+        self._perform()
+
+    def _perform(self) -> None:
+        self.engine.cluster.decisions.settle(self.now)
+        held: list[Effect] = []
+        if self.store.holds_answers and (job := self.store.sync_now()) is not None:
+            held, self.engine.effects = self.engine.effects, []
+            if not _done(job):
+                for connection in {effect.connection for effect in held if isinstance(effect, Reply)}:
+                    self.engine.close(connection, "it cannot be synced")
+                held = []
+        for effect in [*held, *self.engine.take_effects()]:
+            if not isinstance(effect, Close):
+                assert isinstance(effect, Reply)
+                self._replies.append(b"".join(effect.parts)[4:])
+        while self.store.jobs:
+            _done(self.store.jobs.popleft())
+
+
+def _done(job: Job) -> bool:
+    try:
+        job.work()
+        job.done()
+    except OSError:
+        job.failed()
+        return False
+    return True
+
+
+def kept(engine: Engine) -> dict[str, Any]:
+    """What a broker knows that clients were told of, by what it is about."""
+    cluster, groups = engine.cluster, engine.groups
+    found: dict[str, Any] = {}
+    for topic in cluster.topics.values():
+        if not topic.internal:
+            found[f"topic {topic.name}"] = (len(topic.partitions), dict(topic.configs.overrides))
+        found[f"open {topic.name}"] = [
+            key for partition in topic.partitions for key, state in partition.producers.items() if open_since(state) >= 0
+        ]
+    for group_id in groups.groups:
+        for where, committed in groups.offsets.of(group_id).items():
+            found[f"offset {group_id} {where}"] = committed.offset
+    for name, transaction in engine.transactions.transactions.items():
+        found[f"transaction {name}"] = (transaction.producer_id, transaction.producer_epoch, transaction.state.value)
+    found["next block"] = cluster.producer_ids.next_block
+    return found
+
+
+def opened_again(place: Path, now: int, look: Callable[[Engine], Any]) -> Any:
+    """What `look` finds in a directory as whoever starts there finds it."""
+    broker = Broker(place, "never", now)
+    try:
+        return look(broker.engine)
+    finally:
+        with suppress(OSError):
+            broker.store.abandon()

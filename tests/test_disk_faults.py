@@ -1,0 +1,426 @@
+"""Every call that writes or syncs fails once: clients are told so, nothing acknowledged is lost, the broker goes on."""
+
+from __future__ import annotations
+
+import errno
+import random
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diskkit import START, Broker, Disk, Failure, kept, opened_again
+from kafkawire.batches import iter_records, read_header, read_marker
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from kafkawire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from kafkawire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from kafkawire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kafkawire.messages.delete_groups import DeleteGroupsRequest
+from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kafkawire.messages.end_txn import EndTxnRequest
+from kafkawire.messages.find_coordinator import FindCoordinatorRequest
+from kafkawire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kafkawire.messages.init_producer_id import InitProducerIdRequest
+from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kafkawire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from kafkawire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from wirebroker.core.cluster import Cluster
+from wirekit import batch
+
+RETRIABLE = {
+    ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}  # fmt: skip
+"""What Kafka's clients try again."""
+CODES = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS)
+
+
+class Client:
+    """Works through everything that is written down, and remembers what it was told.
+
+    `told` has by what it is about all that may be true: what was acknowledged, and what was asked and not answered.
+    """
+
+    def __init__(self, place: Path, sync: str, disk: Disk) -> None:
+        self.place, self.sync, self.disk = place, sync, disk
+        self.broker: Broker | None = None
+        self.now = START
+        self.gives_up = False
+        """Whether a refusal is taken for an answer."""
+        self.values: list[str] = []
+        self.unsure: set[str] = set()
+        self.told: dict[str, list[Any]] = {}
+        self.refused = False
+        """Whether the last request was refused: then nothing has changed."""
+
+    # Asking
+
+    def start(self) -> None:
+        try:
+            self.broker = Broker(self.place, self.sync, self.now)
+        except OSError:
+            self.disk.repair()
+            self.broker = Broker(self.place, self.sync, self.now)
+
+    def ask(self, request: Any, version: int, code_of: Callable[[Any], int], *, also: tuple[int, ...] = ()) -> Any:
+        """Ask until it is done; the answer, None if it was given up. Codes `also` say that an earlier try was done."""
+        assert self.broker is not None
+        for _ in range(8):
+            answer = self.broker.ask(request, version)
+            code = None if answer is None else code_of(answer)
+            if not code and answer is not None:
+                return answer
+            if code in also:
+                return answer
+            assert code is None or code in RETRIABLE, (type(request).__name__, ErrorCode(code))
+            assert self.disk.failed, (type(request).__name__, code)
+            self.check()
+            if self.gives_up:
+                self.refused = code is not None
+                return None
+            self.broker.passes(600)
+        raise AssertionError(f"{type(request).__name__} is never done")
+
+    def change(self, what: str, value: Any, request: Any, version: int, code_of: Callable[[Any], int], *also: int) -> None:
+        """Ask for something that is `value` afterwards."""
+        before = self.told.get(what, [None])
+        self.told[what] = [*before, value]
+        if self.ask(request, version, code_of, also=also):
+            self.told[what] = [value]
+        elif self.refused:
+            self.told[what] = before
+
+    # What is written
+
+    def coordinator(self, kind: int, key: str) -> None:
+        request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+        self.ask(request, 4, lambda answer: answer.coordinators[0].error_code)
+
+    def create(self, name: str, **configs: str) -> None:
+        given = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
+        request = CreateTopicsRequest(
+            topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=given)]
+        )
+        held = (1, {key.replace("_", "."): value for key, value in configs.items()})
+        code_of = lambda answer: answer.topics[0].error_code  # noqa: E731
+        self.change(f"topic {name}", held, request, 5, code_of, ErrorCode.TOPIC_ALREADY_EXISTS)
+
+    def there(self, name: str) -> bool:
+        return self.told[f"topic {name}"][-1] is not None
+
+    def init(self, name: str | None = None) -> tuple[int, int]:
+        request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
+        answer = self.ask(request, 4, lambda answer: answer.error_code)
+        return (answer.producer_id, answer.producer_epoch) if answer else (-1, -1)
+
+    def produce(self, value: str, sequence: int, who: tuple[int, int], transactional: str | None = None) -> bool:
+        data = batch(
+            sequence, pid=who[0], epoch=who[1], timestamp=self.now, tag=value, transactional=transactional is not None
+        )
+        request = ProduceRequest(
+            transactional_id=transactional, acks=-1, timeout_ms=1000,
+            topic_data=[TopicProduceData(name="orders", partition_data=[PartitionProduceData(index=0, records=data)])],
+        )  # fmt: skip
+        self.unsure.add(f"{value}{sequence}")
+        answer = self.ask(request, 9, lambda answer: answer.responses[0].partition_responses[0].error_code)
+        if answer and transactional is None:
+            self.values.append(f"{value}{sequence}")
+        if answer is None and self.refused:
+            self.unsure.discard(f"{value}{sequence}")
+        return answer is not None
+
+    def commit(self, offset: int) -> None:
+        partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
+        request = OffsetCommitRequest(
+            group_id="readers", generation_id_or_member_epoch=-1, member_id="",
+            topics=[OffsetCommitRequestTopic(name="orders", partitions=[partition])],
+        )  # fmt: skip
+        what = "offset readers ('orders', 0)"
+        self.change(what, offset, request, 8, lambda answer: answer.topics[0].partitions[0].error_code)
+
+    def transaction(self, name: str, value: str, commit: bool, offset: int) -> None:
+        who = self.init(name)
+        if who == (-1, -1):
+            return
+        add = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=name, v3_and_below_producer_id=who[0], v3_and_below_producer_epoch=who[1],
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name="orders", partitions=[0])],
+        )  # fmt: skip
+        codes = lambda answer: answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code  # noqa: E731
+        if not self.ask(add, 3, codes) or not self.produce(value, 0, who, name):
+            return
+        partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
+        offsets = TxnOffsetCommitRequest(
+            transactional_id=name, group_id="workers", producer_id=who[0], producer_epoch=who[1],
+            topics=[TxnOffsetCommitRequestTopic(name="orders", partitions=[partition])],
+        )  # fmt: skip
+        if not self.ask(offsets, 5, lambda answer: answer.topics[0].partitions[0].error_code):
+            return
+        end = EndTxnRequest(transactional_id=name, producer_id=who[0], producer_epoch=who[1], committed=commit)
+        what = "offset workers ('orders', 0)"
+        before = self.told.get(what, [None])
+        after = offset if commit else before[-1]
+        self.refused = False
+        self.change(what, after, end, 4, lambda answer: answer.error_code)
+        if self.told[what] == [after] and not self.refused:
+            if commit:
+                self.values.append(f"{value}0")
+            else:
+                self.unsure.discard(f"{value}0")
+
+    def classic_group(self) -> None:
+        def join(member_id: str) -> Any:
+            protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
+            request = JoinGroupRequest(
+                group_id="classic", session_timeout_ms=10_000, rebalance_timeout_ms=10_000, member_id=member_id,
+                protocol_type="consumer", protocols=protocols,
+            )  # fmt: skip
+            return self.ask(request, 4, lambda answer: answer.error_code, also=(ErrorCode.MEMBER_ID_REQUIRED,))
+
+        for _ in range(4):
+            if (asked := join("")) is None or (joined := join(asked.member_id)) is None:
+                return
+            given = [SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"all")]
+            request = SyncGroupRequest(
+                group_id="classic", generation_id=joined.generation_id, member_id=joined.member_id, assignments=given
+            )
+            rejoin = (ErrorCode.NOT_COORDINATOR, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION)
+            answer = self.ask(request, 3, lambda answer: answer.error_code, also=rejoin)
+            if answer is None or not answer.error_code or self.gives_up:
+                return
+        raise AssertionError("the group is never stable")
+
+    def modern_group(self) -> None:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="modern", member_id="one", member_epoch=0, rebalance_timeout_ms=10_000,
+            subscribed_topic_names=["orders"], topic_partitions=[],
+        )  # fmt: skip
+        self.ask(request, 1, lambda answer: answer.error_code)
+        self.ask(
+            ConsumerGroupHeartbeatRequest(group_id="modern", member_id="one", member_epoch=-1), 1,
+            lambda answer: answer.error_code, also=(ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND),
+        )  # fmt: skip
+
+    def alter(self, name: str, value: str) -> None:
+        config = AlterableConfig(name="retention.ms", config_operation=0, value=value)
+        request = IncrementalAlterConfigsRequest(
+            resources=[AlterConfigsResource(resource_type=2, resource_name=name, configs=[config])]
+        )
+        partitions, configs = self.told[f"topic {name}"][-1]
+        after = (partitions, {**configs, "retention.ms": value})
+        self.change(f"topic {name}", after, request, 1, lambda answer: answer.responses[0].error_code)
+
+    def grow(self, name: str) -> None:
+        request = CreatePartitionsRequest(
+            topics=[CreatePartitionsTopic(name=name, count=3, assignments=None)], timeout_ms=1
+        )
+        after = (3, self.told[f"topic {name}"][-1][1])
+        code_of = lambda answer: answer.results[0].error_code  # noqa: E731
+        self.change(f"topic {name}", after, request, 2, code_of, ErrorCode.INVALID_PARTITIONS)
+
+    def delete(self, name: str) -> None:
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=1)
+        code_of = lambda answer: answer.responses[0].error_code  # noqa: E731
+        self.change(f"topic {name}", None, request, 6, code_of, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def delete_group(self) -> None:
+        request = DeleteGroupsRequest(groups_names=["readers"])
+        code_of = lambda answer: answer.results[0].error_code  # noqa: E731
+        self.change("offset readers ('orders', 0)", None, request, 2, code_of, ErrorCode.GROUP_ID_NOT_FOUND)
+
+    def delete_records(self) -> None:
+        partition = DeleteRecordsPartition(partition_index=0, offset=2)
+        request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="orders", partitions=[partition])], timeout_ms=1)
+        if self.ask(request, 2, lambda answer: answer.topics[0].partitions[0].error_code):
+            gone, self.values = self.values[:2], self.values[2:]
+            self.unsure |= set(gone)  # a crash may bring them back, as in Kafka
+
+    # All of it
+
+    def work(self) -> None:
+        """Everything once."""
+        self.start()
+        assert self.broker is not None
+        self.create("orders", segment_ms="1000")
+        self.create("short")
+        for kind, key in ((0, "readers"), (1, "till")):
+            self.coordinator(kind, key)
+        if not self.there("orders"):
+            return
+        who = self.init()
+        for sequence in range(4):
+            if who == (-1, -1) or not self.produce("v", sequence, who):
+                break
+            self.passes(700)
+        for offset in range(3):
+            self.commit(offset)
+        self.transaction("till", "a", True, 5)
+        self.transaction("till", "b", False, 6)
+        self.classic_group()
+        self.modern_group()
+        self.alter("orders", "77000000")
+        self.grow("orders")
+        if self.there("short"):
+            self.delete("short")
+        if len(self.values) > 2:
+            self.delete_records()
+        self.passes(61_000)
+        self.transaction("till", "c", True, 7)
+        self.delete_group()
+
+    def passes(self, ms: int) -> None:
+        assert self.broker is not None
+        self.broker.passes(ms)
+        self.now = self.broker.now
+
+    def check(self) -> None:
+        """Whoever starts now where this broker is killed finds all that was acknowledged."""
+        copy = self.place.with_name("copy")
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(self.place, copy)
+        disk, self.disk.failure = self.disk.failure, None
+        try:
+            self.compare(copy)
+        finally:
+            self.disk.failure = disk
+
+    def compare(self, place: Path) -> None:
+        assert self.broker is not None
+        found, values = opened_again(place, self.broker.now, lambda engine: (kept(engine), committed(engine.cluster)))
+        for what, allowed in self.told.items():
+            assert found.get(what) in allowed, what
+        assert [each for each in values if each in self.values or each not in self.unsure] == self.values
+
+    def stop(self) -> None:
+        """Stop cleanly, or as cleanly as can be, and start again."""
+        assert self.broker is not None
+        try:
+            self.broker.store.close(self.broker.now)
+        except OSError:
+            assert self.disk.failed
+        self.check()
+        self.disk.repair()
+        self.broker = Broker(self.place, self.sync, self.broker.now)
+
+
+def committed(cluster: Cluster) -> list[str]:
+    """The values that a read_committed consumer is given of orders-0, and of those it is not told of nothing."""
+    if "orders" not in cluster.topics:
+        return []
+    partition = cluster.topics["orders"].partitions[0]
+    values: list[str] = []
+    waiting: dict[int, list[str]] = {}
+    for each in partition.log.batches(partition.log_start_offset):
+        header = read_header(each)
+        start = partition.log_start_offset - header.base_offset
+        records = [record for record in iter_records(each) if record.offset_delta >= start]
+        if header.is_control:
+            marker = read_marker(records[0])
+            ended = waiting.pop(header.producer_id, [])
+            values += ended if marker is not None and marker.commit else []
+        elif header.is_transactional:
+            waiting.setdefault(header.producer_id, []).extend((record.value or b"").decode() for record in records)
+        else:
+            values += [(record.value or b"").decode() for record in records]
+    return values
+
+
+@pytest.fixture(scope="module", params=["never", "always"])
+def count(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[str]]:
+    """How it is synced, and the calls of a run in which nothing fails."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        place = tmp_path_factory.mktemp("whole") / "data"
+        disk = Disk(place, monkeypatch)
+        client = Client(place, request.param, disk)
+        client.work()
+        client.stop()
+        assert client.values == ["v2", "v3", "a0", "c0"]
+        calls = list(disk.calls)
+        client.compare(place.with_name("copy"))
+    return request.param, calls
+
+
+def run(place: Path, sync: str, failure: Failure, monkeypatch: pytest.MonkeyPatch, *, gives_up: bool = False) -> Client:
+    """Everything, with one failure. The client that does not give up ends as if nothing had been."""
+    disk = Disk(place, monkeypatch)
+    client = Client(place, sync, disk)
+    disk.failure = failure
+    client.gives_up = gives_up
+    client.work()
+    client.stop()
+    assert client.broker is not None
+    client.gives_up = False
+    if not gives_up:
+        assert client.values == ["v2", "v3", "a0", "c0"]
+    if not client.there("orders"):
+        client.create("orders")
+    client.coordinator(0, "readers")
+    client.commit(99)  # and everything works again
+    client.broker.store.abandon()
+    return client
+
+
+def fail_each(count: tuple[str, list[str]], numbers: Iterable[int], seed: int, tmp_path: Path, **how: Any) -> None:
+    """A run for each of these calls, in which it fails in one way or another."""
+    sync, calls = count
+    chance = random.Random(seed)
+    for number in numbers:
+        code = errno.ENOSPC if how.get("stays") else chance.choice(CODES)
+        failure = Failure(number, code, short=chance.random() < 0.5, stays=how.get("stays", False))
+        place = tmp_path / str(number) / "data"
+        place.parent.mkdir()
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            try:
+                run(place, sync, failure, monkeypatch, gives_up=how.get("gives_up", False))
+            except BaseException as wrong:
+                wrong.add_note(f"{failure}, which is {calls[number]}")
+                raise
+        shutil.rmtree(place.parent)
+
+
+def some(count: tuple[str, list[str]], seed: int, many: int) -> list[int]:
+    return sorted(random.Random(seed).sample(range(len(count[1])), many))
+
+
+def test_clients_try_again_until_it_is_done(count: tuple[str, list[str]], tmp_path: Path) -> None:
+    fail_each(count, some(count, 7, 16), 1, tmp_path)
+
+
+def test_clients_give_up_and_find_nothing_of_what_was_refused(count: tuple[str, list[str]], tmp_path: Path) -> None:
+    fail_each(count, some(count, 8, 8), 2, tmp_path, gives_up=True)
+
+
+def test_a_disk_that_is_full_from_some_call_on(count: tuple[str, list[str]], tmp_path: Path) -> None:
+    fail_each(count, some(count, 9, 8), 3, tmp_path, gives_up=True, stays=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(6))
+@pytest.mark.parametrize("gives_up", [False, True])
+def test_every_call_fails_once(count: tuple[str, list[str]], tmp_path: Path, part: int, gives_up: bool) -> None:
+    fail_each(count, range(part, len(count[1]), 6), part, tmp_path, gives_up=gives_up)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(3))
+def test_a_disk_that_is_full_from_any_call_on(count: tuple[str, list[str]], tmp_path: Path, part: int) -> None:
+    fail_each(count, range(part, len(count[1]), 6), part, tmp_path, gives_up=True, stays=True)
