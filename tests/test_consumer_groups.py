@@ -47,7 +47,6 @@ from wirebroker.core.groups.java_order import (
     set_of_numbers,
     uuid_hash,
 )
-from wirebroker.core.groups.topic_regex import RegexFault, compile_topic_regex
 from wirebroker.core.names import java_hash
 from wirebroker.mock import MockKafka
 from wirekit import client, kafka_jars
@@ -535,43 +534,14 @@ def test_topics_by_regular_expression(broker: MockKafka) -> None:
     assert one.beat(subscribed_topic_regex="") == {}
 
 
-@pytest.mark.parametrize(
-    ("regex", "names"),
-    [
-        ("t.", "t1 tx tX tt"),
-        ("(?i)T1|tx", "t1 tx tX"),
-        (r"\Qt.1\E", "t.1"),
-        (r"[[:alpha:]]\d", "t1"),
-        (r"t\p{Lu}|t\pN", "tX t1"),
-        ("(?P<a>t)(?<b>[^x])", "t1 tX tt"),
-        ("t{0}tx?", "t tx"),
-    ],
-)
-def test_regular_expressions_are_those_of_re2j(regex: str, names: str) -> None:
-    pattern = compile_topic_regex(regex)
-    some = ["t", "t1", "tx", "tX", "t.1", "tt"]
-    assert {name for name in some if pattern.fullmatch(name)} == set(names.split())
-
-
-@pytest.mark.parametrize(
-    ("regex", "said"),
-    [
-        ("(?=a)b", "invalid or unsupported Perl syntax"),
-        ("a**", "invalid nested repetition operator"),
-        (r"(a)\1", "invalid escape sequence"),
-        ("a{1001}", "invalid repeat count"),
-        ("[b-a]", "invalid character class range"),
-        ("(a", "missing closing )"),
-        ("[a", "missing closing ]"),
-        ("*a", "missing argument to repetition operator"),
-        ("a)", "regexp/syntax: internal error"),
-        ("a\\", "trailing backslash at end of expression"),
-        ("(?P<a>b)(?P<a>c)", "duplicate capture group name"),
-    ],
-)
-def test_what_re2j_refuses_is_refused_in_its_words(regex: str, said: str) -> None:
-    with pytest.raises(RegexFault, match=f"^{said.replace(')', '[)]')}$"):
-        compile_topic_regex(regex)
+def test_a_regular_expression_that_takes_long_is_matched_little_by_little(broker: MockKafka) -> None:
+    for i in range(30):
+        broker.create_topic("ab" * 120 + f".{i:02}")
+    one = Member(broker, "one")
+    assert one.join(subscribed_topic_regex=".*a.{199}[0-4]") == {}
+    assert one.beat() is None, "some are left"
+    broker.clock.advance(seconds=1)
+    assert len(one.beat() or {}) == 15
 
 
 # Assignors

@@ -15,6 +15,7 @@ from kafkawire.errors import ErrorCode
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.configs import BrokerConfigs, ConfigError, Entry, Source, Synonym, check_topic_configs
 from wirebroker.core.names import topic_name_fault
+from wirebroker.core.patterns import is_java_pattern
 from wirebroker.core.settings import (
     BROKER_SETTINGS,
     CLIENT_METRICS_SETTINGS,
@@ -270,17 +271,9 @@ def _check_client_metrics(name: str, wanted: Mapping[str, str]) -> Refusal | Non
         if key == "match" and isinstance(value, list):
             for pattern in value:
                 parts = pattern.split("=")
-                if len(parts) != 2 or parts[0].strip() not in _MATCHABLE or not _is_pattern(parts[1].strip()):
+                if len(parts) != 2 or parts[0].strip() not in _MATCHABLE or not is_java_pattern(parts[1].strip()):
                     return Refusal(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
     return None
-
-
-def _is_pattern(text: str) -> bool:
-    try:
-        re.compile(text)
-    except re.error:
-        return False
-    return True
 
 
 _MATCHABLE = {"client_instance_id", "client_id", "client_software_name", "client_software_version"} | {

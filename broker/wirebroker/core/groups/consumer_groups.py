@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -30,12 +31,14 @@ from wirebroker.core.groups.members import (
     Target,
     reconcile,
 )
-from wirebroker.core.groups.topic_regex import RegexFault, compile_topic_regex
 from wirebroker.core.names import java_hash
+from wirebroker.core.patterns import Pattern, PatternFault, compile_pattern
 
 REGEX_REFRESH_MIN_MS = 10_000
 """Regular expressions are matched with the topics again no sooner than this."""
-SESSION, REBALANCE, JOIN, SYNC = "session", "rebalance", "join", "sync"
+SESSION, REBALANCE, JOIN, SYNC, REGEX = "session", "rebalance", "join", "sync", "regex"
+STEPS_AT_ONCE = 500_000
+"""How much matching of topics with a regular expression may hold up the others at a time; see `Pattern.learn`."""
 MAX_SIZE = "The consumer group has reached its maximum capacity of {} members."
 ABANDON = "The member must abandon all its partitions and rejoin."
 
@@ -255,8 +258,8 @@ class ConsumerGroups:
                 forgotten = old.regex
             if new.regex and not group.subscriptions.regexes[new.regex]:
                 try:
-                    compile_topic_regex(new.regex)
-                except RegexFault as fault:
+                    compile_pattern(new.regex)
+                except PatternFault as fault:
                     said = f"SubscribedTopicRegex `{new.regex}` is not a valid regular expression: {fault}."
                     return Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, said)
             # An expression that is not resolved yet makes the epoch rise once it is.
@@ -413,14 +416,17 @@ class ConsumerGroups:
         """Match the group's regular expressions with the topics, if that is due.
 
         Kafka does so in the background, right after the heartbeat: whoever brought an expression learns with a later
-        heartbeat what came of it.
+        heartbeat what it matches. Where it takes long, the rest is done by timers.
         """
         if not due:
             return
+        topics, patterns = self._cluster.topics, _compiled(group.subscriptions.regexes)
+        if not all(pattern.learn(topics, STEPS_AT_ONCE) for pattern in patterns.values()):
+            group.set_timer(REGEX, "", now + 1, lambda when: self.match_regexes(group, _has_regexes(group), when))
+            return
         bumps = False
-        for regex in list(group.subscriptions.regexes):
-            pattern = compile_topic_regex(regex)
-            matched = frozenset(name for name in self._cluster.topics if pattern.fullmatch(name))
+        for regex, pattern in patterns.items():
+            matched = pattern.matching(topics)
             before = group.resolved.get(regex)
             bumps = bumps or (before.topics if before is not None else frozenset()) != matched
             group.resolve(regex, Resolved(matched, self._cluster.topics_created, now))
@@ -562,3 +568,16 @@ def epoch_fault(member: ConsumerMember, asked: HeartbeatAsked) -> Refused | None
         f"The consumer group member has a {size} member epoch ({asked.epoch}) than the one known by the group "
         f"coordinator ({member.epoch}). {ABANDON}",
     )
+
+
+def _has_regexes(group: ConsumerGroup) -> bool:
+    return bool(group.subscriptions.regexes)
+
+
+def _compiled(regexes: Iterable[str]) -> dict[str, Pattern]:
+    """The patterns of these regular expressions. One from a data directory that cannot be read is left out, as in Kafka."""
+    found = {}
+    for regex in regexes:
+        with suppress(PatternFault):
+            found[regex] = compile_pattern(regex)
+    return found
