@@ -5,6 +5,8 @@ The tables were recorded from Kafka 4.3.1: the sentences are those of its answer
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -412,3 +414,11 @@ def test_topics_that_set_nothing_share_what_is_shown_of_them_until_a_setting_cha
     assert {each.name: each.value for each in plain.describe(1)}["retention.ms"] == "7"
     assert {each.name: each.value for each in broker.describe(1)}["log.retention.ms"] == "7"
     assert before is not broker.describe(1) is broker.describe(1)
+
+
+def test_a_list_with_many_spaces_takes_no_time() -> None:
+    begun = time.process_time()
+    with pytest.raises(ConfigError):
+        TOPIC_SETTINGS["cleanup.policy"].parse("compact" + " " * 32_000 + "delete")
+    assert time.process_time() - begun < 0.5
+    assert TOPIC_SETTINGS["cleanup.policy"].parse(" compact \t,\n delete ") == ["compact", "delete"]

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from fuzzing.known import Known
+from fuzzing.requests import Author
+from kafkawire.codec import decode, encode
 from kafkawire.declare import Struct
 from kafkawire.errors import ErrorCode
 from kafkawire.frames import decode_response, encode_request
@@ -43,7 +48,7 @@ from wirebroker.apis import SERVED
 from wirebroker.core.groups.offsets import Committed
 from wirebroker.engine import Engine
 from wirebroker.exchange import Close, Connection, Reply
-from wirebroker.faults.refusals import CODES
+from wirebroker.faults.refusals import CODES, refuse
 from wirekit import NOW, batch
 
 REFUSED = 41
@@ -341,3 +346,16 @@ def test_a_part_that_was_refused_does_not_wait_behind_a_slow_write() -> None:
     connection = engine.connect(1)
     (topic,) = ask(engine, produce(0, 1), 9, connection).responses
     assert {part.index: part.error_code for part in topic.partition_responses} == {0: 6, 1: 0}
+
+
+@pytest.mark.parametrize("api", SERVED)
+def test_an_error_is_made_of_any_request(api: str) -> None:
+    key = KEYS[api]
+    oldest, newest = versions(key)
+    for version in range(oldest, newest + 1):
+        random = Random(f"{api} {version}")
+        author = Author(random, Known(random, ("orders",)), lambda: NOW)
+        for _ in range(15):
+            request, _ = decode(request_class(key), author.request(key, version, mutations=0).body, version)
+            exchange: Any = SimpleNamespace(api_key=key, version=version)
+            assert encode(refuse(request, REFUSED, exchange), version)

@@ -37,7 +37,7 @@ class Setting:
     brokers: int = 1
     data: bool = False
     trace: str = "off"
-    faults: bool = False
+    faults: str = ""
     sliced: bool = False
     """Whether long requests are handled in slices, between which other requests come."""
 

@@ -19,7 +19,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from fuzzing.acknowledged import Acknowledged, read_log
 from fuzzing.script import Finding, Setting, Step
@@ -118,9 +117,8 @@ class World:
         if self.setting.sliced:
             engine.turns.wake = _nothing
         engine.trace_at(self.setting.trace)
-        if self.setting.faults:
-            for rule in _rules_that_never_strike():
-                engine.plan.add(rule)
+        for rule in RULES[self.setting.faults]():
+            engine.plan.add(rule)
         return engine
 
     def close(self) -> None:
@@ -358,7 +356,22 @@ def _ignore(_: object) -> None:
     """The result is not needed."""
 
 
-def _rules_that_never_strike() -> list[Any]:
+def _no_rules() -> list[faults.Rule]:
+    return []
+
+
+def _rules_that_strike() -> list[faults.Rule]:
+    """Rules after which each request still gets one answer."""
+    return [
+        faults.error(-1, every=9),
+        faults.error(7, every=14, after=True, api="Fetch"),
+        faults.delay(50, every=11),
+        faults.throttle(5, every=13),
+        faults.slow_write(20, every=5),
+    ]
+
+
+def _rules_that_never_strike() -> list[faults.Rule]:
     """Rules whose conditions are read out of every request, and hold for none."""
     return [
         faults.lose_ack(topic="nowhere", partition=7), faults.error(7, group="nowhere"),
@@ -366,6 +379,10 @@ def _rules_that_never_strike() -> list[Any]:
         sequence=(5, 9)),
         faults.delay(5, topic="orders", nth=10_000_000), faults.throttle(5, group="group-0", nth=10_000_000),
     ]  # fmt: skip
+
+
+RULES = {"": _no_rules, "idle": _rules_that_never_strike, "active": _rules_that_strike}
+"""What a setting calls the rules that are loaded."""
 
 
 def _hangs(_: int, __: FrameType | None) -> None:

@@ -30,6 +30,8 @@ class ConfigType(IntEnum):
 
 
 _BITS = {ConfigType.SHORT: 15, ConfigType.INT: 31, ConfigType.LONG: 63}
+JAVA_SPACE = " \t\n\v\f\r"
+"""What a Java pattern takes for white space."""
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)")
 _BY_DURATION = re.compile(r"(?i:by_duration:P(?=.)([0-9]+D)?(T(?=.)([0-9]+H)?([0-9]+M)?([0-9]+(\.[0-9]+)?S)?)?)")
@@ -93,7 +95,7 @@ class Setting:
                 raise self.error(raw, "Not a number of type DOUBLE")
             return float(text.rstrip("fFdD"))
         if self.type is ConfigType.LIST:
-            values = re.split(r"\s*,\s*", text) if text else []
+            values = [part.strip(JAVA_SPACE) for part in text.split(",")] if text else []
             return values if self.valid == "replicas" else list(dict.fromkeys(values))
         return text
 

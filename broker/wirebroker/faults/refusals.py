@@ -194,9 +194,11 @@ def _like(cls: type[Struct], asked: Any, code: int) -> Any:
         elif isinstance(asked, str) and field.name in ("name", "group_id", "topic", "key", "transactional_id"):
             values[field.name] = asked
         elif field.name == "topic_name":
-            values[field.name] = asked.name
+            values[field.name] = asked.topic_name if hasattr(asked, "topic_name") else asked.name
         elif field.name in REPEATED and hasattr(asked, field.name):
-            values[field.name] = getattr(asked, field.name)
+            said = getattr(asked, field.name)
+            # Metadata may name a topic by its id alone (MetadataRequest.getErrorResponse).
+            values[field.name] = "" if said is None and field.spec == "string" else said
         elif field.name in ("partition_index", "index", "partition", "partition_id") and index is not None:
             values[field.name] = index
         elif field.name in CODES:
