@@ -21,7 +21,7 @@ from wirebroker.engine import Engine
 from wirebroker.exchange import Exchange
 from wirebroker.storage import memory
 
-FAST = (0, 1, 2, 4, 5, 6, 7, 8, 9, 12, 14, 15)
+FAST, SLOW = range(16), range(1000, 1060)
 
 
 def run(seed: int) -> None:
@@ -35,6 +35,13 @@ def test_requests(seed: int) -> None:
     run(seed)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_more_requests() -> None:
+    for seed in SLOW:
+        run(seed)
+
+
 @pytest.mark.parametrize("name", readers.READERS)
 def test_readers(name: str) -> None:
     readers.run(name, 0, 40)
@@ -43,7 +50,7 @@ def test_readers(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", readers.READERS)
 def test_readers_for_longer(name: str) -> None:
-    readers.run(name, 1, 400)
+    readers.run(name, 1, 200)
 
 
 def test_a_seed_is_the_same_each_time() -> None:
