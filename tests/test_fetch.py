@@ -14,7 +14,6 @@ from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsReq
 from kafkawire.messages.metadata import MetadataRequest
 from wirebroker.apis.fetch import Fetch
 from wirebroker.conformance.client import WireClient
-from wirebroker.core import fetch_sessions
 from wirebroker.mock import MockKafka
 from wirekit import batch, client, produce_request
 
@@ -197,15 +196,31 @@ def test_a_closed_session_is_gone(wire: WireClient) -> None:
 
 
 def test_a_session_makes_room_only_when_it_was_not_used_for_two_minutes(
-    broker: MockKafka, wire: WireClient, monkeypatch: pytest.MonkeyPatch
+    mock_kafka_factory: Callable[..., MockKafka],
 ) -> None:
-    monkeypatch.setattr(fetch_sessions, "SLOTS", 1)
+    slots = {"max.incremental.fetch.session.cache.slots": 1}
+    broker = mock_kafka_factory(brokers=2, topics={"orders": 2}, clock="frozen", configs=slots)
+    wire = client(broker)
     first = wire.request(fetch({0: 0}, epoch=0), 11).session_id
-    assert wire.request(fetch({0: 0}, epoch=0), 11).session_id == 0
+    assert wire.request(fetch({0: 0, 1: 0}, epoch=0), 11).session_id == 0
+    assert client(broker, 1).request(fetch({0: 0}, epoch=0), 11).session_id > 0, "each broker has its own"
     broker.clock.advance(seconds=121)
     second = wire.request(fetch({0: 0}, epoch=0), 11).session_id
     assert second > 0
     assert wire.request(fetch({}, session=first, epoch=1), 11).error_code == 70
+
+
+def test_a_session_that_has_lasted_makes_room_for_a_larger_one(mock_kafka_factory: Callable[..., MockKafka]) -> None:
+    slots = {"max.incremental.fetch.session.cache.slots": 1}
+    broker = mock_kafka_factory(topics={"orders": 2}, clock="frozen", configs=slots)
+    wire = client(broker)
+    first = wire.request(fetch({0: 0}, epoch=0), 11).session_id
+    for epoch in (1, 2):
+        broker.clock.advance(seconds=70)
+        assert wire.request(fetch({}, session=first, epoch=epoch), 11).error_code == 0
+    assert wire.request(fetch({1: 0}, epoch=0), 11).session_id == 0, "it is no larger"
+    assert wire.request(fetch({0: 0, 1: 0}, epoch=0), 11).session_id > 0
+    assert wire.request(fetch({}, session=first, epoch=3), 11).error_code == 70
 
 
 def test_topics_by_id(wire: WireClient) -> None:

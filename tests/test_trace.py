@@ -17,8 +17,12 @@ import jsonschema
 import kafka as kafka_python
 import pytest
 
+from kafkawire.frames import encode_request
+from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkawire.messages.find_coordinator import FindCoordinatorRequest
+from kafkawire.messages.join_group import JoinGroupRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from wirebroker import faults
 from wirebroker.conformance.client import ConnectionClosed
@@ -172,6 +176,20 @@ def test_a_sink_that_fails_is_detached_and_nobody_else_notices(
     assert told == mock_kafka.trace.produce("orders")
     (warning,) = caplog.messages
     assert re.fullmatch(r"the trace no longer goes to \S+failing \(.*\); the broker goes on without it", warning)
+
+
+def test_long_names_do_not_fill_the_ring(mock_kafka: MockKafka) -> None:
+    mock_kafka.create_topic("orders")
+    mock_kafka.trace.level = "all"
+    wire, name = client(mock_kafka), "n" * 30_000
+    software = ApiVersionsRequest(client_software_name=name, client_software_version="1")
+    for request, version in (
+        (software, 3), (produce_request("orders", batch()), 9), (FindCoordinatorRequest(key=name, key_type=0), 2),
+        (JoinGroupRequest(group_id=name, session_timeout_ms=10_000, protocol_type="t", protocols=[]), 2),
+    ):  # fmt: skip
+        wire.send_bytes(encode_request(1, name, request, version))
+        wire.frame()
+    assert max(len(row.as_json()) for row in mock_kafka.trace.events()) < 5_000
 
 
 def fetch(wire: Any, offset: int = 0, wait: int = 0, partition: int = 0) -> Any:

@@ -85,7 +85,8 @@ class Engine:
             cluster_id=CLUSTER_ID if store is None else store.cluster_id,
             open_log=memory_log if store is None else store.open_log,
         )  # fmt: skip
-        self.fetch_sessions = FetchSessions(random_bytes)
+        slots = self.configs.integer("max.incremental.fetch.session.cache.slots")
+        self.fetch_sessions = FetchSessions(random_bytes, slots)
         self.groups = GroupCoordinator(self.cluster, now)
         self.transactions = TransactionCoordinator(self.cluster, self.groups.offsets.end_transaction, now)
         self.maintenance = Maintenance(self.cluster, now)

@@ -13,9 +13,12 @@ from kafkawire.errors import ErrorCode
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, PartitionData
 
 SLOTS = 1000
-"""Sessions kept at most (max.incremental.fetch.session.cache.slots)."""
+"""Sessions that a broker keeps at most, by default (max.incremental.fetch.session.cache.slots)."""
 KEPT_MS = 120_000
-"""Milliseconds without use after which a session makes room for another (min.incremental.fetch.session.eviction.ms)."""
+"""Milliseconds without use after which a session makes room for another (min.incremental.fetch.session.eviction.ms).
+
+One that was still used when it was older than this makes room for a larger one.
+"""
 FINAL_EPOCH, INITIAL_EPOCH = -1, 0
 LARGEST_EPOCH = 2**31 - 1
 
@@ -40,6 +43,8 @@ class Session:
     by_topic_id: bool
     used: int
     """when it was last used, in ms since the epoch"""
+    created: int
+    """when it was made, in ms since the epoch"""
     epoch: int = 1
     partitions: dict[PartitionKey, Cached] = field(default_factory=dict)
 
@@ -79,10 +84,11 @@ class FetchContext:
 
 
 class FetchSessions:
-    """All sessions of the cluster's brokers."""
+    """All sessions of the cluster's brokers, each of which keeps at most `slots` (FetchSessionCacheShard)."""
 
-    def __init__(self, random_bytes: Callable[[int], bytes]) -> None:
+    def __init__(self, random_bytes: Callable[[int], bytes], slots: int = SLOTS) -> None:
         self._random_bytes = random_bytes
+        self._slots = slots
         self._sessions: dict[tuple[int, int], Session] = {}
 
     def clear(self) -> None:
@@ -130,17 +136,32 @@ class FetchSessions:
         self, asked: list[tuple[PartitionKey, FetchPartition]], node_id: int, by_topic_id: bool, now: int
     ) -> Session | None:
         """A new session, or None if there is no room for it: the client then fetches without one."""
-        if len(self._sessions) >= SLOTS:
-            oldest = next(iter(self._sessions))
-            if now - self._sessions[oldest].used <= KEPT_MS:
-                return None
-            del self._sessions[oldest]
+        if not self._has_room(len(asked), node_id, now):
+            return None
         session_id = 0
         while session_id == 0 or (node_id, session_id) in self._sessions:
             session_id = int.from_bytes(self._random_bytes(4), "big") & 0x7FFFFFFF
-        session = Session(session_id, by_topic_id, now, partitions={key: Cached(partition) for key, partition in asked})
+        session = Session(session_id, by_topic_id, now, now, partitions={key: Cached(partition) for key, partition in asked})
         self._sessions[node_id, session_id] = session
         return session
+
+    def _has_room(self, size: int, node_id: int, now: int) -> bool:
+        """Whether this broker has room for a session of so many partitions, if need be in the place of another."""
+        if len(self._sessions) < self._slots:
+            return True
+        held = [(key, session) for key, session in self._sessions.items() if key[0] == node_id]
+        if len(held) < self._slots:
+            return True
+        if not held:
+            return False
+        gone, oldest = held[0]
+        if now - oldest.used <= KEPT_MS:
+            lasting = [(len(each.partitions), key) for key, each in held if each.used - each.created > KEPT_MS]
+            smallest, gone = min(lasting, default=(size, gone))
+            if smallest >= size:
+                return False
+        del self._sessions[gone]
+        return True
 
     def _resume(
         self, session: Session, asked: list[tuple[PartitionKey, FetchPartition]], request: FetchRequest, node_id: int

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkawire.batches import read_header
 from kafkawire.declare import Message
@@ -60,6 +60,8 @@ logger = logging.getLogger("wirebroker")
 
 RING = 10_000
 """Rows that the ring keeps."""
+LONGEST = 1000
+"""Characters that a row keeps of a name which a client made up."""
 NAMED = 8
 """How many of the things that a request names are traced."""
 CODES = ("error_code", "partition_error_code")
@@ -71,6 +73,7 @@ CHANGED: dict[type[Change], type[Row]] = {
 """A change, and the row that has its fields behind the time."""
 
 Sink = Callable[[Row], None]
+Text = TypeVar("Text", str, str | None)
 
 
 class Recorder:
@@ -99,7 +102,7 @@ class Recorder:
         partition: Partition, appended: Appended,
     ) -> None:  # fmt: skip
         """Note the verdict on one batch."""
-        self._note((now, connection, client_id, version, correlation_id, acks, partition, appended))
+        self._note((now, connection, _cut(client_id), version, correlation_id, acks, partition, appended))
         if self.changes and isinstance(appended.verdict, Accept):
             self._note_producer(partition, appended)
 
@@ -137,7 +140,7 @@ class Recorder:
         """Note that a rule struck a connection, a request, or some of a request's partitions, for the `number`th time."""
         if not self.verdicts:
             return
-        client_id, api, version = (facts.client_id, facts.api, facts.version) if facts is not None else (None, "", -1)
+        client_id, api, version = (_cut(facts.client_id), facts.api, facts.version) if facts is not None else (None, "", -1)
         row = FaultRow(
             now, connection.node_id, connection.number, client_id, api, version, correlation_id, rule.kind, str(rule),
             tuple(sorted(topic if index is None else f"{topic}-{index}" for topic, index in partitions or ())), number,
@@ -168,7 +171,7 @@ class Recorder:
         if self.requests:
             connection = exchange.connection
             row = RequestRow(
-                exchange.now, connection.node_id, connection.number, exchange.client_id, software_of(connection),
+                exchange.now, connection.node_id, connection.number, _cut(exchange.client_id), software_of(connection),
                 api_name(exchange.api_key), exchange.version, exchange.correlation_id, len(exchange.frame or b""), about,
             )  # fmt: skip
             self._add(row)
@@ -179,7 +182,7 @@ class Recorder:
         arrived, about = exchange.traced or (now, ())
         errors = dict.fromkeys(error_name(code) for code in _codes(response))
         row = ReplyRow(
-            now, connection.node_id, connection.number, exchange.client_id, software_of(connection),
+            now, connection.node_id, connection.number, _cut(exchange.client_id), software_of(connection),
             api_name(exchange.api_key), exchange.version, exchange.correlation_id, size, max(now - arrived, 0),
             tuple(errors), about,
         )  # fmt: skip
@@ -189,7 +192,7 @@ class Recorder:
         """Note what one partition gave to a Fetch."""
         connection = exchange.connection
         row = FetchRow(
-            self._now(), connection.node_id, connection.number, exchange.client_id, software_of(connection),
+            self._now(), connection.node_id, connection.number, _cut(exchange.client_id), software_of(connection),
             exchange.version, exchange.correlation_id, topic, data.partition_index, offset, len(data.records or b""),
             data.high_watermark, data.last_stable_offset, data.log_start_offset, committed, data.error_code,
             error_name(data.error_code),
@@ -200,7 +203,8 @@ class Recorder:
 
     def changed(self, change: Change) -> None:
         """Note a change of the cluster."""
-        self._add(CHANGED[type(change)](self._now(), *change))
+        fields = [_cut(each) if isinstance(each, str) else each for each in change]
+        self._add(CHANGED[type(change)](self._now(), *fields))
 
     def _add(self, row: Row) -> None:
         self._ring.append(row)
@@ -258,7 +262,12 @@ class Recorder:
 
 def software_of(connection: Connection) -> str:
     """What the client calls itself, "" if it does not."""
-    return "/".join(part for part in connection.software if part)
+    return _cut("/".join(part for part in connection.software if part))
+
+
+def _cut(text: Text) -> Text:
+    """The text, without what is beyond `LONGEST`; a client may send 32 KiB of it with each request."""
+    return text if text is None or len(text) <= LONGEST else text[:LONGEST] + "…"
 
 
 def _named(sink: Sink) -> str:
@@ -285,7 +294,7 @@ def _about(request: Message, exchange: Exchange) -> Iterator[str]:
     names += sorted(facts.topics - with_index)
     names += [f"group {group}" for group in sorted(facts.groups)]
     names += [f"transaction {each}" for each in sorted(facts.transactional_ids)]
-    yield from names[:NAMED]
+    yield from map(_cut, names[:NAMED])
     if len(names) > NAMED:
         yield f"{len(names) - NAMED} more"
 

@@ -63,7 +63,10 @@ class OffsetStore:
 
     def delete(self, group_id: str, where: TopicPartition) -> bool:
         """Forget one offset, also where it waits; whether there was one."""
-        found = self._groups.get(group_id, {}).pop(where, None) is not None
+        held = self._groups.get(group_id, {})
+        found = held.pop(where, None) is not None
+        if not held:
+            self._groups.pop(group_id, None)
         for offsets in self._pending.get(group_id, {}).values():
             found = offsets.pop(where, None) is not None or found
         return found

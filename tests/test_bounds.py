@@ -1,0 +1,131 @@
+"""What clients can make a broker remember goes again: each table has the end that docs/limits.md says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafkawire.messages.find_coordinator import FindCoordinatorRequest
+from kafkawire.messages.heartbeat import HeartbeatRequest
+from kafkawire.messages.init_producer_id import InitProducerIdRequest
+from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kafkawire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kafkawire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from wirebroker.core.purgatory import Timers
+from wirebroker.engine import Engine
+from wirebroker.mock import MockKafka
+from wirekit import batch, client, produce_request
+
+MANY = 30
+
+
+@pytest.fixture
+def kafka(mock_kafka_factory: Callable[..., MockKafka]) -> MockKafka:
+    return mock_kafka_factory(topics=["orders"], clock="frozen")
+
+
+def found(wire: Any, kind: int, key: str) -> None:
+    assert wire.request(FindCoordinatorRequest(key=key, key_type=kind), 2).error_code == 0
+
+
+def committed(wire: Any, group: str) -> None:
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
+    topic = OffsetCommitRequestTopic(name="orders", partitions=[partition])
+    answer = wire.request(OffsetCommitRequest(group_id=group, topics=[topic]), 7)
+    assert answer.topics[0].partitions[0].error_code == 0
+
+
+def groups_held(kafka: MockKafka) -> int:
+    return kafka._call(lambda engine: len(engine.groups.groups) + len(engine.groups.offsets._groups))
+
+
+def test_groups_that_only_commit_go_with_their_offsets(kafka: MockKafka) -> None:
+    wire = client(kafka)
+    found(wire, 0, "g")
+    for number in range(MANY):
+        committed(wire, f"g{number}")
+    assert groups_held(kafka) == 2 * MANY
+    kafka.clock.advance(days=6)
+    assert groups_held(kafka) == 2 * MANY
+    kafka.clock.advance(days=2)
+    assert groups_held(kafka) == 0
+
+
+def test_offsets_that_are_deleted_leave_nothing(kafka: MockKafka) -> None:
+    wire = client(kafka)
+    found(wire, 0, "g")
+    committed(wire, "g")
+    topic = OffsetDeleteRequestTopic(name="orders", partitions=[OffsetDeleteRequestPartition(partition_index=0)])
+    assert wire.request(OffsetDeleteRequest(group_id="g", topics=[topic]), 0).error_code == 0
+    assert kafka._call(lambda engine: engine.groups.offsets._groups) == {}
+
+
+def test_groups_of_clients_that_never_come_back_go(kafka: MockKafka) -> None:
+    wire = client(kafka)
+    found(wire, 0, "g")
+    for number in range(MANY):
+        request = JoinGroupRequest(
+            group_id=f"g{number}", session_timeout_ms=10_000, rebalance_timeout_ms=10_000, protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+        )  # fmt: skip
+        assert wire.request(request, 4).error_code == 79  # MEMBER_ID_REQUIRED
+    assert groups_held(kafka) == MANY
+    kafka.clock.advance(minutes=11)
+    assert groups_held(kafka) == 0
+
+
+def test_transactional_ids_and_producers_expire(kafka: MockKafka) -> None:
+    wire = client(kafka)
+    found(wire, 1, "t")
+    for number in range(MANY):
+        request = InitProducerIdRequest(transactional_id=f"t{number}", transaction_timeout_ms=1000)
+        pid = wire.request(request, 3).producer_id
+        wire.request(produce_request("orders", batch(0, pid=pid, epoch=0)), 9)
+        refused = produce_request("orders", batch(0, pid=10**6 + number, epoch=0, transactional=True))
+        refused.transactional_id = f"x{number}"
+        assert wire.request(refused, 9).responses[0].partition_responses[0].error_code
+
+    def held(engine: Engine) -> tuple[int, int, int]:
+        partition = engine.cluster.topics["orders"].partitions[0]
+        return len(engine.transactions.transactions), len(partition.producers), len(partition.transactions.verifications)
+
+    assert kafka._call(held) == (MANY, MANY, MANY)
+    kafka.clock.advance(hours=25)
+    assert kafka._call(held) == (MANY, 0, 0)
+    kafka.clock.advance(days=7)
+    assert kafka._call(held) == (0, 0, 0)
+
+
+def test_what_was_cancelled_does_not_fill_the_timers() -> None:
+    timers = Timers()
+    for when in range(50_000):
+        timers.at(10**9 + when, print).cancel()
+    assert len(timers._heap) <= 2048
+
+
+def test_a_member_that_is_alive_leaves_no_timers_behind(kafka: MockKafka) -> None:
+    wire = client(kafka)
+    found(wire, 0, "g")
+    request = JoinGroupRequest(
+        group_id="g", session_timeout_ms=300_000, rebalance_timeout_ms=10_000, protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )  # fmt: skip
+    joined = wire.request(request, 3)
+    for _ in range(3000):
+        beat = HeartbeatRequest(group_id="g", generation_id=joined.generation_id, member_id=joined.member_id)
+        wire.send(beat, 3)
+    for _ in range(3000):
+        wire.answer(12, 3)
+    assert kafka._call(lambda engine: len(engine.timers._heap)) < 2048
+
+
