@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from wirebroker.core.purgatory import Timers
 
 
@@ -32,3 +34,55 @@ def test_cancelled_timers_are_forgotten_before_they_fall_due() -> None:
         timers.at(2_000_000 + number, lambda now: None).cancel()
     assert len(timers._heap) < 3_000
     assert timers.deadline() == kept[0].when
+
+
+def slices(ran: list[str], name: str, count: int) -> Iterator[None]:
+    for number in range(count):
+        ran.append(f"{name}{number}")
+        yield
+
+
+def test_work_is_done_at_once_where_nobody_asks_for_slices() -> None:
+    timers, ran = Timers(), list[str]()
+    timers.work(slices(ran, "a", 3))
+    assert (ran, timers.busy) == (["a0", "a1", "a2"], False)
+
+
+def test_work_in_slices_goes_on_when_timers_are_run() -> None:
+    timers, ran = Timers(), list[str]()
+    timers.in_slices = True
+    timers.work(slices(ran, "a", 2))
+    timers.work(slices(ran, "b", 1))
+    assert (ran, timers.deadline()) == (["a0", "b0"], 0)
+    timers.run(0)
+    assert (ran, timers.busy, timers.deadline()) == (["a0", "b0", "a1"], False, None)
+
+
+def test_time_does_not_pass_before_the_work_is_done() -> None:
+    timers, ran = Timers(), list[str]()
+    timers.in_slices = True
+    timers.at(10, lambda now: timers.work(slices(ran, "a", 3)))
+    timers.at(11, lambda now: ran.append("later"))
+    timers.run(20)
+    assert ran == ["a0", "a1", "a2", "later"]
+
+
+def test_a_driver_that_has_enough_goes_on_later_and_lets_timers_run_between_slices() -> None:
+    timers, ran = Timers(), list[str]()
+    timers.in_slices = True
+    timers.work(slices(ran, "a", 4))
+    timers.at(10, lambda now: ran.append("timer"))
+    timers.at(10, lambda now: ran.append("other"))
+    timers.run(10, lambda: True)
+    assert ran == ["a0", "a1", "timer"]
+    timers.run(10, lambda: True)
+    assert ran == ["a0", "a1", "timer", "a2", "other"]
+
+
+def test_forgetting_everything_forgets_the_work() -> None:
+    timers, ran = Timers(), list[str]()
+    timers.in_slices = True
+    timers.work(slices(ran, "a", 2))
+    timers.clear()
+    timers.run(10)
+    assert ran == ["a0"]

@@ -13,6 +13,7 @@ import pytest
 from kafkawire.declare import Message
 from kafkawire.frames import encode_request
 from kafkawire.messages import alter_replica_log_dirs as replica_dirs
+from kafkawire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkawire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kafkawire.messages.delete_groups import DeleteGroupsRequest
 from kafkawire.messages.describe_groups import DescribeGroupsRequest
@@ -21,6 +22,7 @@ from kafkawire.messages.describe_producers import DescribeProducersRequest, Topi
 from kafkawire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from kafkawire.messages.describe_topic_partitions import TopicRequest as DescribedTopic
 from kafkawire.messages.describe_transactions import DescribeTransactionsRequest
+from kafkawire.messages.end_txn import EndTxnRequest
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.list_config_resources import ListConfigResourcesRequest
@@ -52,6 +54,9 @@ from kafkawire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from kafkawire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from wirebroker.core.slices import SLICE
+from wirebroker.core.transactions.states import State
 from wirebroker.engine import Engine
 from wirebroker.exchange import Connection, Reply
 from wirekit import NOW
@@ -93,8 +98,11 @@ class World:
         self.engine.receive(connection or self.connection, memoryview(frame), NOW)
         self.slices = 1
         turns = self.engine.turns
-        while turns.waiting or turns.asides:
-            if turns.asides:
+        while turns.waiting or turns.asides or self.engine.timers.busy:
+            if self.engine.timers.busy:
+                self.engine.tick(NOW, lambda: True)
+                self.slices += 1
+            elif turns.asides:
                 unfinished, aside = turns.asides.popleft()
                 turns.resume(unfinished, aside.work())
             else:
@@ -107,6 +115,7 @@ class World:
     def driven(self) -> World:
         """From now on long requests work in slices."""
         self.engine.turns.wake = lambda: None
+        self.engine.timers.in_slices = True
         return self
 
 
@@ -121,6 +130,15 @@ class Case(NamedTuple):
 
 def offsets_of(length: int) -> list[Any]:
     return [OffsetFetchRequestTopics(name=name, partition_indexes=[0, 1]) for name in names(length)]
+
+
+def add_partitions(topics: list[str]) -> AddPartitionsToTxnRequest:
+    return AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="tx-1",
+        v3_and_below_producer_id=1,
+        v3_and_below_producer_epoch=0,
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name=name, partitions=[0, 1]) for name in topics],
+    )
 
 
 def commits_of(topics: list[str]) -> list[OffsetCommitRequestTopic]:
@@ -230,6 +248,23 @@ CASES = {
         5,
         changes=True,
     ),
+    "AddPartitionsToTxn": Case(lambda n: add_partitions([f"topic-{i}" for i in range(n)]), 3, 150, changes=True),
+    "AddPartitionsToTxn that do not exist": Case(lambda n: add_partitions(names(n)), 3),
+    "WriteTxnMarkers": Case(
+        lambda n: WriteTxnMarkersRequest(
+            markers=[
+                WritableTxnMarker(
+                    producer_id=1,
+                    producer_epoch=5,
+                    transaction_result=True,
+                    coordinator_epoch=0,
+                    topics=[WritableTxnMarkerTopic(name=name, partition_indexes=[0, 1]) for name in names(n)],
+                )
+            ]
+        ),
+        1,
+        changes=True,
+    ),
     "OffsetDelete": Case(
         lambda n: OffsetDeleteRequest(
             group_id="group-1",
@@ -260,3 +295,50 @@ def test_a_long_request_is_answered_the_same_in_slices_as_at_once(name: str) -> 
         fewer = slow.slices
         slow.ask(make(2 * length), version)
         assert slow.slices > fewer
+
+
+def test_a_transaction_of_many_partitions_ends_in_slices() -> None:
+    world = World().driven()
+    world.ask(add_partitions([f"topic-{i}" for i in range(TOPICS)]), 3)
+    end = EndTxnRequest(transactional_id="tx-1", producer_id=1, producer_epoch=0, committed=True)
+    world.engine.receive(world.connection, memoryview(encode_request(7, "slices", end, 3)[4:]), NOW)
+    transaction = world.engine.transactions.transactions["tx-1"]
+    assert transaction.state is State.PREPARE_COMMIT
+    assert len(world.engine.take_effects()) == 1, "Kafka answers too when it has been written down that it commits"
+    slices = 0
+    while world.engine.timers.busy:
+        world.engine.tick(NOW, lambda: True)
+        slices += 1
+    assert slices > 2
+    assert transaction.state is State.COMPLETE_COMMIT
+    ends = [partition.log_end_offset for partition in world.engine.cluster.partitions() if partition.topic[0] == "t"]
+    assert ends == [1] * (TOPICS * PARTITIONS)
+
+
+def test_the_expiration_of_many_offsets_is_done_in_slices() -> None:
+    world = World().driven()
+    request = OffsetCommitRequest(group_id="group-1", generation_id_or_member_epoch=-1, member_id="")
+    request.topics = commits_of([f"topic-{i}" for i in range(TOPICS)])
+    world.ask(request, 8)
+    held = world.engine.groups.offsets.of("group-1")
+    left = {len(held)}
+    while held:
+        world.engine.tick(NOW + 8 * 86_400_000, lambda: True)
+        left.add(len(held))
+    assert len(left) > 2, "in more than one step"
+    world.engine.tick(NOW + 8 * 86_400_000)
+    assert world.engine.groups.groups == {}
+
+
+def test_offsets_of_deleted_topics_are_forgotten_in_slices() -> None:
+    world = World().driven()
+    topics = [f"topic-{i}" for i in range(TOPICS)]
+    request = OffsetCommitRequest(group_id="group-1", generation_id_or_member_epoch=-1, member_id="")
+    request.topics = commits_of(topics)
+    world.ask(request, 8)
+    groups = world.engine.groups
+    for topic in topics[5:]:
+        groups.topic_deleted(topic, NOW)
+    assert len(groups.offsets.of("group-1")) > SLICE
+    world.engine.tick(NOW)
+    assert {topic for topic, _ in groups.offsets.of("group-1")} == set(topics[:5])

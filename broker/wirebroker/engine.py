@@ -256,9 +256,9 @@ class Engine:
         what = f"versions {offered[0]} to {offered[1]} are offered" if offered else "this API is not offered"
         self.close(connection, f"the client asked for {api_name(key)} version {version}; {what}")
 
-    def tick(self, now: int) -> None:
-        """Run every timer that has fallen due, in order."""
-        self.timers.run(now)
+    def tick(self, now: int, enough: Callable[[], bool] | None = None) -> None:
+        """Run every timer that has fallen due, in order; with `enough`, until that is true (see `Timers.run`)."""
+        self.timers.run(now, enough)
 
     def deadline(self) -> int | None:
         """When to tick next, in ms since the epoch; None if nothing waits."""

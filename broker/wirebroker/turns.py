@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from itertools import cycle, repeat
 from types import GeneratorType
 from typing import Any
 
@@ -19,19 +18,14 @@ from kafkawire.declare import Message
 from kafkawire.errors import EncodeError
 from kafkawire.frames import encode_response
 from kafkawire.messages.produce import ProduceRequest
+from wirebroker.core.slices import SLICE as SLICE
+from wirebroker.core.slices import pauses as pauses
 from wirebroker.exchange import Aside, Exchange, Outcome, Steps
 
-SLICE = 256
-"""Elements of a request that a handler deals with before it yields; an element takes some microseconds."""
 IDS = 8
-"""The same for ids of groups and transactions: each is hashed, which takes a millisecond where an id is very long."""
+"""Elements in a slice (see `SLICE`) where they are ids of groups and transactions: hashing a very long one takes a ms."""
 MEMBERS = 32
 """The same for members of groups, each with what it subscribes to and what it is assigned."""
-
-
-def pauses(every: int = SLICE) -> Callable[[], bool]:
-    """A function to call for each element: true for one in `every` of them. `if pause(): yield None` makes a slice."""
-    return cycle([*repeat(False, every - 1), True]).__next__
 
 
 def own_records(request: Message) -> None:

@@ -7,7 +7,8 @@ exist, the others are OPERATION_NOT_ATTEMPTED. PRODUCER_FENCED is INVALID_PRODUC
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from typing import Any
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.add_partitions_to_txn import (
@@ -21,26 +22,24 @@ from kafkawire.messages.add_partitions_to_txn import (
 )
 from wirebroker.apis.end_txn import PRODUCER_FENCED_FROM, epoch_error
 from wirebroker.core.transactions.transaction import BUMPS_EPOCH, TopicPartition
-from wirebroker.exchange import Exchange
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.turns import pauses
 
 BATCHED_FROM = 4
 
 Codes = Mapping[TopicPartition, ErrorCode]
 
 
-def handle(request: AddPartitionsToTxnRequest, exchange: Exchange) -> AddPartitionsToTxnResponse:
+def handle(request: AddPartitionsToTxnRequest, exchange: Exchange) -> Steps:
     """Answer each partition of each transaction."""
     if exchange.version >= BATCHED_FROM:
         topics: dict[str, list[AddPartitionsToTxnTopic]] = {}
         for asked in request.transactions:  # Kafka goes by the first, where one is named twice
             topics.setdefault(asked.transactional_id, asked.topics)
-        results = [
-            AddPartitionsToTxnResult(
-                transactional_id=asked.transactional_id,
-                topic_results=_results(_codes(asked, topics[asked.transactional_id], exchange)),
-            )
-            for asked in request.transactions
-        ]
+        results = []
+        for asked in request.transactions:
+            answered = yield from _answers(asked, topics[asked.transactional_id], exchange)
+            results.append(AddPartitionsToTxnResult(transactional_id=asked.transactional_id, topic_results=answered))
         return AddPartitionsToTxnResponse(error_code=ErrorCode.NONE, results_by_transaction=results)
     asked = AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
@@ -48,17 +47,39 @@ def handle(request: AddPartitionsToTxnRequest, exchange: Exchange) -> AddPartiti
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(_codes(asked, asked.topics, exchange)))
+    return AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=(yield from _answers(asked, asked.topics, exchange))
+    )
 
 
-def _codes(
+def _answers(
     asked: AddPartitionsToTxnTransaction, topics: Iterable[AddPartitionsToTxnTopic], exchange: Exchange
-) -> Codes:
-    wanted = list(dict.fromkeys(_partitions(topics)))
-    absent = [each for each in wanted if exchange.cluster.partition(*each) is None]
-    if absent:
-        codes = dict.fromkeys(wanted, ErrorCode.OPERATION_NOT_ATTEMPTED)
-        return codes | dict.fromkeys(absent, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+) -> Generator[None, Any, list[AddPartitionsToTxnTopicResult]]:
+    """Add the partitions to one transaction, or none of them, and say of each what came of it."""
+    wanted: dict[TopicPartition, ErrorCode] = {}
+    pause = pauses()
+    for topic in topics:
+        if pause():
+            yield None
+        for index in topic.partitions:
+            if pause():
+                yield None
+            there = exchange.cluster.partition(topic.name, index) is not None
+            wanted[topic.name, index] = ErrorCode.NONE if there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    absent = any(wanted.values())
+    codes: Codes = wanted if absent else _codes(asked, list(wanted), exchange)
+    results: dict[str, AddPartitionsToTxnTopicResult] = {}
+    for (name, index), code in codes.items():
+        if pause():
+            yield None
+        result = results.setdefault(name, AddPartitionsToTxnTopicResult(name=name, results_by_partition=[]))
+        told = code or (ErrorCode.OPERATION_NOT_ATTEMPTED if absent else ErrorCode.NONE)
+        answer = AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=told)
+        result.results_by_partition.append(answer)
+    return list(results.values())
+
+
+def _codes(asked: AddPartitionsToTxnTransaction, wanted: list[TopicPartition], exchange: Exchange) -> Codes:
     transactions = exchange.engine.transactions
     who = (asked.transactional_id, asked.producer_id, asked.producer_epoch)
     if asked.transactional_id and (fault := transactions.here(asked.transactional_id, exchange.node_id)):
@@ -68,18 +89,3 @@ def _codes(
     version = BUMPS_EPOCH if exchange.version >= BATCHED_FROM else 0
     code = transactions.add_partitions(*who, wanted, version, exchange.now)
     return dict.fromkeys(wanted, epoch_error(code, exchange.version >= PRODUCER_FENCED_FROM))
-
-
-def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> Iterable[TopicPartition]:
-    for topic in topics:
-        for index in topic.partitions:
-            yield topic.name, index
-
-
-def _results(codes: Codes) -> list[AddPartitionsToTxnTopicResult]:
-    topics: dict[str, AddPartitionsToTxnTopicResult] = {}
-    for (name, index), code in codes.items():
-        topic = topics.setdefault(name, AddPartitionsToTxnTopicResult(name=name, results_by_partition=[]))
-        result = AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
-        topic.results_by_partition.append(result)
-    return list(topics.values())

@@ -16,23 +16,35 @@ from kafkawire.messages.write_txn_markers import (
 )
 from wirebroker.core.leadership import leader_fault
 from wirebroker.core.partition import EndMarker
-from wirebroker.exchange import Exchange
+from wirebroker.core.transactions.coordinator import MARKERS
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.turns import pauses
 
 
-def handle(request: WriteTxnMarkersRequest, exchange: Exchange) -> WriteTxnMarkersResponse:
+def handle(request: WriteTxnMarkersRequest, exchange: Exchange) -> Steps:
     """Write the markers, and answer producer by producer."""
+    pause = pauses(MARKERS)
     answers: dict[int, dict[str, dict[int, ErrorCode]]] = {}
     for marker in request.markers:
+        if pause():
+            yield None
         topics = answers.setdefault(marker.producer_id, {})
         for topic in marker.topics:
+            if pause():
+                yield None
             for index in topic.partition_indexes:
+                if pause():
+                    yield None
                 topics.setdefault(topic.name, {})[index] = _write(marker, topic.name, index, exchange)
-    return WriteTxnMarkersResponse(
-        markers=[
-            WritableTxnMarkerResult(producer_id=producer_id, topics=[_topic(*topic) for topic in topics.items()])
-            for producer_id, topics in answers.items()
-        ]
-    )
+    response = WriteTxnMarkersResponse(markers=[])
+    for producer_id, topics in answers.items():
+        result = WritableTxnMarkerResult(producer_id=producer_id, topics=[])
+        response.markers.append(result)
+        for name, codes in topics.items():
+            if pause():
+                yield None
+            result.topics.append(_topic(name, codes))
+    return response
 
 
 def _topic(name: str, codes: dict[int, ErrorCode]) -> WritableTxnMarkerTopicResult:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from wirebroker.core.changes import LogStartChange, ProducerChange
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.compaction import Compaction
+from wirebroker.core.partition import Partition
+from wirebroker.core.slices import pauses
+
+PARTITIONS = 64
+"""How many partitions are looked after in one slice."""
 
 
 class Maintenance:
@@ -20,7 +27,15 @@ class Maintenance:
         )
 
     def _retain(self, now: int) -> None:
-        for partition in self._cluster.partitions():
+        self._cluster.timers.work(self._retaining(now))
+
+    def _retaining(self, now: int) -> Iterator[None]:
+        pause = pauses(PARTITIONS)
+        for partition in self._partitions():
+            if pause():
+                yield
+            if partition.deleted:
+                continue
             self.compaction.consider(partition, now)  # its cleanup.policy may have changed
             before = partition.log_start_offset
             partition.retain(now)
@@ -28,7 +43,21 @@ class Maintenance:
                 self._cluster.tell(LogStartChange(partition.topic, partition.index, before, partition.log_start_offset))
 
     def _expire_producers(self, now: int) -> None:
+        self._cluster.timers.work(self._expiring_producers(now))
+
+    def _expiring_producers(self, now: int) -> Iterator[None]:
         after_ms = self._cluster.configs.integer("producer.id.expiration.ms")
-        for partition in self._cluster.partitions():
-            for producer_id, epoch in partition.expire_producers(now, after_ms):
-                self._cluster.tell(ProducerChange("expired", partition.topic, partition.index, producer_id, epoch))
+        pause = pauses(PARTITIONS)
+        for partition in self._partitions():
+            if pause():
+                yield
+            for forgotten in partition.expire_producers(now, after_ms):
+                if forgotten is None:
+                    yield
+                else:
+                    self._cluster.tell(ProducerChange("expired", partition.topic, partition.index, *forgotten))
+
+    def _partitions(self) -> Iterator[Partition]:
+        """Every partition, also where topics come and go meanwhile."""
+        for topic in list(self._cluster.topics.values()):
+            yield from list(topic.partitions)

@@ -6,7 +6,7 @@ the log and the state together. One place decides; the reply, the trace and the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from crc32c import crc32c
@@ -49,6 +49,7 @@ from wirebroker.core.producers import (
 from wirebroker.core.profile import Rules
 from wirebroker.core.record_checks import MANY_RECORDS, Checked, RecordPolicy, RecordReject, check
 from wirebroker.core.replication import Prefix, Replication
+from wirebroker.core.slices import pauses
 from wirebroker.storage.interface import Kept, Log, Slice
 from wirebroker.storage.memory import MemoryLog
 
@@ -566,22 +567,24 @@ class Partition:
                     break  # it is tried again at the next check
             self._start_at(self.log.segments[1].base_offset, now)
 
-    def expire_producers(self, now: int, after_ms: int) -> list[tuple[int, int]]:
+    def expire_producers(self, now: int, after_ms: int) -> Iterator[tuple[int, int] | None]:
         """Forget producers whose last batch carries a timestamp at least `after_ms` old, and that have nothing open.
 
-        The ids and epochs of those that were forgotten.
+        Yields the id and epoch of each that is forgotten, and None between slices.
         """
-        forgotten = []
-        for producers in (self.producers, *(prefix.producers for prefix in self.replication.behind.values())):
-            for key, state in list(producers.items()):
-                if now - last_timestamp(state) >= after_ms and open_since(state) < 0:
-                    del producers[key]
-                    if producers is self.producers:
-                        forgotten.append((key if isinstance(key, int) else -1, epoch_of(state)))
         verifications = self.transactions.verifications
         for producer_id in [known for known, awaited in verifications.items() if now - awaited.since >= after_ms]:
             del verifications[producer_id]
-        return forgotten
+        pause = pauses()
+        for producers in (self.producers, *(prefix.producers for prefix in self.replication.behind.values())):
+            for key, state in list(producers.items()):
+                if pause():
+                    yield None
+                if now - last_timestamp(state) < after_ms or open_since(state) >= 0 or producers.get(key) is not state:
+                    continue
+                del producers[key]
+                if producers is self.producers:
+                    yield key if isinstance(key, int) else -1, epoch_of(state)
 
     def expire_producer(self, producer_id: int) -> int | None:
         """Forget one producer whatever its age, unless it has a transaction open; its epoch, None if it was not forgotten.

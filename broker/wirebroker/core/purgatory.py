@@ -3,12 +3,16 @@
 Nothing here knows what time it is. Whoever drives the engine asks `deadline()` when to come back, and says with
 `run(now)` how late it has become; each timer that fell due runs with the moment it was set for, so that an advance of
 eight days at once is no different from eight days passing.
+
+Work that is not anybody's request and takes long is done in slices too (`work`), so that a driver can stop after some of
+it and serve others before it goes on.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from itertools import count
 
 Action = Callable[[int], None]
@@ -37,6 +41,9 @@ class Timers:
         self._heap: list[tuple[int, int, Timer]] = []
         self._order = count()
         self._tidy_at = _TIDY_FROM
+        self._work: deque[Iterator[None]] = deque()
+        self.in_slices = False
+        """Whether the driver calls `run` again while there is work; else all of it is done at once."""
         self.reached = 0
         """The moment that the latest timer to run was set for."""
         self.late = 0
@@ -67,16 +74,51 @@ class Timers:
 
         self.at(start + max(interval(), 1), again)
 
+    def work(self, slices: Iterator[None]) -> None:
+        """Do long work, an iterator that yields between its slices: the first now, the others when `run` comes to them."""
+        if next(slices, slices) is None:
+            self._work.append(slices)
+            if not self.in_slices:
+                self._proceed()
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is work to go on with, whatever the time."""
+        return bool(self._work)
+
     def deadline(self) -> int | None:
-        """When the next timer falls due, or None."""
+        """When the next timer falls due, or None; 0 while there is work to go on with."""
+        if self._work:
+            return 0
         while self._heap and self._heap[0][2].action is None:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
-    def run(self, now: int) -> None:
-        """Run what has fallen due, in order; timers that these set in turn run too if they are due."""
+    def run(self, now: int, enough: Callable[[], bool] | None = None) -> None:
+        """Run what has fallen due, in order; timers that these set in turn run too if they are due.
+
+        Work is done before the timers that follow it. Where `enough` is given, timers and slices of work take turns, and it
+        ends once that is true; what is left waits for the next call.
+        """
         self.late = max(self.late, now)
-        while self._heap and self._heap[0][0] <= now:
+        while self._work or (self._heap and self._heap[0][0] <= now):
+            if self._work:
+                self._proceed()
+            if not self._work or enough is not None:
+                self._fire(now)
+            if enough is not None and enough():
+                return
+
+    def _proceed(self) -> None:
+        """A slice of the work whose turn it is, or all of it if there are no slices."""
+        slices = self._work.popleft()
+        for _ in slices:
+            if self.in_slices:
+                self._work.append(slices)
+                return
+
+    def _fire(self, now: int) -> None:
+        if self._heap and self._heap[0][0] <= now:
             when, _, timer = heapq.heappop(self._heap)
             action, timer.action = timer.action, None
             if action is not None:
@@ -86,3 +128,4 @@ class Timers:
     def clear(self) -> None:
         """Forget everything."""
         self._heap.clear()
+        self._work.clear()

@@ -64,6 +64,7 @@ class Host:
         self._turn: asyncio.Handle | None = None
         self._asides: ThreadPoolExecutor | None = None
         engine.turns.wake = self._wake_turns
+        engine.timers.in_slices = True
         self.watchers: list[Callable[[], None]] = []
         """Called after every request and timer, for those who wait for a condition."""
         give_up_in_children(self)
@@ -288,20 +289,20 @@ class Host:
             self._alarm.cancel()
             self._alarm = None
         self._alarm_at = self.engine.deadline()
-        if self._alarm_at is not None and self.clock.running:
+        if self._alarm_at is not None and (self.clock.running or self.engine.timers.busy):
             delay = max(self._alarm_at - self.clock.now(), 0) / 1000
             self._alarm = self.loop.call_later(delay, self._wake)
 
     def _wake(self) -> None:
         self._alarm = None
         self._alarm_at = None
-        self.tick()
+        self.tick(lambda: perf_counter() > self.until)
 
-    def tick(self) -> None:
-        """Run what has fallen due; an error there is logged and ends nothing."""
+    def tick(self, enough: Callable[[], bool] | None = None) -> None:
+        """Run what has fallen due, until that is `enough`; an error there is logged and ends nothing."""
         self.until = perf_counter() + SLICE
         try:
-            self.engine.tick(self.clock.now())
+            self.engine.tick(self.clock.now(), enough)
         except Exception:
             logger.exception("a timer failed because of an error in wirebroker")
         self.flush()
@@ -330,6 +331,7 @@ class Host:
         self.engine = engine
         self.limits.configs = engine.configs
         engine.turns.wake = self._wake_turns
+        engine.timers.in_slices = True
         self.arm()
         self.notify()
 

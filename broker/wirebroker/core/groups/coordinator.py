@@ -6,7 +6,7 @@ All brokers of the process share it; a request at a broker that does not coordin
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from kafkawire.coordinator_log import CoordinatorRecord
@@ -34,6 +34,10 @@ from wirebroker.core.groups.migration import (
 )
 from wirebroker.core.groups.offsets import Committed, OffsetStore, TopicPartition
 from wirebroker.core.groups.states import State
+from wirebroker.core.slices import SLICE, pauses
+
+GROUPS = 16
+"""Groups that are looked through in one slice."""
 
 
 class JoinAsked(NamedTuple):
@@ -61,6 +65,10 @@ class GroupCoordinator:
         self._cluster = cluster
         self.groups: dict[str, Group | ConsumerGroup] = {}
         self.offsets = OffsetStore()
+        self._gone_topics: set[str] = set()
+        """Topics that were deleted, whose offsets are to be forgotten,"""
+        self._forgets = False
+        """and whether somebody is at it."""
         self.consumers = ConsumerGroups(
             cluster, self._consumer_group, self._adopt, self._downgrade, self._write_changes
         )
@@ -489,9 +497,30 @@ class GroupCoordinator:
         return fault
 
     def topic_deleted(self, topic: str, now: int) -> None:
-        """Forget what was committed of a topic that is gone."""
-        for group_id in self.groups:
-            self.delete_offsets(group_id, [where for where in self.offsets.of(group_id) if where[0] == topic], now)
+        """Forget what was committed of a topic that is gone, at once or in slices."""
+        self._gone_topics.add(topic)
+        if not self._forgets:
+            self._cluster.timers.work(self._forgetting_topics(now))
+
+    def _forgetting_topics(self, now: int) -> Iterator[None]:
+        """Go through all groups, and once more for the topics that have been deleted meanwhile."""
+        self._forgets = True
+        pause = pauses()
+        try:
+            while self._gone_topics:
+                gone, self._gone_topics = self._gone_topics, set()
+                for group_id in list(self.groups):
+                    if pause():
+                        yield
+                    found = []
+                    for where in list(self.offsets.of(group_id)):
+                        if pause():
+                            yield
+                        if where[0] in gone:
+                            found.append(where)
+                    self.delete_offsets(group_id, found, now)
+        finally:
+            self._forgets = False
 
     def _write_down(self, group: Group, now: int) -> ErrorCode:
         return self._log(group.group_id, [group_record(group)], now)[1]
@@ -568,20 +597,36 @@ class GroupCoordinator:
 
     def _expire_offsets(self, now: int) -> None:
         """Forget what offsets.retention.minutes no longer keeps; an empty group without offsets goes with them."""
-        keep = self._cluster.configs.integer("offsets.retention.minutes") * 60_000
+        self._cluster.timers.work(self._expiring_offsets(now))
+
+    def _expiring_offsets(self, now: int) -> Iterator[None]:
+        pause = pauses(GROUPS)
         for group_id, group in list(self.groups.items()):
-            if self.log_fault(group_id):
+            if pause():
+                yield
+            if self.groups.get(group_id) is not group or self.log_fault(group_id):
                 continue
-            waiting = {where for where, _ in self.offsets.pending_of(group_id)}
+            yield from self._expiring_offsets_of(group, now)
+            gone = self.groups.get(group_id) is not group
+            if not gone and _is_empty(group) and not self.offsets.of(group_id) and not self.offsets.waits(group_id):
+                self._forget(group, now)
+
+    def _expiring_offsets_of(self, group: Group | ConsumerGroup, now: int) -> Iterator[None]:
+        """Forget those of one group; a group is left alone as soon as the end of its offsets cannot be written down."""
+        keep = self._cluster.configs.integer("offsets.retention.minutes") * 60_000
+        held = list(self.offsets.of(group.group_id).items())
+        for i in range(0, len(held), SLICE):
+            if i:
+                yield
             expired = [
                 where
-                for where, committed in self.offsets.of(group_id).items()
-                if where not in waiting and self._has_expired(group, where[0], committed, now, keep)
+                for where, committed in held[i : i + SLICE]
+                if self.offsets.of(group.group_id).get(where) is committed
+                and not self.offsets.waits(group.group_id, where)
+                and self._has_expired(group, where[0], committed, now, keep)
             ]
-            if self.delete_offsets(group_id, expired, now):
-                continue
-            if _is_empty(group) and not self.offsets.of(group_id) and not waiting:
-                self._forget(group, now)
+            if expired and self.delete_offsets(group.group_id, expired, now):
+                return
 
     def _has_expired(self, group: Group | ConsumerGroup, topic: str, committed: Committed, now: int, keep: int) -> bool:
         since = _kept_since(group, committed)

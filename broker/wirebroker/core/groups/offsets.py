@@ -58,8 +58,7 @@ class OffsetStore:
 
     def has(self, group_id: str, where: TopicPartition) -> bool:
         """Whether there is an offset to forget, also one that waits."""
-        pending = self._pending.get(group_id, {}).values()
-        return where in self.of(group_id) or any(where in offsets for offsets in pending)
+        return where in self.of(group_id) or self.waits(group_id, where)
 
     def delete(self, group_id: str, where: TopicPartition) -> bool:
         """Forget one offset, also where it waits; whether there was one."""
@@ -101,6 +100,11 @@ class OffsetStore:
                 known = self.of(group_id).get(where)
                 if known is None or committed.recorded_at > known.recorded_at:
                     self.commit(group_id, where, committed)
+
+    def waits(self, group_id: str, where: TopicPartition | None = None) -> bool:
+        """Whether an offset of the group, or of this partition, waits for the end of a transaction."""
+        pending = self._pending.get(group_id, {}).values()
+        return any(pending) if where is None else any(where in offsets for offsets in pending)
 
     def pending_of(self, group_id: str) -> Iterator[tuple[TopicPartition, Committed]]:
         """The offsets of a group that wait for the end of a transaction."""

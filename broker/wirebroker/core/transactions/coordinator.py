@@ -7,7 +7,7 @@ that nobody has to wait between the answer to EndTxn and the next transaction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from kafkawire.errors import EncodeError, ErrorCode
@@ -16,6 +16,7 @@ from wirebroker.core.changes import TransactionChange
 from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC, Cluster
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.partition import EndMarker, Partition
+from wirebroker.core.slices import pauses
 from wirebroker.core.transactions.log import read_transactions, transaction_batch
 from wirebroker.core.transactions.states import State
 from wirebroker.core.transactions.transaction import (
@@ -34,6 +35,8 @@ AWAITED = frozenset(
     {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.REQUEST_TIMED_OUT}
 )
 """Why a marker is not there yet that is tried again when the partition has changed."""
+MARKERS = 128
+"""Markers that are written in one slice."""
 RETRY_MS = 20
 """How long after a marker could not be written it is tried again."""
 NO_ID_YET = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -81,12 +84,15 @@ class TransactionCoordinator:
         """Which transactions go on when a partition changes, and with it the end of their markers' replication."""
         self._retrying: set[Transaction] = set()
         """Which transactions go on at a time that is set."""
+        self._runs: dict[Transaction, object] = {}
+        """Who writes the markers of each transaction; whoever comes later takes over."""
         self._set_timers(now)
 
     def restart(self, now: int) -> None:
         """Go on from what is written down, as `moved` does."""
         self._set_timers(now)
         self._awaiting.clear()
+        self._runs.clear()
         self._retrying.clear()
         self._finish_all(now)
 
@@ -269,11 +275,15 @@ class TransactionCoordinator:
         return Producer(ErrorCode.NONE, transaction.producer_id, transaction.producer_epoch)
 
     def _finish(self, transaction: Transaction, now: int) -> None:
-        """Write the markers and have them replicated, now or when that can be.
+        """Write the markers and have them replicated, now or when that can be; those of many partitions in slices.
 
         A marker that is fenced leaves the transaction where it is, as in Kafka. What cannot be stored is tried again
         after `RETRY_MS`.
         """
+        self._cluster.timers.work(self._finishing(transaction, now))
+
+    def _finishing(self, transaction: Transaction, now: int) -> Iterator[None]:
+        self._runs.pop(transaction, None)
         coordinator = self._cluster.coordinator("transaction", transaction.transactional_id)
         if not transaction.state.ending or (coordinator is None and transaction.partitions):
             return
@@ -282,12 +292,19 @@ class TransactionCoordinator:
             transaction.producer_id, transaction.producer_epoch, transaction.state is State.PREPARE_COMMIT,
             log.leader_epoch if log else 0, transaction.client_version,
         )  # fmt: skip
+        run = self._runs[transaction] = object()
+        pause = pauses(MARKERS)
         missing = {}
         for where in sorted(transaction.partitions):
+            if pause():
+                yield
+            if self._runs.get(transaction) is not run:  # somebody has come here in the meantime, perhaps told of a marker
+                return
             if code := self._mark(transaction, where, marker, now):
                 missing[where] = code
-        if not transaction.state.ending:  # somebody who was told of a marker has come here in the meantime
+        if self._runs.get(transaction) is not run:
             return
+        del self._runs[transaction]
         transaction.partitions = set(missing)
         if not missing:
             after = transaction.copy()
