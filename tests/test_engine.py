@@ -13,6 +13,7 @@ from kafkawire.frames import decode_response, encode_request
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.metadata import MetadataRequest
+from wirebroker import operations
 from wirebroker.core.producer_ids import ProducerIds
 from wirebroker.core.purgatory import Timers
 from wirebroker.engine import Engine
@@ -85,7 +86,7 @@ def test_a_topic_deleted_under_a_remembered_request_is_not_written_to() -> None:
     lab = Lab()
     data = batch(timestamp=NOW)
     lab.send(produce_request("orders", data))
-    lab.engine.cluster.delete_topic(lab.engine.cluster.topics["orders"])
+    operations.delete_topic(lab.engine, "orders", NOW)
     (answer,) = lab.send(produce_request("orders", data))
     assert answer.responses[0].partition_responses[0].error_code == 3
 

@@ -122,7 +122,7 @@ def test_a_fetch_that_waits_is_told_when_the_topic_goes(broker: MockKafka) -> No
     waiting = client(broker)
     waiting.send(fetch({0: 0}, wait=60_000), 11)
     broker.wait_until(lambda: broker._call(lambda e: any(c.parked for c in e.connections)))
-    broker._call(lambda e: e.cluster.delete_topic(e.cluster.topics["orders"]), changes=True)
+    broker.delete_topic("orders")
     assert parts(waiting.answer(1, 11))[0].error_code == 3
 
 
