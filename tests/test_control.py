@@ -27,6 +27,7 @@ from kafkawire.messages.metadata import MetadataRequest
 from wirebroker import MockKafka, faults
 from wirebroker.conformance.client import ConnectionClosed
 from wirebroker.control.endpoints import records, verdicts
+from wirebroker.control.hosts import Hosts
 from wirebroker.control.table import ENDPOINTS
 from wirebroker.faults.files import FaultFileError, loads
 from wirekit import RawProducer, client
@@ -729,7 +730,7 @@ BAD = [
     ("POST", "/topics/orders/records", {"records": [{}] * 10_001}, 422, "records", "at most 10000 records at once"),
     ("POST", "/faults", [], 422, None, "the body is a JSON object"),
     ("POST", "/faults/file", b"\xff", 400, None, "the body is no UTF-8"),
-    ("POST", "/faults/file", b"a = [" + b"[" * 100_000, 422, None, "this is no TOML"),
+    ("POST", "/faults/file", b"a = [" + b"[" * 60_000, 422, None, "this is no TOML"),
     ("POST", "/clock/advance", {"day": 1}, 422, "day", "did you mean 'days'?"),
     ("POST", "/clock/advance", {"days": "8"}, 422, "days", "days is a number, not '8'"),
     ("POST", "/restart", {"mode": "softly"}, 422, "mode", "mode is 'clean' or 'kill', not 'softly'"),
@@ -777,14 +778,66 @@ def test_no_page_of_another_site_gets_through(kafka: MockKafka, control: Control
     kafka.produce("orders", value=b"x")
     own = control.url.partition("//")[2]
     port = own.partition(":")[2]
-    for name, value in (("Origin", "https://evil.example"), ("Origin", "null"), ("Host", "a.com"), ("Host", f"a.com:{port}")):
+    foreign = ["a.com", f"a.com:{port}", "broker", "host.docker.internal", "10.0.0.1"]
+    foreign += ["localhost.a.com", "127.0.0.1.a.com", "[::2]"]
+    for name, value in (("Origin", "https://evil.example"), ("Origin", "null"), *(("Host", host) for host in foreign)):
         for method, path in (("POST", "/reset"), ("GET", "/topics/orders/records")):
             answer = control.send(method, path, headers={name: value})
             assert (answer.status, answer.media, answer.json["field"]) == (403, PROBLEM, name)
     assert len(kafka.records("orders")) == 1
-    hosts = [own, f"localhost:{port}", f"[::1]:{port}", f"host.docker.internal:{port}", "broker", "10.0.0.1"]
+    hosts = [own, f"localhost:{port}", "LOCALHOST.", "app.localhost", "127.0.0.2", f"[::1]:{port}"]
     for headers in ({"Origin": control.url}, *({"Host": host} for host in hosts)):
         assert control.send("GET", "/health", headers=headers).status == 200
+
+
+def test_a_refused_name_is_told_the_flag_that_allows_it(control: ControlClient) -> None:
+    answer = control.send("GET", "/health", headers={"Host": "wirebroker:9099"})
+    assert answer.json["detail"] == (
+        "the control does not go by the name 'wirebroker': ask for localhost, or start the broker with "
+        "--control-allow-host wirebroker"
+    )
+
+
+@pytest.mark.parametrize(
+    ("host", "reached", "taken"),
+    [
+        ("wirebroker:9099", "172.17.0.2", True), ("WireBroker.", "172.17.0.2", True), ("localhost:9099", "172.17.0.2", True),
+        ("127.0.0.1:9099", "172.17.0.2", True), ("172.17.0.2:9099", "172.17.0.2", True), ("172.17.0.3", "172.17.0.2", False),
+        ("[fe80::1]:9099", "fe80::1%eth0", True), ("evil.example:9099", "172.17.0.2", False), ("", "127.0.0.1", False),
+        ("0.0.0.0", "172.17.0.2", False),
+    ],
+)  # fmt: skip
+def test_behind_a_published_port_as_well_only_known_names_are_taken(host: str, reached: str, taken: bool) -> None:
+    assert Hosts(["wirebroker"]).takes(host, reached) is taken
+
+
+def test_null_is_taken_where_the_description_says_so(control: ControlClient) -> None:
+    named = control.ask("GET", "/openapi.json")["components"]["schemas"]
+    assert "null" in named["NewTopic"]["properties"]["partitions"]["type"]
+    assert control.send("POST", "/topics", {"name": "new", "partitions": None}).status == 201
+    assert control.send("POST", "/topics/new/records", {"records": [{"value": None, "timestamp": None}]}).status == 201
+
+
+def test_numbers_of_any_length_are_refused(control: ControlClient) -> None:
+    for digits in (19, 5000):
+        for path in ("/faults/{}", "/producers/{}/expire", "/brokers/{}/kill", "/topics/orders/partitions/{}/truncate"):
+            answer = control.send("GET" if path == "/faults/{}" else "POST", path.format("9" * digits))
+            assert (answer.status, answer.media) == (404, PROBLEM)
+        answer = control.send("GET", f"/topics/orders/records?offset={'9' * digits}")
+        assert (answer.status, answer.json["field"]) == (422, "offset")
+    for body in (f'{{"name": "new", "partitions": {"9" * 5000}}}', '{"name": "new", "partitions": NaN}', "[" * 100_000,
+                 '{"name": "\\ud800"}', '{"name": "new", "partitions": 1e999}'):  # fmt: skip
+        assert control.send("POST", "/topics", body.encode()).status in (400, 422)
+
+
+def test_a_body_or_query_that_takes_long_to_read_is_refused_at_once(control: ControlClient) -> None:
+    began = time.process_time()
+    dotted = control.send("POST", "/faults/file", (".".join("a" * 15_000) + "=1").encode())
+    assert (dotted.status, dotted.json["detail"]) == (422, "the file:1: this line has more than 100 dots")
+    assert control.send("POST", "/faults/file", b"#" * 70_000).status == 413
+    assert control.send("GET", "/verdicts?" + "&".join(f"a{i}" for i in range(8000))).status == 422
+    assert control.send("POST", "/topics", {"a" * 1_000_000: 1}).status == 422
+    assert time.process_time() - began < 2, "it took 3.3 s for the first alone"
 
 
 NO_HTTP = [b"\x00\x00\x00\x14\x00\x12\x00\x03", b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/1.1\r\n" + b"a" * 99_999]

@@ -142,6 +142,7 @@ def test_each_network_is_told_an_address_that_it_can_reach() -> None:
     assert interface == "127.0.0.1", "nobody but this machine"
     assert control == "127.0.0.1:9099:9099"
     assert told["--control"] == "0.0.0.0:9099", "as others of the container's network"
+    assert told["--control-allow-host"] == name, "by which containers ask for it"
     assert told["--advertise"] == f"localhost:{outside}"
     assert inside == instruction("EXPOSE")
     listener = re.fullmatch(r"NETWORK=0\.0\.0\.0:(\d+)@(\w+):(\d+)", told["--listener"])
@@ -175,6 +176,8 @@ def test_what_the_image_starts_is_healthy_and_advertises_both_addresses(
         topics = {f"{topic.name}:{len(topic.partitions)}" for topic in answer.topics}
         assert topics == {flags(described["command"])["--topic"]}
     assert ControlClient(control).ask("GET", "/health")["bootstrap_servers"] == "localhost:9092"
+    for host, status in (("localhost:9099", 200), ("wirebroker:9099", 200), ("evil.example:9099", 403)):
+        assert ControlClient(control).send("GET", "/health", headers={"Host": host}).status == status
     program, *arguments = health_command()
     healthy = [argument.replace("127.0.0.1:9092", f"{outside[0]}:{outside[1]}") for argument in arguments]
     assert healthy != arguments

@@ -164,6 +164,7 @@ REFUSED = [
     (["--trace", "/nonexistent/trace.jsonl"], "No such file or directory"),
     (["--trace", "console", "--trace-level", "off"], "--trace-level off leaves --trace nothing to show"),
     (["--host", "256.1.1.1"], "cannot listen on 256.1.1.1"),
+    (["--control-allow-host", "broker"], "--control-allow-host is for the control; say with --control where it listens"),
     (["--control", "somewhere"], "--control: 'somewhere' is not host:port"),
     (["--control", "9" * 5000], "is not host:port"),
     (["--topic", f"orders:{'9' * 5000}"], "the number of partitions is"),

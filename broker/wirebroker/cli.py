@@ -119,6 +119,8 @@ def _serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     )
     add("--control", metavar="H:P", help="let tests in any language ask and tell it over HTTP; a port alone listens on "
         "127.0.0.1, 0 = any free (needs wirebroker[control])")  # fmt: skip
+    add("--control-allow-host", action="append", default=[], metavar="NAME", help="a further name by which the control may "
+        "be asked for, as a container's in its network (repeatable); loopback's and its own address always may")  # fmt: skip
     add("--trace-level", default="verdicts", choices=("off", "verdicts", "changes", "exchanges", "all"),
         help="each adds to the last: verdicts and faults; changes of state and connections; answers, and what was fetched; "
         "requests (%(default)s)")  # fmt: skip

@@ -81,6 +81,8 @@ async def _serve(options: argparse.Namespace, resources: ExitStack, part: Part |
     for sink in options.trace:
         _attach(engine, sink, resources)
     host = Host(engine, time_source)
+    if options.control_allow_host and not options.control:
+        raise UsageError("--control-allow-host is for the control; say with --control where it listens")
     control = _control(host, options, start) if options.control else None
     stop = _stop_signal()
     try:
@@ -122,7 +124,7 @@ def _control(host: Host, options: argparse.Namespace, start: Callable[[], Engine
         from wirebroker.control.server import Control
     except ImportError as missing:
         raise UsageError(f"--control: {missing}") from None
-    return Control(host, start)
+    return Control(host, start, options.control_allow_host)
 
 
 def _unfired(engine: Engine) -> int:

@@ -5,11 +5,10 @@ It runs on the broker's own loop, so a handler may touch the engine, and nothing
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import logging
 import math
-import re
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import is_dataclass
 from functools import cache
@@ -17,6 +16,7 @@ from inspect import isawaitable
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
@@ -24,8 +24,9 @@ from starlette.routing import Route
 
 from wirebroker.control import openapi, page
 from wirebroker.control.controlled import Controlled
-from wirebroker.control.endpoint import JSON, Endpoint
+from wirebroker.control.endpoint import JSON, TOML, Endpoint
 from wirebroker.control.forms import Misfit, plain, read
+from wirebroker.control.hosts import Hosts, plain_host
 from wirebroker.control.problems import PROBLEM, Problem
 from wirebroker.control.table import ENDPOINTS
 from wirebroker.operations import NoSuchPartition, NoSuchTopic
@@ -34,19 +35,35 @@ logger = logging.getLogger("wirebroker")
 
 MOST_BYTES = 16 * 1024 * 1024
 """A larger body is refused with 413."""
-PRIVATE = frozenset({"localhost", "internal", "local", "test", "home", "lan"})
-"""What names end in that no site on the internet can have; containers reach their host by some of them."""
+MOST_TOML_BYTES = 64 * 1024
+"""A larger fault file is refused with 413: reading one keeps the broker's loop busy for a microsecond per byte."""
 Answer = Callable[[Request], Awaitable[Response]]
 
 
-def app(controlled: Controlled) -> Starlette:
-    """The control of this broker, as an ASGI application."""
+class _Number(Convertor[int]):
+    """A number in a path; one that does not fit into 64 bits is nobody's."""
+
+    regex = "[0-9]{1,18}"
+
+    def convert(self, value: str) -> int:
+        return int(value)
+
+    def to_string(self, value: int) -> str:
+        return str(value)
+
+
+register_url_convertor("number", _Number())
+
+
+def app(controlled: Controlled, hosts: Hosts) -> Starlette:
+    """The control of this broker, as an ASGI application that answers when it is asked for by one of these names."""
     made = Starlette(
         routes=_routes(),
         exception_handlers={HTTPException: _refused_by_the_router},
     )
     made.router.redirect_slashes = False
     made.state.controlled = controlled
+    made.state.hosts = hosts
     return made
 
 
@@ -121,7 +138,7 @@ async def _asked(endpoint: Endpoint, request: Request) -> dict[str, Any]:
     asked: dict[str, Any] = dict(request.path_params)
     if "query" in hints or request.query_params:
         asked |= _query(hints.get("query"), request)
-    body = await _body(request)
+    body = await _body(request, MOST_TOML_BYTES if endpoint.takes == TOML else MOST_BYTES)
     if "text" in hints:
         try:
             asked["text"] = body.decode()
@@ -136,10 +153,10 @@ async def _asked(endpoint: Endpoint, request: Request) -> dict[str, Any]:
 
 def _query(form: Any, request: Request) -> dict[str, Any]:
     given = request.query_params.multi_items()
-    for name, _ in given:
+    for name, times in Counter(name for name, _ in given).items():
         if form is None:
             raise Problem(422, f"there is no {name!r} here; this takes no query", name)
-        if [each for each, _ in given].count(name) > 1:
+        if times > 1:
             raise Problem(422, f"{name} is given twice", name)
     return {"query": read(form, dict(given), as_text=True)}
 
@@ -152,13 +169,13 @@ def _fitted(form: Any, value: Any) -> Any:
     return value
 
 
-async def _body(request: Request) -> bytes:
-    """The body, up to its limit. Raises Problem."""
+async def _body(request: Request, most: int) -> bytes:
+    """The body, if it has at most so many bytes. Raises Problem."""
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
-        if size > MOST_BYTES:
-            raise Problem(413, f"a body has at most {MOST_BYTES} bytes")
+        if size > most:
+            raise Problem(413, f"a body has at most {most} bytes")
         parts.append(part)
     return b"".join(parts)
 
@@ -196,21 +213,18 @@ def _check_sender(request: Request) -> None:
     """Refuse what a browser sends for somebody else's page. Raises Problem.
 
     A page may send requests to localhost without being allowed to; the browser says in Origin whose they are. And a site
-    may let its own name lead to 127.0.0.1, to be taken for the same site: no name of the public DNS is right there.
+    may let its own name lead here, to be taken for the same site: see `wirebroker.control.hosts`.
     """
     host = request.headers.get("host", "")
     origin = request.headers.get("origin")
     if origin is not None and origin.partition("://")[2] != host:
-        raise Problem(403, f"this request was sent by a page of {origin}, not by one of this control's", "Origin")
-    if _is_public(re.sub(r":\d*$", "", host)) and ipaddress.ip_address(request.scope["server"][0]).is_loopback:
-        raise Problem(403, f"{host} is no name of this machine's loopback; ask for localhost", "Host")
-
-
-def _is_public(name: str) -> bool:
-    """Whether it is a name that anybody could have registered."""
-    if name.startswith("[") or re.fullmatch(r"[\d.]+", name):
-        return False
-    return "." in name.rstrip(".") and name.rstrip(".").rpartition(".")[2].lower() not in PRIVATE
+        raise Problem(403, f"this request was sent by a page of {origin[:100]}, not by one of this control's", "Origin")
+    if not request.app.state.hosts.takes(host, request.scope["server"][0]):
+        name = plain_host(host)[:100]
+        raise Problem(
+            403, f"the control does not go by the name {name!r}: ask for localhost, or start the broker with "
+            f"--control-allow-host {name or 'NAME'}", "Host",
+        )  # fmt: skip
 
 
 async def _refused_by_the_router(request: Request, refused: Exception) -> Response:

@@ -19,6 +19,10 @@ _NAMES: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: 
 _SAID = {"string": "a text", "integer": "a whole number", "number": "a number", "boolean": "true or false", "null": "null"}
 
 
+LONGEST_WORD = 100
+"""Of a word that does not exist so many characters are compared with those that do; comparing takes long."""
+
+
 class Misfit(ValueError):
     """What was given does not fit the form; `field` says where, as `headers[0].name`."""
 
@@ -103,7 +107,8 @@ def _fit(hint: Any, value: Any, where: str, limits: Mapping[str, Any]) -> Any:
         return read(hint, value, where)
     if not _is(hint, value):
         raise Misfit(where, f"{where} is {_wanted(hint)}, not {_shown(value)}")
-    _check_limits(value, where, limits)
+    if value is not None:
+        _check_limits(value, where, limits)
     return value
 
 
@@ -134,6 +139,8 @@ def _wanted(hint: Any) -> str:
 
 
 def _check_limits(value: Any, where: str, limits: Mapping[str, Any]) -> None:
+    if type(value) is int and not -(2**63) <= value < 2**63:
+        raise Misfit(where, f"{where} does not fit into 64 bits")
     least, most, longest = (limits.get(word) for word in ("minimum", "maximum", "maxLength"))
     if least is not None and value < least:
         raise Misfit(where, f"{where} is at least {least}, not {value}")
@@ -164,7 +171,7 @@ def _shown(value: Any) -> str:
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """The end of a sentence about a word that is none of these."""
-    close = get_close_matches(word, list(known), 1, 0.5)
+    close = get_close_matches(word[:LONGEST_WORD], list(known), 1, 0.5)
     return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(known)}"
 
 

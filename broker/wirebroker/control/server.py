@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from wirebroker.control.controlled import Controlled
+from wirebroker.control.hosts import Hosts
 from wirebroker.engine import Engine
 from wirebroker.net.forks import give_up_in_children
 from wirebroker.net.host import Host, ListenError
@@ -36,12 +37,16 @@ LAST_WORDS_S = 1
 
 
 class Control:
-    """The HTTP control of a host. `new_engine` makes what a reset goes on with. For the thread of the host's loop."""
+    """The HTTP control of a host, for the thread of its loop.
 
-    def __init__(self, host: Host, new_engine: Callable[[], Engine]) -> None:
+    `new_engine` makes what a reset goes on with; `allow_hosts` are further names by which it may be asked for.
+    """
+
+    def __init__(self, host: Host, new_engine: Callable[[], Engine], allow_hosts: Iterable[str] = ()) -> None:
         self._controlled = Controlled(host, new_engine)
+        self._hosts = Hosts(allow_hosts)
         self._config = Config(
-            app(self._controlled), http=_Protocol, ws="none", lifespan="off", loop="none", log_config=None,
+            app(self._controlled, self._hosts), http=_Protocol, ws="none", lifespan="off", loop="none", log_config=None,
             proxy_headers=False, server_header=False, limit_concurrency=MOST_REQUESTS,
         )  # fmt: skip
         self._config.load()
@@ -67,6 +72,7 @@ class Control:
         except (OSError, OverflowError) as refused:
             why = getattr(refused, "strerror", None) or refused
             raise ListenError(f"cannot listen on {host}:{port} for the control: {why}") from refused
+        self._hosts.add(host)
         bound = [sock.getsockname() for sock in self._server.sockets]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{bound[0][1]}"
         self.open_to_others = not all(ipaddress.ip_address(name[0]).is_loopback for name in bound)

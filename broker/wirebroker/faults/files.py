@@ -70,6 +70,8 @@ _WORDS: dict[str, dict[str, Any]] = {
     "others": _NUMBER | {"minimum": 1}, "bytes": _NUMBER | {"minimum": 0}, "rate": _NUMBER | {"minimum": 1}, "at": _NUMBER,
     "offset": _NUMBER | {"minimum": 0}, "request": {"type": "boolean"}, "mode": {"enum": ["clean", "kill"]},
 }  # fmt: skip
+MOST_DOTS = 100
+"""Dots that a line of a fault file may have: what tomllib takes for a dotted key grows with the square of its parts."""
 
 
 def words_of(kind: str) -> tuple[str, ...]:
@@ -100,6 +102,9 @@ def load(path: Path) -> FaultFile:
 
 def loads(text: str, where: str) -> FaultFile:
     """Read the text of a fault file; errors call it `where`. Raises FaultFileError."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.count(".") > MOST_DOTS:
+            raise FaultFileError(f"{where}:{number}: this line has more than {MOST_DOTS} dots")
     try:
         document = tomllib.loads(text)
     except (ValueError, RecursionError) as damage:  # a number of thousands of digits is a plain ValueError
