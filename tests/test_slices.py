@@ -16,6 +16,7 @@ from kafkawire.messages import alter_replica_log_dirs as replica_dirs
 from kafkawire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkawire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kafkawire.messages.delete_groups import DeleteGroupsRequest
+from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkawire.messages.describe_groups import DescribeGroupsRequest
 from kafkawire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from kafkawire.messages.describe_producers import DescribeProducersRequest, TopicRequest
@@ -27,7 +28,9 @@ from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.list_config_resources import ListConfigResourcesRequest
 from kafkawire.messages.list_groups import ListGroupsRequest
+from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkawire.messages.list_transactions import ListTransactionsRequest
+from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -77,7 +80,7 @@ class World:
         numbers = count()
         self.engine = Engine(
             NOW, lambda size: hashlib.sha256(b"%d" % next(numbers)).digest()[:size], cold_start=False,
-            settings={"log.retention.check.interval.ms": "1000000000"},
+            settings={"log.retention.check.interval.ms": "1000000000", "offsets.retention.minutes": "1"},
         )  # fmt: skip
         for i in range(TOPICS):
             self.engine.cluster.create_topic(f"topic-{i}", NOW, partitions=PARTITIONS)
@@ -158,6 +161,42 @@ CASES = {
             ]
         ),
         4,
+    ),
+    "Metadata": Case(
+        lambda n: MetadataRequest(
+            topics=[MetadataRequestTopic(name=each) for each in names(n)], allow_auto_topic_creation=False
+        ),
+        9,
+    ),
+    "Metadata of all topics": Case(
+        lambda n: MetadataRequest(topics=None, include_topic_authorized_operations=True), 12, 0
+    ),
+    "Metadata that creates topics": Case(
+        lambda n: MetadataRequest(
+            topics=[MetadataRequestTopic(name=f"new-{n}-{i}") for i in range(n)], allow_auto_topic_creation=True
+        ),
+        9,
+        50,
+        changes=True,
+    ),
+    "ListOffsets": Case(
+        lambda n: ListOffsetsRequest(
+            topics=[
+                ListOffsetsTopic(
+                    name=name,
+                    partitions=[ListOffsetsPartition(partition_index=i, timestamp=-1) for i in (0, 1, 1)],
+                )
+                for name in names(n)
+            ]
+        ),
+        7,
+    ),
+    "DescribeConfigs": Case(
+        lambda n: DescribeConfigsRequest(
+            resources=[DescribeConfigsResource(resource_type=2, resource_name=name) for name in names(n)]
+        ),
+        4,
+        100,
     ),
     "DescribeProducers": Case(
         lambda n: DescribeProducersRequest(topics=[TopicRequest(name=each, partition_indexes=[0]) for each in names(n)]),
@@ -323,10 +362,10 @@ def test_the_expiration_of_many_offsets_is_done_in_slices() -> None:
     held = world.engine.groups.offsets.of("group-1")
     left = {len(held)}
     while held:
-        world.engine.tick(NOW + 8 * 86_400_000, lambda: True)
+        world.engine.tick(NOW + 600_000, lambda: True)
         left.add(len(held))
     assert len(left) > 2, "in more than one step"
-    world.engine.tick(NOW + 8 * 86_400_000)
+    world.engine.tick(NOW + 600_000)
     assert world.engine.groups.groups == {}
 
 

@@ -22,12 +22,18 @@ from kafkawire.messages.describe_configs import (
 from wirebroker.core.config_resources import Refusal, ResourceType, describe_client_metrics, describe_group
 from wirebroker.core.configs import Entry
 from wirebroker.core.names import topic_name_fault
-from wirebroker.exchange import Exchange
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.turns import pauses
+
+KINDS = frozenset(ResourceType)
+RESOURCES = 16
+"""Resources in a slice: each has dozens of settings, or hundreds."""
 
 
-def handle(request: DescribeConfigsRequest, exchange: Exchange) -> DescribeConfigsResponse:
+def handle(request: DescribeConfigsRequest, exchange: Exchange) -> Steps:
     """Answer with the settings of each resource."""
-    if any(resource.resource_type not in tuple(ResourceType) for resource in request.resources):
+    pause = pauses(RESOURCES)
+    if any(resource.resource_type not in KINDS for resource in request.resources):
         refusal = Refusal(
             ErrorCode.INVALID_REQUEST,
             "This most likely occurs because of a request being malformed by the client library or the message was "
@@ -37,6 +43,8 @@ def handle(request: DescribeConfigsRequest, exchange: Exchange) -> DescribeConfi
     results = []
     shown = Shown(request.include_synonyms)
     for resource in request.resources:
+        if pause():
+            yield None
         found = _entries(resource, exchange)
         if not isinstance(found, Refusal) and resource.configuration_keys:
             wanted = set(resource.configuration_keys)

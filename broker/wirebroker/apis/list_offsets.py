@@ -21,29 +21,45 @@ from kafkawire.messages.list_offsets import (
 )
 from wirebroker.core.leadership import leader_fault
 from wirebroker.core.partition import LATEST
-from wirebroker.exchange import Exchange
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.turns import pauses
 
 CONSUMER, DEBUGGING_CONSUMER = -1, -2
 OFFSET_NOT_AVAILABLE_FROM = 5
+SEARCHES = 32
+"""Partitions in a slice: a time is looked for in the log."""
 OLDEST_VERSION_OF_STAND_IN = {-3: 7, -4: 8, -5: 9, -6: 11}
 
 
-def handle(request: ListOffsetsRequest, exchange: Exchange) -> ListOffsetsResponse:
+def handle(request: ListOffsetsRequest, exchange: Exchange) -> Steps:
     """Answer with an offset for each partition; one that is named more than once is an INVALID_REQUEST, said once."""
-    asked = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
+    pause, pause_for_search = pauses(), pauses(SEARCHES)
+    asked: Counter[tuple[str, int]] = Counter()
+    for topic in request.topics:
+        if pause():
+            yield None
+        for partition in topic.partitions:
+            if pause():
+                yield None
+            asked[topic.name, partition.partition_index] += 1
     committed = request.isolation_level == 1
     topics: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
     for topic in request.topics:
         answers = topics.setdefault(topic.name, {})
         for partition in topic.partitions:
+            if pause_for_search():
+                yield None
             index = partition.partition_index
             if asked[topic.name, index] > 1:
                 answers[index] = _answer(partition, ErrorCode.INVALID_REQUEST)
             else:
                 answers[index] = _one(topic.name, partition, committed, request.replica_id, exchange)
-    return ListOffsetsResponse(
-        topics=[ListOffsetsTopicResponse(name=name, partitions=list(found.values())) for name, found in topics.items()]
-    )
+    response = ListOffsetsResponse(topics=[])
+    for name, found in topics.items():
+        if pause():
+            yield None
+        response.topics.append(ListOffsetsTopicResponse(name=name, partitions=list(found.values())))
+    return response
 
 
 def _one(

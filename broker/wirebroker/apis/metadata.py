@@ -10,11 +10,14 @@ partition REPLICA_NOT_AVAILABLE. A partition that nobody leads is LEADER_NOT_AVA
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
+from typing import Any
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.metadata import (
     MetadataRequest,
+    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -25,17 +28,20 @@ from wirebroker.core.cluster import Cluster, Topic
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.names import topic_name_fault
 from wirebroker.core.partition import Partition
-from wirebroker.exchange import Exchange
+from wirebroker.core.slices import pauses
+from wirebroker.exchange import Exchange, Steps
 
 TOPIC_IDS_FROM = 12
 NOT_ASKED = -(2**31)
+CREATED = 4
+"""Topics that are created in a slice."""
 ALL_TOPIC_OPERATIONS = 0b1101_1111_1000
 """READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS."""
 ALL_CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 """CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE."""
 
 
-def handle(request: MetadataRequest, exchange: Exchange) -> MetadataResponse:
+def handle(request: MetadataRequest, exchange: Exchange) -> Steps:
     """Answer with the brokers and the topics asked for."""
     if exchange.version < TOPIC_IDS_FROM and any(t.name is None or t.topic_id != ZERO_UUID for t in request.topics or ()):
         return _not_by_id(request)
@@ -48,16 +54,11 @@ def handle(request: MetadataRequest, exchange: Exchange) -> MetadataResponse:
         brokers=brokers,
         cluster_id=cluster.cluster_id,
         controller_id=cluster.controller_id,
-        topics=_topics(request, exchange),
+        topics=(yield from _topics(request, exchange)),
         cluster_authorized_operations=NOT_ASKED,
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = ALL_CLUSTER_OPERATIONS
-    if request.include_topic_authorized_operations:
-        for topic in response.topics:
-            if topic.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
-                continue
-            topic.topic_authorized_operations = ALL_TOPIC_OPERATIONS
     return response
 
 
@@ -70,28 +71,40 @@ def _not_by_id(request: MetadataRequest) -> MetadataResponse:
     return MetadataResponse(brokers=[], topics=topics)
 
 
-def _topics(request: MetadataRequest, exchange: Exchange) -> list[MetadataResponseTopic]:
-    cluster = exchange.cluster
-    if request.topics is None or (exchange.version == 0 and not request.topics):
-        return [describe(topic, exchange) for topic in cluster.topics.values()]
+def _topics(request: MetadataRequest, exchange: Exchange) -> Generator[None, Any, list[MetadataResponseTopic]]:
+    pause, pause_for_creation = pauses(), pauses(CREATED)
     # Java's client names a topic by id together with an empty name; Kafka goes by ids as soon as there is one.
-    by_id = any(asked.topic_id != ZERO_UUID for asked in request.topics)
+    by_id = any(asked.topic_id != ZERO_UUID for asked in request.topics or ())
     answers = []
-    for asked in {(asked.name, asked.topic_id): asked for asked in request.topics}.values():
-        if not by_id and asked.name is not None:
-            answers.append(_by_name(asked.name, request, exchange))
-        elif asked.topic_id in cluster.topics_by_id:
-            answers.append(describe(cluster.topics_by_id[asked.topic_id], exchange))
-        else:
-            answers.append(_refused(ErrorCode.UNKNOWN_TOPIC_ID, None, asked.topic_id))
+    for asked in _asked(request, exchange):
+        if pause():
+            yield None
+        found = asked if isinstance(asked, Topic) else _find(asked, by_id, request, exchange)
+        answer = (yield from _described(found, pause, exchange)) if isinstance(found, Topic) else found
+        if answer is found and pause_for_creation():
+            yield None
+        if request.include_topic_authorized_operations and answer.error_code != ErrorCode.UNKNOWN_TOPIC_ID:
+            answer.topic_authorized_operations = ALL_TOPIC_OPERATIONS
+        answers.append(answer)
     return answers
 
 
-def _by_name(name: str, request: MetadataRequest, exchange: Exchange) -> MetadataResponseTopic:
-    cluster = exchange.cluster
-    topic = cluster.topics.get(name)
-    if topic is not None:
-        return describe(topic, exchange)
+def _asked(request: MetadataRequest, exchange: Exchange) -> Iterable[Topic | MetadataRequestTopic]:
+    """What is asked for, each topic once, or all topics."""
+    if request.topics is None or (exchange.version == 0 and not request.topics):
+        return list(exchange.cluster.topics.values())
+    return {(asked.name, asked.topic_id): asked for asked in request.topics}.values()
+
+
+def _find(
+    asked: MetadataRequestTopic, by_id: bool, request: MetadataRequest, exchange: Exchange
+) -> Topic | MetadataResponseTopic:
+    """The topic, or the answer for one that does not exist; it may be created now."""
+    cluster, name = exchange.cluster, asked.name
+    if by_id or name is None:
+        return cluster.topics_by_id.get(asked.topic_id) or _refused(ErrorCode.UNKNOWN_TOPIC_ID, None, asked.topic_id)
+    if name in cluster.topics:
+        return cluster.topics[name]
     if topic_name_fault(name) is not None:
         return _refused(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
     if exchange.version >= 4 and not request.allow_auto_topic_creation:
@@ -117,12 +130,17 @@ def _refused(code: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUID) -> 
     )
 
 
-def describe(topic: Topic, exchange: Exchange) -> MetadataResponseTopic:
-    """A topic as Metadata shows it."""
+def _described(
+    topic: Topic, pause: Callable[[], bool], exchange: Exchange
+) -> Generator[None, Any, MetadataResponseTopic]:
+    described: list[MetadataResponsePartition] = []
+    for partition in list(topic.partitions):
+        if pause():
+            yield None
+        described.append(_partition(partition, exchange))
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE, name=topic.name, topic_id=topic.topic_id, is_internal=topic.internal,
-        partitions=[_partition(partition, exchange) for partition in topic.partitions],
-        topic_authorized_operations=NOT_ASKED,
+        partitions=described, topic_authorized_operations=NOT_ASKED,
     )  # fmt: skip
 
 
@@ -140,7 +158,7 @@ def _partition(partition: Partition, exchange: Exchange) -> MetadataResponsePart
         partition_index=partition.index,
         leader_id=partition.leader,
         leader_epoch=partition.leader_epoch,
-        replica_nodes=replicas,
-        isr_nodes=in_sync,
+        replica_nodes=list(replicas),
+        isr_nodes=list(in_sync),
         offline_replicas=offline,
     )
