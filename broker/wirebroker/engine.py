@@ -185,6 +185,10 @@ class Engine:
             header = read_request_header(frame)
             most = FEW_ELEMENTS if faults is None and self.turns.wake is not None else None
             request, _ = decode(request_class(key), frame, version, header.end, most)
+            self._handler(key)
+        except (OSError, ImportError) as failure:  # modules are imported when they are first needed
+            self.close(connection, f"{api_name(key)} cannot be loaded: {failure}; perhaps too many files are open")
+            return
         except struct.error:
             self.close(connection, f"the client's request of {len(frame)} bytes has no header")
             return

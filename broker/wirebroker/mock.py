@@ -182,10 +182,10 @@ class MockKafka:
         if self._control is not None:
             await self._control.close()
             self._control = None
-        if self._host is not None:
-            await self._host.close()
-            self._host = None
+        host, self._host = self._host, None
+        if host is not None:
             self._ports.clear()
+            await host.close()
 
     def _engine(self) -> Engine:
         store = None if self._data is None else self._open_store(self._data)

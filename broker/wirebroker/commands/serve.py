@@ -66,6 +66,10 @@ def run(options: argparse.Namespace) -> int:
     except (ListenError, DataError, ConfigError, ValueError) as wrong:
         print(f"wirebroker serve: {wrong}", file=sys.stderr)
         return 2
+    except OSError as failure:
+        where = f" ({failure.filename})" if failure.filename else ""
+        print(f"wirebroker serve: {failure.strerror or failure}{where}", file=sys.stderr)
+        return 2
 
 
 async def _serve(options: argparse.Namespace, resources: ExitStack, part: Part | None) -> int:

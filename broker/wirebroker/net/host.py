@@ -16,6 +16,7 @@ from kafkawire.primitives import Buffer
 from wirebroker.clock import Clock
 from wirebroker.engine import Engine
 from wirebroker.exchange import Aside, Close, Connection, Effect, Reply, Shaped
+from wirebroker.net.accepting import AcceptFaults
 from wirebroker.net.forks import give_up_in_children
 from wirebroker.net.limits import Limits
 from wirebroker.net.protocol import SHARED_BUFFER, SLICE, BrokerProtocol
@@ -67,6 +68,7 @@ class Host:
         engine.timers.in_slices = True
         self.watchers: list[Callable[[], None]] = []
         """Called after every request and timer, for those who wait for a condition."""
+        AcceptFaults.watch(self.loop)
         give_up_in_children(self)
 
     def descriptors(self) -> Iterator[int]:

@@ -18,6 +18,8 @@ from wirebroker.storage.folder.faults import DataError
 
 LOCK = ".lock"
 SECOND_LOCK = ".lock.flock"
+HELD = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
+"""How the system says that another process has the lock."""
 _held: set[Path] = set()
 """The directories that this process has locked; some of the system's locks are between processes only."""
 
@@ -33,9 +35,11 @@ class DirectoryLock:
         try:
             for name, lock in _locks():
                 self._take(root / name, lock)
-        except OSError:
+        except OSError as refused:
             self.release()
-            raise _in_use(root) from None
+            if refused.errno in HELD:
+                raise _in_use(root) from None
+            raise
         _held.add(self._root)
 
     def _take(self, path: Path, lock: Callable[[int, bool], None]) -> None:

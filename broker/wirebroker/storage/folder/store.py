@@ -103,8 +103,10 @@ class FolderStore:
         """The topics that were there when it was opened."""
         try:
             self._open(range(first_node, first_node + brokers))
-        except BaseException:
+        except BaseException as wrong:
             self._release()
+            if isinstance(wrong, OSError) and not isinstance(wrong, DataError):
+                raise self._unusable(wrong) from wrong
             raise
 
     def _open(self, nodes: range) -> None:
@@ -125,7 +127,18 @@ class FolderStore:
     # What was there
 
     def load(self, cluster: Cluster, groups: GroupCoordinator, transactions: TransactionCoordinator, now: int) -> None:
-        """Give the cluster what is in the directory. Raises DamagedFile; then nothing was changed but torn tails."""
+        """Give the cluster what is in the directory. Raises DataError; then nothing was changed but torn tails."""
+        try:
+            self._load(cluster, groups, transactions, now)
+        except DataError:
+            raise
+        except OSError as failure:
+            raise self._unusable(failure) from failure
+
+    def _unusable(self, failure: OSError) -> DataError:
+        return DataError(f"{self.root} cannot be used: {_said(failure)}. Nothing is lost; start again once that is over")
+
+    def _load(self, cluster: Cluster, groups: GroupCoordinator, transactions: TransactionCoordinator, now: int) -> None:
         self._cluster = cluster
         self._check_metadata()
         image = self.metadata.image if self.metadata.exists else self._found_image()
@@ -333,10 +346,9 @@ class FolderStore:
         """Something cannot be written. It is said once, until everything could be written again."""
         if not self._trouble:
             self._trouble = True
-            where = f" ({failure.filename})" if failure.filename else ""
             note(
-                f"{self.root} cannot be written to: {failure.strerror or failure}{where}. What needs it is refused until "
-                "that is over; this is said once"
+                f"{self.root} cannot be written to: {_said(failure)}. What needs it is refused until that is over; this is "
+                "said once"
             )
 
     def _directory_of(self, topic: str, index: int, topic_id: bytes, replicas: Sequence[int]) -> LogDirectory:
@@ -545,11 +557,20 @@ class FolderStore:
     def close(self, now: int) -> None:
         """Stop cleanly: everything is written, so that the next start has nothing to recover.
 
-        Raises OSError if something cannot be written. Nothing that was acknowledged is lost then; the next start recovers.
+        Raises DataError if something cannot be written. Nothing that was acknowledged is lost then; the next start recovers.
         """
         try:
             if self._cluster is not None and self.metadata.exists:
                 self._close(self._cluster, now)
+        except FileNotFoundError as gone:
+            raise DataError(
+                f"{self.root} has lost files while it was served: {_said(gone)}. Put back a copy, or begin with a new folder"
+            ) from gone
+        except OSError as failure:
+            raise DataError(
+                f"{self.root} was not closed cleanly: {_said(failure)}. Nothing that was acknowledged is lost; the next start "
+                "checks the logs as after a crash"
+            ) from failure
         finally:
             self._release()
 
@@ -598,6 +619,10 @@ class FolderStore:
     def _release(self) -> None:
         for directory in self.directories.values():
             directory.release()
+
+
+def _said(failure: OSError) -> str:
+    return f"{failure.strerror or failure}{f' ({failure.filename})' if failure.filename else ''}"
 
 
 def _nobody() -> None:

@@ -1,0 +1,171 @@
+"""`wirebroker serve --data` where the system refuses: a sentence and an exit code, no traceback, and it recovers."""
+
+from __future__ import annotations
+
+import resource
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from crashkit import Served
+from kafkawire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from test_groups import Client, find
+from test_transactions import Reader, TransactionalProducer
+from wirebroker.conformance.client import WireClient
+from wirekit import batch, client, produce_request
+
+pytestmark = pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="the limits of another process cannot be set here")
+SMALL = (
+    "--topic", "orders", "--config", "offsets.topic.num.partitions=1",
+    "--config", "transaction.state.log.num.partitions=1", "--config", "log.flush.offset.checkpoint.interval.ms=100",
+)  # fmt: skip
+NOT_COORDINATOR, STORAGE_ERROR = 16, 56
+
+
+class Address(NamedTuple):
+    """What the helpers of other tests want to know of a broker."""
+
+    bootstrap_servers: str
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+def at(served: Served) -> Any:
+    """The broker, once it coordinates."""
+    broker = Address("{}:{}".format(*served.address))
+    for _ in range(2):
+        for kind, key in ((0, "team"), (1, "till")):
+            client(broker).request(find(key, kind), 4)
+    while Client(broker).commit(1) == NOT_COORDINATOR or TransactionalProducer(broker, "warm").init():
+        pass
+    return broker
+
+
+def full(served: Served, now: bool = True) -> None:
+    """No file can grow any more, as on a full disk; only the system's sentence is another."""
+    size = 1 if now else resource.RLIM_INFINITY
+    resource.prlimit(served.process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+
+def said(served: Served, code: int) -> list[str]:
+    """What it printed as it ended by SIGTERM, without what it says of connections."""
+    served.process.send_signal(signal.SIGTERM)
+    lines = served.process.communicate(timeout=10)[1].splitlines()
+    assert served.process.returncode == code
+    return [text for text in lines if not text.startswith("INFO connection ")]
+
+
+def produce(wire: WireClient) -> int:
+    code: int = wire.request(produce_request("orders", batch()), 9).responses[0].partition_responses[0].error_code
+    return code
+
+
+def create(wire: WireClient, name: str) -> int:
+    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+    code: int = wire.request(CreateTopicsRequest(topics=[topic]), 5).topics[0].error_code
+    return code
+
+
+@pytest.mark.parametrize("sync", ["never", "always"])
+def test_on_a_full_disk_nothing_is_acknowledged_that_a_crash_would_lose(data: Path, sync: str) -> None:
+    with Served(data, *SMALL, "--sync", sync) as served:
+        broker = at(served)
+        one, till, wire = Client(broker), TransactionalProducer(broker), client(broker)
+        assert (one.commit(13), till.init(), till.send("a").error_code) == (0, 0, 0)
+        full(served)
+        assert [one.commit(101) for _ in range(100)] == [NOT_COORDINATOR] * 100
+        assert (till.end(), till.send("b").error_code, produce(wire)) == (NOT_COORDINATOR, STORAGE_ERROR, STORAGE_ERROR)
+        assert create(wire, "new") == STORAGE_ERROR
+        assert one.committed() == 13, "others are served on the same connections"
+        full(served, False)
+        assert (one.commit(14), produce(wire), create(wire, "new")) == (0, 0, 0)
+        full(served)
+        assert (one.commit(101), till.end()) == (NOT_COORDINATOR, NOT_COORDINATOR)
+        served.process.kill()
+        told = served.process.communicate()[1]
+        assert "cannot be written to: File too large" in told
+        assert told.count("\n") < 8
+        assert "Traceback" not in told
+    with Served(data, "--sync", sync) as served:
+        broker = at(served)
+        till.wire = client(broker)
+        assert (till.end(), Client(broker).committed()) == (0, 1)
+        assert Reader(broker).values() == ["a0", "v0"]
+        assert said(served, 0) == []
+
+
+def test_a_stop_that_cannot_be_clean_says_so(data: Path) -> None:
+    with Served(data, *SMALL) as served:
+        broker = at(served)
+        assert produce(client(broker)) == 0
+        full(served)
+        lines = said(served, 2)
+        assert lines[-1] == (
+            f"wirebroker serve: {data} was not closed cleanly: File too large. Nothing that was acknowledged is lost; the next "
+            "start checks the logs as after a crash"
+        )
+        assert len(lines) <= 2
+    with Served(data) as served:
+        assert Reader(Address("{}:{}".format(*served.address))).values() == ["v0"]
+
+
+def test_a_stop_without_the_directory_says_so(data: Path) -> None:
+    with Served(data, *SMALL) as served:
+        assert produce(client(at(served))) == 0
+        data.rename(data.with_name("gone"))
+        lines = said(served, 2)
+        assert lines[-1].startswith(f"wirebroker serve: {data} has lost files while it was served: ")
+        assert not [text for text in lines if "Traceback" in text]
+
+
+def test_a_start_on_a_full_disk_is_one_sentence(data: Path) -> None:
+    import subprocess
+
+    command = [sys.executable, "-m", "wirebroker.cli", "serve", "--port", "0", "--data", str(data)]
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
+
+    done = subprocess.run(command, preexec_fn=limit, capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"wirebroker serve: {data} cannot be used: File too large. Nothing is lost; start again once that is over\n"
+    )
+
+
+@pytest.fixture
+def crowd() -> Iterator[list[socket.socket]]:
+    sockets: list[socket.socket] = []
+    yield sockets
+    for each in sockets:
+        each.close()
+
+
+def test_too_many_connections_are_one_sentence_and_it_recovers(data: Path, crowd: list[socket.socket]) -> None:
+    with Served(data, *SMALL) as served:
+        broker = at(served)
+        wire = client(broker)
+        assert (produce(wire), create(wire, "old")) == (0, 0)
+        resource.prlimit(served.process.pid, resource.RLIMIT_NOFILE, (48, 48))
+        crowd += [socket.create_connection(served.address) for _ in range(60)]
+        made = (create(wire, f"t{i}") for i in range(500))  # until they are accepted
+        assert STORAGE_ERROR in made, "nor can a file be opened"
+        assert produce(wire) == 0, "the file of its log is open"
+        time.sleep(1.2)  # the system's own time, in which asyncio tries again
+        for each in crowd:
+            each.close()
+        assert produce(client(broker)) == 0
+        assert create(wire, "new") == 0
+        lines = said(served, 0)
+    assert len([text for text in lines if "no further connection can be accepted: Too many open files" in text]) == 1
+    assert len([text for text in lines if "cannot be written to: Too many open files" in text]) <= 2
+    assert len(lines) <= 5
