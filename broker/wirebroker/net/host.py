@@ -59,7 +59,7 @@ class Host:
         self._shared = None if type(self.loop).__name__ == "ProactorEventLoop" else bytearray(SHARED_BUFFER)
         self._keeper = None if engine.store is None else self._new_keeper(engine, engine.store)
         self.until = 0.0
-        """Until when (`perf_counter`) the connection that is being served may keep the loop busy."""
+        """Until when (`perf_counter`) the connection that is being served may keep the loop busy; 0 before anybody asked."""
         self._ready: deque[BrokerProtocol] = deque()
         """Connections that wait for their turn."""
         self._turn: asyncio.Handle | None = None

@@ -110,7 +110,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         host = self._host
         now = host.clock.now()
-        host.until = perf_counter() + SLICE
+        host.until = 0.0
         self.quiet = 0
         if self._large is not None:
             self._large_filled += nbytes
@@ -154,7 +154,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
                     connection.halted = False  # `released` goes on when the answers are on their way
                     self._waiting = pos < end
                     break
-                if end - pos > 4 and perf_counter() > self._host.until:
+                if end - pos > 4 and self._slice_is_over():
                     self._wait_for_turn()
                     break
         except Exception:
@@ -173,6 +173,14 @@ class BrokerProtocol(asyncio.BufferedProtocol):
                 self._engine.receive(self.connection, large[4:], now, owned=True)
             except Exception:
                 self._failed()
+
+    def _slice_is_over(self) -> bool:
+        """Whether the connection has kept the loop busy for long enough. The first call starts its time."""
+        host = self._host
+        if host.until:
+            return perf_counter() > host.until
+        host.until = perf_counter() + SLICE
+        return False
 
     def _wait_for_turn(self) -> None:
         self._waiting = True
@@ -223,7 +231,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         if self._held() or self._queued or self.transport.is_closing():
             return
         if self._waiting:
-            if perf_counter() > self._host.until:
+            if self._slice_is_over():
                 self._wait_for_turn()
                 return
             self._waiting = False
@@ -243,7 +251,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self.congested = False
         self._host.limits.read(self)
-        self._host.until = perf_counter() + SLICE
+        self._host.until = 0.0
         self.released()
         self._host.flush()
 
