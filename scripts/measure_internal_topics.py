@@ -44,6 +44,7 @@ class Session:
     def __init__(self, compacting: bool) -> None:
         settings = {"log.cleaner.enable": str(compacting).lower()}
         self.engine = Engine(self._now(), os.urandom, cold_start=False, settings=settings)
+        self.engine.timers.in_slices = True
         self.engine.cluster.create_topic("orders", self._now())
         self._connection = self.engine.connect(1)
 
@@ -52,10 +53,10 @@ class Session:
         return time.time_ns() // 1_000_000
 
     def ask(self, request: Message, version: int) -> Any:
-        """The answer to a request, with the timers that fall due meanwhile."""
+        """The answer to a request, and after it a slice of what else is to be done."""
         frame = encode_request(1, "measure", request, version)[SIZE.size :]
         self.engine.receive(self._connection, memoryview(frame), self._now())
-        self.engine.tick(self._now())
+        self.engine.tick(self._now(), lambda: True)
         (reply,) = self.engine.take_effects()
         assert isinstance(reply, Reply), reply
         answer = b"".join(bytes(part) for part in reply.parts)[SIZE.size :]

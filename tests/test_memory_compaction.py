@@ -91,9 +91,7 @@ def test_what_is_left_and_how_it_reads_is_the_same_as_on_disk(seed: int, tmp_pat
         before = memory_log(mine).size
         writer.write(400, now)
         now += 40_000_000
-        in_memory.maintenance.compaction._dirty[mine] = None
-        in_memory.maintenance.compaction._begin(now)
-        in_memory.maintenance.compaction.finish(now)
+        in_memory.maintenance.compaction.begin(now)
         store.compact(now)
         store.run_jobs()
         assert batches(mine.log) == batches(theirs.log)
@@ -140,43 +138,42 @@ CHANGES: list[Callable[[Partition, int], object]] = [
 
 
 @pytest.mark.parametrize("change", range(len(CHANGES)))
-@pytest.mark.parametrize("turn", [0, 1, 4, 8])
-def test_what_happens_between_two_turns_wins(turn: int, change: int) -> None:
+@pytest.mark.parametrize("slices", [0, 1, 3, 5])
+def test_what_happens_between_two_slices_wins(slices: int, change: int) -> None:
     engine, partition = engine_with(COMPACTED)
     writer = Writer(change, partition, aborts=False)
     compaction = engine.maintenance.compaction
     writer.write(600, NOW)
-    compaction._begin(NOW)
-    compaction.finish(NOW)
+    compaction.begin(NOW)
     assert partition.log.cleaned_to > 0
     writer.write(400, NOW)
-    compaction._begin(NOW)
-    for _ in range(turn):
-        assert not compaction._work_off(100)
+    engine.timers.in_slices = True
+    compaction.begin(NOW)
+    for _ in range(slices):
+        engine.timers._proceed()
+        assert engine.timers.busy
     CHANGES[change](partition, NOW)
     writer.write(0 if partition.deleted else 3, NOW, plain=True)
     before, end = values(partition), partition.log_end_offset
     held = partition.log.batches()
     copies = [bytes(batch) for batch in held]
-    compaction.finish(NOW)
+    engine.tick(NOW)
+    assert not engine.timers.busy
     assert (values(partition), partition.log_end_offset) == (before, end)
     assert [bytes(batch) for batch in held] == copies, "a reader that is slow still has what it was given"
 
 
-def test_a_turn_is_short_and_the_next_one_comes_later() -> None:
+def test_it_is_done_in_slices() -> None:
     engine, partition = engine_with(COMPACTED)
     Writer(1, partition).write(600, NOW)
-    size, now = memory_log(partition).size, engine.deadline()
-    assert now is not None
-    turns = 0
-    while memory_log(partition).size == size:
-        engine.tick(now)
-        deadline = engine.deadline()
-        assert deadline is not None
-        assert deadline > now, "others have their turn in between, however late it is"
-        now = max(deadline, now + (1000 if turns else 0))
-        turns += 1
-    assert turns > 5
+    engine.timers.in_slices = True
+    engine.maintenance.compaction.begin(NOW)
+    slices = 0
+    while engine.timers.busy:
+        engine.timers._proceed()
+        slices += 1
+    assert partition.log.cleaned_to > 0
+    assert slices > 8
 
 
 def test_an_advance_of_the_clock_leaves_nothing_to_compact() -> None:
@@ -196,7 +193,6 @@ def test_a_policy_that_comes_later_is_followed() -> None:
     Writer(1, partition).write(600, NOW)
     partition.configs.replace({**partition.configs.overrides, "cleanup.policy": "compact"})
     engine.tick(NOW + 400_000)
-    engine.maintenance.compaction.finish(NOW + 400_000)
     assert partition.log.cleaned_to > 0
 
 
@@ -210,7 +206,6 @@ def test_what_cannot_be_read_is_said_once_and_stays(caplog: pytest.LogCaptureFix
     for _ in range(3):
         engine.maintenance.compaction.consider(partition, NOW)
         engine.tick(NOW + 20_000)
-        engine.maintenance.compaction.finish(NOW + 20_000)
     assert len(batches(partition.log)) == count
     (warning,) = caplog.messages
     assert warning.startswith("orders-0 is not compacted any more: ")

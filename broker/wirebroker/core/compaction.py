@@ -1,13 +1,14 @@
-"""When logs in memory are compacted, and how much of it at a time (Kafka's LogCleaner). Logs on disk: `FolderStore.compact`.
+"""When logs in memory are compacted (Kafka's LogCleaner). Logs on disk: `FolderStore.compact`.
 
-One log is compacted at a time, a few hundred records in a turn, so that nobody waits for it. As in Kafka a log that a
-segment was closed of is looked at after log.cleaner.backoff.ms. That of a coordinator is looked at when its segment is
-closed, and what is left of the round before is done first: so it stays small also while the clock stands still.
+One log is compacted at a time, in slices, so that nobody waits for it. As in Kafka a log that a segment was closed of is
+looked at after log.cleaner.backoff.ms. That of a coordinator is looked at when its segment is closed, so that it stays
+small also while the clock stands still.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 
 from kafkawire.errors import WireError
 from wirebroker.core.cluster import INTERNAL_TOPICS, Cluster
@@ -18,8 +19,8 @@ from wirebroker.storage.memory import MemoryLog, Segment
 
 logger = logging.getLogger("wirebroker")
 
-TURN = 256
-"""Records that are read in a turn, which takes about a millisecond."""
+SLICE = 256
+"""Records that are read in a slice, which takes about a millisecond."""
 
 
 class Compaction:
@@ -31,7 +32,7 @@ class Compaction:
         """Partitions with a closed segment that was not compacted."""
         self._uncleanable: set[Partition] = set()
         """Partitions whose compaction failed once; as in Kafka it is not tried again before the next start."""
-        self._round: tuple[Partition, Steps[None]] | None = None
+        self._running = False
         self._timer: Timer | None = None
         cluster.rolled = self.rolled
         for partition in cluster.partitions():
@@ -42,22 +43,19 @@ class Compaction:
         """Compact this partition in time, if there is something to compact."""
         if partition not in self._dirty and self._is_dirty(partition):
             self._dirty[partition] = None
-            self._wake(now)
+            self._wait(now)
 
     def rolled(self, partition: Partition, now: int) -> None:
         """A segment of this partition was closed."""
-        if partition.topic not in INTERNAL_TOPICS:
-            self.consider(partition, now)
-        elif self._is_dirty(partition):
-            self._dirty[partition] = None
-            self._work_off()
-            self._begin(now)
+        self.consider(partition, now)
+        if partition.topic in INTERNAL_TOPICS:
+            self.begin(now)
 
-    def finish(self, now: int) -> None:
-        """Compact everything that is due, here and now."""
-        while self._round is not None:
-            self._work_off()
-            self._begin(now)
+    def begin(self, now: int) -> None:
+        """Compact what is dirty enough, the dirtiest first; what is not yet is looked at again later."""
+        if not self._running:
+            self._running = True
+            self._cluster.timers.work(self._rounds(now))
 
     def _is_dirty(self, partition: Partition) -> bool:
         log = partition.log
@@ -70,54 +68,50 @@ class Compaction:
             and "compact" in partition.configs.text("cleanup.policy")
         )
 
-    def _wake(self, now: int, turn: bool = False) -> None:
-        """Go on in the next turn, or look for something to do after log.cleaner.backoff.ms, unless that is set already."""
-        if turn and self._timer is not None:
-            self._timer.cancel()
-        elif self._timer is not None:
-            return
-        timers = self._cluster.timers
-        # A turn is never made up for: however late the loop is, others have theirs in between.
-        backoff = max(self._cluster.configs.integer("log.cleaner.backoff.ms"), 1)
-        when = max(now, timers.late) + 1 if turn else now + backoff
-        self._timer = timers.at(when, self._woken)
+    def _wait(self, now: int) -> None:
+        if self._timer is None:
+            backoff = self._cluster.configs.integer("log.cleaner.backoff.ms")
+            self._timer = self._cluster.timers.at(now + max(backoff, 1), self._waited)
 
-    def _woken(self, now: int) -> None:
+    def _waited(self, now: int) -> None:
         self._timer = None
-        if self._round is not None and not self._work_off(TURN):
-            self._wake(now, turn=True)
-        else:
-            self._begin(now)
+        self.begin(now)
 
-    def _begin(self, now: int) -> None:
-        """Begin with the dirtiest log, or wait until there is one that is dirty enough."""
-        self._dirty = {partition: None for partition in self._dirty if self._is_dirty(partition)}
-        found = []
-        if self._cluster.configs.value("log.cleaner.enable"):
-            for partition in self._dirty:
-                log = partition.log
-                assert isinstance(log, MemoryLog)
-                wanted = plan(log.segments, log.end_offset, log.cleaned_to, partition, partition.configs, now)
-                if wanted is not None:
-                    found.append((wanted[0], partition, log, Cleaning[Segment](wanted[1])))
-        if found:
-            _, partition, log, cleaning = max(found, key=lambda each: each[0])
-            self._round = partition, log.compact(cleaning, partition)
+    def _rounds(self, now: int) -> Iterator[None]:
+        try:
+            yield  # whoever closed a segment is about to write to the log
+            while (found := self._dirtiest(now)) is not None:
+                yield from self._round(*found)
+        finally:
+            self._running = False
         if self._dirty:
-            self._wake(now, turn=bool(found))
+            self._wait(now)
 
-    def _work_off(self, records: int | None = None) -> bool:
-        """Go on with the round for so many records, or to its end; whether there is nothing left of it."""
-        if self._round is None:
-            return True
-        partition, steps = self._round
-        left = records
+    def _dirtiest(self, now: int) -> tuple[Partition, Steps[None]] | None:
+        """The log that is to be compacted next, and the steps of that."""
+        self._dirty = {partition: None for partition in self._dirty if self._is_dirty(partition)}
+        if not self._cluster.configs.value("log.cleaner.enable"):
+            return None
+        found = []
+        for partition in self._dirty:
+            log = partition.log
+            assert isinstance(log, MemoryLog)
+            wanted = plan(log.segments, log.end_offset, log.cleaned_to, partition, partition.configs, now)
+            if wanted is not None:
+                found.append((wanted[0], partition, log, wanted[1]))
+        if not found:
+            return None
+        _, partition, log, task = max(found, key=lambda each: each[0])
+        return partition, log.compact(Cleaning[Segment](task), partition)
+
+    def _round(self, partition: Partition, steps: Steps[None]) -> Iterator[None]:
+        left = SLICE
         try:
             for read in steps:
-                if left is not None and (left := left - read) <= 0:
-                    return False
+                left -= read
+                if left <= 0:
+                    yield
+                    left = SLICE
         except WireError as damage:  # with --record-checks header nobody has read the records before
             self._uncleanable.add(partition)
             logger.warning("%s-%d is not compacted any more: %s", partition.topic, partition.index, damage)
-        self._round = None
-        return True

@@ -46,8 +46,6 @@ class Timers:
         """Whether the driver calls `run` again while there is work; else all of it is done at once."""
         self.reached = 0
         """The moment that the latest timer to run was set for."""
-        self.late = 0
-        """How late it was when timers were last run. A timer that is set for later than this waits for the next time."""
 
     def at(self, when: int, action: Action) -> Timer:
         """Run `action(when)` once it is `when`."""
@@ -100,7 +98,6 @@ class Timers:
         Work is done before the timers that follow it. Where `enough` is given, timers and slices of work take turns, and it
         ends once that is true; what is left waits for the next call.
         """
-        self.late = max(self.late, now)
         while self._work or (self._heap and self._heap[0][0] <= now):
             if self._work:
                 self._proceed()

@@ -311,10 +311,9 @@ class Host:
         self.notify()
 
     def advance(self, ms: int) -> None:
-        """Move the clock forward and run every timer that falls due, in order; what is done in turns is finished."""
+        """Move the clock forward and run every timer that falls due, in order."""
         self.clock.advance(ms)
         self.tick()
-        self.engine.maintenance.compaction.finish(self.clock.now())
 
     def restart(self, mode: str) -> None:
         """Stop and start the brokers; the listening sockets stay open."""
