@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from kafkawire.declare import Message
-from kafkawire.frames import encode_request
+from kafkawire.frames import decode_response, encode_request
 from kafkawire.messages import alter_replica_log_dirs as replica_dirs
 from kafkawire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkawire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -24,6 +24,7 @@ from kafkawire.messages.describe_topic_partitions import DescribeTopicPartitions
 from kafkawire.messages.describe_topic_partitions import TopicRequest as DescribedTopic
 from kafkawire.messages.describe_transactions import DescribeTransactionsRequest
 from kafkawire.messages.end_txn import EndTxnRequest
+from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.list_config_resources import ListConfigResourcesRequest
@@ -62,7 +63,7 @@ from wirebroker.core.slices import SLICE
 from wirebroker.core.transactions.states import State
 from wirebroker.engine import Engine
 from wirebroker.exchange import Connection, Reply
-from wirekit import NOW
+from wirekit import NOW, batch, produce_request
 
 TOPICS, PARTITIONS = 300, 2
 GROUPS = 40
@@ -95,11 +96,19 @@ class World:
             self.ask(commit, 8)
             self.ask(InitProducerIdRequest(transactional_id=f"tx-{i}", transaction_timeout_ms=1000), 3)
 
-    def ask(self, request: Message, version: int, connection: Connection | None = None) -> bytes:
+    def ask(self, request: Message, version: int) -> bytes:
         """The answer's frame; the request has to be answered within its slices."""
+        self.send(request, version)
+        self.slices = 1
+        return self.answer()
+
+    def send(self, request: Message, version: int, connection: Connection | None = None) -> None:
+        """Have the request begun."""
         frame = encode_request(7, "slices", request, version)[4:]
         self.engine.receive(connection or self.connection, memoryview(frame), NOW)
-        self.slices = 1
+
+    def go_on(self) -> None:
+        """Do all slices of what was begun."""
         turns = self.engine.turns
         while turns.waiting or turns.asides or self.engine.timers.busy:
             if self.engine.timers.busy:
@@ -111,6 +120,10 @@ class World:
             else:
                 turns.proceed()
                 self.slices += 1
+
+    def answer(self) -> bytes:
+        """The one answer that comes of what was begun."""
+        self.go_on()
         (reply,) = self.engine.take_effects()
         assert isinstance(reply, Reply)
         return b"".join(reply.parts)
@@ -133,6 +146,18 @@ class Case(NamedTuple):
 
 def offsets_of(length: int) -> list[Any]:
     return [OffsetFetchRequestTopics(name=name, partition_indexes=[0, 1]) for name in names(length)]
+
+
+def fetch(topics: list[str], wait_ms: int = 0, session_id: int = 0, session_epoch: int = -1) -> FetchRequest:
+    asked = [FetchPartition(partition=i, fetch_offset=0, partition_max_bytes=1 << 20) for i in range(PARTITIONS)]
+    return FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        session_id=session_id,
+        session_epoch=session_epoch,
+        topics=[FetchTopic(topic=topic, partitions=asked) for topic in topics],
+    )
 
 
 def add_partitions(topics: list[str]) -> AddPartitionsToTxnRequest:
@@ -198,6 +223,8 @@ CASES = {
         4,
         100,
     ),
+    "Fetch": Case(lambda n: fetch(names(n)), 11),
+    "Fetch of a session": Case(lambda n: fetch(names(n), session_epoch=0), 11, changes=True),
     "DescribeProducers": Case(
         lambda n: DescribeProducersRequest(topics=[TopicRequest(name=each, partition_indexes=[0]) for each in names(n)]),
         0,
@@ -340,7 +367,7 @@ def test_a_transaction_of_many_partitions_ends_in_slices() -> None:
     world = World().driven()
     world.ask(add_partitions([f"topic-{i}" for i in range(TOPICS)]), 3)
     end = EndTxnRequest(transactional_id="tx-1", producer_id=1, producer_epoch=0, committed=True)
-    world.engine.receive(world.connection, memoryview(encode_request(7, "slices", end, 3)[4:]), NOW)
+    world.send(end, 3)
     transaction = world.engine.transactions.transactions["tx-1"]
     assert transaction.state is State.PREPARE_COMMIT
     assert len(world.engine.take_effects()) == 1, "Kafka answers too when it has been written down that it commits"
@@ -381,3 +408,79 @@ def test_offsets_of_deleted_topics_are_forgotten_in_slices() -> None:
     assert len(groups.offsets.of("group-1")) > SLICE
     world.engine.tick(NOW)
     assert {topic for topic, _ in groups.offsets.of("group-1")} == set(topics[:5])
+
+
+def named(world: World, request: FetchRequest) -> dict[tuple[str, int], bytes]:
+    """The partitions that the answer names, and their records."""
+    world.send(request, 11)
+    return said(world.answer())
+
+
+def said(frame: bytes) -> dict[tuple[str, int], bytes]:
+    _, response = decode_response(frame[4:], FetchRequest.__schema__.key, 11)
+    assert isinstance(response, FetchResponse)
+    return {(t.topic, p.partition_index): bytes(p.records or b"") for t in response.responses for p in t.partitions}
+
+
+def produce(world: World, topic: str, tag: str) -> bytes:
+    """Append a record to the topic's first partition; the batch as it is stored."""
+    partition = world.engine.cluster.partition(topic, 0)
+    assert partition is not None
+    other = world.engine.connect(1, now=NOW)
+    world.send(produce_request(topic, batch(timestamp=NOW, tag=tag)), 9, other)
+    return bytes(partition.log.read(partition.log_end_offset - 1, partition.log_end_offset, 1 << 20, True).data)
+
+
+ALL = [f"topic-{i}" for i in range(TOPICS)]
+
+
+def test_a_waiting_fetch_of_many_partitions_is_answered_in_slices() -> None:
+    world = World().driven()
+    world.send(fetch(ALL, wait_ms=500), 11)
+    world.go_on()
+    assert world.engine.take_effects() == []
+    data = produce(world, "topic-250", "v")
+    world.go_on()
+    produced, fetched = world.engine.take_effects()
+    assert produced.connection is not world.connection
+    assert isinstance(fetched, Reply)
+    assert said(b"".join(fetched.parts))["topic-250", 0] == data
+    partition = world.engine.cluster.partition("topic-1", 0)
+    assert partition is not None
+    assert not partition.waiting
+
+
+@pytest.mark.parametrize("slices", range(0, 24, 3))
+def test_what_is_appended_while_a_fetch_of_many_partitions_reads_is_not_missed(slices: int) -> None:
+    world = World().driven()
+    world.send(fetch(ALL, wait_ms=500), 11)
+    for _ in range(slices):
+        if world.engine.turns.waiting:
+            world.engine.turns.proceed()
+    data = produce(world, "topic-0", "v")
+    world.go_on()
+    fetched = [effect for effect in world.engine.take_effects() if effect.connection is world.connection]
+    assert isinstance(fetched[0], Reply)
+    assert said(b"".join(fetched[0].parts))["topic-0", 0] == data
+
+
+def test_a_session_of_many_partitions_goes_on_in_slices() -> None:
+    world = World().driven()
+    world.send(fetch(ALL, session_epoch=0), 11)
+    frame = world.answer()
+    _, opened = decode_response(frame[4:], FetchRequest.__schema__.key, 11)
+    data = produce(world, "topic-7", "v")
+    world.engine.take_effects()
+    more = fetch([], session_id=opened.session_id, session_epoch=1)
+    assert named(world, more) == {("topic-7", 0): data}
+
+
+def test_a_broker_that_stops_in_the_middle_of_a_long_fetch_leaves_nobody_waiting() -> None:
+    world = World().driven()
+    world.send(fetch(ALL, wait_ms=500), 11)
+    partition = world.engine.cluster.partition("topic-0", 0)
+    assert partition is not None
+    while not partition.waiting:
+        world.engine.turns.proceed()
+    world.engine.turns.drop()
+    assert not partition.waiting

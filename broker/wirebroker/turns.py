@@ -98,6 +98,12 @@ class Turns:
         self._queue(unfinished, aside)
         return Outcome.PARKED
 
+    def go_on(self, exchange: Exchange, steps: Steps) -> None:
+        """Answer a request that was parked, now or in slices."""
+        outcome = self.begin(exchange, steps)
+        if not isinstance(outcome, Outcome):
+            exchange.reply(outcome)
+
     def proceed(self) -> Exchange:
         """Run the next slice of the request whose turn it is, and return its exchange. Raises what the handler raises."""
         unfinished = self.waiting.popleft()

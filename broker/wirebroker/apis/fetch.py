@@ -9,7 +9,7 @@ from version 16 (KIP-951). From version 11 any replica may be read from (KIP-392
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,27 +26,57 @@ from kafkawire.messages.fetch import (
     PartitionData,
 )
 from wirebroker.core.cluster import Topic
-from wirebroker.core.fetch_sessions import FetchContext, PartitionKey, TopicKey
+from wirebroker.core.fetch_sessions import FetchContext, PartitionKey, Results, TopicKey
 from wirebroker.core.leadership import leader_fault
 from wirebroker.core.partition import Partition
 from wirebroker.core.purgatory import Timer
-from wirebroker.exchange import Exchange, Outcome
+from wirebroker.core.slices import at_once, pauses
+from wirebroker.exchange import Exchange, Outcome, Steps
 
+FEW = 256
+"""A Fetch of so many partitions is dealt with at once, one of more in slices."""
+READ = 64
+"""Partitions that are read in a slice."""
 NO_BYTES = memoryview(b"")
 FROM_FOLLOWERS_SINCE = 11
 TELLS_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-def handle(request: FetchRequest, exchange: Exchange) -> FetchResponse | Outcome:
+def handle(request: FetchRequest, exchange: Exchange) -> FetchResponse | Outcome | Steps:
     """Answer with what is there, or wait for more."""
-    context = exchange.engine.fetch_sessions.open(request, exchange.version, exchange.node_id, exchange.now)
+    sessions = exchange.engine.fetch_sessions
+    opened = sessions.open(request, exchange.version, exchange.node_id, exchange.now)
+    if sessions.size(request, exchange.node_id) > FEW:
+        return _in_slices(request, exchange, opened)
+    context = at_once(opened)
     if context.error:
         return FetchResponse(error_code=context.error, session_id=0, responses=[])
     fetch = Fetch(request, exchange, context)
-    results, enough = fetch.read()
+    results, enough = at_once(fetch.read())
     if enough or request.max_wait_ms <= 0 or not context.partitions:
-        return fetch.response(results)
+        return at_once(fetch.response(results))
+    at_once(fetch.watch())
     return fetch.wait()
+
+
+def _in_slices(request: FetchRequest, exchange: Exchange, opened: Generator[None, Any, FetchContext]) -> Steps:
+    """The same for many partitions. They are watched first, as they may change while others are being read."""
+    context = yield from opened
+    if context.error:
+        return FetchResponse(error_code=context.error, session_id=0, responses=[])
+    fetch = Fetch(request, exchange, context)
+    try:
+        yield from fetch.watch()
+        results, enough = yield from fetch.read()
+        if not enough and request.max_wait_ms > 0 and context.partitions:
+            if not fetch.has_changed():
+                return fetch.wait()
+            results, _ = yield from fetch.read()
+        yield from fetch.leave()
+        return (yield from fetch.response(results))
+    except GeneratorExit:  # the broker stops
+        at_once(fetch.leave())
+        raise
 
 
 @dataclass(slots=True)
@@ -68,15 +98,21 @@ class Fetch:
         self._available: dict[PartitionKey, int] = {}
         """Bytes that each partition has for this request, as far as it may have them."""
         self._watched: dict[Partition, tuple[PartitionKey, FetchPartition]] = {}
+        self._waits = False
+        self._changed: dict[Partition, None] = {}
+        """What has changed before the request began to wait."""
         self._told: Callable[[Partition, int], None] = self._appended
 
-    def read(self) -> tuple[list[tuple[PartitionKey, PartitionData]], bool]:
-        """What there is now, and whether that is enough to answer with."""
+    def read(self) -> Generator[None, Any, tuple[Results, bool]]:
+        """What there is now, and whether that is enough to answer with; in slices."""
+        pause = pauses(READ)
         request = self.request
         left = min(request.max_bytes, self.exchange.cluster.configs.integer("fetch.max.bytes"))
         readable, enough, at_least_one = 0, False, True
         results, absent = [], []
         for key, asked in self.context.partitions:
+            if pause():
+                yield
             found = self._find(key, asked)
             if found.partition is None:
                 absent.append((key, self._refuse(asked, found)))
@@ -161,17 +197,20 @@ class Fetch:
             ]
         return data, found.available
 
-    def response(self, results: list[tuple[PartitionKey, PartitionData]]) -> FetchResponse:
-        """The response with these results, of which a session leaves out what has not changed."""
+    def response(self, results: Results) -> Generator[None, Any, FetchResponse]:
+        """The response with these results, of which a session leaves out what has not changed; in slices."""
         session = self.context.session
         response = FetchResponse(
             error_code=ErrorCode.NONE, session_id=session.session_id if session else 0, responses=[]
         )
-        named = self.context.answer(results)
+        named = yield from self.context.answer(results)
         if self.exchange.engine.trace.exchanges:
             self._trace(named)
         current: TopicKey | None = None
+        pause = pauses()
         for (name, _), data in named:
+            if pause():
+                yield
             if name != current:  # a topic whose partitions do not come one after the other is named again, as in Kafka
                 current = name
                 topic = FetchableTopicResponse(partitions=[])
@@ -185,7 +224,7 @@ class Fetch:
                 self._name_node(data.current_leader.leader_id, response)
         return response
 
-    def _trace(self, results: list[tuple[PartitionKey, PartitionData]]) -> None:
+    def _trace(self, results: Results) -> None:
         offsets = {key: asked.fetch_offset for key, asked in self.context.partitions}
         for key, data in results:
             name = key[0]
@@ -202,23 +241,36 @@ class Fetch:
 
     # Waiting
 
-    def wait(self) -> Outcome:
-        """Park until enough has been appended or the time is up."""
-        timers = self.exchange.cluster.timers
-        self._timer = timers.at(self.exchange.now + self.request.max_wait_ms, self._finish)
+    def watch(self) -> Generator[None, Any, None]:
+        """Be told when one of the partitions changes; in slices."""
+        pause = pauses()
         for key, asked in self.context.partitions:
+            if pause():
+                yield
             partition = self._find(key, asked).partition
             if partition is not None:
                 partition.waiting[self._told] = None
                 self._watched[partition] = key, asked
+
+    def has_changed(self) -> bool:
+        """Whether there is enough to answer with now, as partitions have changed since they were read."""
         self._total = sum(self._available.values())
+        return any(self._enough_with(partition) for partition in self._changed)
+
+    def wait(self) -> Outcome:
+        """Park until enough has been appended or the time is up."""
+        timers = self.exchange.cluster.timers
+        self._timer = timers.at(self.exchange.now + self.request.max_wait_ms, self._finish)
+        self._total = sum(self._available.values())
+        self._waits = True
         return Outcome.PARKED
 
     def _appended(self, partition: Partition, now: int) -> None:
-        if not self._watched:  # what was told before has made others append, of which it was told first, and answered
-            return
-        if not self.exchange.alive:
-            self._leave()
+        if not self._waits:  # it is being read; or what was told before has made others append, and it is answered
+            self._changed[partition] = None
+        elif not self.exchange.alive:
+            self._stop()
+            at_once(self.leave())
         elif self._enough_with(partition):
             self._finish(now)
 
@@ -237,13 +289,29 @@ class Fetch:
         return self._total >= self.request.min_bytes
 
     def _finish(self, now: int) -> Any:
-        self._leave()
-        if self.exchange.alive:
-            self.exchange.reply(self.response(self.read()[0]))
+        self._stop()
+        if not self.exchange.alive:
+            at_once(self.leave())
+        elif len(self._watched) > FEW:
+            self.exchange.engine.turns.go_on(self.exchange, self._answer())
+        else:
+            self.exchange.reply(at_once(self._answer()))
 
-    def _leave(self) -> None:
+    def _answer(self) -> Generator[None, Any, FetchResponse]:
+        yield from self.leave()
+        results, _ = yield from self.read()
+        return (yield from self.response(results))
+
+    def _stop(self) -> None:
+        self._waits = False
         if self._timer is not None:
             self._timer.cancel()
-        for partition in self._watched:
+
+    def leave(self) -> Generator[None, Any, None]:
+        """Be told of nothing any longer; in slices."""
+        pause = pauses()
+        while self._watched:
+            if pause():
+                yield
+            partition, _ = self._watched.popitem()
             partition.waiting.pop(self._told, None)
-        self._watched.clear()

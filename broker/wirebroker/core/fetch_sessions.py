@@ -6,11 +6,13 @@ A session belongs to the broker, not to a connection. `open` decides which parti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, PartitionData
+from wirebroker.core.slices import pauses
 
 SLOTS = 1000
 """Sessions that a broker keeps at most, by default (max.incremental.fetch.session.cache.slots)."""
@@ -24,6 +26,8 @@ LARGEST_EPOCH = 2**31 - 1
 
 TopicKey = str | bytes
 PartitionKey = tuple[TopicKey, int]
+Results = list[tuple[PartitionKey, PartitionData]]
+Asked = dict[PartitionKey, FetchPartition]
 
 
 @dataclass(slots=True)
@@ -58,12 +62,15 @@ class FetchContext:
     incremental: bool = False
     error: ErrorCode = ErrorCode.NONE
 
-    def answer(self, results: Iterable[tuple[PartitionKey, PartitionData]]) -> list[tuple[PartitionKey, PartitionData]]:
-        """The results that the response names: all of a full fetch, the changed ones of an incremental one."""
+    def answer(self, results: Results) -> Generator[None, Any, Results]:
+        """The results that the response names, in slices: all of a full fetch, the changed ones of an incremental one."""
         if self.session is None:
-            return list(results)
+            return results
+        pause = pauses()
         named = []
         for key, data in results:
+            if pause():
+                yield
             cached = self.session.partitions.get(key)
             if cached is None:
                 continue
@@ -78,7 +85,7 @@ class FetchContext:
             cached.log_start_offset = data.log_start_offset
             if changed or not self.incremental:
                 named.append((key, data))
-            if data.records and self.incremental:  # those that had data go to the end of the line
+            if data.records and self.incremental and key in self.session.partitions:  # it goes to the end of the line
                 self.session.partitions[key] = self.session.partitions.pop(key)
         return named
 
@@ -107,21 +114,27 @@ class FetchSessions:
         forgotten = set(_forgotten(request, session))
         return [key for key in session.partitions if key not in forgotten]
 
-    def open(self, request: FetchRequest, version: int, node_id: int, now: int) -> FetchContext:
-        """What this request is about; `error` is set if its session cannot be gone on with. `now` is ms since the epoch."""
+    def size(self, request: FetchRequest, node_id: int) -> int:
+        """About how many partitions the request is for."""
+        session = self._sessions.get((node_id, request.session_id))
+        held = 0 if session is None else len(session.partitions)
+        return held + len(request.topics) + sum(len(topic.partitions) for topic in request.topics)
+
+    def open(
+        self, request: FetchRequest, version: int, node_id: int, now: int
+    ) -> Generator[None, Any, FetchContext]:
+        """What this request is about, in slices; `error` is set if its session cannot be gone on with.
+
+        `now` is ms since the epoch.
+        """
         by_topic_id = version >= 13
-        # As in FetchRequest.fetchData, a partition that is named twice keeps its first place and is asked as named last.
-        named: dict[PartitionKey, FetchPartition] = {
-            (topic.topic_id if by_topic_id else topic.topic, partition.partition): partition
-            for topic in request.topics
-            for partition in topic.partitions
-        }
-        asked = list(named.items())
+        asked = yield from _named(request, by_topic_id)
         if version < 7 or request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._sessions.pop((node_id, request.session_id), None)
             if version < 7 or request.session_epoch == FINAL_EPOCH or not asked:
-                return FetchContext(asked)
-            return FetchContext(asked, self._create(asked, node_id, by_topic_id, now))
+                return FetchContext(list(asked.items()))
+            session = yield from self._create(asked, node_id, by_topic_id, now)
+            return FetchContext(list(asked.items()), session)
         session = self._sessions.get((node_id, request.session_id))
         if session is None:
             return FetchContext([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -130,19 +143,24 @@ class FetchSessions:
         if session.by_topic_id != by_topic_id:
             return FetchContext([], error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         session.used = now
-        return self._resume(session, asked, request, node_id)
+        return (yield from self._resume(session, asked, request, node_id))
 
     def _create(
-        self, asked: list[tuple[PartitionKey, FetchPartition]], node_id: int, by_topic_id: bool, now: int
-    ) -> Session | None:
+        self, asked: Asked, node_id: int, by_topic_id: bool, now: int
+    ) -> Generator[None, Any, Session | None]:
         """A new session, or None if there is no room for it: the client then fetches without one."""
         if not self._has_room(len(asked), node_id, now):
             return None
         session_id = 0
         while session_id == 0 or (node_id, session_id) in self._sessions:
             session_id = int.from_bytes(self._random_bytes(4), "big") & 0x7FFFFFFF
-        session = Session(session_id, by_topic_id, now, now, partitions={key: Cached(partition) for key, partition in asked})
+        session = Session(session_id, by_topic_id, now, now)
         self._sessions[node_id, session_id] = session
+        pause = pauses()
+        for key, partition in asked.items():
+            if pause():
+                yield
+            session.partitions[key] = Cached(partition)
         return session
 
     def _has_room(self, size: int, node_id: int, now: int) -> bool:
@@ -164,22 +182,49 @@ class FetchSessions:
         return True
 
     def _resume(
-        self, session: Session, asked: list[tuple[PartitionKey, FetchPartition]], request: FetchRequest, node_id: int
-    ) -> FetchContext:
-        for key, partition in asked:
+        self, session: Session, asked: Asked, request: FetchRequest, node_id: int
+    ) -> Generator[None, Any, FetchContext]:
+        # Nobody else goes on with the session in between: it has its next epoch already.
+        session.epoch = 1 if session.epoch == LARGEST_EPOCH else session.epoch + 1
+        pause = pauses()
+        for key, partition in asked.items():
+            if pause():
+                yield
             if key in session.partitions:
                 session.partitions[key].asked = partition
             else:
                 session.partitions[key] = Cached(partition)
         for key in _forgotten(request, session):
+            if pause():
+                yield
             session.partitions.pop(key, None)
+        place = (node_id, session.session_id)
+        known = self._sessions.pop(place, None)
         if not session.partitions:
-            del self._sessions[node_id, session.session_id]
-            return FetchContext(asked)  # without a session, though the request has just given up what it asks for
-        session.epoch = 1 if session.epoch == LARGEST_EPOCH else session.epoch + 1
-        self._sessions[node_id, session.session_id] = self._sessions.pop((node_id, session.session_id))  # used last
+            # without a session, though the request has just given up what it asks for
+            return FetchContext(list(asked.items()))
+        if known is not None:
+            self._sessions[place] = known  # used last
         everything = [(key, cached.asked) for key, cached in session.partitions.items()]
         return FetchContext(everything, session, incremental=True)
+
+
+def _named(request: FetchRequest, by_topic_id: bool) -> Generator[None, Any, Asked]:
+    """The partitions that the request names.
+
+    As in FetchRequest.fetchData, one that is named twice keeps its first place and is asked as named last.
+    """
+    pause = pauses()
+    asked: Asked = {}
+    for topic in request.topics:
+        if pause():
+            yield
+        name = topic.topic_id if by_topic_id else topic.topic
+        for partition in topic.partitions:
+            if pause():
+                yield
+            asked[name, partition.partition] = partition
+    return asked
 
 
 def _forgotten(request: FetchRequest, session: Session) -> Iterator[PartitionKey]:

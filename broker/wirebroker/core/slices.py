@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from functools import lru_cache
 from itertools import cycle, repeat
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 SLICE = 256
 """Elements that are dealt with in one slice; an element takes some microseconds."""
@@ -11,4 +15,19 @@ SLICE = 256
 
 def pauses(every: int = SLICE) -> Callable[[], bool]:
     """A function to call for each element: true for one in `every` of them. `if pause(): yield None` makes a slice."""
-    return cycle([*repeat(False, every - 1), True]).__next__
+    return cycle(_pattern(every)).__next__
+
+
+@lru_cache
+def _pattern(every: int) -> tuple[bool, ...]:
+    return *repeat(False, every - 1), True
+
+
+def at_once(slices: Generator[Any, Any, T]) -> T:
+    """What the work comes to, done without a pause."""
+    try:
+        while True:
+            next(slices)
+    except StopIteration as last:
+        result: T = last.value
+        return result
