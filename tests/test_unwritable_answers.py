@@ -165,6 +165,9 @@ def test_list_offsets_answers_a_partition_once_however_often_it_is_named(kafka: 
             name=name, partitions=[ListOffsetsPartition(partition_index=index, timestamp=-1) for index in indexes]
         )
 
+    def topic_at(timestamp: int) -> ListOffsetsTopic:
+        return ListOffsetsTopic(name="orders", partitions=[ListOffsetsPartition(partition_index=0, timestamp=timestamp)])
+
     def told(*topics: ListOffsetsTopic) -> list[tuple[str, list[tuple[int, int]]]]:
         answer = ask(kafka, ListOffsetsRequest(replica_id=-1, topics=list(topics)), 7)
         return [(each.name, [(p.partition_index, p.error_code) for p in each.partitions]) for each in answer.topics]
@@ -172,4 +175,5 @@ def test_list_offsets_answers_a_partition_once_however_often_it_is_named(kafka: 
     twice = ErrorCode.INVALID_REQUEST
     assert told(topic(0, 0, 0)) == [("orders", [(0, twice)])]
     assert told(topic(0), topic(0, 1)) == [("orders", [(0, twice), (1, 0)])]
+    assert [told(topic_at(timestamp))[0][1] for timestamp in (-7, -(2**63))] == [[(0, 35)]] * 2, "UNSUPPORTED_VERSION"
     assert told(topic(7, 7, name="nope"), topic(1)) == [("nope", [(7, twice)]), ("orders", [(1, 0)])]

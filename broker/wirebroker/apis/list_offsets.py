@@ -25,10 +25,10 @@ from wirebroker.exchange import Exchange, Steps
 from wirebroker.turns import pauses
 
 CONSUMER, DEBUGGING_CONSUMER = -1, -2
-OFFSET_NOT_AVAILABLE_FROM = 5
+OFFSET_NOT_AVAILABLE_FROM, NEVER = 5, 2**15
 SEARCHES = 32
 """Partitions in a slice: a time is looked for in the log."""
-OLDEST_VERSION_OF_STAND_IN = {-3: 7, -4: 8, -5: 9, -6: 11}
+OLDEST_VERSION_OF_STAND_IN = {-1: 0, -2: 0, -3: 7, -4: 8, -5: 9, -6: 11}
 
 
 def handle(request: ListOffsetsRequest, exchange: Exchange) -> Steps:
@@ -65,7 +65,7 @@ def handle(request: ListOffsetsRequest, exchange: Exchange) -> Steps:
 def _one(
     topic: str, asked: ListOffsetsPartition, committed: bool, replica_id: int, exchange: Exchange
 ) -> ListOffsetsPartitionResponse:
-    if exchange.version < OLDEST_VERSION_OF_STAND_IN.get(asked.timestamp, 0):
+    if asked.timestamp < 0 and exchange.version < OLDEST_VERSION_OF_STAND_IN.get(asked.timestamp, NEVER):
         return _answer(asked, ErrorCode.UNSUPPORTED_VERSION)
     partition = exchange.cluster.partition(topic, asked.partition_index)
     fault = leader_fault(partition, exchange.node_id, asked.current_leader_epoch)
