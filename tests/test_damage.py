@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import os
+import shutil
+import struct
+import time
 from pathlib import Path
 
 import pytest
 
+import damagekit
+from kafkawire.batches import read_header
+from wirebroker.cli import main
+from wirebroker.engine import Engine
 from wirebroker.mock import MockKafka
 from wirebroker.storage.folder.faults import DamagedFile
+from wirebroker.storage.folder.inspection import Inspection
+from wirebroker.storage.folder.store import FolderStore
 
 LOG = f"{0:020d}.log"
 
@@ -30,3 +39,160 @@ def test_a_log_that_ends_inside_a_batch_after_a_clean_stop_is_refused_at_once(st
     with pytest.raises(DamagedFile) as refused:
         MockKafka(data=stopped).start()
     assert (refused.value.path, refused.value.position) == (path, size // 6 * 5)
+
+
+def damaged(stopped: Path, name: str) -> Path:
+    return stopped / "orders-0" / name
+
+
+def refusal(data: Path) -> DamagedFile:
+    with pytest.raises(DamagedFile) as refused:
+        MockKafka(data=data).start()
+    return refused.value
+
+
+def values(data: Path) -> list[bytes | None]:
+    with MockKafka(data=data) as kafka:
+        return [record.value for record in kafka.records("orders")]
+
+
+ALL = [b"%d" % number for number in range(6)]
+
+
+@pytest.mark.parametrize("how", ["emptied", "cut", "deleted", "all deleted"])
+def test_after_a_clean_stop_a_log_that_is_shorter_than_the_checkpoint_says_is_refused(stopped: Path, how: str) -> None:
+    path = damaged(stopped, LOG)
+    whole = path.read_bytes()
+    if how == "deleted":
+        path.unlink()
+    elif how == "all deleted":
+        for each in path.parent.glob("0*"):
+            each.unlink()
+    else:
+        path.write_bytes(whole[: len(whole) // 2 if how == "cut" else 0])
+    said = str(refusal(stopped))
+    assert {
+        "emptied": "the log ends at offset 0, and ended at 6 when the broker stopped cleanly",
+        "cut": "the log ends at offset 3, and ended at 6 when the broker stopped cleanly",
+        "deleted": "it is missing, but its index",
+        "all deleted": "no segment is there, but the log was begun and had reached offset 6",
+    }[how] in said
+    path.write_bytes(whole)
+    assert values(stopped) == ALL
+
+
+def test_what_is_left_of_a_log_is_served_once_the_checkpoint_is_removed_as_the_sentence_advises(stopped: Path) -> None:
+    path = damaged(stopped, LOG)
+    os.truncate(path, path.stat().st_size // 2)
+    assert f"to go on with what is there, remove {stopped / 'recovery-point-offset-checkpoint'}" in str(refusal(stopped))
+    (stopped / "recovery-point-offset-checkpoint").unlink()
+    assert values(stopped) == ALL[:3]
+
+
+@pytest.fixture
+def indexed(tmp_path: Path) -> Path:
+    """A directory that was stopped cleanly, whose index has an entry for every batch but the first ones."""
+    data = tmp_path / "data"
+    with MockKafka(data=data, topics=["orders"], configs={"log.index.interval.bytes": 0}) as kafka:
+        for number in range(3):
+            kafka.produce("orders", value=b"%d" % number)
+    return data
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["read whole", "ends only"])
+def test_no_bit_of_an_index_loses_a_record(indexed: Path, whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not whole:
+        monkeypatch.setattr(Inspection, "takes", lambda *_: False)
+    path = damaged(indexed, f"{0:020d}.index")
+    sound = path.read_bytes()
+    assert len(sound) == 16
+    now = time.time_ns() // 1_000_000
+    for bit in range(len(sound) * 8):
+        raw = bytearray(sound)
+        raw[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(raw)
+        (indexed / ".kafka_cleanshutdown").touch()
+        store = FolderStore(indexed, bytes)
+        partition = Engine(now, bytes, store=store).cluster.topics["orders"].partitions[0]
+        found = [partition.log.read(offset, 3, 1, True).data for offset in range(3)]
+        assert [read_header(data).base_offset for data in found] == [0, 1, 2], bit
+        store.abandon()
+
+
+@pytest.mark.parametrize(("name", "said"), [
+    ("recovery-point-offset-checkpoint", "the CRC in line"),
+    ("log-start-offset-checkpoint", "the CRC in line"),
+    ("meta.properties", "the CRC in its last line does not fit"),
+])  # fmt: skip
+def test_a_changed_digit_is_noticed(stopped: Path, name: str, said: str) -> None:
+    path = stopped / name
+    text = path.read_text()
+    at = text.rindex("6" if "recovery" in name else "0" if "log-start" in name else "1")
+    path.write_text(f"{text[:at]}7{text[at + 1 :]}")
+    assert said in str(refusal(stopped))
+
+
+def test_a_folder_that_is_gone_is_refused_until_an_empty_one_is_made(stopped: Path) -> None:
+    shutil.rmtree(stopped / "orders-0")
+    assert "it is not there, and the metadata knows of the partition" in str(refusal(stopped))
+    (stopped / "orders-0").mkdir()  # as the sentence advises
+    assert values(stopped) == []
+
+
+def test_a_directory_where_a_file_should_be_is_a_sentence(stopped: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = damaged(stopped, LOG)
+    path.unlink()
+    path.mkdir()
+    assert main(["serve", "--port", "0", "--data", str(stopped)]) == 2
+    assert capsys.readouterr().err.startswith(f"wirebroker serve: {stopped} cannot be used: Is a directory ({path})")
+
+
+def test_what_was_not_looked_at_when_it_started_is_checked_when_it_is_read(
+    stopped: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Inspection, "takes", lambda *_: False)
+    path = damaged(stopped, LOG)
+    (damaged(stopped, f"{0:020d}.index")).write_bytes(struct.pack(">ii", 5, path.stat().st_size // 6 * 5))
+    raw = bytearray(path.read_bytes())
+    raw[100] ^= 1  # in the second batch
+    path.write_bytes(raw)
+    store = FolderStore(stopped, bytes)
+    partition = Engine(time.time_ns() // 1_000_000, bytes, store=store).cluster.topics["orders"].partitions[0]
+    assert read_header(partition.log.read(5, 6, 1000, True).data).base_offset == 5
+    with pytest.raises(DamagedFile, match="the CRC of a batch does not fit"):
+        partition.log.read(0, 6, 1000, True)
+    store.abandon()
+
+
+def test_a_leader_epoch_that_was_changed_is_refused_and_one_that_is_lost_is_found_again(stopped: Path) -> None:
+    path, checkpoint = damaged(stopped, LOG), damaged(stopped, "leader-epoch-checkpoint")
+    sound = path.read_bytes()
+    raw = bytearray(sound)
+    raw[15] ^= 1
+    path.write_bytes(raw)
+    assert f"carries the leader epoch 1, and {checkpoint} says [(0, 0)]" in str(refusal(stopped))
+    path.write_bytes(sound)
+    checkpoint.unlink()
+    with MockKafka(data=stopped) as kafka:
+        starts = kafka._call(lambda engine: engine.cluster.topics["orders"].partitions[0]._epoch_starts)
+    assert starts[0] == (0, 0)
+
+
+# At random
+
+
+def sample(seed: int, seconds: float, most: int | None = None) -> damagekit.Report:
+    report = damagekit.run(seed, time.monotonic() + seconds, most=most)
+    assert not report.wrong, str(report)
+    return report
+
+
+def test_a_damaged_directory_is_refused_or_serves_the_truth() -> None:
+    report = sample(20261122, 60, most=60)
+    assert report.counts["served"]
+    assert report.counts["refused"]
+
+
+@pytest.mark.slow
+def test_hundreds_of_damaged_directories_are_refused_or_serve_the_truth() -> None:
+    assert sample(time.time_ns() // 10**9 % 10**6, 40).tried > 100

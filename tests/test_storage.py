@@ -40,6 +40,7 @@ from wirebroker.conformance.replay import replay
 from wirebroker.engine import Engine
 from wirebroker.mock import MockKafka
 from wirebroker.storage.folder import files
+from wirebroker.storage.folder.checkpoints import offsets_text
 from wirebroker.storage.folder.faults import DamagedFile, DataError
 from wirebroker.storage.folder.locking import DirectoryLock
 from wirebroker.storage.folder.log import FolderLog
@@ -435,7 +436,7 @@ def test_damage_is_refused_by_file_and_position_and_nothing_is_changed(data: Pat
         (copy / name).write_text("version: 0\ntopic_id: nonsense\n")
     else:
         name, why = "orders-0", "below its start at 40; segments are missing"
-        (copy / "log-start-offset-checkpoint").write_text("0\n1\norders 0 40\n")
+        (copy / "log-start-offset-checkpoint").write_text(offsets_text({("orders", 0): 40}))
     path.write_bytes(raw)
     before = contents(copy)
     with pytest.raises(DamagedFile) as refused:
@@ -560,6 +561,9 @@ def test_folders_without_metadata_are_served_by_their_names(data: Path) -> None:
         before = kafka.records("orders")
         topic_id = kafka._call(lambda engine: engine.cluster.topics["orders"].topic_id)
     shutil.rmtree(data / "__cluster_metadata-0")
+    with pytest.raises(DamagedFile, match=r"no metadata is in it, but there are folders of partitions, as orders-0\. Restore"):
+        MockKafka(data=data).start()
+    (data / "__cluster_metadata-0").mkdir()  # as the sentence advises
     with MockKafka(data=data) as kafka:
         assert kafka.records("orders") == before
         assert kafka._call(lambda engine: engine.cluster.topics["orders"].topic_id) == topic_id
@@ -577,7 +581,8 @@ def test_metadata_that_is_lost_is_refused(data: Path, how: str, caplog: pytest.L
         with pytest.raises(DamagedFile) as refused:
             MockKafka(data=data).start()
         assert str(refused.value).startswith(f"{path}: no metadata is in it, but there are folders of partitions, as orders-0")
-    shutil.rmtree(path.parent)  # as the sentence advises
+    shutil.rmtree(path.parent)
+    path.parent.mkdir()  # as the sentence advises
     with MockKafka(data=data) as kafka:
         assert len(kafka.records("orders")) == 1
     assert f"{data} has no metadata: the topics are what the folders are called" in caplog.text

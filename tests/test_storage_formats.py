@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,8 +19,9 @@ from wirebroker.storage.folder.checkpoints import epochs_text, offsets_text, rea
 from wirebroker.storage.folder.faults import DamagedFile
 from wirebroker.storage.folder.image import Image, PartitionImage, TopicImage, difference
 from wirebroker.storage.folder.indexes import (
+    TIME_ENTRY,
+    last_entry,
     offset_index_bytes,
-    read_last_time,
     read_offset_index,
     read_time_index,
     read_transaction_index,
@@ -117,7 +119,7 @@ def test_indexes_are_read_as_far_as_they_rise(
     path.write_bytes(time_index_bytes(BASE, times) + bytes(12 * zeros))
     assert list(zip(*read_time_index(path, BASE), strict=True)) == times
     if not zeros:
-        assert read_last_time(path, BASE) == (times[-1] if times else (-1, BASE))
+        assert last_entry(path, TIME_ENTRY) == ((times[-1][0], times[-1][1] - BASE) if times else ())
 
 
 def test_an_index_of_an_odd_size_is_told(tmp_path: Path) -> None:
@@ -146,13 +148,19 @@ def test_checkpoints(tmp_path: Path) -> None:
     path = tmp_path / "c"
     offsets = {("orders", 0): 5, ("a-b.c_d", 12): BASE}
     path.write_text(offsets_text(offsets))
-    assert path.read_text() == f"0\n2\norders 0 5\na-b.c_d 12 {BASE}\n"
-    assert read_offsets(path) == offsets
+    crc = crc32c(f"orders 0 5\na-b.c_d 12 {BASE}".encode())
+    assert path.read_text() == f"0\n3\norders 0 5\na-b.c_d 12 {BASE}\n__crc32c 0 {crc}\n"
+    assert read_offsets(path) == (offsets, True)
+    path.write_text(path.read_text().replace("orders 0 5", "orders 0 4"))
+    with pytest.raises(DamagedFile, match="the CRC in line 5 does not fit the lines before it"):
+        read_offsets(path)
+    path.write_text("0\n1\norders 0 5\n")  # as Kafka writes it
+    assert read_offsets(path) == ({("orders", 0): 5}, False)
     path.write_text(epochs_text([(0, 0), (3, 17)]))
     assert read_epochs(path) == [(0, 0), (3, 17)]
-    assert read_offsets(tmp_path / "none") == {}
+    assert read_offsets(tmp_path / "none") == ({}, False)
     path.write_text("")  # as a power cut leaves it
-    assert read_offsets(path) == {}
+    assert read_offsets(path) == ({}, False)
     for text, why in (("none", "begins with a version"), ("1\n0\n", "version '1'"), ("0\n2\norders 0 5\n", "announces 2"),
                       ("0\n1\norders x 5\n", "line 3 is not")):  # fmt: skip
         path.write_text(text)
@@ -166,6 +174,9 @@ def test_properties(tmp_path: Path) -> None:
     assert read_properties(path) == {"node.id": "1", "cluster.id": "a=b:c"}
     path.write_text(properties_text({"version": "1"}))
     assert read_properties(path) == {"version": "1"}
+    path.write_text(path.read_text().replace("version=1", "version=0"))
+    with pytest.raises(DamagedFile, match="the CRC in its last line does not fit"):
+        read_properties(path)
     topic_id = bytes(range(16))
     path.write_text(partition_metadata_text(topic_id))
     assert path.read_text() == "version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw\n"

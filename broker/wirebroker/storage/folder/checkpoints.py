@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import NamedTuple
+
+from crc32c import crc32c
 
 from wirebroker.storage.folder.faults import DamagedFile
 
@@ -16,11 +19,20 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
 Offsets = dict[tuple[str, int], int]
 """Topic and partition to an offset."""
+_SIGNATURE = "__crc32c", 0
 
 
-def read_offsets(path: Path) -> Offsets:
+class Checkpoint(NamedTuple):
+    """What a checkpoint says. If it is `signed` it was written here, with a CRC, and fits that."""
+
+    offsets: Offsets
+    signed: bool
+
+
+def read_offsets(path: Path) -> Checkpoint:
     """The offsets in a checkpoint; none if there is no file, or nothing in it. Raises DamagedFile."""
-    offsets = {}
+    offsets: Offsets = {}
+    lines = []
     for number, line in _lines(path):
         topic, _, rest = line.partition(" ")
         index, _, offset = rest.partition(" ")
@@ -28,12 +40,29 @@ def read_offsets(path: Path) -> Offsets:
             offsets[topic, int(index)] = int(offset)
         except ValueError:
             raise DamagedFile(path, f"line {number} is not 'topic partition offset' but {line!r}") from None
-    return offsets
+        lines.append(line)
+    signature = offsets.pop(_SIGNATURE, None)
+    if signature is not None and signature != _crc_of(lines[:-1]):
+        raise DamagedFile(
+            path,
+            f"the CRC in line {len(lines) + 2} does not fit the lines before it. Restore it from a copy; or correct them, and "
+            "remove that line and one from the count in line 2",
+        )
+    return Checkpoint(offsets, signature is not None)
 
 
 def offsets_text(offsets: Mapping[tuple[str, int], int]) -> str:
-    """The offsets as a checkpoint."""
-    return _file(f"{topic} {index} {offset}" for (topic, index), offset in offsets.items())
+    """The offsets as a checkpoint.
+
+    Kafka's format has no CRC: here it is the offset of a topic that nobody has, which Kafka reads and passes over.
+    """
+    lines = [f"{topic} {index} {offset}" for (topic, index), offset in offsets.items()]
+    topic, index = _SIGNATURE
+    return _file([*lines, f"{topic} {index} {_crc_of(lines)}"])
+
+
+def _crc_of(lines: Iterable[str]) -> int:
+    return crc32c("\n".join(lines).encode())
 
 
 def read_epochs(path: Path) -> list[tuple[int, int]]:

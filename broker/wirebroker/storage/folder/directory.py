@@ -19,12 +19,14 @@ from wirebroker.storage.folder.checkpoints import (
     offsets_text,
     read_offsets,
 )
-from wirebroker.storage.folder.faults import DamagedFile, DataError
+from wirebroker.storage.folder.faults import DamagedFile, DataError, note
 from wirebroker.storage.folder.locking import LOCK, SECOND_LOCK, DirectoryLock
 from wirebroker.storage.folder.names import METADATA_FOLDER, is_deleted_folder, partition_of
 from wirebroker.storage.folder.properties import META_PROPERTIES, properties_text, read_properties
 from wirebroker.storage.folder.recovery import Known
+from wirebroker.storage.folder.walking import ANYWHERE
 
+METADATA = "__cluster_metadata", 0
 NOT_DATA = frozenset({LOCK, SECOND_LOCK, META_PROPERTIES + ".tmp", "lost+found"})
 """What may be in a directory that has not been used yet, or whose first start was killed."""
 
@@ -59,6 +61,9 @@ class LogDirectory:
             properties = read_properties(path)
             self.cluster_id = properties.get("cluster.id", cluster_id)
             self.stored_node_id = self._number(path, properties)
+            version = properties.get("version")
+            if version not in ("0", "1"):
+                raise DamagedFile(path, f"its version is {version!r}; 0 and 1 are known. Restore it from a copy")
             return
         others = sorted(each.name for each in self.root.iterdir() if each.name not in NOT_DATA)
         if others:
@@ -70,8 +75,8 @@ class LogDirectory:
         made = {
             "node.id": str(self.node_id),
             "directory.id": format_uuid(random_bytes(16)),
-            "version": "1",
             "cluster.id": cluster_id,
+            "version": "1",  # the last: a file that was cut has none
         }
         files.replace(path, properties_text(made).encode())
         files.sync(self.root)
@@ -88,30 +93,60 @@ class LogDirectory:
     def read_checkpoints(self) -> None:
         """Read what is known of the logs. Raises DamagedFile."""
         self.clean = (self.root / CLEAN_SHUTDOWN).exists()
-        self._recovery_points = read_offsets(self.root / RECOVERY_POINTS)
-        self._log_starts = read_offsets(self.root / LOG_STARTS)
-        self.cleaned = read_offsets(self.root / CLEANED)
+        self._recovery_points, self._is_signed = read_offsets(self.root / RECOVERY_POINTS)
+        self._log_starts, self._has_starts = read_offsets(self.root / LOG_STARTS)
+        self.cleaned, self._knows_cleaned = read_offsets(self.root / CLEANED)
+        if self._is_signed and not self._has_starts and not self._log_starts:
+            self._miss(self.root / LOG_STARTS)
+
+    def _miss(self, path: Path) -> None:
+        """The log starts are not known. Raises DamagedFile if a power cut does not explain that."""
+        if self.clean or not path.exists():
+            raise DamagedFile(
+                path,
+                f"nothing is in it, and the broker wrote it. Restore it from a copy; to go on, with deleted records served "
+                f"again, remove {self.root / RECOVERY_POINTS}",
+            )
+        note(f"{path}: nothing is in it, as a power cut leaves it; records that were deleted may be there again")
 
     def known_of(self, where: tuple[str, int]) -> Known:
         """What the checkpoints say of a partition."""
-        return Known(self.clean, self._recovery_points.get(where, 0), self._log_starts.get(where, 0))
+        return Known(
+            self.clean,
+            self._recovery_points.get(where),
+            self._log_starts.get(where, 0),
+            starts_there=self.clean and self._has_starts,
+            gaps_below=self.cleaned.get(where, 0) if self._knows_cleaned else ANYWHERE,
+        )
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its folders were all made here: a copy of a part of a Kafka's directories has not been signed."""
+        return self._is_signed
+
+    @property
+    def metadata_end(self) -> int:
+        """The offset up to which the metadata is on the disk; 0 if no checkpoint says it."""
+        return self._recovery_points.get(METADATA, 0)
 
     def forget(self, where: tuple[str, int]) -> None:
         """A partition is gone, and another of its name would begin anew."""
         for offsets in (self._recovery_points, self._log_starts, self.cleaned):
             offsets.pop(where, None)
 
-    def checkpoint(self, recovery_points: Offsets, log_starts: Offsets, high_watermarks: Offsets) -> None:
+    def checkpoint(
+        self, recovery_points: Offsets, log_starts: Offsets, high_watermarks: Offsets, *, durable: bool = False
+    ) -> None:
         """Write down how far the logs are; partitions that are not served keep what was known of them."""
         self._recovery_points |= recovery_points
         self._log_starts |= log_starts
         for name, offsets in (
-            (RECOVERY_POINTS, self._recovery_points),
             (LOG_STARTS, {where: offset for where, offset in self._log_starts.items() if offset > 0}),
             (HIGH_WATERMARKS, high_watermarks),
             (CLEANED, self.cleaned),
+            (RECOVERY_POINTS, self._recovery_points),  # the last: where it is signed the others are
         ):
-            files.replace(self.root / name, offsets_text(offsets).encode(), durable=False)
+            files.replace(self.root / name, offsets_text(offsets).encode(), durable=durable)
 
     def set_cleaned(self, where: tuple[str, int], offset: int) -> None:
         """Up to here a partition is compacted, which is written down at once."""

@@ -26,5 +26,6 @@ class DamagedFile(DataError):
     def __init__(self, path: Path, why: str, position: int | None = None) -> None:
         self.path = path
         self.position = position
+        self.why = why
         where = f"{path}" if position is None else f"{path}, position {position}"
         super().__init__(f"{where}: {why}")

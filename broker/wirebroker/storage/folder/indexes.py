@@ -10,11 +10,13 @@ closed ends in zeros.
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Iterable
 from pathlib import Path
 
 from wirebroker.core.open_transactions import AbortedTransaction
+from wirebroker.storage.folder import files
 from wirebroker.storage.folder.faults import DamagedFile
 
 OFFSET_ENTRY = struct.Struct(">ii")
@@ -57,15 +59,16 @@ def read_time_index(path: Path, base_offset: int) -> tuple[list[int], list[int]]
     return stamps, offsets
 
 
-def read_last_time(path: Path, base_offset: int) -> tuple[int, int]:
-    """The largest timestamp of a closed segment and its last offset; (−1, base offset) if it has none."""
-    with path.open("rb") as file:
-        size = file.seek(0, 2)
-        if size < TIME_ENTRY.size:
-            return -1, base_offset
-        file.seek(size - size % TIME_ENTRY.size - TIME_ENTRY.size)
-        timestamp, relative = TIME_ENTRY.unpack(file.read(TIME_ENTRY.size))
-    return timestamp, base_offset + relative
+def last_entry(path: Path, entry: struct.Struct) -> tuple[int, ...]:
+    """The last entry of an index; empty if it has none. Raises DamagedFile, FileNotFoundError."""
+    fd = files.open_to_read(path)
+    try:
+        size = os.fstat(fd).st_size
+        if size % entry.size:
+            raise _odd_size(path, size, entry.size)
+        return entry.unpack(files.read_at(fd, entry.size, size - entry.size)) if size else ()
+    finally:
+        os.close(fd)
 
 
 def transaction_index_bytes(aborted: Iterable[AbortedTransaction]) -> bytes:
@@ -90,5 +93,9 @@ def read_transaction_index(path: Path) -> list[AbortedTransaction]:
 def _whole(path: Path, entry: int) -> bytes:
     raw = path.read_bytes()
     if len(raw) % entry:
-        raise DamagedFile(path, f"{len(raw)} bytes are not a multiple of {entry}, the size of an entry")
+        raise _odd_size(path, len(raw), entry)
     return raw
+
+
+def _odd_size(path: Path, size: int, entry: int) -> DamagedFile:
+    return DamagedFile(path, f"{size} bytes are not a multiple of {entry}, the size of an entry")

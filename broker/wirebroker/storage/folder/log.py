@@ -81,7 +81,8 @@ class FolderLog:
             raise
 
     def _recover(self, now: int) -> Recovered:
-        return recover(self.folder, self._settings, self.directory.known_of(self.where), now)
+        known = self.directory.known_of(self.where)._replace(latest_epoch=self._store.latest_epochs.get(self.where))
+        return recover(self.folder, self._settings, known, self._store.inspection_of(self.where[0]), now)
 
     def _take(self, found: Recovered) -> None:
         self.segments = found.segments
@@ -217,7 +218,9 @@ class FolderLog:
             if not at_least_one:
                 return Slice(EMPTY.data, available)
             wanted = first
-        return Slice(memoryview(segment.read(start, wanted)), available)
+        data = memoryview(segment.read(start, wanted))
+        segment.check(data, start)
+        return Slice(data, available)
 
     def _find(self, offset: int) -> tuple[Segment, int]:
         """The segment and the position of the first batch that ends at or behind `offset`."""
@@ -332,13 +335,17 @@ class FolderLog:
             del self.segments[0]
 
     def _discard(self, segment: Segment) -> None:
-        """Delete the files of a segment. Raises OSError, and then it is still there."""
+        """Delete the files of a segment. Raises OSError, and then its log is still there.
+
+        The log goes after its indexes, because an index without a log is damage.
+        """
         segment.let_go()
-        if segment.path().exists():
-            self._store.discard([segment.path()])
-        rest = [path for path in [*segment.paths(), segment.path(SNAPSHOT)] if path.exists()]
+        log = segment.path()
+        others = [path for path in (*segment.paths(), segment.path(SNAPSHOT)) if path.exists() and path != log]
         with suppress(OSError):
-            self._store.discard(rest)
+            self._store.discard(others)
+        if log.exists():
+            self._store.discard([log])
 
     def truncate_to(self, offset: int) -> None:
         """Cut off everything from the batch that holds `offset` on, and forget what was known of producers behind it."""

@@ -30,10 +30,17 @@ RECORDS_PER_BATCH = 5000
 class MetadataLog:
     """Reads the image that is written down, and appends what changes it."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, reached: int = 0, *, clean: bool = False) -> None:
+        """Read what is there. It `reached` an offset when that was last written down, `clean` if the broker stopped then.
+
+        Raises DamagedFile.
+        """
         self.folder = root / METADATA_FOLDER
+        self._clean = clean
         self.image = Image()
         self.end_offset = 0
+        self._reached = self.synced_offset = reached
+        """What lies below it is on the disk."""
         self._leader_epoch = 1
         self._base = 0
         self._size = 0
@@ -43,6 +50,14 @@ class MetadataLog:
             self._read()
         self.exists = self.end_offset > 0 or (self.folder / PARTITION_METADATA).exists()
         """Whether there was metadata, if it is still there or not."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether something that was written down is not there, and nobody has said by an empty folder that he knows."""
+        has_folder = self.folder.is_dir()
+        if has_folder and not any(self.folder.iterdir()):
+            return False
+        return self.end_offset < self._reached or (self.exists and not self.end_offset)
 
     @property
     def path(self) -> Path:
@@ -63,7 +78,7 @@ class MetadataLog:
         for i, base in enumerate(bases):
             followed = i + 1 < len(bases)
             if not followed or bases[i + 1] > since:
-                self._replay(Walk(self.folder / file_name(base, LOG), base), since, followed=followed)
+                self._replay(Walk(self.folder / file_name(base, LOG), base, gaps_below=0), since, followed=followed)
             self._base = base
         if not bases:
             self._base = self.end_offset
@@ -82,7 +97,7 @@ class MetadataLog:
             except (ProtocolError, KeyError) as wrong:
                 raise DamagedFile(walk.path, f"the metadata cannot be read: {wrong}", position) from None
         if walk.damage is not None:
-            torn = cut_of(walk, walk.damage, followed=followed)
+            torn = cut_of(walk, walk.damage, followed=followed, clean=self._clean)
             with walk.path.open("r+b") as file:
                 file.truncate(walk.position)
             note(torn)
@@ -97,15 +112,21 @@ class MetadataLog:
         if self._fd < 0:
             self._fd = files.open_to_append_at(self.path, self._size)
 
-    def begun(self, now: int) -> None:
-        """What was found is written down. From here on the log is never empty, so that one that is has lost something."""
+    def begun(self, now: int) -> bool:
+        """What was found is written down; whether this is the first start.
+
+        From here on the log is never empty, so that one that is has lost something.
+        """
         if not self.end_offset:
             self.append(iter([(ProducerIdsRecord(broker_id=1, broker_epoch=-1, next_producer_id=0), 0)]), now)
         if not self.exists:
             files.replace(self.folder / PARTITION_METADATA, partition_metadata_text(TOPIC_ID).encode())
             files.sync(self.folder)
             files.sync(self.folder.parent)
-        self.exists = True
+            files.sync(self.path)
+            self.synced_offset = self.end_offset
+        existed, self.exists = self.exists, True
+        return not existed
 
     def append(self, records: Iterator[tuple[Message, int]], now: int) -> bool:
         """Write these records, each with its version; whether there were any. Raises OSError, and then none is there."""
@@ -138,6 +159,7 @@ class MetadataLog:
         """Have everything on the disk, and let go of the file. Raises OSError."""
         self._open()
         files.sync(self.path)
+        self.synced_offset = self.end_offset
         self.release()
 
     def release(self) -> None:

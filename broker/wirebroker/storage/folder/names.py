@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
 SEGMENT_FILES = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
@@ -46,6 +48,25 @@ def deleted_folder_name(topic: str, index: int, unique: bytes) -> str:
 def is_deleted_folder(folder: str) -> bool:
     """Whether a folder only waits to be removed."""
     return _DELETED_FOLDER.fullmatch(folder) is not None
+
+
+class Listing(NamedTuple):
+    """What is in a partition's folder: by suffix the offsets in the names of a segment's files, in order; and all names."""
+
+    offsets: dict[str, list[int]]
+    names: frozenset[str]
+
+
+def listing(folder: Path) -> Listing:
+    """The files of a partition's folder. Raises OSError."""
+    names = os.listdir(folder)
+    offsets: dict[str, list[int]] = {suffix: [] for suffix in (*SEGMENT_FILES, SNAPSHOT)}
+    for name in names:
+        if match := _SEGMENT.fullmatch(name):
+            offsets[match[2]].append(int(match[1]))
+    for found in offsets.values():
+        found.sort()
+    return Listing(offsets, frozenset(names))
 
 
 def offsets_in(folder: Path, suffix: str) -> list[int]:

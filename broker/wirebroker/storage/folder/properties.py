@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from crc32c import crc32c
+
 from kafkawire.primitives import format_uuid, parse_uuid
 from wirebroker.storage.folder.faults import DamagedFile
 
 META_PROPERTIES = "meta.properties"
 PARTITION_METADATA = "partition.metadata"
+_CRC = "#crc32c="
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """The pairs in a file of Java properties, as far as Kafka writes such."""
+    """The pairs in a file of Java properties, as far as Kafka writes such. Raises DamagedFile."""
     pairs = {}
-    for line in _text(path).splitlines():
+    text = _text(path)
+    before, mark, crc = text.rpartition(_CRC)
+    if mark and crc.strip() != _crc_of(before):
+        raise DamagedFile(path, f"the CRC in its last line does not fit; correct it, or remove the line '{_CRC}{crc.strip()}'")
+    for line in text.splitlines():
         if line.strip() and not line.startswith(("#", "!")):
             name, _, value = line.partition("=")
             pairs[name.strip()] = value.strip().replace("\\:", ":").replace("\\=", "=")
@@ -23,8 +30,13 @@ def read_properties(path: Path) -> dict[str, str]:
 
 
 def properties_text(pairs: Mapping[str, str]) -> str:
-    """The pairs as Kafka writes them."""
-    return "#\n" + "".join(f"{name}={value}\n" for name, value in pairs.items())
+    """The pairs as Kafka writes them, and in a comment their CRC."""
+    text = "#\n" + "".join(f"{name}={value}\n" for name, value in pairs.items())
+    return f"{text}{_CRC}{_crc_of(text)}\n"
+
+
+def _crc_of(text: str) -> str:
+    return f"{crc32c(text.encode()):08x}"
 
 
 def read_partition_metadata(path: Path) -> bytes:
@@ -45,6 +57,9 @@ def partition_metadata_text(topic_id: bytes) -> str:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise DamagedFile(path, "this is not text") from None
+    if "\0" in text:
+        raise DamagedFile(path, "this is not text", text.index("\0"))
+    return text

@@ -1,8 +1,10 @@
 """What a partition's folder holds when the broker starts (LogLoader, ProducerStateManager).
 
-After a clean shutdown the last snapshot has the producers' state. After a crash the segments from the recovery point on
-are walked, their batches checked, their indexes made anew, and a torn tail is cut. Either way the state comes from the
-newest snapshot, which keeps the last batch of each producer, and from the batches behind it.
+After a clean shutdown the last snapshot has the producers' state, and the log ends where the checkpoint says. After a
+crash the segments from the recovery point on are walked, their batches checked, their indexes made again, and a torn tail
+is cut. Either way the state comes from the newest snapshot, which keeps the last batch of each producer, and from the
+batches after it. Of what was closed cleanly as much is walked as an `Inspection` allows; of the rest the ends are held
+against each other.
 
 Everything is looked at before anything is changed. Damage that is not a torn tail is an error: Kafka would cut there,
 and lose the sound batches behind it.
@@ -10,19 +12,30 @@ and lose the sound batches behind it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from kafkawire.batches import BatchHeader, iter_records, read_header, read_marker
 from kafkawire.primitives import Buffer
 from wirebroker.core.open_transactions import AbortedTransaction, OpenTransactions
-from wirebroker.core.producers import Key, advance, end_transaction, last_batch_only, last_timestamp, open_since
+from wirebroker.core.producers import (
+    Key,
+    advance,
+    end_transaction,
+    last_batch_only,
+    last_offset,
+    last_timestamp,
+    open_since,
+)
 from wirebroker.core.profile import Rules
 from wirebroker.storage.folder import files
-from wirebroker.storage.folder.checkpoints import LEADER_EPOCHS, read_epochs
+from wirebroker.storage.folder.checkpoints import CLEAN_SHUTDOWN, LOG_STARTS, RECOVERY_POINTS
+from wirebroker.storage.folder.epochs import LeaderEpochs
 from wirebroker.storage.folder.faults import DamagedFile, note
 from wirebroker.storage.folder.indexes import read_transaction_index
+from wirebroker.storage.folder.inspection import Inspection, check_names, unfit_indexes
 from wirebroker.storage.folder.names import (
     CLEANED,
     DELETED,
@@ -30,13 +43,15 @@ from wirebroker.storage.folder.names import (
     SNAPSHOT,
     SWAP,
     TRANSACTION_INDEX,
+    Listing,
     file_name,
+    listing,
     offset_of,
     offsets_in,
 )
 from wirebroker.storage.folder.segment import Index, Segment, SegmentSettings
 from wirebroker.storage.folder.snapshots import read_snapshot, snapshot_bytes
-from wirebroker.storage.folder.walking import Damage, Walk, is_cut_short, is_torn, sound_batch_behind
+from wirebroker.storage.folder.walking import ANYWHERE, Damage, Walk, is_cut_short, is_torn, sound_batch_behind
 from wirebroker.storage.interface import Kept
 
 
@@ -52,8 +67,15 @@ class Known(NamedTuple):
     """What the directory's checkpoints say of a partition."""
 
     clean: bool
-    recovery_point: int
+    recovery_point: int | None
+    """None where no checkpoint names the partition."""
     log_start_offset: int
+    starts_there: bool = False
+    """Whether `log_start_offset` is where it began when the broker stopped cleanly, so that earlier segments are no loss."""
+    gaps_below: int = ANYWHERE
+    """Below this offset compaction may have left out some."""
+    latest_epoch: int | None = None
+    """The leader epoch that the metadata knows."""
 
 
 class Recovered(NamedTuple):
@@ -98,31 +120,22 @@ class State:
             self.transactions.end(key, header.base_offset, aborted=not marker.commit)
 
 
-def recover(folder: Path, settings: LogSettings, known: Known, now: int) -> Recovered:
+def recover(folder: Path, settings: LogSettings, known: Known, inspection: Inspection, now: int) -> Recovered:
     """Open the folder. Raises DamagedFile and changes nothing if batches would be lost."""
     _finish_swaps(folder)
-    bases = offsets_in(folder, LOG)
-    is_new = not bases
+    present = listing(folder)
+    check_names(folder, present, (known.clean and known.recovery_point) or 0)
+    is_new = not present.offsets[LOG]
     if is_new:
         first = Segment(folder, known.log_start_offset, now, settings.segments, Index())
         first.create()
-        bases = [known.log_start_offset]
-    log_start = max(known.log_start_offset, bases[0])
-    segments, unsure = _open(folder, bases, settings.segments, known, now)
-    torn, rebuilt = _walk(segments, unsure, settings, log_start, now)
-    end = rebuilt[-1].end if rebuilt and rebuilt[-1].segment is segments[-1] else _end_of(segments[-1])
-    if end < log_start:
-        raise DamagedFile(folder, f"the log ends at offset {end}, below its start at {log_start}; segments are missing")
-    _write(rebuilt, log_start)
-    if torn:
-        note(torn)
+        present.offsets[LOG].append(known.log_start_offset)
+    recovery = Recovery(folder, present, settings, known, inspection, now)
+    recovery.look()
+    found = recovery.take()
     if is_new:
-        segments[0].touched()
-    kept = _kept(segments, end, log_start, settings, known.clean, now)
-    for segment in segments[:-1]:
-        segment.let_go()
-    recovery_point = end if known.clean and not unsure else min(known.recovery_point, end)
-    return Recovered(segments, end, recovery_point, kept)
+        found.segments[0].touched()
+    return found
 
 
 def _finish_swaps(folder: Path) -> None:
@@ -143,76 +156,313 @@ def _finish_swaps(folder: Path) -> None:
         # What the new segment holds was in the old ones: they are replaced, also if only some have been removed.
         for name in names:
             offset = offset_of(name, name[name.rfind(".") :])
-            if offset is not None and base <= offset < made.next_offset and not name.endswith(SNAPSHOT):
+            if offset is not None and base <= offset < max(made.next_offset, base + 1) and not name.endswith(SNAPSHOT):
                 (folder / name).unlink(missing_ok=True)
         (folder / (file_name(base, LOG) + SWAP)).replace(folder / file_name(base, LOG))
 
 
-def _open(
-    folder: Path, bases: Sequence[int], limits: SegmentSettings, known: Known, now: int
-) -> tuple[list[Segment], list[int]]:
-    """The segments, and which of them have to be walked: those from the recovery point on, or without a good index."""
-    segments: list[Segment] = []
-    unsure: list[int] = []
-    for i, base in enumerate(bases):
-        segment = Segment(folder, base, now, limits, None)
-        last = i + 1 == len(bases)
-        if not known.clean and (last or bases[i + 1] > known.recovery_point):
-            unsure.append(i)
-        else:
-            try:
-                segment.load()
-            except (DamagedFile, FileNotFoundError):
-                unsure.append(i)
-        segments.append(segment)
-    return segments, unsure
-
-
-class Rebuilt(NamedTuple):
-    """A segment that was walked: it as it is now known, the state behind it, and where it ends."""
+class Walked(NamedTuple):
+    """A segment all of whose batches were looked at, the state after it, and where it ends."""
 
     segment: Segment
     state: State
     end: int
 
 
-def _walk(
-    segments: list[Segment], unsure: Sequence[int], settings: LogSettings, log_start: int, now: int
-) -> tuple[str, list[Rebuilt]]:
-    """Check the batches of these segments and count them anew, without changing a file; what is to be said of the tail."""
-    torn = ""
-    rebuilt: list[Rebuilt] = []
-    for i in unsure:
-        path, base = segments[i].path(), segments[i].base_offset
-        state = State(settings.rules)
-        if rebuilt and rebuilt[-1].segment is segments[i - 1]:
-            state.load(_as_in_snapshot(rebuilt[-1].state))
+class Closed(NamedTuple):
+    """A segment that was walked although it was closed, and the aborted transactions that its batches tell of.
+
+    If the log is `complete` from its first offset on, those are all of them.
+    """
+
+    segment: Segment
+    aborted: Sequence[AbortedTransaction]
+    complete: bool
+
+
+class Recovery:
+    """One partition's folder: first everything is looked at, then what was found is taken, and files are made to fit."""
+
+    def __init__(
+        self, folder: Path, present: Listing, settings: LogSettings, known: Known, inspection: Inspection, now: int
+    ) -> None:
+        self.folder = folder
+        self.segments: list[Segment] = []
+        self.end = 0
+        self._bases = present.offsets[LOG]
+        self._present = present
+        self._settings = settings
+        self._known = known
+        self._inspection = inspection
+        self._now = now
+        self._log_start = max(known.log_start_offset, self._bases[0])
+        self._epochs = LeaderEpochs(folder, self._bases[0], known.latest_epoch, clean=known.clean)
+        self._last: Walked | None = None
+        """The segment before the one that is looked at, if it was walked."""
+        self._crashed: list[Walked] = []
+        """What may have been written since the files were last put on the disk, so that its indexes are made again."""
+        self._closed: list[Closed] = []
+        """What was walked though nothing spoke against it."""
+        self._unfit: list[tuple[Closed, list[Path]]] = []
+        """Which of those have indexes that do not fit."""
+        self._starts: list[tuple[int, int]] = []
+        self._is_known_at_end = False
+        """Whether the snapshot at the end of the log is good."""
+        self._torn = ""
+        self._is_complete = self._bases[0] == 0 and known.gaps_below == 0
+        """Whether every batch that ever was is still there, as far as was looked."""
+
+    # Looking
+
+    def look(self) -> None:
+        """Look at every segment, and change nothing. Raises DamagedFile."""
+        for i, base in enumerate(self._bases):
+            if i and self.end != base and (self.end > base or self.end >= self._known.gaps_below):
+                raise DamagedFile(
+                    self.folder / file_name(base, LOG),
+                    f"it begins at offset {base}, and the segment before it ends at {self.end}. Restore what is missing from "
+                    "a copy; to go on without it, remove the segments before this one",
+                )
+            self._look_at(i, base)
+        self._check_ends()
+        for closed in self._closed:
+            if unfit := unfit_indexes(*closed):
+                self._unfit.append((closed, unfit))
+        self._check_snapshot()
+        self._starts = self._epochs.up_to(self.end)
+
+    def _look_at(self, i: int, base: int) -> None:
+        known, following = self._known, self._bases[i + 1] if i + 1 < len(self._bases) else None
+        if known.clean:
+            closed = known.recovery_point is not None
         else:
-            state = _state_at(base, segments[:i], log_start, settings, now)
-        segment = Segment(path.parent, base, now, settings.segments, Index())
-        walk = Walk(path, base)
-        for _, header, batch in walk:
+            closed = following is not None and following <= (known.recovery_point or 0)
+        segment = Segment(self.folder, base, self._now, self._settings.segments, None)
+        self.segments.append(segment)
+        if closed and not self._epochs.are_lost and not self._inspection.takes(segment.path()):
+            with suppress(DamagedFile, FileNotFoundError):
+                self.end = segment.believe()
+                self._check_aborted(segment)
+                self._last, self._is_complete = None, False
+                return
+        self._walk(base, closed, followed=following is not None)
+
+    def _walk(self, base: int, closed: bool, *, followed: bool) -> None:
+        """Check the batches of a segment and count them again; if it was `closed`, its files are held against them."""
+        state = self._state_before(base)
+        segment = Segment(self.folder, base, self._now, self._settings.segments, Index())
+        self.segments[-1] = segment
+        walk = Walk(segment.path(), base, gaps_below=self._known.gaps_below)
+        for position, header, batch in walk:
+            self._epochs.follow(walk.path, position, header)
             segment.note(header.last_offset, header.size, header.max_timestamp)
             state.follow(header, batch)
         if walk.damage is not None:
-            torn = cut_of(walk, walk.damage, followed=i + 1 < len(segments))
-        segments[i] = segment
-        rebuilt.append(Rebuilt(segment, state, walk.next_offset))
-    return torn, rebuilt
+            self._torn = cut_of(walk, walk.damage, followed=followed, clean=self._known.clean)
+        self.end = walk.next_offset
+        self._last = Walked(segment, state, self.end)
+        if not closed:
+            self._crashed.append(self._last)
+        else:
+            self._closed.append(Closed(segment, self._ended(self._last), self._is_complete))
+
+    def _check_aborted(self, segment: Segment) -> None:
+        if segment.base_offset in self._present.offsets[TRANSACTION_INDEX]:
+            path = segment.path(TRANSACTION_INDEX)
+            for each in read_transaction_index(path):
+                if not segment.base_offset <= each.last_offset < self.end:
+                    raise DamagedFile(path, f"{each} is of another segment")
+
+    def _state_before(self, base: int) -> State:
+        if self._last is None:
+            return self._state_at(base, self.segments[:-1])
+        state = State(self._settings.rules)
+        state.load({key: last_batch_only(packed) for key, packed in self._last.state.producers.items()})
+        return state
+
+    @staticmethod
+    def _ended(walked: Walked) -> list[AbortedTransaction]:
+        return walked.state.transactions.ended_between(walked.segment.base_offset, walked.end)
+
+    def _check_ends(self) -> None:
+        known, end = self._known, self.end
+        if end < self._log_start:
+            raise DamagedFile(
+                self.folder, f"the log ends at offset {end}, below its start at {self._log_start}; segments are missing"
+            )
+        if known.starts_there and self._bases[0] > known.log_start_offset:
+            raise DamagedFile(
+                self.folder,
+                f"the log begins at offset {self._bases[0]}, and began at {known.log_start_offset} when the broker stopped. "
+                f"Restore the segments before it from a copy; to go on without them, remove {self.folder.parent / LOG_STARTS} "
+                f"and {self.folder.parent / RECOVERY_POINTS}",
+            )
+        reached = known.recovery_point
+        if reached is None or end == reached or (end > reached and not known.clean):
+            return
+        checkpoint = self.folder.parent / RECOVERY_POINTS
+        if known.clean:
+            raise DamagedFile(
+                self.segments[-1].path(),
+                f"the log ends at offset {end}, and ended at {reached} when the broker stopped cleanly. Restore it from a "
+                f"copy; to go on with what is there, remove {checkpoint}",
+            )
+        note(
+            f"{self.folder}: the log ends at offset {end}, and {checkpoint} says that it was on the disk up to {reached}; "
+            "unless the topic was made again or cut off shortly before the broker was killed, records are lost"
+        )
+
+    # Taking
+
+    def take(self) -> Recovered:
+        """Let the files be what was found, without a torn tail and with indexes that fit; the log."""
+        self._write_crashed()
+        for closed, unfit in self._unfit:
+            for path in unfit:
+                path.unlink(missing_ok=True)
+            closed.segment.close(closed.aborted)
+            closed.segment.touched()
+        if self._torn:
+            note(self._torn)
+        for segment in self.segments[:-1]:
+            segment.let_go()
+        known = self._known
+        was_closed = known.clean and not self._crashed
+        recovery_point = self.end if was_closed else min(known.recovery_point or 0, self.end)
+        kept = Kept(self._log_start, self._producers(), self._aborted(), self._starts)
+        return Recovered(self.segments, self.end, recovery_point, kept)
+
+    def _write_crashed(self) -> None:
+        """What was found may be in the page cache alone."""
+        for segment, state, end in self._crashed:
+            if segment.size != segment.path().stat().st_size:
+                segment.truncate(segment.size, end)
+            segment.close(state.transactions.ended_between(segment.base_offset, end))
+            segment.touched()
+            if end > self._log_start and not (end == self.end and self._is_known_at_end):
+                files.replace(segment.folder / file_name(end, SNAPSHOT), snapshot_bytes(state.producers), durable=False)
+
+    def _aborted(self) -> list[AbortedTransaction]:
+        aborted: list[AbortedTransaction] = []
+        for base in offsets_in(self.folder, TRANSACTION_INDEX) if self._had_transactions() else ():
+            aborted += read_transaction_index(self.folder / file_name(base, TRANSACTION_INDEX))
+        return [each for each in aborted if each.last_offset >= self._log_start]
+
+    def _had_transactions(self) -> bool:
+        return bool(self._present.offsets[TRANSACTION_INDEX] or self._crashed or self._unfit)
+
+    # Producers
+
+    def _check_snapshot(self) -> None:
+        """After a clean stop the producers are written down at the end of the log. Raises DamagedFile if they are lost."""
+        path = self.folder / file_name(self.end, SNAPSHOT)
+        if self.end <= self._log_start:
+            return
+        why = self._fault_of_snapshot(path)
+        self._is_known_at_end = not why
+        if not self._known.clean or not why:
+            return
+        older = [each for each in self._present.offsets[SNAPSHOT] if self._log_start < each < self.end]
+        if self._bases[0] and not any(_is_snapshot(self.folder / file_name(each, SNAPSHOT)) for each in older):
+            raise DamagedFile(
+                path,
+                f"{why}, and batches that it knows of have been deleted. Restore it from a copy; to have only those producers "
+                f"known that the log still has batches of, remove {self.folder.parent / CLEAN_SHUTDOWN}",
+            )
+        note(f"{path}: {why}; the producers are taken from the batches")
+
+    def _fault_of_snapshot(self, path: Path) -> str:
+        """Why the snapshot at the end of the log cannot be used. Raises DamagedFile if the log may be another one's."""
+        try:
+            producers = read_snapshot(path)
+        except FileNotFoundError:
+            return "it is missing"
+        except DamagedFile as damaged:
+            return damaged.why
+        for key, packed in producers.items():
+            if (written := last_offset(packed)) >= 0 and (why := self._fault_of_producer(key, written)):
+                if self._known.clean:
+                    raise DamagedFile(path, f"{why}. If the log is the right one, remove this file")
+                return why
+        return ""
+
+    def _fault_of_producer(self, key: Key, written: int) -> str:
+        """What is wrong with a producer whose last batch ends at the offset `written`, as far as the log was walked."""
+        segment = next((each for each in reversed(self.segments) if each.base_offset <= written), None)
+        if segment is None or not segment.checked:
+            return ""
+        header = segment.header_of(written)
+        if header is None or header.producer_id != key:
+            return f"by it producer {key} wrote last at offset {written}, and by the log it did not"
+        known = self._last.state.producers.get(key, b"") if self._last else b""
+        if known and last_offset(known) > written:
+            return f"by it producer {key} wrote last at offset {written}, and by the log at {last_offset(known)}"
+        return ""
+
+    def _producers(self) -> dict[Key, bytes]:
+        """Who is known at the end of the log; snapshots that say nothing any more are removed."""
+        state = self._state_at(self.end, self.segments)
+        for snapshot in offsets_in(self.folder, SNAPSHOT):
+            if snapshot > self.end or snapshot <= self._log_start:
+                (self.folder / file_name(snapshot, SNAPSHOT)).unlink()
+        return state.producers
+
+    def _state_at(self, offset: int, segments: Sequence[Segment]) -> State:
+        """The state below `offset`: of the newest snapshot that can be read, and of the batches after it."""
+        state = State(self._settings.rules)
+        since = self._log_start
+        for snapshot in reversed(offsets_in(self.folder, SNAPSHOT)):
+            if not since < snapshot <= offset:
+                continue
+            with suppress(DamagedFile):
+                state.load(self._unexpired(read_snapshot(self.folder / file_name(snapshot, SNAPSHOT))))
+                since = snapshot
+                break
+        for i, segment in enumerate(segments):
+            ends = segments[i + 1].base_offset if i + 1 < len(segments) else offset
+            if since < min(ends, offset):
+                for _, header, batch in _batches_from(segment, since):
+                    if since <= header.base_offset < offset:
+                        state.follow(header, batch)
+        return state
+
+    def _unexpired(self, producers: Mapping[Key, bytes]) -> dict[Key, bytes]:
+        oldest = self._now - self._settings.producer_expiration
+        return {
+            key: packed for key, packed in producers.items() if last_timestamp(packed) > oldest or open_since(packed) >= 0
+        }
 
 
-def cut_of(walk: Walk, damage: Damage, *, followed: bool) -> str:
-    """A sentence about the torn tail that will be cut off. Raises DamagedFile if it is none."""
+def _batches_from(segment: Segment, offset: int) -> Iterable[tuple[int, BatchHeader, memoryview]]:
+    for position, batch in segment.batches(segment.find(offset)):
+        yield position, read_header(batch), batch
+
+
+def _is_snapshot(path: Path) -> bool:
+    try:
+        read_snapshot(path)
+    except DamagedFile:
+        return False
+    return True
+
+
+def cut_of(walk: Walk, damage: Damage, *, followed: bool, clean: bool) -> str:
+    """A sentence about the torn tail that will be cut off. Raises DamagedFile if it is none.
+
+    After a `clean` stop no tail is torn.
+    """
     path, (position, why) = walk.path, damage
     size = path.stat().st_size
     behind = None if followed else sound_batch_behind(path, damage, walk.next_offset)
-    if followed or behind is not None or not is_torn(path, damage, walk.next_offset):
-        then = "segments follow" if followed else f"a sound batch follows at position {behind}"
-        then = then if followed or behind is not None else f"{size - position} bytes are there"
+    if followed or clean or behind is not None or not is_torn(path, damage, walk.next_offset):
+        then = "segments follow" if followed else f"{size - position} bytes are there"
+        then = then if behind is None else f"a sound batch follows at position {behind}"
+        leaves = "A clean stop" if clean else "A crash"
         raise DamagedFile(
             path,
-            f"{why}, and {then}. A crash does not leave this. Nothing of this log was changed; to go on without what is "
-            "behind this position, cut the file there and remove the segments that follow",
+            f"{why}, and {then}. {leaves} does not leave this. Nothing of this log was changed; to go on without what is "
+            "behind this position, cut the file there and remove the segments that follow"
+            + (f" and {path.parent.parent / RECOVERY_POINTS}" if clean else ""),
             position,
         )
     unfinished = is_cut_short(path, damage)
@@ -222,80 +472,3 @@ def cut_of(walk: Walk, damage: Damage, *, followed: bool) -> str:
         f"{path}: cut off {size - position} bytes at position {position} that {what} ({why}); "
         f"the log goes on at offset {walk.next_offset}{told}"
     )
-
-
-def _write(rebuilt: Sequence[Rebuilt], log_start: int) -> None:
-    """Let the files of these segments be what was found: without a torn tail, and with new indexes and snapshots.
-
-    What was found may be in the page cache alone.
-    """
-    for segment, state, end in rebuilt:
-        if segment.size != segment.path().stat().st_size:
-            segment.truncate(segment.size, end)
-        segment.close(state.transactions.ended_between(segment.base_offset, end))
-        segment.touched()
-        if end > log_start:
-            files.replace(segment.folder / file_name(end, SNAPSHOT), snapshot_bytes(state.producers), durable=False)
-
-
-def _as_in_snapshot(state: State) -> dict[Key, bytes]:
-    return {key: last_batch_only(packed) for key, packed in state.producers.items()}
-
-
-def _state_at(offset: int, segments: Sequence[Segment], log_start: int, settings: LogSettings, now: int) -> State:
-    """The state below `offset`: of the newest snapshot that can be read, and of the batches behind it."""
-    state = State(settings.rules)
-    since = log_start
-    folder = segments[0].folder if segments else None
-    for snapshot in reversed(offsets_in(folder, SNAPSHOT)) if folder else ():
-        if not log_start < snapshot <= offset:
-            continue
-        try:
-            loaded = read_snapshot(folder / file_name(snapshot, SNAPSHOT)) if folder else {}
-        except DamagedFile:
-            continue
-        expired = [
-            key
-            for key, packed in loaded.items()
-            if now - last_timestamp(packed) >= settings.producer_expiration and open_since(packed) < 0
-        ]
-        for key in expired:
-            del loaded[key]
-        state.load(loaded)
-        since = snapshot
-        break
-    for i, segment in enumerate(segments):
-        ends = segments[i + 1].base_offset if i + 1 < len(segments) else offset
-        if since < min(ends, offset):
-            for _, batch in segment.batches(segment.find(since)):
-                header = read_header(batch)
-                if header.base_offset >= offset:
-                    break
-                if header.base_offset >= since:
-                    state.follow(header, batch)
-    return state
-
-
-def _end_of(segment: Segment) -> int:
-    """The offset behind the last batch."""
-    end = segment.base_offset
-    for _, header in segment.headers(segment.index.positions[-1] if segment.index.positions else 0):
-        end = header.last_offset + 1
-    return end
-
-
-def _kept(
-    segments: Sequence[Segment], end: int, log_start: int, settings: LogSettings, clean: bool, now: int
-) -> Kept:
-    folder = segments[0].folder
-    snapshots = offsets_in(folder, SNAPSHOT)
-    # As in Kafka: without any snapshot a cleanly closed log is one of a time when nobody had producer ids.
-    state = State(settings.rules) if clean and not snapshots else _state_at(end, segments, log_start, settings, now)
-    aborted: list[AbortedTransaction] = []
-    for segment in segments:
-        aborted += read_transaction_index(segment.path(TRANSACTION_INDEX))
-    for snapshot in snapshots:
-        if snapshot > end or snapshot <= log_start:
-            (folder / file_name(snapshot, SNAPSHOT)).unlink()
-    starts = [(epoch, start) for epoch, start in read_epochs(folder / LEADER_EPOCHS) if start < end]
-    return Kept(log_start, state.producers, [each for each in aborted if each.last_offset >= log_start], starts)

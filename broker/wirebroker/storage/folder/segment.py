@@ -22,15 +22,16 @@ from wirebroker.storage.folder import files
 from wirebroker.storage.folder.faults import DamagedFile
 from wirebroker.storage.folder.indexes import (
     OFFSET_ENTRY,
+    TIME_ENTRY,
+    last_entry,
     offset_index_bytes,
-    read_last_time,
     read_offset_index,
     read_time_index,
     time_index_bytes,
     transaction_index_bytes,
 )
 from wirebroker.storage.folder.names import LOG, OFFSET_INDEX, SEGMENT_FILES, TIME_INDEX, TRANSACTION_INDEX, file_name
-from wirebroker.storage.folder.walking import batches_in
+from wirebroker.storage.folder.walking import WINDOW, batches_in, fault_of
 
 _START = struct.Struct(">qii")
 _PLACE = struct.Struct(">qi11xi")
@@ -116,8 +117,8 @@ class Segment:
     """Consecutive batches in one file. `created` is a time in ms since the epoch."""
 
     __slots__ = (
-        "_fd", "_index", "_interval", "_most_entries", "_newest", "_settings", "_since_entry", "base_offset", "created",
-        "dirty", "folder", "max_timestamp", "size",
+        "_fd", "_index", "_interval", "_most_entries", "_newest", "_settings", "_since_entry", "base_offset", "checked",
+        "created", "dirty", "folder", "max_timestamp", "size",
     )  # fmt: skip
 
     def __init__(self, folder: Path, base_offset: int, created: int, settings: SegmentSettings, index: Index | None) -> None:
@@ -129,6 +130,8 @@ class Segment:
         self.max_timestamp = -1
         self.dirty = False
         """Whether something was written that may not be on the disk."""
+        self.checked = True
+        """Whether every batch was looked at, or written, since the broker started; else each is checked when it is read."""
         self._newest = base_offset
         """The last offset of the batch with the largest timestamp."""
         self._settings = settings
@@ -211,7 +214,7 @@ class Segment:
             self.release()
             self._open()
         index = self.index
-        index.note_time(self.max_timestamp, self._newest)
+        self.note_end()
         offsets = offset_index_bytes(self.base_offset, zip(index.offsets, index.positions, strict=True))
         files.write(self.path(OFFSET_INDEX, ending), offsets)
         times = time_index_bytes(self.base_offset, zip(index.stamps, index.newest, strict=True))
@@ -220,6 +223,10 @@ class Segment:
             files.write(self.path(TRANSACTION_INDEX, ending), entries)
         else:
             self.path(TRANSACTION_INDEX, ending).unlink(missing_ok=True)
+
+    def note_end(self) -> None:
+        """Let the index have what it says once the segment is closed."""
+        self.index.note_time(self.max_timestamp, self._newest)
 
     def let_go(self) -> None:
         """Give back the descriptor and forget the index; both are there again when they are needed."""
@@ -273,12 +280,49 @@ class Segment:
                 self._index = Index()
         return self._index
 
-    def load(self) -> None:
-        """Learn size and largest timestamp of a segment that was closed. Raises DamagedFile, FileNotFoundError."""
-        self.size = self.path().stat().st_size
-        if self.path(OFFSET_INDEX).stat().st_size % OFFSET_ENTRY.size:
-            raise DamagedFile(self.path(OFFSET_INDEX), "this is no index")
-        self.max_timestamp, self._newest = read_last_time(self.path(TIME_INDEX), self.base_offset)
+    def believe(self) -> int:
+        """Know a segment that was closed by the ends of its files; the offset behind its last batch.
+
+        Raises DamagedFile or FileNotFoundError if they do not fit each other: then only a walk tells.
+        """
+        found = last_entry(self.path(OFFSET_INDEX), OFFSET_ENTRY)
+        relative, position = found or (-1, 0)
+        if found and (relative < 0 or position <= 0):
+            raise DamagedFile(self.path(OFFSET_INDEX), "the last entry is none")
+        tail = self._tail(position)
+        end = self._end_of(tail, position, self.base_offset + relative)
+        newest = last_entry(self.path(TIME_INDEX), TIME_ENTRY)
+        timestamp, relative = newest or (-1, 0)
+        if newest and not 0 <= relative < end - self.base_offset:
+            raise DamagedFile(self.path(TIME_INDEX), "the last entry is of an offset that the segment does not have")
+        self.max_timestamp, self._newest = timestamp, self.base_offset + relative
+        if any(header.max_timestamp > timestamp for _, header in batches_in(tail)) or (tail and not newest):
+            raise DamagedFile(self.path(TIME_INDEX), "the last entry is older than the last batches")
+        self.checked = False
+        return end
+
+    def _tail(self, position: int) -> memoryview:
+        """What is in the file from the last entry of the index on."""
+        fd = files.open_to_read(self.path())
+        try:
+            self.size = os.fstat(fd).st_size
+            if not min(position, 1) <= self.size - position <= WINDOW:
+                raise DamagedFile(self.path(OFFSET_INDEX), "the last entry is not near the end of the log")
+            return memoryview(files.read_at(fd, self.size - position, position))
+        finally:
+            os.close(fd)
+
+    def _end_of(self, tail: memoryview, position: int, indexed: int) -> int:
+        """Where these batches end, the first of which the index knows by the offset `indexed` if it knows one."""
+        end, at = self.base_offset, 0
+        while at < len(tail):
+            if why := fault_of(tail, at, end):
+                raise DamagedFile(self.path(), why, position + at)
+            header = BatchHeader._make(HEADER.unpack_from(tail, at))
+            if not at and position and not header.base_offset <= indexed <= header.last_offset:
+                raise DamagedFile(self.path(OFFSET_INDEX), "the last entry names another offset than the log")
+            end, at = header.last_offset + 1, at + header.size
+        return end
 
     def _recount(self) -> None:
         """Find the largest timestamp again: the index knows most, the batches behind its last entry the rest."""
@@ -303,9 +347,7 @@ class Segment:
 
     def find(self, offset: int) -> int:
         """The position of the first batch that ends at or behind `offset`; the segment's size if none does."""
-        index = self.index
-        entry = bisect_right(index.offsets, offset) - 1
-        position = index.positions[entry] if entry >= 0 else 0
+        position = self._indexed(offset)
         while position < self.size:
             near = self.read(position, _LOOK)
             at, end = 0, len(near) - HEADER_SIZE
@@ -320,6 +362,45 @@ class Segment:
                 raise self._damaged(position)
             position += at
         return self.size
+
+    def _indexed(self, offset: int) -> int:
+        """A position at or before the batch that holds `offset`, by the index; which is held against the log if need be."""
+        index = self.index
+        entry = bisect_right(index.offsets, offset) - 1
+        if entry < 0:
+            return 0
+        position = index.positions[entry]
+        if not self.checked and not self.holds(index.offsets[entry], position):
+            self._index = Index()  # which takes longer, and finds the same
+            return 0
+        return position
+
+    def holds(self, offset: int, position: int) -> bool:
+        """Whether a batch that has this offset begins at `position`."""
+        start = self.read(position, HEADER_SIZE) if position < self.size else b""
+        if len(start) < HEADER_SIZE:
+            return False
+        header = BatchHeader._make(HEADER.unpack(start))
+        return header.magic == 2 and header.base_offset <= offset <= header.last_offset
+
+    def header_of(self, offset: int) -> BatchHeader | None:
+        """The header of the batch that has this offset; None if no batch has."""
+        position = self.find(offset) if offset >= self.base_offset else self.size
+        if not self.holds(offset, position):
+            return None
+        return BatchHeader._make(HEADER.unpack(self.read(position, HEADER_SIZE)))
+
+    def check(self, data: memoryview, position: int) -> None:
+        """Look at the whole batches in what was read at `position`, if nobody has yet. Raises DamagedFile."""
+        at, offset = 0, self.base_offset
+        while not self.checked and at + HEADER_SIZE <= len(data):
+            size = LOG_OVERHEAD + int.from_bytes(data[at + 8 : at + LOG_OVERHEAD], "big", signed=True)
+            if size >= HEADER_SIZE and at + size > len(data):
+                return
+            if why := fault_of(data, at, offset):
+                raise DamagedFile(self.path(), why, position + at)
+            offset = BatchHeader._make(HEADER.unpack_from(data, at)).last_offset + 1
+            at += size
 
     def batch_size(self, position: int) -> int:
         """Bytes of the batch at this position."""
@@ -347,6 +428,7 @@ class Segment:
         while position < self.size:
             data = memoryview(self.read(position, piece))
             used = 0
+            self.check(data, position)
             for at, header in batches_in(data):
                 used = at + header.size
                 yield position + at, data[at:used]

@@ -7,20 +7,23 @@ What takes long is a `Job`: whoever drives the engine does its `work` in a threa
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from glob import escape as glob_escape
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkawire.errors import ProtocolError
+from kafkawire.primitives import format_uuid
 from wirebroker.core.cluster import CLUSTER_ID, GROUP_TOPIC, TRANSACTION_TOPIC, Cluster, StoredPartition, Topic
 from wirebroker.core.configs import ConfigError, TopicConfigs, check_topic_configs
 from wirebroker.core.partition import Partition
 from wirebroker.storage.folder import files
 from wirebroker.storage.folder.compaction import Cleaned
-from wirebroker.storage.folder.directory import LogDirectory
+from wirebroker.storage.folder.directory import METADATA, LogDirectory
 from wirebroker.storage.folder.faults import DamagedFile, DataError, note
 from wirebroker.storage.folder.image import (
     BROKER,
@@ -33,9 +36,10 @@ from wirebroker.storage.folder.image import (
     TopicImage,
     difference,
 )
+from wirebroker.storage.folder.inspection import Inspection
 from wirebroker.storage.folder.log import FolderLog, RecentIndexes
 from wirebroker.storage.folder.metadata import MetadataLog
-from wirebroker.storage.folder.names import DELETED, deleted_folder_name, folder_name
+from wirebroker.storage.folder.names import DELETED, LOG, deleted_folder_name, folder_name
 from wirebroker.storage.folder.properties import (
     META_PROPERTIES,
     PARTITION_METADATA,
@@ -44,6 +48,7 @@ from wirebroker.storage.folder.properties import (
 )
 from wirebroker.storage.folder.recovery import LogSettings
 from wirebroker.storage.folder.segment import OpenFiles, SegmentSettings
+from wirebroker.storage.folder.walking import ANYWHERE
 
 if TYPE_CHECKING:
     from wirebroker.core.groups import GroupCoordinator
@@ -90,6 +95,9 @@ class FolderStore:
         self._made: list[Path] = []
         """Files and folders beside the logs that were made or changed since then."""
         self._compacting = False
+        self._inspection = Inspection()
+        self.latest_epochs: dict[tuple[str, int], int] = {}
+        """The leader epochs that the metadata knows, while the directory is loaded."""
         self._uncleanable: set[FolderLog] = set()
         """Logs whose compaction failed once; as in Kafka it is not tried again before the next start."""
         self._trouble = False
@@ -122,7 +130,7 @@ class FolderStore:
             directory = self.directories[node_id] = LogDirectory(place, node_id, CLUSTER_ID, self._random_bytes)
             if number == 1:
                 self.cluster_id = directory.cluster_id
-                self.metadata = MetadataLog(place)
+                self.metadata = MetadataLog(place, directory.metadata_end, clean=directory.clean)
 
     # What was there
 
@@ -147,6 +155,7 @@ class FolderStore:
         for topic_id, topic in image.topics.items():
             self._load_topic(cluster, topic_id, topic, image.settings.get((TOPIC, topic.name), {}), now)
         self._note_unknown(cluster)
+        self.latest_epochs.clear()
         cluster.producer_ids.next_block = image.next_producer_id
         self.metadata.create()
         for directory in self.directories.values():
@@ -154,19 +163,25 @@ class FolderStore:
             directory.remove_deleted()
         self._load_coordinators(cluster, groups, transactions, now)
         self._decide(now)
-        self.metadata.begun(now)
+        if self.metadata.begun(now):
+            self._checkpoint()
         self._metadata_dirty = True
         self._set_timers(now)
 
     def _check_metadata(self) -> None:
         """Raises DamagedFile if there was metadata and it is gone: what it knew of is not to vanish without a word."""
+        metadata = self.metadata
+        if not metadata.is_lost:
+            return
         folders = (path for directory in self.directories.values() for _, path in directory.partitions())
         folder = next(folders, None)
-        if self.metadata.exists and not self.metadata.end_offset and folder is not None:
+        if folder is not None or metadata.end_offset:
+            what = f"the metadata ends at offset {metadata.end_offset}, and had reached {metadata.synced_offset}"
+            what = what if metadata.end_offset else "no metadata is in it"
             raise DamagedFile(
-                self.metadata.path,
-                f"no metadata is in it, but there are folders of partitions, as {folder.name}. To have them served by what "
-                f"they are called, without their settings, remove {self.metadata.folder}",
+                metadata.path,
+                f"{what}, but there are folders of partitions, as {folder.name if folder else 'none'}. Restore it from a copy; "
+                f"to have them served by what they are called, without their settings, leave {metadata.folder} empty",
             )
 
     def _note_unknown(self, cluster: Cluster) -> None:
@@ -236,11 +251,30 @@ class FolderStore:
             replicas = [self._node(each) for each in partition.replicas]
             here = [node for node in dict.fromkeys(replicas) if node in self.directories] or [min(self.directories)]
             stored.append(StoredPartition(here, partition.leader_epoch))
-            folder = self._directory_of(topic.name, index, topic_id, here).root / folder_name(topic.name, index)
-            if not folder.is_dir():
-                note(f"{folder} is not there: the partition is served empty")
+            self.latest_epochs[topic.name, index] = partition.leader_epoch
+            self._check_folder(self._directory_of(topic.name, index, topic_id, here), topic.name, index, topic_id)
         self._passed_over[TOPIC, topic.name] = unknown
         cluster.restore_topic(topic.name, topic_id, known, stored, now)
+
+    def _check_folder(self, directory: LogDirectory, name: str, index: int, topic_id: bytes) -> None:
+        """Raises DamagedFile if the folder of a partition has gone, or is one of another topic with records."""
+        folder = directory.root / folder_name(name, index)
+        if not folder.is_dir():
+            if directory.is_whole and not any(directory.root.glob(f"{glob_escape(folder.name)}.*-delete")):
+                raise DamagedFile(
+                    folder,
+                    "it is not there, and the metadata knows of the partition. Restore it from a copy; to have the partition "
+                    "served empty, make an empty folder of that name",
+                )
+            note(f"{folder} is not there: the partition is served empty")
+        elif (found := self._id_in(folder)) not in (None, topic_id) and any(
+            path.stat().st_size for path in folder.glob(f"*{LOG}")
+        ):
+            raise DamagedFile(
+                folder / PARTITION_METADATA,
+                f"the topic id is {format_uuid(found or b'')}, and the metadata says {format_uuid(topic_id)}. If the folder is "
+                "of an older topic of that name, move it elsewhere; else correct the id",
+            )
 
     def _node(self, stored: int) -> int:
         """Which of our brokers has taken the place of the one with this id."""
@@ -325,11 +359,11 @@ class FolderStore:
             stray = folder.with_name(deleted_folder_name(topic.name, index, topic.topic_id).replace("-delete", "-stray"))
             folder.rename(stray)
             note(f"{folder} belongs to another topic of that name, and is set aside as {stray.name}")
-        is_new = not folder.is_dir()
+        is_new = not folder.is_dir() or not any(os.scandir(folder))
         try:
             if is_new:
                 directory.forget((topic.name, index))
-                folder.mkdir()
+                folder.mkdir(exist_ok=True)
                 self._made.append(directory.root)
             if self._id_in(folder) is None:
                 files.replace(folder / PARTITION_METADATA, partition_metadata_text(topic.topic_id).encode(), durable=False)
@@ -425,6 +459,7 @@ class FolderStore:
             return None
         ends = {log: log.end_offset for log in self._dirty}
         made, metadata = list(dict.fromkeys(self._made)), self._metadata_dirty
+        metadata_end = self.metadata.end_offset
         self._dirty.clear()
         self._made.clear()
         self._metadata_dirty = False
@@ -433,7 +468,14 @@ class FolderStore:
             self._made += made
             self._metadata_dirty = self._metadata_dirty or metadata
 
-        return self._sync_job(ends, [*made, *([self.metadata.path] if metadata else [])], failed)
+        job = self._sync_job(ends, [*made, *([self.metadata.path] if metadata else [])], failed)
+
+        def done() -> None:
+            job.done()
+            if metadata:
+                self.metadata.synced_offset = max(self.metadata.synced_offset, metadata_end)
+
+        return job._replace(done=done)
 
     def _sync_job(
         self, ends: Mapping[FolderLog, int], others: Iterable[Path], others_failed: Callable[[], None]
@@ -478,6 +520,10 @@ class FolderStore:
                 job.failed()
                 raise
             job.done()
+
+    def inspection_of(self, topic: str) -> Inspection:
+        """What a log of this topic may spend on being read whole. The coordinators read all of theirs anyway."""
+        return Inspection(ANYWHERE) if topic in (GROUP_TOPIC, TRANSACTION_TOPIC) else self._inspection
 
     def _set_timers(self, now: int) -> None:
         assert self._cluster is not None
@@ -540,16 +586,20 @@ class FolderStore:
             self._trouble = False
             note(f"{self.root} can be written to again")
 
-    def _checkpoint(self) -> None:
+    def _checkpoint(self, *, durable: bool = False) -> None:
         held: dict[int, list[FolderLog]] = {node_id: [] for node_id in self.directories}
         for log in self._logs():
             log.write_due()
             held[log.directory.node_id].append(log)
         for node_id, logs in held.items():
+            recovery_points = {log.where: log.recovery_point for log in logs}
+            if node_id == min(held):
+                recovery_points[METADATA] = self.metadata.synced_offset
             self.directories[node_id].checkpoint(
-                {log.where: log.recovery_point for log in logs},
+                recovery_points,
                 {log.where: log.log_start_offset for log in logs},
                 {log.where: log.end_offset for log in logs},
+                durable=durable,
             )
 
     # The end
@@ -585,7 +635,7 @@ class FolderStore:
             }
         self._write_metadata(image, now)
         self.metadata.close()
-        self._checkpoint()
+        self._checkpoint(durable=True)
         self.run_jobs()
         for directory in self.directories.values():
             directory.closed()
@@ -605,6 +655,7 @@ class FolderStore:
             for log in self._logs():
                 log.close()
             self._checkpoint()
+        self._inspection = Inspection()
         for directory in self.directories.values():
             directory.read_checkpoints()
             directory.clean = mode == "clean"

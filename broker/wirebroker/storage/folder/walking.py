@@ -20,6 +20,8 @@ WINDOW = 8 * 1024 * 1024
 """Bytes that are looked at at once; a larger batch is read whole."""
 SEARCH_LIMIT = 64 * 1024 * 1024
 """How far behind a damage sound batches are looked for, in bytes."""
+ANYWHERE = 1 << 63
+"""An offset above all others: below it there may be gaps."""
 _LEAST = HEADER_SIZE - LOG_OVERHEAD
 
 
@@ -58,11 +60,15 @@ def fault_of(data: memoryview, at: int, next_offset: int) -> str:
 
 
 class Walk:
-    """The batches of a file from `position` on, each checked; `damage` is set if they end before the file does."""
+    """The batches of a file from `position` on, each checked; `damage` is set if they end before the file does.
 
-    def __init__(self, path: Path, next_offset: int, position: int = 0) -> None:
+    Compaction leaves out offsets below `gaps_below`; from there on a batch begins where the one before it ends.
+    """
+
+    def __init__(self, path: Path, next_offset: int, position: int = 0, gaps_below: int = ANYWHERE) -> None:
         self.path = path
         self.next_offset = next_offset
+        self.gaps_below = gaps_below
         self.position = position
         """Where the sound batches end, as far as was walked."""
         self.damage: Damage | None = None
@@ -81,7 +87,7 @@ class Walk:
                 at = 0
                 last = self.position + len(window) >= size
                 while at < len(window):
-                    why = fault_of(window, at, self.next_offset)
+                    why = fault_of(window, at, self.next_offset) or self._gap_at(window, at)
                     if why and at and not last:
                         break  # it may only be cut by the window
                     if why:
@@ -93,6 +99,14 @@ class Walk:
                     self.next_offset = header.last_offset + 1
                     self.position += header.size
                     at = end
+
+
+    def _gap_at(self, window: memoryview, at: int) -> str:
+        expected = self.next_offset
+        if expected < self.gaps_below:
+            return ""
+        found = int.from_bytes(window[at : at + 8], "big", signed=True)
+        return f"a batch of offset {found}, where the next one is {expected}" if found != expected else ""
 
 
 def sound_batch_behind(path: Path, damage: Damage, next_offset: int) -> int | None:

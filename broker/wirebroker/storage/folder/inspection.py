@@ -1,0 +1,158 @@
+"""What the files that a start finds say of each other: indexes of a log, the log of its checkpoints.
+
+A cleanly stopped broker has checked every batch, so that of a large directory only the ends are looked at, and the rest
+when somebody reads it. Small directories are read whole: that is over before anybody notices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from struct import Struct
+
+from wirebroker.core.open_transactions import AbortedTransaction
+from wirebroker.storage.folder.checkpoints import LEADER_EPOCHS
+from wirebroker.storage.folder.faults import DamagedFile, note
+from wirebroker.storage.folder.indexes import (
+    OFFSET_ENTRY,
+    TIME_ENTRY,
+    TRANSACTION_ENTRY,
+    read_transaction_index,
+)
+from wirebroker.storage.folder.names import (
+    LOG,
+    OFFSET_INDEX,
+    SEGMENT_FILES,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    Listing,
+    file_name,
+)
+from wirebroker.storage.folder.segment import Segment
+
+BYTES_AT_START = 16 * 1024 * 1024
+"""How much of what was closed cleanly is read at a start, in bytes of all partitions together."""
+LEAST = 16 * 1024
+"""What a segment counts at least."""
+
+
+class Inspection:
+    """Decides which segments are read whole although nothing speaks against them."""
+
+    def __init__(self, allowed: int = BYTES_AT_START) -> None:
+        self._left = allowed
+
+    def takes(self, path: Path) -> bool:
+        """Whether this file is to be read."""
+        if self._left < LEAST:
+            return False
+        cost = max(path.stat().st_size, LEAST)
+        if cost > self._left:
+            return False
+        self._left -= cost
+        return True
+
+
+def check_names(folder: Path, present: Listing, reached: int) -> None:
+    """Raises DamagedFile if segments have gone whose indexes, epochs or checkpoints are still there."""
+    logs = present.offsets[LOG]
+    for suffix in SEGMENT_FILES[1:]:
+        orphans = sorted(set(present.offsets[suffix]) - set(logs))
+        if orphans:
+            name = file_name(orphans[0], suffix)
+            raise DamagedFile(
+                folder / file_name(orphans[0], LOG),
+                f"it is missing, but its index {name} is there. Restore it from a copy; to go on without what was in it, "
+                f"remove the files whose names begin with {orphans[0]:020d}",
+            )
+    if not logs and (LEADER_EPOCHS in present.names or reached > 0):
+        raise DamagedFile(
+            folder,
+            f"no segment is there, but the log was begun{f' and had reached offset {reached}' if reached else ''}. Restore it "
+            "from a copy; to go on with an empty log, empty the folder",
+        )
+
+
+def unfit_indexes(segment: Segment, aborted: Sequence[AbortedTransaction], complete: bool) -> list[Path]:
+    """The indexes of a closed segment that do not fit its batches, and that have to be made again.
+
+    `segment` was walked, so that it knows better, and so are the `aborted` transactions that its batches tell of; if the
+    log is `complete` from its first offset on, those are all. Raises DamagedFile where an index may be right, and the
+    log another one's.
+    """
+    fits = {
+        OFFSET_INDEX: _offsets_fit(segment),
+        TIME_INDEX: _times_fit(segment),
+        TRANSACTION_INDEX: _transactions_fit(segment, aborted, complete=complete),
+    }
+    unfit = [segment.path(suffix) for suffix, fit in fits.items() if not fit]
+    for path in unfit:
+        note(f"{path}: it does not fit the log, and is made again")
+    return unfit
+
+
+def _entries(path: Path, entry: Struct) -> list[tuple[int, ...]] | None:
+    """The entries of an index; None if it is missing or none."""
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    return None if len(raw) % entry.size else list(entry.iter_unpack(raw))
+
+
+def _offsets_fit(segment: Segment) -> bool:
+    entries = _entries(segment.path(OFFSET_INDEX), OFFSET_ENTRY)
+    index, base = segment.index, segment.base_offset
+    if entries is None or entries == [(o - base, p) for o, p in zip(index.offsets, index.positions, strict=True)]:
+        return entries is not None
+    if not entries or any(one[1] >= other[1] for one, other in pairwise(entries)):
+        return False
+    return all(0 < position < segment.size and segment.holds(base + relative, position) for relative, position in entries)
+
+
+def _times_fit(segment: Segment) -> bool:
+    segment.note_end()
+    path = segment.path(TIME_INDEX)
+    entries = _entries(path, TIME_ENTRY)
+    index, base = segment.index, segment.base_offset
+    if entries is None or entries == [(t, o - base) for t, o in zip(index.stamps, index.newest, strict=True)]:
+        return entries is not None
+    last = -1
+    for number, (timestamp, relative) in enumerate(entries):
+        header = segment.header_of(base + relative)
+        if header is None or header.max_timestamp != timestamp or timestamp <= last:
+            why = f"it says that the batch of offset {base + relative} has the timestamp {timestamp}"
+            raise _contradicts(path, why, number * TIME_ENTRY.size)
+        last = timestamp
+    return last == segment.max_timestamp
+
+
+def _transactions_fit(segment: Segment, aborted: Sequence[AbortedTransaction], *, complete: bool) -> bool:
+    path = segment.path(TRANSACTION_INDEX)
+    try:
+        written = read_transaction_index(path)
+    except DamagedFile:
+        return False
+    if written == list(aborted):
+        return True
+    if complete or not written:
+        return False
+    by_end = {each.last_offset: each for each in written}
+    for each in aborted:
+        found = by_end.get(each.last_offset)
+        if found is None or found.producer_id != each.producer_id or found.first_offset > each.first_offset:
+            raise _contradicts(path, f"it does not have the transaction that was aborted at offset {each.last_offset}", 0)
+    for number, each in enumerate(written):
+        header = segment.header_of(each.last_offset)
+        if header is None or not header.is_control or header.producer_id != each.producer_id:
+            why = f"it says that producer {each.producer_id} has aborted a transaction at offset {each.last_offset}"
+            raise _contradicts(path, why, number * TRANSACTION_ENTRY.size)
+    return True
+
+
+def _contradicts(path: Path, why: str, position: int) -> DamagedFile:
+    log = path.with_suffix(LOG).name
+    return DamagedFile(
+        path, f"{why}, and {log} says otherwise. If the log is the right one, remove this file, and it is made again", position
+    )
