@@ -14,6 +14,7 @@ from kafkawire.messages.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
+from wirebroker.apis.overdue import timed_out
 from wirebroker.core.config_resources import Refusal, unwritten
 from wirebroker.core.placement import assignment_fault
 from wirebroker.exchange import Exchange
@@ -21,6 +22,8 @@ from wirebroker.exchange import Exchange
 
 def handle(request: AlterPartitionReassignmentsRequest, exchange: Exchange) -> AlterPartitionReassignmentsResponse:
     """Move the replicas, and say of each partition what came of it."""
+    if request.timeout_ms <= 0:
+        return timed_out(request, exchange, AlterPartitionReassignmentsResponse)
     any_number = request.allow_replication_factor_change
     responses = []
     for topic in request.topics:

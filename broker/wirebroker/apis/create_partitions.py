@@ -15,6 +15,7 @@ from kafkawire.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+from wirebroker.apis.overdue import timed_out
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.config_resources import Refusal, unwritten
 from wirebroker.core.placement import all_down, assignment_fault
@@ -26,6 +27,8 @@ MOST_RECORDS = 10_000
 
 def handle(request: CreatePartitionsRequest, exchange: Exchange) -> CreatePartitionsResponse:
     """Add the partitions, and say of each topic what came of it."""
+    if request.timeout_ms <= 0:
+        return timed_out(request, exchange, CreatePartitionsResponse)
     names = Counter(topic.name for topic in request.topics)
     results = []
     records = 0

@@ -19,6 +19,7 @@ from kafkawire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from wirebroker.apis.overdue import timed_out
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.config_resources import Refusal, unwritten
 from wirebroker.core.configs import ConfigError, TopicConfigs, check_topic_configs
@@ -42,6 +43,8 @@ class Plan(NamedTuple):
 
 def handle(request: CreateTopicsRequest, exchange: Exchange) -> CreateTopicsResponse:
     """Create what can be created, and say of each topic what came of it."""
+    if request.timeout_ms <= 0:
+        return timed_out(request, exchange, CreateTopicsResponse)
     cluster = exchange.cluster
     names = Counter(topic.name for topic in request.topics)
     single = [topic for topic in request.topics if names[topic.name] == 1 and topic.name != METADATA_TOPIC]

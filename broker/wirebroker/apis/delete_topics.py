@@ -16,6 +16,7 @@ from kafkawire.messages.delete_topics import (
     DeleteTopicState,
 )
 from kafkawire.primitives import ZERO_UUID
+from wirebroker.apis.overdue import timed_out
 from wirebroker.core.config_resources import unwritten
 from wirebroker.exchange import Exchange
 
@@ -25,6 +26,8 @@ NO_SUCH_ID = "This server does not host this topic ID."
 
 def handle(request: DeleteTopicsRequest, exchange: Exchange) -> DeleteTopicsResponse:
     """Delete the topics, and say of each what came of it."""
+    if request.timeout_ms <= 0:
+        return timed_out(request, exchange, DeleteTopicsResponse)
     asked = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     if not exchange.cluster.configs.value("delete.topic.enable"):
         code = ErrorCode.TOPIC_DELETION_DISABLED if exchange.version >= 3 else ErrorCode.INVALID_REQUEST

@@ -15,6 +15,7 @@ from kafkawire.messages.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
+from wirebroker.apis.overdue import timed_out
 from wirebroker.exchange import Exchange
 
 PREFERRED, UNCLEAN = 0, 1
@@ -27,6 +28,8 @@ MESSAGES = {
 
 def handle(request: ElectLeadersRequest, exchange: Exchange) -> ElectLeadersResponse:
     """Hold the elections, and say what came of each."""
+    if request.timeout_ms <= 0:
+        return timed_out(request, exchange, ElectLeadersResponse)
     everything = request.topic_partitions is None
     code = ErrorCode.NONE if request.election_type in (PREFERRED, UNCLEAN) else ErrorCode.INVALID_REQUEST
     results = []

@@ -464,7 +464,7 @@ class Partition:
         """
         if epoch == self.leader_epoch:
             return epoch, self.log_end_offset
-        if epoch > self.leader_epoch or epoch < 0:
+        if epoch > self.leader_epoch or epoch == -1:
             return -1, -1
         if epoch < self._epoch_starts[0][0]:
             return epoch, self._epoch_starts[0][1]

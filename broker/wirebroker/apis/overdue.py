@@ -1,0 +1,29 @@
+"""Requests that the controller finds overdue as they arrive, and does not carry out.
+
+A client says with timeout_ms how long the controller may take. With nothing or less it has run out already: every part is
+answered with REQUEST_TIMED_OUT and nothing is looked at (QuorumController.appendWriteEvent; ControllerRequestContext).
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from kafkawire.declare import Message
+from kafkawire.errors import ErrorCode
+from wirebroker.exchange import Exchange
+
+M = TypeVar("M", bound=Message)
+
+
+def timed_out(request: Message, exchange: Exchange, answer: type[M]) -> M:
+    """The answer to an overdue request."""
+    from wirebroker.faults.refusals import refuse
+
+    response = refuse(request, ErrorCode.REQUEST_TIMED_OUT, exchange)
+    assert isinstance(response, answer)
+    for part in (response, *getattr(response, "topics", ())):
+        if hasattr(part, "error_message"):
+            part.error_message = None
+    if hasattr(response, "error_code"):
+        response.error_code = ErrorCode.REQUEST_TIMED_OUT
+    return response
