@@ -8,6 +8,7 @@ acknowledged.
 from __future__ import annotations
 
 import random
+import resource
 import shutil
 import signal
 import struct
@@ -39,6 +40,8 @@ SLICES, ALL_SLICES = 2, 1_000_000
 """Slices of long requests that are handled between two steps, and more than there are."""
 HANG = 20.0
 """Seconds of CPU after which a request is cut off."""
+MOST_MEMORY = 512 << 20
+"""Bytes by which the process may grow beyond the most that it had, while one request is handled."""
 LARGEST_ANSWER = 64 << 20
 """Bytes of an answer. The largest that a request of this fuzzer may rightly ask for is far smaller."""
 TOPICS: dict[str, tuple[int, dict[str, str]]] = {
@@ -222,7 +225,7 @@ class World:
         """Do it, and find what is raised or takes too long."""
         previous = signal.signal(signal.SIGVTALRM, _hangs)
         signal.setitimer(signal.ITIMER_VIRTUAL, max(HANG, limit))
-        begun = time.process_time()
+        begun, most = time.process_time(), peak_memory()
         try:
             work()
         except Hang as hang:
@@ -233,6 +236,8 @@ class World:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
             signal.signal(signal.SIGVTALRM, previous)
         took = time.process_time() - begun
+        if (grown := peak_memory() - most) > MOST_MEMORY:
+            raise Finding(f"memory: {what.split(' of ')[0]}", f"{what} took {grown >> 20} MiB")
         if took > self.slowest and limit == SLOW:
             self.slowest, self.slowest_request = took, what
         if took > limit:
@@ -321,6 +326,11 @@ class World:
         cluster = self.engine.cluster
         topic = cluster.topics_by_id.get(name) if isinstance(name, bytes) else cluster.topics.get(name)
         return topic.topic_id if topic is not None else None
+
+
+def peak_memory() -> int:
+    """The most bytes of memory that this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def folder() -> Path:
