@@ -93,6 +93,8 @@ class Case:
             return Step("wait", ms=self.random.choice((1, 50, 1000, 10_000, 60_000, 400_000)))
         if chance < 0.07:
             return Step("restart", mode=self.random.choice(("clean", "kill")))
+        if chance < 0.1 and self.world.setting.brokers > 1:
+            return Step(self.random.choice(("kill broker", "start broker", "start broker")), number)
         return Step("send", number, self._frame())
 
     def _frame(self) -> bytes:
@@ -135,6 +137,8 @@ class Case:
 
     def _good_client(self) -> None:
         """Ask for everything that the others may have spoilt; each has to be answered."""
+        for number in range(self.world.setting.brokers):
+            self._do(Step("start broker", number))
         for name in LASTING:
             key = KEYS[name]
             newest = self.world.engine.versions[key][1]

@@ -21,6 +21,7 @@ WORDS = (
     "", " ", "a", ".", "..", "__consumer_offsets", "__transaction_state", "a" * 249, "a" * 250, "x" * 32767, "größe",
     "主題", "\x00", "\ud7ff", "a/b", "../../etc", "%s%n", "\r\n", "\u202e", INVALID, INVALID * 60, INVALID * 8000, "null",
     "-1", "NaN", "*", "(", "[", "a{2,1}", ".*", "(?i)ORDERS", "o+", "\\p{L}+", "(a|b)*c", "^$", "(?<n>x)",
+    "(a+)+$", "((a{1000}){1000}){1000}", "(" * 5000, "a{2000000000}", "[a-z]*" * 3000, "(o|r|d|e|r|s)*" * 20 + "x",
     "9" * 5000, "a" + " " * 32000 + "b", "," * 32000, "١٢٣", "1e999", "-" * 30000, "." * 30000,
 )  # fmt: skip
 SETTINGS = {
@@ -58,7 +59,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "partition": (0, 0, 1, 2), "partition_index": (0, 0, 1, 2), "index": (0, 0, 1, 2), "partitions": (0, 1, 2),
     "partition_indexes": (0, 1, 2), "broker_ids": (1, 1, 2), "replicas": (1, 1, 2), "protocol_type": ("consumer",),
     "protocol_name": PROTOCOLS, "server_assignor": ("uniform", "range", "x"), "metadata": (SUBSCRIPTION, b"", b"x"),
-    "assignment": (SUBSCRIPTION, b"", b"x"), "subscribed_topic_regex": ("o.*", "", "[a-z]+", "x"),
+    "assignment": (SUBSCRIPTION, b"", b"x"), "subscribed_topic_regex": ("o.*", "", "[a-z]+", "x", "(a+)+$"),
     "transactional_id_pattern": ("t.*", "", "x|y"), "committed_metadata": ("", "note"), "resource_types": (2, 4, 8, 16, 32),
     "duration_filter": (-1, 0, 1000), "client_software_name": ("fuzz", "a b"), "client_software_version": ("1.0", "-"),
     "states_filter": ("Stable", "Empty", "x"), "types_filter": ("classic", "consumer"), "state_filters": ("Ongoing", "x"),

@@ -12,6 +12,8 @@ from typing import NamedTuple
 class Step(NamedTuple):
     """`open`, `send` and `close` name a connection; `wait` has milliseconds, `restart` a mode.
 
+    `kill broker` and `start broker` take the broker with this number, where there are several.
+
     `turns` lets all requests that are handled in slices come to their end.
     """
 

@@ -1,8 +1,8 @@
 """An engine without sockets, driven by the steps of a script, and what must hold whatever the steps are.
 
 Nothing may be raised out of the engine. A request gets exactly one answer, in its version and with its correlation id, or
-the connection closes with a sentence. No request takes longer than `SLOW` seconds of CPU. The log has what a Produce
-acknowledged.
+the connection closes with a sentence. No request takes longer than `SLOW` seconds of CPU, and no slice of one longer than
+`SLICE`. The log has what a Produce acknowledged.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from fuzzing.acknowledged import Acknowledged, read_log
+from fuzzing.durable import difference, durable
 from fuzzing.script import Finding, Setting, Step
 from kafkawire.codec import decode
 from kafkawire.declare import Message
 from kafkawire.errors import EncodeError, ProtocolError
-from kafkawire.frames import decode_response, read_request_header
+from kafkawire.frames import decode_response, encode_request, read_request_header
 from kafkawire.registry import API_VERSIONS, PRODUCE, api_name, request_class
 from wirebroker import faults
 from wirebroker.engine import Engine
@@ -34,8 +36,10 @@ from wirebroker.exchange import Close, Connection, Reply
 from wirebroker.storage.folder.store import FolderStore
 
 START = 1_800_000_000_000
-SLOW = 0.5
-"""Seconds of CPU that one request may take. A request that takes longer is played again, as machines stutter."""
+SLICE = 0.25
+"""Seconds of CPU for which a request may keep others waiting, where long requests are handled in slices."""
+SLOW = 5.0
+"""Seconds of CPU that one request may take in all, where it is handled at once."""
 SLICES, ALL_SLICES = 2, 1_000_000
 """Slices of long requests that are handled between two steps, and more than there are."""
 HANG = 20.0
@@ -50,6 +54,8 @@ TOPICS: dict[str, tuple[int, dict[str, str]]] = {
 """What is there from the beginning: partitions, and settings."""
 WAITS = (1000, 60_000, 700_000)
 """How long an answer is waited for in the end, in ms."""
+ASKING = 98
+"""The number of the connection that compares what is there before and after a restart."""
 LONGEST_WAIT = 2**31
 """What a request may ask to wait for, and only then is waited for: so many timers fall due meanwhile."""
 
@@ -104,6 +110,8 @@ class World:
         self.requests = self.answers = 0
         self._random = random.Random(setting.seed)
         self._folder = folder() if setting.data else None
+        # A request that a fault strikes is handled at once.
+        self._limit = SLICE if setting.sliced and setting.faults != "active" else SLOW
         self._by_connection: dict[Connection, Link] = {}
         self.engine = self._start()
         for name, (partitions, overrides) in TOPICS.items():
@@ -144,13 +152,15 @@ class World:
             self._close(step.connection)
         elif step.what == "wait":
             self._advance(step.ms)
+        elif step.what in ("kill broker", "start broker"):
+            self._guarded(step.what, lambda: self._change_broker(step))
         elif step.what == "restart":
             self._guarded(f"a restart ({step.mode})", lambda: self._restart(step.mode))
         return self._settle(ALL_SLICES if step.what in ("turns", "wait") else None)
 
     def _open(self, number: int) -> Link:
         self._close(number)
-        nodes = sorted(self.engine.cluster.brokers)
+        nodes = sorted(self.engine.cluster.live_brokers) or sorted(self.engine.cluster.brokers)
         connection = self.engine.connect(nodes[number % len(nodes)], now=self.now)
         link = self.links[number] = self._by_connection[connection] = Link(number, connection)
         return link
@@ -164,6 +174,14 @@ class World:
     def _advance(self, ms: int) -> None:
         self.now += ms
         self._guarded(f"{ms} ms that pass", lambda: self.engine.tick(self.now), limit=10 * HANG)
+
+    def _change_broker(self, step: Step) -> None:
+        cluster = self.engine.cluster
+        node = sorted(cluster.brokers)[step.connection % len(cluster.brokers)]
+        if step.what == "kill broker" and cluster.alive(node):
+            self.engine.kill_broker(node, self.now)
+        elif step.what == "start broker" and not cluster.alive(node):
+            self.engine.start_broker(node, self.now)
 
     def _restart(self, mode: str) -> None:
         if self._folder is None:
@@ -221,8 +239,9 @@ class World:
         self._guarded(what, lambda: self.engine.receive(link.connection, memoryview(buffer), self.now))
         buffer[:] = b"\xee" * len(buffer)  # the next read of a connection goes into the same buffer
 
-    def _guarded(self, what: str, work: Callable[[], None], limit: float = SLOW) -> None:
-        """Do it, and find what is raised or takes too long."""
+    def _guarded(self, what: str, work: Callable[[], None], limit: float = 0.0) -> None:
+        """Do it, and find what is raised or takes too long; the limit is that of a request unless it is given."""
+        limit, measured = limit or self._limit, not limit
         previous = signal.signal(signal.SIGVTALRM, _hangs)
         signal.setitimer(signal.ITIMER_VIRTUAL, max(HANG, limit))
         begun, most = time.process_time(), peak_memory()
@@ -238,7 +257,7 @@ class World:
         took = time.process_time() - begun
         if (grown := peak_memory() - most) > MOST_MEMORY:
             raise Finding(f"memory: {what.split(' of ')[0]}", f"{what} took {grown >> 20} MiB")
-        if took > self.slowest and limit == SLOW:
+        if took > self.slowest and measured:
             self.slowest, self.slowest_request = took, what
         if took > limit:
             raise Finding(f"slow: {what.split(' of ')[0]}", f"{what} took {took:.2f} s of CPU")
@@ -295,14 +314,38 @@ class World:
         self.do(Step("turns"))
         self.check_log()
         if self.setting.data:
-            self.do(Step("restart", mode="kill"))
-            self.check_log()
+            self._kill()
         for ms in WAITS:
             self.do(Step("wait", ms=ms))
         if self._waiting():
             self.do(Step("wait", ms=LONGEST_WAIT))
         if waiting := self._waiting():
             raise Finding(f"no answer: {waiting[0]}", f"{waiting} were not answered in {LONGEST_WAIT} ms")
+
+    def _kill(self) -> None:
+        """What was acknowledged is there after kill −9."""
+        before = self._durable()
+        self.do(Step("restart", mode="kill"))
+        self.check_log()
+        if self.setting.brokers == 1 and (told := difference(before, self._durable())):
+            raise Finding(f"lost in a kill: {told.partition(':')[0].rpartition(' ')[0]}", told)
+
+    def _durable(self) -> dict[str, Any]:
+        self._open(ASKING)
+        return durable(self._ask, [f"group-{number}" for number in range(2)])
+
+    def _ask(self, request: Message, version: int) -> Any:
+        """A good client's request and its answer. Raises Finding."""
+        key = request.__schema__.key
+        answers = self.do(Step("send", ASKING, encode_request(7, "fuzz", request, version)[4:]))
+        answers += self.do(Step("turns"))
+        for ms in (100, 1000):
+            if not answers:  # a fault may delay it
+                answers += self.do(Step("wait", ms=ms))
+        for answer in answers:
+            if answer.link == ASKING:
+                return answer.response
+        raise Finding(f"a good client's {api_name(key)} v{version} is not answered", "")
 
     def _waiting(self) -> list[str]:
         return [str(link.awaited[0]) for link in self.links.values() if link.awaited]

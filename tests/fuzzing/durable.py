@@ -1,0 +1,58 @@
+"""What a broker knows that has to be the same after kill −9 and a restart, asked over the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kafkawire.declare import Message
+from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from kafkawire.messages.describe_transactions import DescribeTransactionsRequest
+from kafkawire.messages.list_groups import ListGroupsRequest
+from kafkawire.messages.list_transactions import ListTransactionsRequest
+from kafkawire.messages.metadata import MetadataRequest
+from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+
+Ask = Callable[[Message, int], Any]
+"""Sends a request of a version and returns the answer."""
+TOPIC, DYNAMIC_TOPIC = 2, 1
+"""A kind of resource, and where a setting of its own comes from."""
+
+
+def durable(ask: Ask, groups: list[str]) -> dict[str, Any]:
+    """Topics with their ids, partitions and settings, committed offsets, and transactions; each under what it is of."""
+    known: dict[str, Any] = {}
+    for topic in ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), 12).topics:
+        known[f"topic {topic.name}"] = (topic.topic_id, len(topic.partitions))
+        asked = DescribeConfigsResource(resource_type=TOPIC, resource_name=topic.name, configuration_keys=None)
+        answer = ask(DescribeConfigsRequest(resources=[asked]), 4).results[0]
+        own = {each.name: each.value for each in answer.configs if each.config_source == DYNAMIC_TOPIC}
+        known[f"the settings of topic {topic.name}"] = own
+    listed = [each.group_id for each in ask(ListGroupsRequest(), 4).groups]
+    for group in {*groups, *listed}:
+        known[f"the offsets of group {group}"] = _offsets(ask, group)
+    for each in ask(ListTransactionsRequest(duration_filter=-1), 1).transaction_states:
+        found = ask(DescribeTransactionsRequest(transactional_ids=[each.transactional_id]), 0).transaction_states[0]
+        topics = {topic.topic: sorted(topic.partitions) for topic in found.topics}
+        who = (found.transaction_state, found.producer_id, found.producer_epoch, found.transaction_timeout_ms, topics)
+        known[f"transaction {each.transactional_id}"] = who
+    return known
+
+
+def _offsets(ask: Ask, group: str) -> dict[tuple[str, int], tuple[int, str]]:
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)], require_stable=False)
+    return {
+        (topic.name, each.partition_index): (each.committed_offset, each.metadata or "")
+        for topic in ask(request, 8).groups[0].topics
+        for each in topic.partitions
+    }
+
+
+def difference(before: dict[str, Any], after: dict[str, Any]) -> str:
+    """What is not as it was, in words; empty if all is."""
+    told = [
+        f"{what}: {before.get(what)!r}, and afterwards {after.get(what)!r}"
+        for what in sorted(before.keys() | after.keys())
+        if (before.get(what) or None) != (after.get(what) or None)
+    ]
+    return "\n".join(told)
