@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from controlkit import ControlClient
 from crashkit import commit, committed, crash_once
 from kafkawire.batches import Record, build_batch, iter_batches, read_header
 from kafkawire.errors import ErrorCode
@@ -713,6 +714,21 @@ def test_a_topic_that_cannot_be_written_down_is_not_announced(
         assert [wire.request(asked, 9).topics[0].error_code for _ in range(2)] == [3, 0]
     with MockKafka(data=data) as kafka:
         assert kafka.records("made") == []
+
+
+def test_the_control_says_that_a_topic_cannot_be_written_down(data: Path, full_disk: Callable[[bool], None]) -> None:
+    with MockKafka(data=data, topics=["orders"], control=True) as kafka:
+        control = ControlClient(kafka.control_url)
+        full_disk(True)
+        for answer in (control.send("POST", "/topics", {"name": "made"}), control.send("DELETE", "/topics/orders")):
+            assert (answer.status, answer.json["detail"]) == (
+                503, "the data directory cannot be used: No space left on device"
+            )  # fmt: skip
+        with pytest.raises(OSError, match="No space left"):
+            kafka.create_topic("made")
+        full_disk(False)
+        assert control.send("POST", "/topics", {"name": "made"}).status == 201
+        assert control.send("DELETE", "/topics/orders").status == 204
 
 
 # When it is on the disk

@@ -105,6 +105,8 @@ def _answerer(by_method: Mapping[str, Endpoint]) -> Answer:
             return _problem(Problem(404, str(absent), "partition"))
         except ValueError as wrong:
             return _problem(Problem(422, str(wrong)))
+        except OSError as failure:
+            return _problem(Problem(503, f"the data directory cannot be used: {failure.strerror or failure}"))
         except ClientDisconnect:
             return Response(status_code=499)  # nobody is there to read it
         except Exception:

@@ -11,6 +11,7 @@ NO_REPLICA = {404: "there is no such topic, partition or broker", 409: "it may n
 NO_ID = {404: "there is no such transactional id"}
 NO_FAULT = {404: "there is no fault of this id"}
 BAD_RULE = {422: "the rule can never match, or has a word that does not exist"}
+UNWRITTEN = {503: "the data directory cannot be written to, and nothing has changed"}
 TOO_FEW = {409: "not so many came within the timeout", 503: "the broker is stopping"}
 
 ENDPOINTS = (
@@ -28,9 +29,9 @@ ENDPOINTS = (
              problems=NO_FAULT | {409: "it has not fired, or not so often"}),
     # Topics and records
     Endpoint("GET", "/topics", topics.listed),
-    Endpoint("POST", "/topics", topics.create, 201, problems={409: "there is a topic of this name"}),
+    Endpoint("POST", "/topics", topics.create, 201, problems={409: "there is a topic of this name", **UNWRITTEN}),
     Endpoint("GET", "/topics/{topic}", topics.one, problems=NO_TOPIC),
-    Endpoint("DELETE", "/topics/{topic}", topics.delete, 204, problems=NO_TOPIC),
+    Endpoint("DELETE", "/topics/{topic}", topics.delete, 204, problems={**NO_TOPIC, **UNWRITTEN}),
     Endpoint("GET", "/topics/{topic}/records", records.page, problems=NO_TOPIC),
     Endpoint("POST", "/topics/{topic}/records", records.store, 201, problems=NO_TOPIC),
     Endpoint("GET", "/topics/{topic}/records/wait", records.wait, problems=TOO_FEW),
