@@ -385,7 +385,7 @@ def fail_each(count: tuple[str, list[str]], numbers: Iterable[int], seed: int, t
     chance = random.Random(seed)
     for number in numbers:
         code = errno.ENOSPC if how.get("stays") else chance.choice(CODES)
-        failure = Failure(number, code, short=chance.random() < 0.5, stays=how.get("stays", False))
+        failure = Failure(number, code, short=chance.random() < 0.7, stays=how.get("stays", False))
         place = tmp_path / str(number) / "data"
         place.parent.mkdir()
         with pytest.MonkeyPatch.context() as monkeypatch:
@@ -398,7 +398,10 @@ def fail_each(count: tuple[str, list[str]], numbers: Iterable[int], seed: int, t
 
 
 def some(count: tuple[str, list[str]], seed: int, many: int) -> list[int]:
-    return sorted(random.Random(seed).sample(range(len(count[1])), many))
+    """Some of the calls, half of them writes of records."""
+    chance, calls = random.Random(seed), count[1]
+    records = [number for number, kind in enumerate(calls) if kind == "writev"]
+    return sorted({*chance.sample(range(len(calls)), many // 2), *chance.sample(records, many // 2)})
 
 
 def test_clients_try_again_until_it_is_done(count: tuple[str, list[str]], tmp_path: Path) -> None:
