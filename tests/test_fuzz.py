@@ -13,7 +13,9 @@ import pytest
 from fuzzing import readers
 from fuzzing.campaign import play
 from fuzzing.cases import Case, replay
+from fuzzing.control import each_operation
 from fuzzing.script import Finding, Script, Setting, Step, load, minimise
+from fuzzing.served import ServedCase
 from kafkawire.errors import EncodeError
 from wirebroker.apis import describe_cluster, produce
 from wirebroker.core.groups import GroupCoordinator
@@ -24,6 +26,7 @@ from wirebroker.storage import memory
 from wirebroker.storage.folder.store import FolderStore
 
 FAST, SLOW = range(16), range(1000, 1060)
+CONTROL_EXAMPLES = 5
 
 
 def run(seed: int) -> None:
@@ -53,6 +56,28 @@ def test_readers(name: str) -> None:
 @pytest.mark.parametrize("name", readers.READERS)
 def test_readers_for_longer(name: str) -> None:
     readers.run(name, 1, 200)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_control() -> None:
+    wrong: list[str] = []
+
+    def tell(operation: str, found: BaseException | None) -> None:
+        if found is not None:
+            wrong.append(f"{operation}: {found}")
+
+    assert each_operation(0, CONTROL_EXAMPLES, tell) > 0
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_requests_to_a_server(seed: int) -> None:
+    outcome = ServedCase(seed).run()
+    assert outcome.finding is None, f"scripts/fuzz served --replay {seed}\n{outcome.finding}"
+    assert outcome.answers > 100
 
 
 def test_a_seed_is_the_same_each_time() -> None:
