@@ -152,6 +152,16 @@ class Good:
         """Hang up."""
         self._socket.close()
 
+    def ask(self, count: int) -> list[float]:
+        """Ask so many times; the waits in seconds. ConnectionClosed if an answer does not come."""
+        waits = []
+        for number in range(count):
+            start = time.perf_counter()
+            if not self._ask(self._requests[number % 2], LONGEST):
+                raise ConnectionClosed(f"no answer within {LONGEST:.0f} s")
+            waits.append(time.perf_counter() - start)
+        return waits
+
     def ask_beside(self, rude: Rude) -> tuple[list[float], bool]:
         """Ask until the rude one is done; all waits in seconds, and whether an answer did not come in time."""
         waits: list[float] = []

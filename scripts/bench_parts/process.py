@@ -40,8 +40,9 @@ class Missing:
 class Server:
     """A server process on a loopback port of its own. It leads a process group, which ends with the `with`."""
 
-    def __init__(self, command: Sequence[str | Path]) -> None:
+    def __init__(self, command: Sequence[str | Path], ready_within: float = READY_WITHIN) -> None:
         self.command = [str(part) for part in command]
+        self._ready_within = ready_within
         self.address = ""
         self.pid = 0
 
@@ -68,11 +69,11 @@ class Server:
 
     def _await_ready(self) -> None:
         assert self._process.stdout is not None
-        output, deadline = b"", time.monotonic() + READY_WITHIN
+        output, deadline = b"", time.monotonic() + self._ready_within
         while b"ready" not in output:
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([self._process.stdout], [], [], left)[0]:
-                raise ServerFailed(f"{self.command[0]} was not ready after {READY_WITHIN:.0f} s")
+                raise ServerFailed(f"{self.command[0]} was not ready after {self._ready_within:.0f} s")
             read = os.read(self._process.stdout.fileno(), 4096)
             if not read:
                 raise ServerFailed(f"{self.command[0]} ended before it was ready and said: {self.last_words()}")
@@ -81,6 +82,14 @@ class Server:
         if found is None:
             raise ServerFailed(f"{self.command[0]} did not say where it listens: {output!r}")
         self.address = found[1].decode()
+
+    def signal(self, number: int) -> None:
+        """Send the server a signal."""
+        self._process.send_signal(number)
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the server to end. Raises subprocess.TimeoutExpired."""
+        self._process.wait(seconds)
 
     @property
     def alive(self) -> bool:

@@ -174,9 +174,9 @@ def _configs(plan: Plan, exchange: Exchange) -> list[CreatableTopicConfigs]:
         CreatableTopicConfigs(
             name=entry.name,
             value=plan.overrides.get(entry.name, entry.value),
-            config_source=topic.source(entry.name, exchange.node_id),
+            config_source=entry.source,
         )
-        for entry in topic.describe(exchange.node_id)
+        for entry in topic.describe_created(exchange.node_id)
     ]
 
 

@@ -415,6 +415,15 @@ class TopicConfigs:
             return self.broker.shown((node, "topics"), lambda: self._describe(node, None))
         return self._describe(node, names)
 
+    def describe_created(self, node: int) -> list[Entry]:
+        """The topic's settings as the controller shows them when it creates the topic: `source` says where from."""
+        if self.overrides:
+            return self._describe_created(node)
+        return self.broker.shown((node, "created"), lambda: self._describe_created(node))
+
+    def _describe_created(self, node: int) -> list[Entry]:
+        return [entry._replace(source=self.source(entry.name, node)) for entry in self.describe(node)]
+
     def _describe(self, node: int, names: Iterable[str] | None) -> list[Entry]:
         wanted = None if names is None else set(names)
         entries = []

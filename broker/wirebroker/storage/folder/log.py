@@ -102,7 +102,7 @@ class FolderLog:
     def restart(self, mode: str, now: int) -> Kept | None:
         """Close the files, or after a "kill" let them be as they are, and open them again."""
         if mode == "clean":
-            self.close()
+            files.sync_all(self.close())
         for segment in self.segments:
             segment.let_go()
         self._take(self._recover(now))
@@ -123,17 +123,18 @@ class FolderLog:
             files.replace(self.folder / LEADER_EPOCHS, epochs_text(self._epochs_due).encode(), durable=False)
             self._epochs_due = None
 
-    def close(self) -> None:
-        """Write everything that only memory has, so that nothing needs to be recovered. Raises OSError."""
+    def close(self) -> list[Path]:
+        """Write everything that only memory has. Once these files are synced, nothing needs to be recovered.
+
+        As in UnifiedLog.flush, an empty log is not among them: a start that does not find it has lost nothing. Raises OSError.
+        """
         self.write_due()
         self._close_active()
-        for segment in self.unsynced(self.end_offset):
-            for path in segment.paths():
-                files.sync(path)
-            segment.dirty = False
-        files.sync(self.folder)
         self.release()
         self.recovery_point = self.end_offset
+        written = [segment for segment in self.unsynced(self.end_offset) if segment.size]
+        paths = [path for segment in written for path in segment.paths()]
+        return [*paths, self.folder] if paths else []
 
     def release(self) -> None:
         """Give back what is held of the system."""

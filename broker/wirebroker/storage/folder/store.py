@@ -625,8 +625,7 @@ class FolderStore:
             self._release()
 
     def _close(self, cluster: Cluster, now: int) -> None:
-        for log in self._logs():
-            log.close()
+        self._close_logs()
         image = self._image(cluster)
         for topic in image.topics.values():  # as a broker that hands over what it leads before it goes
             topic.partitions = {
@@ -640,6 +639,9 @@ class FolderStore:
         for directory in self.directories.values():
             directory.closed()
 
+    def _close_logs(self) -> None:
+        files.sync_all([path for log in self._logs() for path in log.close()])
+
     def abandon(self) -> None:
         """Let everything be as it is, as when the process is killed."""
         if self._cluster is not None:
@@ -652,8 +654,7 @@ class FolderStore:
         """The brokers stop, and before the partitions open their logs again, the checkpoints are what is on the disk."""
         self.run_jobs()
         if mode == "clean":
-            for log in self._logs():
-                log.close()
+            self._close_logs()
             self._checkpoint()
         self._inspection = Inspection()
         for directory in self.directories.values():
