@@ -12,10 +12,20 @@ import pytest
 
 from kafkawire.declare import Message
 from kafkawire.frames import decode_response, encode_request
+from kafkawire.messages import alter_configs
 from kafkawire.messages import alter_replica_log_dirs as replica_dirs
+from kafkawire.messages import incremental_alter_configs as incremental
 from kafkawire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from kafkawire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from kafkawire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from kafkawire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from kafkawire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkawire.messages.delete_groups import DeleteGroupsRequest
+from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkawire.messages.describe_groups import DescribeGroupsRequest
 from kafkawire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
@@ -23,6 +33,7 @@ from kafkawire.messages.describe_producers import DescribeProducersRequest, Topi
 from kafkawire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from kafkawire.messages.describe_topic_partitions import TopicRequest as DescribedTopic
 from kafkawire.messages.describe_transactions import DescribeTransactionsRequest
+from kafkawire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from kafkawire.messages.end_txn import EndTxnRequest
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
@@ -225,6 +236,74 @@ CASES = {
     ),
     "Fetch": Case(lambda n: fetch(names(n)), 11),
     "Fetch of a session": Case(lambda n: fetch(names(n), session_epoch=0), 11, changes=True),
+    "CreateTopics": Case(
+        lambda n: CreateTopicsRequest(timeout_ms=1000,
+            topics=[
+                CreatableTopic(name=f"{kind}-{n}-{i}", num_partitions=1, replication_factor=1)
+                for i in range(n)
+                for kind in ("topic", "new.one", "new_one")
+            ]
+        ),
+        7,
+        40,
+        changes=True,
+    ),
+    "CreatePartitions": Case(
+        lambda n: CreatePartitionsRequest(timeout_ms=1000,
+            topics=[CreatePartitionsTopic(name=name, count=2 + n % 7, assignments=None) for name in names(n)]
+        ),
+        3,
+        100,
+        changes=True,
+    ),
+    "DeleteTopics": Case(
+        lambda n: DeleteTopicsRequest(timeout_ms=1000, topics=[DeleteTopicState(name=name) for name in names(n)]), 6, 100, changes=True
+    ),
+    "AlterConfigs": Case(
+        lambda n: alter_configs.AlterConfigsRequest(
+            resources=[
+                alter_configs.AlterConfigsResource(
+                    resource_type=2,
+                    resource_name=name,
+                    configs=[alter_configs.AlterableConfig(name="retention.ms", value="7")],
+                )
+                for name in names(n)
+            ]
+        ),
+        2,
+        100,
+        changes=True,
+    ),
+    "IncrementalAlterConfigs": Case(
+        lambda n: incremental.IncrementalAlterConfigsRequest(
+            resources=[
+                incremental.AlterConfigsResource(
+                    resource_type=2,
+                    resource_name=name,
+                    configs=[incremental.AlterableConfig(name="retention.ms", config_operation=0, value="7")],
+                )
+                for name in names(n)
+            ]
+        ),
+        1,
+        100,
+        changes=True,
+    ),
+    "ElectLeaders": Case(
+        lambda n: ElectLeadersRequest(
+            topic_partitions=[TopicPartitions(topic=name, partitions=[0, 9]) for name in names(n)], timeout_ms=1000
+        ),
+        2,
+    ),
+    "AlterPartitionReassignments": Case(
+        lambda n: AlterPartitionReassignmentsRequest(timeout_ms=1000,
+            topics=[
+                ReassignableTopic(name=name, partitions=[ReassignablePartition(partition_index=0, replicas=[1])])
+                for name in names(n)
+            ]
+        ),
+        0,
+    ),
     "DescribeProducers": Case(
         lambda n: DescribeProducersRequest(topics=[TopicRequest(name=each, partition_indexes=[0]) for each in names(n)]),
         0,

@@ -15,20 +15,27 @@ from kafkawire.messages.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 from wirebroker.apis.overdue import timed_out
+from wirebroker.apis.settling import CHANGES
 from wirebroker.core.config_resources import Refusal, unwritten
 from wirebroker.core.placement import assignment_fault
-from wirebroker.exchange import Exchange
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.turns import pauses
 
 
-def handle(request: AlterPartitionReassignmentsRequest, exchange: Exchange) -> AlterPartitionReassignmentsResponse:
+def handle(request: AlterPartitionReassignmentsRequest, exchange: Exchange) -> Steps:
     """Move the replicas, and say of each partition what came of it."""
     if request.timeout_ms <= 0:
         return timed_out(request, exchange, AlterPartitionReassignmentsResponse)
     any_number = request.allow_replication_factor_change
+    decisions, pause = exchange.cluster.decisions, pauses(CHANGES)
+    failed: OSError | None = None
     responses = []
     for topic in request.topics:
         partitions = []
         for asked in topic.partitions:
+            if pause():
+                failed = decisions.settle(exchange.now) or failed
+                yield None
             refusal = _reassign(topic.name, asked, exchange, any_number)
             code, message = refusal if refusal is not None else (ErrorCode.NONE, None)
             partitions.append(
@@ -37,9 +44,11 @@ def handle(request: AlterPartitionReassignmentsRequest, exchange: Exchange) -> A
                 )
             )
         responses.append(ReassignableTopicResponse(name=topic.name, partitions=partitions))
-    code, message = ErrorCode.NONE, None
-    if (failed := exchange.cluster.decisions.settle(exchange.now)) is not None:
-        code, message = unwritten(failed)
+        if pause():
+            failed = decisions.settle(exchange.now) or failed
+            yield None
+    failed = decisions.settle(exchange.now) or failed
+    code, message = (ErrorCode.NONE, None) if failed is None else unwritten(failed)
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=any_number, error_code=code, error_message=message, responses=responses
     )

@@ -16,26 +16,32 @@ from kafkawire.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from wirebroker.apis.overdue import timed_out
+from wirebroker.apis.settling import CHANGES, Settling
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.config_resources import Refusal, unwritten
 from wirebroker.core.placement import all_down, assignment_fault
-from wirebroker.exchange import Exchange
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.turns import pauses
 
 MOST_RECORDS = 10_000
 """As many records as Kafka's controller writes to its log for one request: one for each partition."""
 
 
-def handle(request: CreatePartitionsRequest, exchange: Exchange) -> CreatePartitionsResponse:
+def handle(request: CreatePartitionsRequest, exchange: Exchange) -> Steps:
     """Add the partitions, and say of each topic what came of it."""
     if request.timeout_ms <= 0:
         return timed_out(request, exchange, CreatePartitionsResponse)
     names = Counter(topic.name for topic in request.topics)
-    results = []
+    results: list[CreatePartitionsTopicResult] = []
+    settling, pause = Settling(results, exchange), pauses(CHANGES)
     records = 0
     for name, times in names.items():
         if times > 1:
             results.append(_result(name, Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")))
     for topic in request.topics:
+        if pause():
+            settling.settle()
+            yield None
         if names[topic.name] == 1:
             refusal = _fault(topic, exchange.cluster)
             if refusal is None:
@@ -45,8 +51,7 @@ def handle(request: CreatePartitionsRequest, exchange: Exchange) -> CreatePartit
             if refusal is None and not request.validate_only:
                 refusal = _add(topic, exchange)
             results.append(_result(topic.name, refusal))
-    if (failed := exchange.cluster.decisions.settle(exchange.now)) is not None:
-        results = [each if each.error_code else _result(each.name, unwritten(failed)) for each in results]
+    settling.settle()
     return CreatePartitionsResponse(results=results)
 
 

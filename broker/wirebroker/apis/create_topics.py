@@ -20,16 +20,21 @@ from kafkawire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from wirebroker.apis.overdue import timed_out
+from wirebroker.apis.settling import CHANGES, Settling
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.config_resources import Refusal, unwritten
 from wirebroker.core.configs import ConfigError, TopicConfigs, check_topic_configs
 from wirebroker.core.names import topic_name_fault
 from wirebroker.core.placement import all_down, assignment_fault, factor_fault
-from wirebroker.exchange import Exchange
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.turns import pauses
 
 METADATA_TOPIC = "__cluster_metadata"
 MOST_RECORDS = 10_000
 """As many records as Kafka's controller writes to its log for one request: for each topic, setting and partition."""
+
+CREATED = 8
+"""Topics that are created in a slice."""
 
 
 class Plan(NamedTuple):
@@ -41,32 +46,42 @@ class Plan(NamedTuple):
     overrides: dict[str, str]
 
 
-def handle(request: CreateTopicsRequest, exchange: Exchange) -> CreateTopicsResponse:
+def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
     """Create what can be created, and say of each topic what came of it."""
     if request.timeout_ms <= 0:
         return timed_out(request, exchange, CreateTopicsResponse)
     cluster = exchange.cluster
     names = Counter(topic.name for topic in request.topics)
     single = [topic for topic in request.topics if names[topic.name] == 1 and topic.name != METADATA_TOPIC]
-    plans = [(topic.name, _plan(topic, cluster)) for topic in single]
+    pause, pause_for_creation = pauses(CHANGES), pauses(CREATED)
+    plans = []
+    for topic in single:
+        if pause():
+            yield None
+        plans.append((topic.name, _plan(topic, cluster)))
     good = [plan for _, plan in plans if isinstance(plan, Plan)]
     if sum(1 + len(plan.overrides) + plan.partitions for plan in good) > MOST_RECORDS:
         refusal = Refusal(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
         return CreateTopicsResponse(topics=[_refused(topic.name, refusal) for topic in request.topics])
-    answers = []
+    answers: list[CreatableTopicResult] = []
+    settling = Settling(answers, exchange)
     for name, plan in plans:
+        if pause_for_creation():
+            settling.settle(_instead)
+            yield None
         if isinstance(plan, Refusal):
             answers.append(_refused(name, plan))
+        elif name in cluster.topics:  # somebody has created it meanwhile
+            answers.append(_refused(name, _exists(name)))
         else:
             answers.append(_create(name, plan, exchange, request.validate_only))
+    settling.settle(_instead)
     for name, times in names.items():
         if times > 1:
             answers.append(_refused(name, Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")))
         elif name == METADATA_TOPIC:
             message = f"Creation of internal topic {METADATA_TOPIC} is prohibited."
             answers.append(_refused(name, Refusal(ErrorCode.INVALID_REQUEST, message)))
-    if (failed := cluster.decisions.settle(exchange.now)) is not None:
-        answers = [each if each.error_code else _refused(each.name, unwritten(failed)) for each in answers]
     return CreateTopicsResponse(topics=answers)
 
 
@@ -88,16 +103,18 @@ def _plan(topic: CreatableTopic, cluster: Cluster) -> Plan | Refusal:
 
 def _name_fault(name: str, cluster: Cluster) -> Refusal | None:
     if name in cluster.topics:
-        return Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        return _exists(name)
     if "." in name or "_" in name:
         # Kafka's metric names turn '.' into '_', so that two such topics would share theirs.
-        alike = name.replace(".", "_")
-        for other in cluster.topics:
-            if other.replace(".", "_") == alike:
-                message = f"Topic '{name}' collides with existing topic: {other}"
-                return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+        for other in cluster.topics_like(name):
+            message = f"Topic '{name}' collides with existing topic: {other}"
+            return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
     fault = topic_name_fault(name)
     return None if fault is None else Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+
+
+def _exists(name: str) -> Refusal:
+    return Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
 
 
 def _assigned(topic: CreatableTopic, overrides: dict[str, str], cluster: Cluster) -> Plan | Refusal:
@@ -178,6 +195,10 @@ def _configs(plan: Plan, exchange: Exchange) -> list[CreatableTopicConfigs]:
         )
         for entry in topic.describe_created(exchange.node_id)
     ]
+
+
+def _instead(answer: CreatableTopicResult, refusal: Refusal) -> CreatableTopicResult:
+    return _refused(answer.name, refusal)
 
 
 def _refused(name: str, refusal: Refusal) -> CreatableTopicResult:

@@ -7,6 +7,8 @@ delete.topic.enable=false every topic is TOPIC_DELETION_DISABLED (INVALID_REQUES
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Generator
+from typing import Any
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.delete_topics import (
@@ -17,14 +19,15 @@ from kafkawire.messages.delete_topics import (
 )
 from kafkawire.primitives import ZERO_UUID
 from wirebroker.apis.overdue import timed_out
-from wirebroker.core.config_resources import unwritten
-from wirebroker.exchange import Exchange
+from wirebroker.apis.settling import CHANGES, Settling
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.turns import pauses
 
 NOT_HERE = "This server does not host this topic-partition."
 NO_SUCH_ID = "This server does not host this topic ID."
 
 
-def handle(request: DeleteTopicsRequest, exchange: Exchange) -> DeleteTopicsResponse:
+def handle(request: DeleteTopicsRequest, exchange: Exchange) -> Steps:
     """Delete the topics, and say of each what came of it."""
     if request.timeout_ms <= 0:
         return timed_out(request, exchange, DeleteTopicsResponse)
@@ -33,42 +36,48 @@ def handle(request: DeleteTopicsRequest, exchange: Exchange) -> DeleteTopicsResp
         code = ErrorCode.TOPIC_DELETION_DISABLED if exchange.version >= 3 else ErrorCode.INVALID_REQUEST
         refused = [DeletableTopicResult(name=each.name, topic_id=each.topic_id, error_code=code) for each in asked]
         return DeleteTopicsResponse(responses=refused)
-    answers = _answers(asked, exchange)
-    if (failed := exchange.cluster.decisions.settle(exchange.now)) is not None:
-        code, message = unwritten(failed)
-        for each in answers:
-            if not each.error_code:
-                each.error_code, each.error_message = code, message
-    return DeleteTopicsResponse(responses=answers)
+    return DeleteTopicsResponse(responses=(yield from _answers(asked, exchange)))
 
 
-def _answers(asked: list[DeleteTopicState], exchange: Exchange) -> list[DeletableTopicResult]:
+def _answers(
+    asked: list[DeleteTopicState], exchange: Exchange
+) -> Generator[None, Any, list[DeletableTopicResult]]:
     names = Counter(each.name for each in asked if each.name is not None and each.topic_id == ZERO_UUID)
     ids = Counter(each.topic_id for each in asked if each.name is None and each.topic_id != ZERO_UUID)
-    answers = []
+    answers: list[DeletableTopicResult] = []
+    settling, pause = Settling(answers, exchange), pauses(CHANGES)
     for each in asked:
+        if pause():
+            yield None
         if each.name is None and each.topic_id == ZERO_UUID:
             answers.append(_invalid(None, ZERO_UUID, "Neither topic name nor id were specified."))
         elif each.name is not None and each.topic_id != ZERO_UUID:
             answers.append(_invalid(each.name, each.topic_id, "You may not specify both topic name and topic id."))
     answers += [_invalid(name, ZERO_UUID, "Duplicate topic name.") for name, times in names.items() if times > 1]
     answers += [_invalid(None, topic_id, "Duplicate topic id.") for topic_id, times in ids.items() if times > 1]
-    once = [topic_id for topic_id, times in ids.items() if times == 1]
+    once = {topic_id: None for topic_id, times in ids.items() if times == 1}
     for name in [name for name, times in names.items() if times == 1]:
+        if pause():
+            settling.settle()
+            yield None
         answers.append(_by_name(name, once, ids, exchange))
-    answers += [_by_id(topic_id, exchange) for topic_id in once]
+    for topic_id in once:
+        if pause():
+            settling.settle()
+            yield None
+        answers.append(_by_id(topic_id, exchange))
+    settling.settle()
     return answers
 
 
-def _by_name(name: str, once: list[bytes], ids: Counter[bytes], exchange: Exchange) -> DeletableTopicResult:
+def _by_name(name: str, once: dict[bytes, None], ids: Counter[bytes], exchange: Exchange) -> DeletableTopicResult:
     """Delete by name. An id in `ids` was given too: then neither way of naming the topic deletes it."""
     topic = exchange.cluster.topics.get(name)
     if topic is None:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return DeletableTopicResult(name=name, error_code=code, error_message=NOT_HERE)
     if topic.topic_id in ids:
-        if topic.topic_id in once:
-            once.remove(topic.topic_id)
+        once.pop(topic.topic_id, None)
         return _invalid(name, topic.topic_id, "The provided topic name maps to an ID that was already supplied.")
     groups = exchange.engine.groups
     exchange.cluster.delete_topic(topic, lambda: groups.topic_deleted(topic.name, exchange.now))

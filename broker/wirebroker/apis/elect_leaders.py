@@ -16,7 +16,9 @@ from kafkawire.messages.elect_leaders import (
     ReplicaElectionResult,
 )
 from wirebroker.apis.overdue import timed_out
-from wirebroker.exchange import Exchange
+from wirebroker.apis.settling import CHANGES
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.turns import pauses
 
 PREFERRED, UNCLEAN = 0, 1
 MESSAGES = {
@@ -26,18 +28,27 @@ MESSAGES = {
 }
 
 
-def handle(request: ElectLeadersRequest, exchange: Exchange) -> ElectLeadersResponse:
+def handle(request: ElectLeadersRequest, exchange: Exchange) -> Steps:
     """Hold the elections, and say what came of each."""
     if request.timeout_ms <= 0:
         return timed_out(request, exchange, ElectLeadersResponse)
     everything = request.topic_partitions is None
     code = ErrorCode.NONE if request.election_type in (PREFERRED, UNCLEAN) else ErrorCode.INVALID_REQUEST
+    decisions, pause = exchange.cluster.decisions, pauses(CHANGES)
+    failed: OSError | None = None
     results = []
     for topic, indexes in _asked(request, exchange):
-        elected = [_refused(index, request) if code else _elect(topic, index, request, exchange) for index in indexes]
-        shown = [each for each in elected if not everything or each.error_code != ErrorCode.ELECTION_NOT_NEEDED]
+        shown: list[PartitionResult] = []
         results.append(ReplicaElectionResult(topic=topic, partition_result=shown))
-    if exchange.cluster.decisions.settle(exchange.now) is not None:
+        for index in indexes:
+            if pause():
+                failed = decisions.settle(exchange.now) or failed
+                yield None
+            elected = _refused(index, request) if code else _elect(topic, index, request, exchange)
+            if not everything or elected.error_code != ErrorCode.ELECTION_NOT_NEEDED:
+                shown.append(elected)
+    failed = decisions.settle(exchange.now) or failed
+    if failed is not None:
         code = ErrorCode.KAFKA_STORAGE_ERROR
     return ElectLeadersResponse(error_code=code, replica_election_results=results)
 

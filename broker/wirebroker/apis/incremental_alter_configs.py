@@ -13,25 +13,27 @@ from kafkawire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from wirebroker.core.config_resources import REPEATED, Alteration, Change, Refusal, repeated, unwritten
-from wirebroker.exchange import Exchange
+from wirebroker.apis.settling import CHANGES, Settling
+from wirebroker.core.config_resources import REPEATED, Alteration, Change, Refusal, repeated
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.turns import pauses
 
 
-def handle(request: IncrementalAlterConfigsRequest, exchange: Exchange) -> IncrementalAlterConfigsResponse:
+def handle(request: IncrementalAlterConfigsRequest, exchange: Exchange) -> Steps:
     """Change the settings, and say of each resource what came of it."""
     twice = repeated((resource.resource_type, resource.resource_name) for resource in request.resources)
-    responses = []
+    responses: list[AlterConfigsResourceResponse] = []
+    settling, pause = Settling(responses, exchange), pauses(CHANGES)
     for resource in request.resources:
+        if pause():
+            settling.settle()
+            yield None
         if (resource.resource_type, resource.resource_name) in twice:
             refusal: Refusal | None = REPEATED
         else:
             refusal = _alteration(resource, exchange).alter(validate_only=request.validate_only)
         responses.append(_answer(resource, refusal or Refusal(ErrorCode.NONE, None)))
-    if (failed := exchange.cluster.decisions.settle(exchange.now)) is not None:
-        code, message = unwritten(failed)
-        for each in responses:
-            if not each.error_code:
-                each.error_code, each.error_message = code, message
+    settling.settle()
     return IncrementalAlterConfigsResponse(responses=responses)
 
 

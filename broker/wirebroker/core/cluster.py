@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -101,6 +101,8 @@ class Cluster:
         self.producer_ids = ProducerIds()
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[bytes, Topic] = {}
+        self._alike: dict[str, dict[str, None]] = {}
+        """Topics whose names have a '.' or '_', by the name with '_' for both."""
         self.cold_start = cold_start
         """Whether coordinators take their time at first, as Kafka's: clients are told to ask again twice."""
         self._unloaded: set[str] = set()
@@ -158,12 +160,12 @@ class Cluster:
         count = len(assignment) if assignment else partitions or self.configs.integer("num.partitions")
         factor = replication_factor or self.configs.integer("default.replication.factor")
         self._grow(topic, count, now, factor, assignment)
-        self.topics[name] = self.topics_by_id[topic.topic_id] = topic
+        self._enter(topic)
         self.topics_created += 1
         self.version += 1
 
         def undo() -> None:
-            del self.topics[name], self.topics_by_id[topic.topic_id]
+            self._remove(topic)
             self._shrink(topic, 0)
 
         self.decisions.made(undo, lambda: self.tell(TopicChange("created", name, count)))
@@ -225,18 +227,35 @@ class Cluster:
             partition = self._new_partition(topic, index, stored.replicas, now)
             partition.new_leader_epoch(stored.leader_epoch + 1)
             topic.partitions.append(partition)
-        self.topics[name] = self.topics_by_id[topic_id] = topic
+        self._enter(topic)
         self.topics_created += 1
         self.version += 1
         return topic
 
+    def _enter(self, topic: Topic) -> None:
+        self.topics[topic.name] = self.topics_by_id[topic.topic_id] = topic
+        if "." in topic.name or "_" in topic.name:
+            self._alike.setdefault(topic.name.replace(".", "_"), {})[topic.name] = None
+
+    def _remove(self, topic: Topic) -> None:
+        del self.topics[topic.name], self.topics_by_id[topic.topic_id]
+        alike = topic.name.replace(".", "_")
+        if alike in self._alike:
+            self._alike[alike].pop(topic.name, None)
+            if not self._alike[alike]:
+                del self._alike[alike]
+
+    def topics_like(self, name: str) -> Iterable[str]:
+        """The topics that have the same name but for '.' and '_'."""
+        return self._alike.get(name.replace(".", "_"), ())
+
     def delete_topic(self, topic: Topic, then: Callable[[], None]) -> None:
         """Forget the topic and everything in it; `then` is done once that is written down."""
-        del self.topics[topic.name], self.topics_by_id[topic.topic_id]
+        self._remove(topic)
         self.version += 1
 
         def undo() -> None:
-            self.topics[topic.name] = self.topics_by_id[topic.topic_id] = topic
+            self._enter(topic)
             self.version += 1
 
         def done() -> None:
