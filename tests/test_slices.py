@@ -257,7 +257,12 @@ CASES = {
         changes=True,
     ),
     "DeleteTopics": Case(
-        lambda n: DeleteTopicsRequest(timeout_ms=1000, topics=[DeleteTopicState(name=name) for name in names(n)]), 6, 100, changes=True
+        lambda n: DeleteTopicsRequest(
+            timeout_ms=1000, topics=[DeleteTopicState(name=name) for name in names(n)]
+        ),
+        6,
+        100,
+        changes=True,
     ),
     "AlterConfigs": Case(
         lambda n: alter_configs.AlterConfigsRequest(

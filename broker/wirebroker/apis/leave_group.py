@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
-from wirebroker.exchange import Exchange
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.turns import pauses
 
 
-def handle(request: LeaveGroupRequest, exchange: Exchange) -> LeaveGroupResponse:
+def handle(request: LeaveGroupRequest, exchange: Exchange) -> Steps:
     """Let the members go."""
     groups = exchange.engine.groups
     if fault := groups.membership_fault(request.group_id, exchange.node_id):
@@ -20,8 +21,10 @@ def handle(request: LeaveGroupRequest, exchange: Exchange) -> LeaveGroupResponse
         return LeaveGroupResponse(error_code=codes)
     if exchange.version < 3:
         return LeaveGroupResponse(error_code=codes[0])
-    answers = [
-        MemberResponse(member_id=member_id, group_instance_id=instance_id, error_code=code)
-        for (member_id, instance_id), code in zip(leaving, codes, strict=True)
-    ]
+    pause = pauses()
+    answers = []
+    for (member_id, instance_id), code in zip(leaving, codes, strict=True):
+        if pause():
+            yield None
+        answers.append(MemberResponse(member_id=member_id, group_instance_id=instance_id, error_code=code))
     return LeaveGroupResponse(error_code=ErrorCode.NONE, members=answers)
