@@ -68,11 +68,16 @@ def _answers(
             wanted[topic.name, index] = ErrorCode.NONE if there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     absent = any(wanted.values())
     codes: Codes = wanted if absent else _codes(asked, list(wanted), exchange)
-    results: dict[str, AddPartitionsToTxnTopicResult] = {}
-    for (name, index), code in codes.items():
+    if absent or asked.verify_only:
+        answered: Iterable[tuple[int, TopicPartition]] = ((0, where) for where in codes)
+    else:  # Kafka repeats the request, also what is in it twice (errorResponseForTransaction)
+        answered = ((number, (topic.name, i)) for number, topic in enumerate(topics) for i in topic.partitions)
+    results: dict[tuple[int, str], AddPartitionsToTxnTopicResult] = {}
+    for number, (name, index) in answered:
         if pause():
             yield None
-        result = results.setdefault(name, AddPartitionsToTxnTopicResult(name=name, results_by_partition=[]))
+        code = codes[name, index]
+        result = results.setdefault((number, name), AddPartitionsToTxnTopicResult(name=name, results_by_partition=[]))
         told = code or (ErrorCode.OPERATION_NOT_ATTEMPTED if absent else ErrorCode.NONE)
         answer = AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=told)
         result.results_by_partition.append(answer)

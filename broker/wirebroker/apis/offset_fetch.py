@@ -40,13 +40,13 @@ def handle(request: OffsetFetchRequest, exchange: Exchange) -> Steps:
     if fault and exchange.version >= 2:
         return OffsetFetchResponse(error_code=fault, topics=[])
     pause = pauses()
-    topics: dict[str, OffsetFetchResponseTopic] = {}
-    for (name, index), found, code in _offsets(request.group_id, asked, exchange, request.require_stable):
+    topics: dict[tuple[int, str], OffsetFetchResponseTopic] = {}
+    for number, (name, index), found, code in _offsets(request.group_id, asked, exchange, request.require_stable):
         if pause():
             yield None
-        topic = topics.get(name)
+        topic = topics.get((number, name))
         if topic is None:
-            topic = topics[name] = OffsetFetchResponseTopic(name=name, partitions=[])
+            topic = topics[number, name] = OffsetFetchResponseTopic(name=name, partitions=[])
         topic.partitions.append(
             OffsetFetchResponsePartition(
                 partition_index=index,
@@ -83,14 +83,14 @@ def _groups(request: OffsetFetchRequest, exchange: Exchange) -> Steps:
 
 
 def _topics(asked: OffsetFetchRequestGroup, stable: bool, pause: Callable[[], bool], exchange: Exchange) -> Topics:
-    topics: dict[str | bytes, OffsetFetchResponseTopics] = {}
+    topics: dict[tuple[int, str], OffsetFetchResponseTopics] = {}
     wanted, unknown = yield from _wanted(asked.topics, pause, exchange)
-    for (name, index), found, code in _offsets(asked.group_id, wanted, exchange, stable):
+    for number, (name, index), found, code in _offsets(asked.group_id, wanted, exchange, stable):
         if pause():
             yield None
-        topic = topics.get(name)
+        topic = topics.get((number, name))
         if topic is None:
-            topic = topics[name] = OffsetFetchResponseTopics(name=name, partitions=[])
+            topic = topics[number, name] = OffsetFetchResponseTopics(name=name, partitions=[])
             if (known := exchange.cluster.topics.get(name)) is not None:
                 topic.topic_id = known.topic_id
         topic.partitions.append(_partition(index, found, code))
@@ -125,17 +125,23 @@ def _wanted(
 
 def _offsets(
     group_id: str, asked: Asked, exchange: Exchange, stable: bool
-) -> Iterator[tuple[TopicPartition, Committed, ErrorCode]]:
-    """The offsets asked for, or all; where `stable` ones are wanted, one that waits for a transaction is an error."""
+) -> Iterator[tuple[int, TopicPartition, Committed, ErrorCode]]:
+    """The offsets asked for, each with the number of its topic in the request, or all with the number 0.
+
+    Where `stable` ones are wanted, an offset that waits for a transaction is an error.
+    """
     offsets = exchange.engine.groups.offsets
     held = offsets.of(group_id)
     waiting = {where for where, _ in offsets.pending_of(group_id)} if stable else set()
-    wanted = list(held) if asked is None else ((name, index) for name, indexes in asked for index in indexes)
-    for where in wanted:
+    if asked is None:
+        wanted: Iterable[tuple[int, TopicPartition]] = [(0, where) for where in held]
+    else:
+        wanted = ((number, (name, i)) for number, (name, indexes) in enumerate(asked) for i in indexes)
+    for number, where in wanted:
         if where in waiting:
-            yield where, NOTHING, ErrorCode.UNSTABLE_OFFSET_COMMIT
+            yield number, where, NOTHING, ErrorCode.UNSTABLE_OFFSET_COMMIT
         else:
-            yield where, held.get(where, NOTHING), ErrorCode.NONE
+            yield number, where, held.get(where, NOTHING), ErrorCode.NONE
 
 
 def _partition(index: int, found: Committed, code: ErrorCode) -> OffsetFetchResponsePartitions:

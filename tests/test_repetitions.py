@@ -1,0 +1,88 @@
+"""What a request names twice is answered as Kafka 4.3.1 answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from kafkawire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from kafkawire.messages.find_coordinator import FindCoordinatorRequest
+from kafkawire.messages.init_producer_id import InitProducerIdRequest
+from kafkawire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kafkawire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from wirebroker.conformance.client import WireClient
+from wirebroker.mock import MockKafka
+from wirekit import client
+
+ASKED = [("a", [0, 1, 0]), ("b", [0]), ("a", [1]), ("nope", [0])]
+ANSWERED = [("a", [(0, 5), (1, 4), (0, 5)]), ("b", [(0, 3)]), ("a", [(1, 4)]), ("nope", [(0, -1)])]
+
+
+@pytest.fixture
+def wire() -> Iterator[WireClient]:
+    with MockKafka(topics={"a": 2, "b": 2}) as kafka:
+        wire = client(kafka)
+        for key_type, key in enumerate(("g", "tx")):  # whose topics are made when somebody looks for the coordinator
+            assert wire.request(FindCoordinatorRequest(key=key, key_type=key_type), 2).error_code == 0
+        yield wire
+
+
+def commit(wire: WireClient) -> None:
+    topics = [
+        OffsetCommitRequestTopic(
+            name=name,
+            partitions=[OffsetCommitRequestPartition(partition_index=i, committed_offset=at) for i, at in offsets],
+        )
+        for name, offsets in (("a", [(0, 1), (0, 2)]), ("b", [(0, 3)]), ("a", [(1, 4), (0, 5)]))
+    ]
+    wire.request(OffsetCommitRequest(group_id="g", topics=topics), 8)
+
+
+def test_offsets_are_told_topic_by_topic_as_asked_for(wire: WireClient) -> None:
+    commit(wire)
+    topics = [OffsetFetchRequestTopic(name=name, partition_indexes=indexes) for name, indexes in ASKED]
+    found = wire.request(OffsetFetchRequest(group_id="g", topics=topics), 5)
+    told = [(t.name, [(p.partition_index, p.committed_offset) for p in t.partitions]) for t in found.topics]
+    assert told == ANSWERED
+
+
+def test_offsets_of_several_groups_are_told_as_asked_for(wire: WireClient) -> None:
+    commit(wire)
+    topics = [OffsetFetchRequestTopics(name=name, partition_indexes=indexes) for name, indexes in ASKED]
+    group = OffsetFetchRequestGroup(group_id="g", topics=topics)
+    for found in wire.request(OffsetFetchRequest(groups=[group, group]), 8).groups:
+        told = [(t.name, [(p.partition_index, p.committed_offset) for p in t.partitions]) for t in found.topics]
+        assert told == ANSWERED
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered"),
+    [
+        ([("a", [0, 0, 1])], [("a", [(0, 0), (0, 0), (1, 0)])]),
+        ([("a", [0]), ("b", [1]), ("a", [1, 0])], [("a", [(0, 0)]), ("b", [(1, 0)]), ("a", [(1, 0), (0, 0)])]),
+        ([("a", [0]), ("nope", [0, 0]), ("a", [0])], [("a", [(0, 55)]), ("nope", [(0, 3)])]),
+    ],
+    ids=["partitions", "topics", "an unknown one"],
+)
+def test_partitions_are_added_and_told_as_asked_for(
+    wire: WireClient, asked: list[tuple[str, list[int]]], answered: list[tuple[str, list[tuple[int, int]]]]
+) -> None:
+    me = wire.request(InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60_000), 3)
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="tx", v3_and_below_producer_id=me.producer_id,
+        v3_and_below_producer_epoch=me.producer_epoch,
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name=name, partitions=indexes) for name, indexes in asked],
+    )  # fmt: skip
+    results = wire.request(request, 3).results_by_topic_v3_and_below
+    told = [(t.name, [(p.partition_index, p.partition_error_code) for p in t.results_by_partition]) for t in results]
+    assert told == answered
