@@ -46,6 +46,8 @@ def handle(request: ConsumerGroupDescribeRequest, exchange: Exchange) -> Steps:
             if pause():
                 yield None
             answer.members.append(_member(member, target, exchange))
+    if len(known) < len(request.group_ids):  # what is shown again and again is encoded aside
+        yield None
     # Kafka answers at once that an empty id is none, and asks its coordinators for the others.
     return ConsumerGroupDescribeResponse(groups=[known[group_id] for group_id in sorted(request.group_ids, key=bool)])
 

@@ -41,6 +41,8 @@ def handle(request: DescribeGroupsRequest, exchange: Exchange) -> Steps:
                 if pause():
                     yield None
                 answer.members.append(_member(member, protocol, stable))
+    if len(known) < len(request.groups):  # what is shown again and again is encoded aside
+        yield None
     return DescribeGroupsResponse(groups=[known[group_id] for group_id in request.groups])
 
 

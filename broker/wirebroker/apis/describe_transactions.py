@@ -31,6 +31,8 @@ def handle(request: DescribeTransactionsRequest, exchange: Exchange) -> Steps:
             topics[topic].append(index)
         state.topics = [TopicData(topic=topic, partitions=sorted(topics[topic])) for topic in sorted(topics)]
         known[transactional_id] = state
+    if len(known) < len(request.transactional_ids):  # what is shown again and again is encoded aside
+        yield None
     return DescribeTransactionsResponse(transaction_states=[known[each] for each in request.transactional_ids])
 
 
