@@ -11,12 +11,14 @@ from fuzzing.known import Known
 from fuzzing.requests import Author, Made
 from fuzzing.script import Finding, Script, Setting, Step
 from fuzzing.world import TOPICS, Answer, World
+from kafkawire.frames import encode_request
+from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.registry import KEYS
 from wirebroker.apis import SERVED
 
 OFTEN = ("Produce", "Produce", "Produce", "Fetch", "InitProducerId", "JoinGroup", "SyncGroup", "OffsetCommit",
          "TxnOffsetCommit",
-         "AddPartitionsToTxn", "EndTxn", "ConsumerGroupHeartbeat", "CreateTopics")  # fmt: skip
+         "AddPartitionsToTxn", "EndTxn", "ConsumerGroupHeartbeat", "CreateTopics", "Heartbeat")  # fmt: skip
 """APIs that lead to something, named once more for each time that they are to be chosen more often."""
 LASTING = ("Metadata", "ListGroups", "DescribeGroups", "ListTransactions", "DescribeTransactions", "DescribeCluster",
            "DescribeLogDirs", "DescribeProducers", "ConsumerGroupDescribe", "DescribeConfigs", "OffsetFetch", "DescribeQuorum",
@@ -70,6 +72,8 @@ class Case:
         """Play it to its end."""
         world, finding = self.world, None
         try:
+            if self.random.random() < 0.9:
+                self._find_coordinators()
             for _ in range(self._count):
                 self._learn(self._do(self._next()))
             self._good_client()
@@ -85,15 +89,24 @@ class Case:
         self.steps.append(step)
         return self.world.do(step)
 
+    def _find_coordinators(self) -> None:
+        """Have the internal topics created, without which no group and no transaction comes about."""
+        for key_type, keys in enumerate((["group-0", "group-1"], ["transaction-0", "transaction-1"])):
+            self._correlation += 1
+            raw = encode_request(
+                self._correlation, "fuzz", FindCoordinatorRequest(key_type=key_type, coordinator_keys=keys), 4
+            )
+            self._do(Step("send", 0, raw[4:]))
+
     def _next(self) -> Step:
         chance, number = self.random.random(), self.random.randrange(CONNECTIONS)
         if chance < 0.02:
             return Step(self.random.choice(("open", "close")), number)
-        if chance < 0.06:
-            return Step("wait", ms=self.random.choice((1, 50, 1000, 10_000, 60_000, 400_000)))
-        if chance < 0.07:
+        if chance < 0.08:
+            return Step("wait", ms=self.random.choice((1, 50, 1000, 3100, 3100, 3100, 10_000, 60_000, 400_000)))
+        if chance < 0.086:
             return Step("restart", mode=self.random.choice(("clean", "kill")))
-        if chance < 0.1 and self.world.setting.brokers > 1:
+        if chance < 0.11 and self.world.setting.brokers > 1:
             return Step(self.random.choice(("kill broker", "start broker", "start broker")), number)
         return Step("send", number, self._frame())
 

@@ -86,10 +86,10 @@ class Known:
     def _learn_who(self, request: Any, response: Any) -> None:
         kind = type(request).__name__
         if kind == "JoinGroupRequest":
-            self.members.append(Member(request.group_id, response.member_id, response.generation_id))
+            self._is_member(Member(request.group_id, response.member_id, response.generation_id))
         elif kind == "ConsumerGroupHeartbeatRequest":
             member_id = response.member_id or request.member_id
-            self.members.append(Member(request.group_id, member_id, response.member_epoch, classic=False))
+            self._is_member(Member(request.group_id, member_id, response.member_epoch, classic=False))
         elif kind == "InitProducerIdRequest":
             producer = Producer(response.producer_id, response.producer_epoch, request.transactional_id)
             self.producers.append(producer)
@@ -99,6 +99,12 @@ class Known:
             for topic in response.topics:
                 if topic.error_code == 0:
                     self.add("topic", topic.name)
+
+    def _is_member(self, member: Member) -> None:
+        """Remember a member as it is now."""
+        for known in [each for each in self.members if each.member_id == member.member_id]:
+            self.members.remove(known)
+        self.members.append(member)
 
     def _walk(self, part: Struct) -> None:
         for each in part.__wire__:

@@ -12,7 +12,9 @@ from kafkawire.batches import HEADER_SIZE, read_header, seal
 from kafkawire.codec import encode
 from kafkawire.declare import Field, Message, Struct
 from kafkawire.errors import EncodeError
-from kafkawire.registry import request_class
+from kafkawire.messages.join_group import JoinGroupRequestProtocol
+from kafkawire.messages.sync_group import SyncGroupRequestAssignment
+from kafkawire.registry import api_name, request_class
 
 INVALID = "\U0010ffff"
 """Stands in a string for bytes that UTF-8 does not have; `spoil_utf8` puts them there."""
@@ -68,6 +70,8 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "principal": ("User:a",),
     "resource_pattern_type": (3, 4), "cluster_id": ("x",), "replica_epoch": (-1, 0),
 }  # fmt: skip
+FITTING = 0.8
+"""How often the fields of a request are made to go together before some of them are changed."""
 LONGEST_REPEAT = 3000
 """How often an element may be repeated by a mutation."""
 
@@ -100,9 +104,10 @@ class Author:
     def request(self, key: int, version: int, *, mutations: int) -> Made:
         """A request of this API and version with so many fields changed."""
         for _ in range(10):
-            self._member = self.random.choice([*self.known.members, None])
-            self._producer = self.random.choice([*self.known.producers, *self.known.producers, None])
+            self._member, self._producer = self._somebody(api_name(key))
             message = self._fill(request_class(key), version)
+            if self.random.random() < FITTING:
+                fit_together(self.random, message, self._member)
             for _ in range(mutations):
                 self._mutate(message, version)
             try:
@@ -113,12 +118,38 @@ class Author:
 
     # Well-formed
 
+    def _somebody(self, api: str) -> tuple[Member | None, Producer | None]:
+        """A member and a producer who may send this, mostly one of the latest."""
+        members = [each for each in self.known.members if each.classic != api.startswith("ConsumerGroup")]
+        producers = [each for each in self.known.producers if each.transactional_id is not None or "Txn" not in api]
+        latest = self.random.random() < 0.5
+        return (
+            self.random.choice([*(members[-1:] if latest else members), None]),
+            self.random.choice([*(producers[-1:] if latest else producers * 2), None]),
+        )
+
     def _fill(self, cls: type[Struct], version: int) -> Any:
         present = [each for each in cls.__wire__ if each.present(version)]
         made = cls(**{each.name: self._value(cls, each, version) for each in present})
         if cls.__name__ == "TopicProduceData":
             self._number(made)
+        elif self.random.random() < FITTING:
+            self._settle_settings(made)
         return made
+
+    def _settle_settings(self, made: Any) -> None:
+        """Let a setting have a value of its own kind, and a resource a name of its kind."""
+        if hasattr(made, "resource_type") and hasattr(made, "resource_name"):
+            names = {
+                2: self.known.pick("topic", "orders"),
+                4: self.random.choice(("1", "")),
+                32: "group-0",
+                8: "1",
+                16: "m",
+            }
+            made.resource_name = names.get(made.resource_type, "")
+        if hasattr(made, "name") and hasattr(made, "value") and made.name in SETTINGS:
+            made.value = self.random.choice(SETTINGS[made.name])
 
     def _value(self, cls: type[Struct], field: Field, version: int) -> Any:
         chance = self.random.random()
@@ -266,6 +297,32 @@ class Author:
         if way == 4 and not isinstance(spec[0], type):
             return [self._other(spec[0], each, False) for each in value]
         return value[: random.randrange(length + 1)]
+
+
+def fit_together(random: Random, message: Any, member: Member | None) -> None:
+    """Give the fields of a group's request values that go together, so that groups come about."""
+    kind = type(message).__name__
+    if hasattr(message, "group_instance_id") and random.random() < 0.8:
+        message.group_instance_id = None
+    if kind == "JoinGroupRequest":
+        message.session_timeout_ms, message.rebalance_timeout_ms = 30_000, 10_000
+        message.protocol_type = "consumer"
+        message.protocols = [JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)]
+    elif kind == "SyncGroupRequest":
+        message.protocol_type, message.protocol_name = "consumer", "range"
+        if member is not None:
+            message.assignments = [SyncGroupRequestAssignment(member_id=member.member_id, assignment=SUBSCRIPTION)]
+    elif kind == "ConsumerGroupHeartbeatRequest":
+        message.instance_id = message.subscribed_topic_regex = message.server_assignor = None
+        message.rebalance_timeout_ms = 10_000
+        message.subscribed_topic_names = message.subscribed_topic_names or ["orders"]
+        if member is None:
+            message.member_id, message.member_epoch = f"member-{random.randrange(4)}", 0
+        if message.member_epoch == 0:
+            message.topic_partitions = []
+    elif kind == "LeaveGroupRequest":
+        for each in message.members:
+            each.group_instance_id = None
 
 
 def known_or_none(known: Known, kind: str) -> str:
