@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kafkawire.declare import Message
@@ -174,6 +174,7 @@ SIZES = st.lists(st.integers(61, 400_000) | st.integers(61, 200), min_size=1, ma
 
 
 @settings(max_examples=60, deadline=None)
+@example(sizes=[61, 61], rolls={1}, cut=1, owned=False)  # cut where a segment ends
 @given(sizes=SIZES, rolls=st.sets(st.integers(0, 39)), cut=st.integers(0, 40), owned=st.booleans())
 def test_the_log_keeps_what_it_was_given(sizes: list[int], rolls: set[int], cut: int, owned: bool) -> None:
     log, kept = MemoryLog(), []

@@ -104,7 +104,7 @@ async def _serve(options: argparse.Namespace, resources: ExitStack, part: Part |
         # collector that looks often finds nothing.
         gc.collect()
         gc.freeze()
-        gc.set_threshold(50_000, 20, 100)
+        gc.set_threshold(50_000, 5, 400)
         await stop.wait()
     finally:
         if control is not None:

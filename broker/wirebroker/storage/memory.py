@@ -239,10 +239,11 @@ class MemoryLog:
         """Forget everything from the batch that holds `offset` on."""
         if offset >= self.end_offset:
             return
+        end = self.end_offset
         while len(self.segments) > 1 and self.segments[-1].base_offset >= offset:
-            self.segments.pop()
+            end = self.segments.pop().base_offset
         self.active = self.segments[-1]
-        index = self.active.find(offset)
+        index = self.active.find(offset) if offset < end else len(self.active.bases)
         self.end_offset = offset
         if index < len(self.active.bases):
             self.end_offset = max(min(offset, self.active.bases[index]), self.active.base_offset)
