@@ -14,6 +14,7 @@ from contextlib import suppress
 from kafkawire.errors import ErrorCode, error_name
 from kafkawire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC
+from wirebroker.core.configs import ConfigError
 from wirebroker.exchange import Exchange, Steps
 from wirebroker.turns import IDS, pauses
 
@@ -44,7 +45,7 @@ def _find(key_type: int, key: str, exchange: Exchange) -> Coordinator:
     kind, topic = KINDS[key_type]
     node_id = cluster.coordinator(kind, key)
     if node_id is None and topic not in cluster.topics:
-        with suppress(OSError):
+        with suppress(OSError, ConfigError):  # its settings may be such that no topic can have them
             cluster.create_internal_topic(topic, exchange.now)
         cluster.decisions.settle(exchange.now)
         node_id = None if cluster.cold_start else cluster.coordinator(kind, key)
