@@ -103,9 +103,9 @@ class Server:
 class GoodConnection(threading.Thread):
     """Asks for the metadata of one topic again and again, and notes the worst wait that was the broker's own doing."""
 
-    def __init__(self, server: Server, sent: deque[str]) -> None:
+    def __init__(self, server: Server, sent: deque[str], patience: float) -> None:
         super().__init__(daemon=True)
-        self._server, self._sent = server, sent
+        self._server, self._sent, self._patience = server, sent, patience
         self._over = threading.Event()
         self.worst = 0.0
         self.during: list[str] = []
@@ -121,7 +121,7 @@ class GoodConnection(threading.Thread):
                 wire.request(request, 12)
                 self.asked += 1
                 took = time.monotonic() - begun
-                if took > max(TOO_LONG, self.worst) and self._server.cpu() - cpu > SHARE * took:
+                if took > max(self._patience, self.worst) and self._server.cpu() - cpu > SHARE * took:
                     self.worst, self.during = took, list(self._sent)
                 self._over.wait(0.003)
         except (*GONE, ProtocolError, psutil.Error) as failed:
@@ -135,7 +135,7 @@ class GoodConnection(threading.Thread):
         self.join(70)
         if self.failed:
             raise Finding("a good connection is not answered", f"{self.failed}\n" + "\n".join(self._sent))
-        if self.worst > TOO_LONG:
+        if self.worst > self._patience:
             last = self.during[-1] if self.during else "?"
             name = last.partition(",")[0]
             raise Finding(
@@ -168,9 +168,10 @@ class ServedOutcome:
 class ServedCase:
     """One server and its clients. Every third seed has a directory, and the broker is killed and started in between."""
 
-    def __init__(self, seed: int, apis: tuple[str, ...] = (), requests: int = 300) -> None:
+    def __init__(self, seed: int, apis: tuple[str, ...] = (), requests: int = 300, patience: float = TOO_LONG) -> None:
+        """`patience` is how many seconds the good connection may wait."""
         self.random = Random(f"served-{seed}")
-        self._apis, self._count = apis, requests
+        self._apis, self._count, self._patience = apis, requests, patience
         self._data = seed % 3 == 0
         self._place = folder()
         self.known = Known(self.random, tuple(TOPICS))
@@ -207,7 +208,7 @@ class ServedCase:
         """The clients' requests, a kill where there is a directory, and what must hold then."""
         self._ids = self._ids or topic_ids(server)
         before = server.measured.memory_info().rss
-        good = GoodConnection(server, self._last)
+        good = GoodConnection(server, self._last, self._patience)
         good.start()
         for _ in range(self._count):
             self._act(server)
