@@ -13,6 +13,7 @@ from kafkawire.messages.list_transactions import ListTransactionsRequest
 from kafkawire.messages.metadata import MetadataRequest
 from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 
+OFFSETS = "the offsets of group"
 Ask = Callable[[Message, int], Any]
 """Sends a request of a version and returns the answer."""
 TOPIC, DYNAMIC_TOPIC = 2, 1
@@ -30,7 +31,7 @@ def durable(ask: Ask, groups: list[str]) -> dict[str, Any]:
         known[f"the settings of topic {topic.name}"] = own
     listed = [each.group_id for each in ask(ListGroupsRequest(), 4).groups]
     for group in {*groups, *listed}:
-        known[f"the offsets of group {group}"] = _offsets(ask, group)
+        known[f"{OFFSETS} {group}"] = _offsets(ask, group)
     for each in ask(ListTransactionsRequest(duration_filter=-1), 1).transaction_states:
         found = ask(DescribeTransactionsRequest(transactional_ids=[each.transactional_id]), 0).transaction_states[0]
         topics = {topic.topic: sorted(topic.partitions) for topic in found.topics}
@@ -49,7 +50,12 @@ def _offsets(ask: Ask, group: str) -> dict[tuple[str, int], tuple[int, str]]:
 
 
 def difference(before: dict[str, Any], after: dict[str, Any]) -> str:
-    """What is not as it was, in words; empty if all is."""
+    """What is not as it was, in words; empty if all is.
+
+    A group that was not listed before was not asked for its offsets: as in Kafka, a classic member that joins an empty
+    consumer group and is refused takes it off the list until the next start.
+    """
+    after = {what: value for what, value in after.items() if what in before or not what.startswith(OFFSETS)}
     told = [
         f"{what}: {before.get(what)!r}, and afterwards {after.get(what)!r}"
         for what in sorted(before.keys() | after.keys())
