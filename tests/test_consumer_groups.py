@@ -14,6 +14,7 @@ import pytest
 from kafkawire.codec import encode
 from kafkawire.coordinator_log import read_record
 from kafkawire.coordinator_records import GROUP_RECORDS
+from kafkawire.errors import ErrorCode
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kafkawire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
@@ -878,3 +879,21 @@ def test_librdkafka_consumes_with_two_members(mock_kafka_factory: Callable[..., 
             consumer.close()
     assert found == {b"%d" % i for i in range(40)}
     assert describe(broker, "real").group_state == "Empty"
+
+
+def test_a_classic_member_that_is_refused_leaves_an_empty_consumer_group_as_it_is(mock_kafka: MockKafka) -> None:
+    wire = client(mock_kafka)
+    wire.request(FindCoordinatorRequest(key="g", key_type=0), 3)
+    heartbeat = ConsumerGroupHeartbeatRequest(
+        group_id="g", member_id="m", member_epoch=0, rebalance_timeout_ms=1000, subscribed_topic_names=["orders"],
+        topic_partitions=[],
+    )  # fmt: skip
+    assert wire.request(heartbeat, 1).error_code == 0
+    assert wire.request(ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=-1), 1).error_code == 0
+    joins = JoinGroupRequest(
+        group_id="g", session_timeout_ms=30_000, rebalance_timeout_ms=1000, member_id="unknown", protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )  # fmt: skip
+    assert wire.request(joins, 4).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    (listed,) = wire.request(ListGroupsRequest(), 5).groups
+    assert (listed.group_id, listed.group_state, listed.group_type) == ("g", "Empty", "consumer")

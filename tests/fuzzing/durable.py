@@ -50,12 +50,7 @@ def _offsets(ask: Ask, group: str) -> dict[tuple[str, int], tuple[int, str]]:
 
 
 def difference(before: dict[str, Any], after: dict[str, Any]) -> str:
-    """What is not as it was, in words; empty if all is.
-
-    A group that was not listed before was not asked for its offsets: as in Kafka, a classic member that joins an empty
-    consumer group and is refused takes it off the list until the next start.
-    """
-    after = {what: value for what, value in after.items() if what in before or not what.startswith(OFFSETS)}
+    """What is not as it was, in words; empty if all is."""
     told = [
         f"{what}: {before.get(what)!r}, and afterwards {after.get(what)!r}"
         for what in sorted(before.keys() | after.keys())

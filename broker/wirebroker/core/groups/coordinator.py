@@ -213,15 +213,10 @@ class GroupCoordinator:
             joiner(Joined(fault))
             return
         group = self.groups.get(asked.group_id)
-        if isinstance(group, ConsumerGroup):
-            if group.members:
-                self._classic_members.join(group, _classic_join(asked), joiner, now)
-                return
-            if asked.member_id:  # an empty group changes its protocol with the first that joins
-                fault = self._forget(group, now)
-                joiner(Joined(fault) if fault else Joined(ErrorCode.UNKNOWN_MEMBER_ID, asked.member_id))
-                return
-        elif group is None and asked.member_id:
+        if isinstance(group, ConsumerGroup) and group.members:
+            self._classic_members.join(group, _classic_join(asked), joiner, now)
+            return
+        if not isinstance(group, Group) and asked.member_id:  # who is refused changes no group
             joiner(Joined(ErrorCode.UNKNOWN_MEMBER_ID, asked.member_id))
             return
         if not isinstance(group, Group):
