@@ -93,12 +93,17 @@ def difference(old: Image, new: Image, node_id: int) -> Iterator[tuple[Message, 
         yield RemoveTopicRecord(topic_id=topic_id), 0
     for topic_id, topic in new.topics.items():
         known = old.topics.get(topic_id)
+        if known is topic:
+            continue
         if known is None:
             yield TopicRecord(name=topic.name, topic_id=topic_id), 0
         for index, partition in topic.partitions.items():
             yield from _partition_records(topic_id, index, known.partitions.get(index) if known else None, partition)
     gone = {(TOPIC, topic.name) for topic_id, topic in old.topics.items() if topic_id not in new.topics}
-    for resource in sorted({*old.settings, *new.settings}):
+    changed = {each for each, held in new.settings.items() if old.settings.get(each) is not held}
+    changed |= old.settings.keys() - new.settings.keys()
+    changed |= gone & new.settings.keys()
+    for resource in sorted(changed):
         before: Mapping[str, str] = {} if resource in gone else old.settings.get(resource, {})
         after = new.settings.get(resource, {})
         for name in sorted({*before, *after}):

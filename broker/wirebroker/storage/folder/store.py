@@ -326,19 +326,15 @@ class FolderStore:
         self.metadata.image = image
 
     def _image(self, cluster: Cluster) -> Image:
+        """What the cluster is now. What has not changed since the last image is the same object as there."""
+        written = self.metadata.image
         image = Image(next_producer_id=cluster.producer_ids.next_block)
         settings = image.settings
         for topic in cluster.topics.values():
-            image.topics[topic.topic_id] = TopicImage(
-                topic.name,
-                {
-                    each.index: PartitionImage(
-                        tuple(each.replicas), tuple(each.in_sync), each.leader, each.leader_epoch
-                    )
-                    for each in topic.partitions
-                },
-            )
-            settings[TOPIC, topic.name] = dict(topic.configs.overrides)
+            image.topics[topic.topic_id] = _topic_image(topic, written.topics.get(topic.topic_id))
+            before = written.settings.get((TOPIC, topic.name))
+            overrides = topic.configs.overrides
+            settings[TOPIC, topic.name] = before if before == overrides else dict(overrides)
         configs = cluster.configs
         for node, layer in configs.dynamic.items():
             settings[BROKER, "" if node is None else str(node)] = dict(layer)
@@ -684,3 +680,29 @@ def _nobody() -> None:
 def _partitions_of(cluster: Cluster, topic: str) -> Iterable[Partition]:
     found = cluster.topics.get(topic)
     return found.partitions if found else ()
+
+
+def _topic_image(topic: Topic, known: TopicImage | None) -> TopicImage:
+    """The topic as it is now: the image that is known if that still holds."""
+    partitions = topic.partitions
+    if (
+        known is not None
+        and known.name == topic.name
+        and len(known.partitions) == len(partitions)
+        and all(
+            (image := known.partitions.get(each.index)) is not None
+            and each.leader_epoch == image.leader_epoch
+            and each.leader == image.leader
+            and tuple(each.in_sync) == image.in_sync
+            and tuple(each.replicas) == image.replicas
+            for each in partitions
+        )
+    ):
+        return known
+    return TopicImage(
+        topic.name,
+        {
+            each.index: PartitionImage(tuple(each.replicas), tuple(each.in_sync), each.leader, each.leader_epoch)
+            for each in partitions
+        },
+    )
