@@ -121,6 +121,7 @@ def measure(memory: Contender, data: Contender, say: Callable[[str], None]) -> l
                     row |= _one(case, contender, folder if kept else "")
             except (ServerFailed, RuntimeError, NoAnswer, ConnectionClosed, OSError) as failed:
                 row["failure"] = f"{type(failed).__name__}: {failed}"
+            say(report([row]).splitlines()[-1])
             rows.append(row)
     return rows
 
