@@ -9,6 +9,7 @@ import pytest
 from kafkawire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
+from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkawire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -20,9 +21,10 @@ from kafkawire.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from wirebroker.conformance.client import WireClient
 from wirebroker.mock import MockKafka
-from wirekit import client
+from wirekit import batch, client
 
 ASKED = [("a", [0, 1, 0]), ("b", [0]), ("a", [1]), ("nope", [0])]
 ANSWERED = [("a", [(0, 5), (1, 4), (0, 5)]), ("b", [(0, 3)]), ("a", [(1, 4)]), ("nope", [(0, -1)])]
@@ -35,6 +37,47 @@ def wire() -> Iterator[WireClient]:
         for key_type, key in enumerate(("g", "tx")):  # whose topics are made when somebody looks for the coordinator
             assert wire.request(FindCoordinatorRequest(key=key, key_type=key_type), 2).error_code == 0
         yield wire
+
+
+def damaged(count: int) -> bytes:
+    made = bytearray(batch(count=count))
+    made[-1] ^= 1
+    return bytes(made)
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered", "ends"),
+    [
+        ([("a", [(0, batch(count=1)), (0, batch(count=2))])], {("a", 0): (0, 0)}, {("a", 0): 2}),
+        (
+            [("a", [(0, batch(count=3)), (1, batch())]), ("b", [(0, batch())]), ("a", [(0, batch(count=4))])],
+            {("a", 0): (0, 0), ("a", 1): (0, 0), ("b", 0): (0, 0)},
+            {("a", 0): 4, ("a", 1): 1, ("b", 0): 1},
+        ),
+        ([("a", [(0, b""), (0, batch())])], {("a", 0): (87, -1)}, {("a", 0): 1}),
+        ([("a", [(0, batch()), (0, b"")])], {("a", 0): (87, -1)}, {("a", 0): 1}),
+        ([("a", [(0, damaged(1)), (0, batch(count=2))])], {("a", 0): (0, 0)}, {("a", 0): 2}),
+        ([("nope", [(0, batch()), (0, b"")])], {("nope", 0): (3, -1)}, {}),
+    ],
+    ids=["the last counts", "topics apart", "unreadable first", "unreadable last", "damaged first", "unknown"],
+)
+def test_of_a_partition_that_is_produced_to_twice_the_last_batch_counts(
+    wire: WireClient,
+    asked: list[tuple[str, list[tuple[int, bytes]]]],
+    answered: dict[tuple[str, int], tuple[int, int]],
+    ends: dict[tuple[str, int], int],
+) -> None:
+    topics = [
+        TopicProduceData(name=name, partition_data=[PartitionProduceData(index=i, records=r) for i, r in parts])
+        for name, parts in asked
+    ]
+    response = wire.request(ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics), 9)
+    told = [((t.name, p.index), (p.error_code, p.base_offset)) for t in response.responses for p in t.partition_responses]
+    assert len(told) == len(answered)
+    assert dict(told) == answered
+    wanted = [ListOffsetsTopic(name=n, partitions=[ListOffsetsPartition(partition_index=i, timestamp=-1)]) for n, i in ends]
+    found = wire.request(ListOffsetsRequest(topics=wanted), 5)
+    assert {(t.name, p.partition_index): p.offset for t in found.topics for p in t.partitions} == ends
 
 
 def commit(wire: WireClient) -> None:

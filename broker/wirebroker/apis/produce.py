@@ -34,6 +34,7 @@ from kafkawire.primitives import Buffer
 from wirebroker.apis.delayed import Delayed
 from wirebroker.apis.produce_shape import remember_shape
 from wirebroker.apis.produce_transaction import REFUSALS, check_transaction, message_of, told_by_produce, unreadable
+from wirebroker.apis.produce_twice import answer_unread, named_once, names_twice
 from wirebroker.core.cluster import Topic
 from wirebroker.core.leadership import leader_fault
 from wirebroker.core.partition import Appended, Partition
@@ -66,6 +67,7 @@ def _append_all(request: ProduceRequest, checked: Verified | None, exchange: Exc
     failed: list[int] = []
     awaited: list[Awaited] = []
     pause = pauses()
+    unread = named_once(request, exchange.version) if names_twice(request) else {}
     for data in request.topic_data:
         topic = _topic(data, exchange)
         answers = []
@@ -89,6 +91,9 @@ def _append_all(request: ProduceRequest, checked: Verified | None, exchange: Exc
         response.responses.append(
             TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=answers)
         )
+    if unread:
+        answer_unread(response.responses, unread)
+        failed += [fault.code for fault in unread.values()]
     if awaited:
         return _wait(awaited, request.timeout_ms, response, exchange)
     if request.acks != 0:

@@ -1,0 +1,70 @@
+"""A Produce that names a partition more than once: Kafka keeps record data in a map by partition.
+
+Of several that can be read as one batch, the last is appended and answered. One that cannot is answered with its error,
+which takes the place of the other answer; what was appended stays (KafkaApis.handleProduceRequest).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from wirebroker.core.record_checks import RecordReject, size_of_only_batch
+
+Named = tuple[str | bytes, int]
+NOT_THERE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+def names_twice(request: ProduceRequest) -> bool:
+    """Whether the request names a partition, or a topic, more than once."""
+    topics = request.topic_data
+    if len(topics) > 1 and len({_key(data) for data in topics}) < len(topics):
+        return True
+    return any(
+        len(data.partition_data) > 1 and len({each.index for each in data.partition_data}) < len(data.partition_data)
+        for data in topics
+    )
+
+
+def _key(data: TopicProduceData) -> str | bytes:
+    return data.name or data.topic_id
+
+
+def named_once(request: ProduceRequest, version: int) -> dict[Named, RecordReject]:
+    """Leave in the request what Kafka appends, topic by topic. What it cannot read is returned with its error."""
+    topics: dict[str | bytes, TopicProduceData] = {}
+    kept: dict[Named, PartitionProduceData] = {}
+    unread: dict[Named, RecordReject] = {}
+    for data in request.topic_data:
+        key = _key(data)
+        topics.setdefault(key, TopicProduceData(name=data.name, topic_id=data.topic_id, partition_data=[]))
+        for asked in data.partition_data:
+            records = memoryview(asked.records) if asked.records is not None else None
+            fault = size_of_only_batch(records, version)
+            if isinstance(fault, RecordReject):
+                unread[key, asked.index] = fault
+                kept.setdefault((key, asked.index), asked)
+            else:
+                kept[key, asked.index] = asked
+    for (key, _), asked in kept.items():
+        topics[key].partition_data.append(asked)
+    request.topic_data = list(topics.values())
+    return unread
+
+
+def answer_unread(topics: Iterable[TopicProduceResponse], unread: dict[Named, RecordReject]) -> None:
+    """Put the errors of what could not be read in the place of other answers, but for partitions that are not there."""
+    for topic in topics:
+        for number, answer in enumerate(topic.partition_responses):
+            fault = unread.get((topic.name or topic.topic_id, answer.index))
+            if fault is not None and answer.error_code not in NOT_THERE:
+                topic.partition_responses[number] = PartitionProduceResponse(
+                    index=answer.index, error_code=fault.code, base_offset=-1, error_message=fault.message
+                )
