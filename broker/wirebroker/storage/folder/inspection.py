@@ -59,6 +59,8 @@ def check_names(folder: Path, present: Listing, reached: int) -> None:
     logs = present.offsets[LOG]
     for suffix in SEGMENT_FILES[1:]:
         orphans = sorted(set(present.offsets[suffix]) - set(logs))
+        # A segment that could not be begun, as the disk was full, leaves empty indexes: the log is made last.
+        orphans = [offset for offset in orphans if (folder / file_name(offset, suffix)).stat().st_size]
         if orphans:
             name = file_name(orphans[0], suffix)
             raise DamagedFile(

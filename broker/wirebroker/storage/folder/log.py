@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -343,8 +342,7 @@ class FolderLog:
         segment.let_go()
         log = segment.path()
         others = [path for path in (*segment.paths(), segment.path(SNAPSHOT)) if path.exists() and path != log]
-        with suppress(OSError):
-            self._store.discard(others)
+        self._store.discard(others)
         if log.exists():
             self._store.discard([log])
 
