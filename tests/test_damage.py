@@ -195,4 +195,4 @@ def test_a_damaged_directory_is_refused_or_serves_the_truth() -> None:
 
 @pytest.mark.slow
 def test_hundreds_of_damaged_directories_are_refused_or_serve_the_truth() -> None:
-    assert sample(time.time_ns() // 10**9 % 10**6, 40).tried > 100
+    assert sample(322206, 300, most=1300).tried == 1300
