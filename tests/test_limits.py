@@ -13,15 +13,10 @@ from kafkawire.frames import encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from wirebroker.mock import MockKafka
-from wirekit import batch, client, produce_request
+from wirekit import batch, client, dial, has_come, produce_request
 
 Factory = Callable[..., MockKafka]
 ASK = encode_request(1, "x", ApiVersionsRequest(), 0)
-
-
-def dial(kafka: MockKafka) -> socket.socket:
-    host, _, port = kafka.bootstrap_servers.partition(":")
-    return socket.create_connection((host, int(port)), 10)
 
 
 def answered(connection: socket.socket) -> bool:
@@ -31,17 +26,6 @@ def answered(connection: socket.socket) -> bool:
         return bool(connection.recv(4))
     except ConnectionError:
         return False
-
-
-def silent(connection: socket.socket) -> bool:
-    """Whether nothing has come so far."""
-    connection.setblocking(False)
-    try:
-        return not connection.recv(1, socket.MSG_PEEK)
-    except BlockingIOError:
-        return True
-    finally:
-        connection.settimeout(10)
 
 
 def read_all(connection: socket.socket) -> None:
@@ -84,7 +68,7 @@ def test_a_connection_beyond_max_connections_waits_until_another_ends(mock_kafka
         second.sendall(ASK)
         first.sendall(ASK)
         assert first.recv(4)
-        assert silent(second)
+        assert not has_come(second)
         first.close()
         assert second.recv(4)
 
@@ -99,7 +83,7 @@ def test_large_requests_wait_while_too_many_bytes_are_arriving(mock_kafka_factor
         waiting.sendall(frame)
         assert other.request(ApiVersionsRequest(), 0).error_code == 0
         assert kafka._host.limits._arriving[1] == len(frame)
-        assert silent(waiting)
+        assert not has_come(waiting)
         slow.sendall(frame[-1:])
         for connection in (slow, waiting):
             assert struct.unpack(">i", connection.recv(4))[0] > 0

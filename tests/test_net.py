@@ -18,18 +18,13 @@ from kafkawire.messages.metadata import MetadataRequest
 from wirebroker.conformance.client import ConnectionClosed, WireClient
 from wirebroker.mock import MockKafka
 from wirebroker.net.host import LOOKS
-from wirekit import RawProducer, batch, client, produce_request
+from wirekit import RawProducer, batch, client, dial, produce_request
 
 
 @pytest.fixture
 def kafka() -> Iterator[MockKafka]:
     with MockKafka(topics={"orders": 1}) as kafka:
         yield kafka
-
-
-def dial(kafka: MockKafka) -> socket.socket:
-    host, _, port = kafka.bootstrap_servers.partition(":")
-    return socket.create_connection((host, int(port)), 5)
 
 
 def closed_by_broker(connection: socket.socket) -> bool:

@@ -127,7 +127,8 @@ class World:
                 self.slices += 1
             elif turns.asides:
                 unfinished, aside = turns.asides.popleft()
-                turns.resume(unfinished, aside.work())
+                unfinished.do(aside)
+                turns.resume(unfinished)
             else:
                 turns.proceed()
                 self.slices += 1

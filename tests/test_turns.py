@@ -16,22 +16,18 @@ from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from wirebroker.core.slices import SLICE, pauses
 from wirebroker.engine import Engine
 from wirebroker.exchange import Aside, Outcome, Reply, Steps
 from wirebroker.mock import MockKafka
-from wirebroker.turns import SLICE, Turns, pauses
-from wirekit import NOW, batch, client, produce_request
+from wirebroker.turns import Turns
+from wirekit import NOW, batch, client, dial, has_come, produce_request
 
 
 @pytest.fixture
 def kafka() -> Iterator[MockKafka]:
     with MockKafka(topics={"orders": 1, **{f"topic-{i}": 3 for i in range(300)}}) as kafka:
         yield kafka
-
-
-def dial(kafka: MockKafka) -> socket.socket:
-    host, _, port = kafka.bootstrap_servers.partition(":")
-    return socket.create_connection((host, int(port)), 20)
 
 
 def read_answer(connection: socket.socket) -> int:
@@ -48,17 +44,6 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
         assert more, "the broker closed the connection"
         data += more
     return bytes(data)
-
-
-def has_come(connection: socket.socket) -> bool:
-    """Whether something of an answer is there."""
-    connection.setblocking(False)
-    try:
-        return bool(connection.recv(1, socket.MSG_PEEK))
-    except BlockingIOError:
-        return False
-    finally:
-        connection.settimeout(20)
 
 
 def long_delete(partitions: int) -> bytes:
@@ -134,7 +119,8 @@ def test_a_handler_of_many_partitions_works_in_slices() -> None:
         engine.turns.proceed()
         slices += 1
     (unfinished, encoding) = engine.turns.asides.popleft()
-    engine.turns.resume(unfinished, encoding.work())
+    unfinished.do(encoding)
+    engine.turns.resume(unfinished)
     engine.turns.proceed()
     assert slices == 1000 // SLICE + 1
     (reply,) = engine.take_effects()
@@ -167,7 +153,8 @@ def test_a_batch_that_takes_long_to_check_is_checked_aside_with_the_same_answer(
         buffer[:] = bytes(len(buffer))  # as others receive into it
         while driven and not engine.effects:
             (unfinished, aside) = engine.turns.asides.popleft()
-            engine.turns.resume(unfinished, aside.work())
+            unfinished.do(aside)
+            engine.turns.resume(unfinished)
             engine.turns.proceed()
         (reply,) = engine.take_effects()
         assert isinstance(reply, Reply)
@@ -237,7 +224,7 @@ def test_work_aside_gives_its_result_or_its_error_to_the_next_slice() -> None:
             if turns.asides:
                 unfinished, aside = turns.asides.popleft()
                 unfinished.do(aside)
-                turns.resume(unfinished, unfinished.result, unfinished.error)
+                turns.resume(unfinished)
             else:
                 turns.proceed()
         assert got == [42, "integer division or modulo by zero"]
@@ -250,7 +237,7 @@ def test_a_broker_that_stops_drops_its_long_requests_and_no_others() -> None:
     turns.begin(Answered(node_id=2), silent(log, "b", 2))  # type: ignore[arg-type]
     unfinished = turns.waiting[0]
     turns.drop(node_id=1)
-    turns.resume(unfinished, None)
+    turns.resume(unfinished)
     while turns.waiting:
         turns.proceed()
     assert log == ["a0", "b0", "b1"]

@@ -23,18 +23,13 @@ from kafkawire.messages.metadata import MetadataRequest
 from wirebroker import faults
 from wirebroker.conformance.client import ConnectionClosed
 from wirebroker.mock import MockKafka
-from wirekit import RawProducer, batch, client, produce_request
+from wirekit import RawProducer, batch, client, dial, produce_request
 
 pytestmark = pytest.mark.mock_kafka(topics={"orders": 1})
 
 
 def values(kafka: MockKafka) -> list[bytes | None]:
     return [record.value for record in kafka.records("orders")]
-
-
-def dial(kafka: MockKafka, node: int = 0) -> socket.socket:
-    host, _, port = kafka.bootstrap_servers.split(",")[node].partition(":")
-    return socket.create_connection((host, int(port)), 5)
 
 
 def pieces(connection: socket.socket) -> list[bytes]:

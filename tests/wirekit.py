@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import time
 from pathlib import Path
 from typing import Any, NoReturn
@@ -47,6 +48,24 @@ def client(kafka: MockKafka, node: int = 0) -> WireClient:
     """A raw wire client of one of the brokers."""
     host, _, port = kafka.bootstrap_servers.split(",")[node].partition(":")
     return WireClient(host, int(port))
+
+
+def dial(kafka: MockKafka, node: int = 0) -> socket.socket:
+    """A socket that is connected to one of the brokers."""
+    host, _, port = kafka.bootstrap_servers.split(",")[node].partition(":")
+    return socket.create_connection((host, int(port)), 20)
+
+
+def has_come(connection: socket.socket) -> bool:
+    """Whether something of an answer is there."""
+    timeout = connection.gettimeout()
+    connection.setblocking(False)
+    try:
+        return bool(connection.recv(1, socket.MSG_PEEK))
+    except BlockingIOError:
+        return False
+    finally:
+        connection.settimeout(timeout)
 
 
 def produce_request(topic: str, data: bytes | None, partition: int = 0, acks: int = -1) -> ProduceRequest:

@@ -2,7 +2,7 @@
 
 A handler that works in slices is a generator (`exchange.Steps`). The first slice runs at once, so a short request is
 answered as ever. A request with more slices is parked and joins a queue. Whoever drives the engine sets `wake`, calls
-`proceed` for one slice at a time, does the work in `asides` in a thread and calls `resume` with its result. A driver that
+`proceed` for one slice at a time, does the work in `asides` in a thread and then calls `resume`. A driver that
 does not set `wake` (a test, the simulator) gets every request handled at once.
 """
 
@@ -18,14 +18,7 @@ from kafkawire.declare import Message
 from kafkawire.errors import EncodeError
 from kafkawire.frames import encode_response
 from kafkawire.messages.produce import ProduceRequest
-from wirebroker.core.slices import SLICE as SLICE
-from wirebroker.core.slices import pauses as pauses
 from wirebroker.exchange import Aside, Exchange, Outcome, Steps
-
-IDS = 8
-"""Elements in a slice (see `SLICE`) where they are ids of groups and transactions: hashing a very long one takes a ms."""
-MEMBERS = 32
-"""The same for members of groups, each with what it subscribes to and what it is assigned."""
 
 
 def own_records(request: Message) -> None:
@@ -55,7 +48,7 @@ class Unfinished:
         return self.steps.send(result) if error is None else self.steps.throw(error)
 
     def do(self, aside: Aside) -> None:
-        """Do the work here and now; the next slice gets what it returns or raises."""
+        """Do the work, in any thread; the next slice gets what it returns or raises."""
         try:
             self.result = aside.work()
         except Exception as error:
@@ -104,24 +97,21 @@ class Turns:
         if not isinstance(outcome, Outcome):
             exchange.reply(outcome)
 
-    def proceed(self) -> Exchange:
-        """Run the next slice of the request whose turn it is, and return its exchange. Raises what the handler raises."""
+    def proceed(self) -> None:
+        """Run the next slice of the request whose turn it is. Raises what the handler raises."""
         unfinished = self.waiting.popleft()
-        exchange = unfinished.exchange
         try:
             self._queue(unfinished, unfinished.step())
         except StopIteration as last:
             self._known.discard(unfinished)
-            self._finish(exchange, last.value)
+            self._finish(unfinished.exchange, last.value)
         except BaseException:
             self._known.discard(unfinished)
             raise
-        return exchange
 
-    def resume(self, unfinished: Unfinished, result: Any, error: BaseException | None = None) -> None:
-        """The work aside is done; a request that was dropped meanwhile stays so."""
+    def resume(self, unfinished: Unfinished) -> None:
+        """Its work aside is done (`Unfinished.do`). A request that was dropped meanwhile does not go on."""
         if unfinished in self._known:
-            unfinished.result, unfinished.error = result, error
             self._queue(unfinished, None)
 
     def drop(self, node_id: int | None = None) -> None:

@@ -221,10 +221,10 @@ class World:
             unfinished, aside = turns.asides.popleft()
             what = f"work aside for {api_name(unfinished.exchange.api_key)}"
             self._guarded(what, lambda: unfinished.do(aside), limit=HANG)
-            turns.resume(unfinished, unfinished.result, unfinished.error)
+            turns.resume(unfinished)
         elif turns.waiting:
             what = f"a slice of {api_name(turns.waiting[0].exchange.api_key)}"
-            self._guarded(what, lambda: _ignore(turns.proceed()))
+            self._guarded(what, turns.proceed)
         else:
             return False
         return True
@@ -406,10 +406,6 @@ def _in(version: int, bounds: tuple[int, int]) -> bool:
 
 def _nothing() -> None:
     """Slices are taken in `_settle`."""
-
-
-def _ignore(_: object) -> None:
-    """The result is not needed."""
 
 
 def _no_rules() -> list[faults.Rule]:

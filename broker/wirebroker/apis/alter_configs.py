@@ -14,8 +14,8 @@ from kafkawire.messages.alter_configs import (
 )
 from wirebroker.apis.settling import CHANGES, Settling
 from wirebroker.core.config_resources import REPEATED, Alteration, Change, Operation, Refusal, repeated
+from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
-from wirebroker.turns import pauses
 
 
 def handle(request: AlterConfigsRequest, exchange: Exchange) -> Steps:

@@ -18,8 +18,8 @@ from wirebroker.apis.overdue import timed_out
 from wirebroker.apis.settling import CHANGES
 from wirebroker.core.config_resources import Refusal, unwritten
 from wirebroker.core.placement import assignment_fault
+from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
-from wirebroker.turns import pauses
 
 
 def handle(request: AlterPartitionReassignmentsRequest, exchange: Exchange) -> Steps:

@@ -20,8 +20,8 @@ from wirebroker.apis.settling import CHANGES, Settling
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.config_resources import Refusal, unwritten
 from wirebroker.core.placement import all_down, assignment_fault
+from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
-from wirebroker.turns import pauses
 
 MOST_RECORDS = 10_000
 """As many records as Kafka's controller writes to its log for one request: one for each partition."""

@@ -18,8 +18,8 @@ from wirebroker.core.leadership import leader_fault
 from wirebroker.core.names import topic_name_fault
 from wirebroker.core.partition import Partition
 from wirebroker.core.producers import unpack
+from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
-from wirebroker.turns import pauses
 
 
 def handle(request: DescribeProducersRequest, exchange: Exchange) -> Steps:

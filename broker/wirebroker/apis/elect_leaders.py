@@ -17,8 +17,8 @@ from kafkawire.messages.elect_leaders import (
 )
 from wirebroker.apis.overdue import timed_out
 from wirebroker.apis.settling import CHANGES
+from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
-from wirebroker.turns import pauses
 
 PREFERRED, UNCLEAN = 0, 1
 MESSAGES = {

@@ -15,8 +15,8 @@ from kafkawire.messages.incremental_alter_configs import (
 )
 from wirebroker.apis.settling import CHANGES, Settling
 from wirebroker.core.config_resources import REPEATED, Alteration, Change, Refusal, repeated
+from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
-from wirebroker.turns import pauses
 
 
 def handle(request: IncrementalAlterConfigsRequest, exchange: Exchange) -> Steps:

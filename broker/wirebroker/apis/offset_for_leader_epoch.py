@@ -15,8 +15,8 @@ from kafkawire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from wirebroker.core.leadership import leader_fault
+from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
-from wirebroker.turns import pauses
 
 
 def handle(request: OffsetForLeaderEpochRequest, exchange: Exchange) -> Steps:

@@ -39,9 +39,10 @@ from wirebroker.core.cluster import Topic
 from wirebroker.core.leadership import leader_fault
 from wirebroker.core.partition import Appended, Partition
 from wirebroker.core.record_checks import Checked, RecordReject, TakesLong, check, size_of_only_batch
+from wirebroker.core.slices import pauses
 from wirebroker.core.transactions.verification import Verified
 from wirebroker.exchange import Aside, Exchange, Outcome, Steps
-from wirebroker.turns import own_records, pauses
+from wirebroker.turns import own_records
 
 ALL = -1
 """The acks of a producer that wants all in-sync replicas to have what it sends."""

@@ -11,6 +11,10 @@ T = TypeVar("T")
 
 SLICE = 256
 """Elements that are dealt with in one slice; an element takes some microseconds."""
+IDS = 8
+"""Elements in a slice (see `SLICE`) where they are ids of groups and transactions: hashing a very long one takes a ms."""
+MEMBERS = 32
+"""The same for members of groups, each with what it subscribes to and what it is assigned."""
 
 
 def pauses(every: int = SLICE) -> Callable[[], bool]:

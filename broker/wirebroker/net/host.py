@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkawire.primitives import Buffer
 from wirebroker.clock import Clock
@@ -177,20 +177,20 @@ class Host:
         try:
             turns.proceed()
         except Exception:
-            logger.exception("a request was not handled because of an error in wirebroker; its connection is closed")
-            self.engine.close(exchange.connection, "an error in wirebroker, see the log")
+            self.failed(exchange.connection)
+
+    def failed(self, connection: Connection) -> None:
+        """A request of this connection could not be handled: log the exception that is being dealt with, and close it."""
+        logger.exception("a request was not handled because of an error in wirebroker; its connection is closed")
+        self.engine.close(connection, "an error in wirebroker, see the log")
 
     def _do_aside(self, turns: Turns, unfinished: Unfinished, aside: Aside) -> None:
         """Do long work in the thread for it; the request gets its next turn afterwards."""
         if self._asides is None:
             self._asides = ThreadPoolExecutor(1, "wirebroker-aside")
 
-        def done(future: asyncio.Future[Any]) -> None:
-            if not future.cancelled():
-                error = future.exception()
-                turns.resume(unfinished, None if error else future.result(), error)
-
-        self.loop.run_in_executor(self._asides, aside.work).add_done_callback(done)
+        done = self.loop.run_in_executor(self._asides, unfinished.do, aside)
+        done.add_done_callback(lambda _: turns.resume(unfinished))
 
     def _perform(self, effects: list[Effect]) -> None:
         if not self._answer_one(effects):

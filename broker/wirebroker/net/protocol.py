@@ -11,7 +11,6 @@ A connection that has used up its slice of the loop's time waits for its next tu
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, cast
@@ -23,8 +22,6 @@ from wirebroker.net.shaping import ShapedLine, reset_connection
 
 if TYPE_CHECKING:
     from wirebroker.net.host import Host
-
-logger = logging.getLogger("wirebroker")
 
 SHARED_BUFFER = 256 * 1024
 LARGE_FRAME = SHARED_BUFFER // 2
@@ -158,7 +155,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
                     self._wait_for_turn()
                     break
         except Exception:
-            self._failed()
+            self._host.failed(self.connection)
         if pos == end:
             self._tail = b""
         else:
@@ -172,7 +169,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             try:
                 self._engine.receive(self.connection, large[4:], now, owned=True)
             except Exception:
-                self._failed()
+                self._host.failed(self.connection)
 
     def _slice_is_over(self) -> bool:
         """Whether the connection has kept the loop busy for long enough. The first call starts its time."""
@@ -192,10 +189,6 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         """The host has time for this connection."""
         self._queued = False
         self.released()
-
-    def _failed(self) -> None:
-        logger.exception("a request was not handled because of an error in wirebroker; its connection is closed")
-        self._engine.close(self.connection, "an error in wirebroker, see the log")
 
     def _carry(self, data: memoryview, pos: int, end: int) -> None:
         left = end - pos
