@@ -189,9 +189,7 @@ class History:
             return entry
         left = self.chance.randint(0, entry.records)
         last_of_its_producer = not any(
-            isinstance(other, BatchRow)
-            and other.producer_id == entry.producer_id
-            and other.base_offset > entry.base_offset
+            isinstance(other, BatchRow) and other.producer_id == entry.producer_id and other.base_offset > entry.base_offset
             for other in self.entries
         )
         return entry._replace(records=left) if left or last_of_its_producer else None
@@ -208,9 +206,7 @@ class History:
         getattr(self, f"_plant_{fault}")(sender, before)
         self._send(sender)
 
-    def _expect(
-        self, kind: str, sender: Sender, sequences: tuple[int, int], offsets: tuple[int, int], since: int
-    ) -> None:
+    def _expect(self, kind: str, sender: Sender, sequences: tuple[int, int], offsets: tuple[int, int], since: int) -> None:
         first, last = (number % WRAP if number >= 0 else -1 for number in sequences)
         self.expected.append(Expected(kind, sender.pid, sender.epoch, first, last, *offsets))
         self.first_fault = min(self.first_fault, since)
@@ -257,9 +253,7 @@ class History:
         sender.epoch, sender.next, sender.sent = new, 2, []
 
     def _plant_epoch_gap(self, sender: Sender, before: BatchRow) -> None:
-        last = next(
-            row for row in reversed(self.entries) if isinstance(row, BatchRow) and row.producer_id == sender.pid
-        )
+        last = next(row for row in reversed(self.entries) if isinstance(row, BatchRow) and row.producer_id == sender.pid)
         self._bump(sender)
         row = self.write(sender, 5, 2)
         self._expect("gap", sender, (0, 4), (last.last_offset, row.base_offset), before.base_offset)
@@ -323,9 +317,7 @@ class History:
 
     def _back(self) -> None:
         """A batch gets an offset that there is already, and all behind it are moved as well; so this comes alone."""
-        rows = [
-            e for e in self.entries if isinstance(e, BatchRow) and e.base_offset > max(self.log_start, self.cleaned_to)
-        ]
+        rows = [e for e in self.entries if isinstance(e, BatchRow) and e.base_offset > max(self.log_start, self.cleaned_to)]
         if len(rows) < 2:
             return
         row = self.chance.choice(rows[1:])

@@ -71,9 +71,7 @@ class Cluster:
 
     def produce_request(self, topic: str, acks: int, timeout_ms: int, data: bytes) -> ProduceRequest:
         parts = [PartitionProduceData(index=0, records=data)]
-        return ProduceRequest(
-            acks=acks, timeout_ms=timeout_ms, topic_data=[TopicProduceData(name=topic, partition_data=parts)]
-        )
+        return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[TopicProduceData(name=topic, partition_data=parts)])
 
     def produce(
         self, node: int, topic: str, count: int = 1, *, seq: int = -1, pid: int = 5, acks: int = -1, version: int = 12,
@@ -101,9 +99,7 @@ class Cluster:
             partition_max_bytes=1 << 20,
         )  # fmt: skip
         topics = [FetchTopic(topic=topic, partitions=[part])]
-        return FetchRequest(
-            max_wait_ms=wait_ms, min_bytes=1, max_bytes=1 << 20, topics=topics, isolation_level=int(committed)
-        )
+        return FetchRequest(max_wait_ms=wait_ms, min_bytes=1, max_bytes=1 << 20, topics=topics, isolation_level=int(committed))
 
     def fetch(
         self, node: int, topic: str, offset: int = 0, *, epoch: int = -1, last: int = -1, wait_ms: int = 0,

@@ -54,9 +54,7 @@ class Served:
         assert self.process.stdout.readline() == "ready\n"
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.process.kill()
         self.said = self.process.communicate()[1]
 

@@ -276,9 +276,7 @@ def test_validate_only_creates_nothing() -> None:
 
 def delete(admin: Admin, *asked: DeleteTopicState, version: int = 6) -> list[Any]:
     names = [state.name or "" for state in asked]
-    return list(
-        admin.ask(DeleteTopicsRequest(topics=list(asked), topic_names=names, timeout_ms=1000), version).responses
-    )
+    return list(admin.ask(DeleteTopicsRequest(topics=list(asked), topic_names=names, timeout_ms=1000), version).responses)
 
 
 def test_topics_are_deleted_by_name_and_by_id() -> None:
@@ -811,9 +809,7 @@ def test_lists_of_replicas_are_empty_rather_than_null(paged: Admin) -> None:
 @pytest.mark.parametrize("version", range(1, 6))
 def test_sizes_are_those_of_the_partitions_that_the_broker_holds(version: int) -> None:
     admin = Admin(brokers=2, node_id=2, log_dirs="/data/kafka")
-    admin.create(
-        topic("orders", -1, -1, on=[(0, [1]), (1, [2]), (2, [2, 1][:1])]), topic("other", -1, -1, on=[(0, [1])])
-    )
+    admin.create(topic("orders", -1, -1, on=[(0, [1]), (1, [2]), (2, [2, 1][:1])]), topic("other", -1, -1, on=[(0, [1])]))
     held = admin.ask(DescribeLogDirsRequest(topics=None), version)
     (result,) = held.results
     assert (held.error_code, result.error_code, result.log_dir) == (0, 0, "/data/kafka")
@@ -900,9 +896,7 @@ def test_the_end_of_a_leader_epoch(version: int) -> None:
         OffsetForLeaderPartition(partition=index, current_leader_epoch=current, leader_epoch=epoch)
         for index, current, epoch in asked
     ]
-    request = OffsetForLeaderEpochRequest(
-        replica_id=-1, topics=[OffsetForLeaderTopic(topic="orders", partitions=partitions)]
-    )
+    request = OffsetForLeaderEpochRequest(replica_id=-1, topics=[OffsetForLeaderTopic(topic="orders", partitions=partitions)])
     (answer,) = admin.ask(request, version).topics
     assert [(end.error_code, end.leader_epoch, end.end_offset) for end in answer.partitions] == [
         (0, 0, 0),
@@ -950,13 +944,10 @@ def test_producers_are_described_by_what_they_wrote_last() -> None:
     request = DescribeProducersRequest(topics=[ProducersOf(name="orders", partition_indexes=[0])])
     (partition,) = admin.ask(request, 0).topics[0].partitions
     states = [
-        (each.producer_id, each.producer_epoch, each.last_sequence, each.last_timestamp)
-        for each in partition.active_producers
+        (each.producer_id, each.producer_epoch, each.last_sequence, each.last_timestamp) for each in partition.active_producers
     ]
     assert states == [(5, 2, 11, NOW), (6, 0, 0, NOW)]
-    assert {(each.coordinator_epoch, each.current_txn_start_offset) for each in partition.active_producers} == {
-        (-1, -1)
-    }
+    assert {(each.coordinator_epoch, each.current_txn_start_offset) for each in partition.active_producers} == {(-1, -1)}
 
 
 # ApiVersions

@@ -115,9 +115,7 @@ def batch(name: str, pid: int, epoch: int = 0, first: int | None = None, now: in
 def content(names: str) -> list[tuple[str, None, bytes]]:
     """What these batches hold, as an application's journal would have it."""
     return [
-        ("orders", None, b"%s%d" % (name.encode(), n))
-        for name in names
-        for n in range(BATCHES[name][0], BATCHES[name][1] + 1)
+        ("orders", None, b"%s%d" % (name.encode(), n)) for name in names for n in range(BATCHES[name][0], BATCHES[name][1] + 1)
     ]
 
 
@@ -164,9 +162,7 @@ def test_b5_whatever_of_a_send_fails_it_is_stored_once(broker: MockKafka, send: 
     send(broker.bootstrap_servers, values(4))
     broker.faults.assert_fired()
     broker.audit("orders").assert_exactly_once(intended=wanted(values(4)))
-    with pytest.raises(
-        AssertionError, match=r"lost: orders-0: the record with value 'never' was acknowledged and is not"
-    ):
+    with pytest.raises(AssertionError, match=r"lost: orders-0: the record with value 'never' was acknowledged and is not"):
         broker.audit().assert_exactly_once(intended=wanted([*values(4), (0, b"never")]))
 
 
@@ -225,9 +221,7 @@ SEMANTICS = {
 
 
 @each_client
-def test_b8_three_semantics_are_counted(
-    mock_kafka_factory: Callable[..., MockKafka], send: Callable[..., None]
-) -> None:
+def test_b8_three_semantics_are_counted(mock_kafka_factory: Callable[..., MockKafka], send: Callable[..., None]) -> None:
     """The acknowledgement of the fifth of ten is lost, and the tenth never arrives at first."""
     counted = {}
     for name, settings in SEMANTICS.items():
@@ -336,9 +330,7 @@ def test_c7_consume_transform_produce_is_exactly_once_over_a_crash(broker: MockK
     confluent(address, values(10))
 
     def worker(crash_at: int | None) -> None:
-        producer = confluent_kafka.Producer(
-            {"bootstrap.servers": address, "transactional.id": "worker", "log_level": 0}
-        )
+        producer = confluent_kafka.Producer({"bootstrap.servers": address, "transactional.id": "worker", "log_level": 0})
         producer.init_transactions(10)
         consumer = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": "workers"})
         source = confluent_kafka.TopicPartition("orders", 0)
@@ -377,9 +369,7 @@ def test_b8_with_transactions_what_is_aborted_and_sent_again_is_there_once(broke
     report.assert_exactly_once()
     assert [report.summary()[what] for what in ("intended", "records", "lost", "doubled")] == [1, 1, 0, 0]
     transactional(broker, b"dropped", commit=False)
-    with pytest.raises(
-        AssertionError, match=r"is not stored: the transaction that holds it at offset 4 .* was aborted"
-    ):
+    with pytest.raises(AssertionError, match=r"is not stored: the transaction that holds it at offset 4 .* was aborted"):
         broker.audit("orders").assert_exactly_once([("orders", None, b"settled"), ("orders", None, b"dropped")])
 
 
@@ -518,9 +508,7 @@ def test_lines_of_a_journal_may_come_in_any_order() -> None:
         ('{"topic": "\udcff"}', "line 2: this is not UTF-8"),
     ],
 )
-def test_a_journal_that_cannot_be_read_is_told_of_by_line(
-    broker: MockKafka, tmp_path: Path, line: str, message: str
-) -> None:
+def test_a_journal_that_cannot_be_read_is_told_of_by_line(broker: MockKafka, tmp_path: Path, line: str, message: str) -> None:
     path = tmp_path / "sent.jsonl"
     path.write_text('{"topic": "orders"}\n' + line + "\n", encoding="utf-8", errors="surrogateescape")
     with pytest.raises(ValueError, match=re.escape(message)):
@@ -617,10 +605,7 @@ def test_records_that_cannot_be_read_are_a_bad_batch(mock_kafka_factory: Callabl
     producer.raw(batch("B", producer.pid))
     (found,) = broker.audit().findings
     assert found.kind == "bad_batch"
-    assert (
-        "position 0 of memory, about offset 0, has the right checksum, and its records cannot be read"
-        in found.explanation
-    )
+    assert "position 0 of memory, about offset 0, has the right checksum, and its records cannot be read" in found.explanation
 
 
 # The bytes of a segment
@@ -667,9 +652,7 @@ def test_a16_what_another_window_would_have_saved_and_cost(broker: MockKafka) ->
     costs = [each.state_bytes for each in (one, two, five, ten)]
     assert costs == sorted(costs)
     assert costs[3] - costs[0] == 9 * (costs[1] - costs[0])
-    assert str(ten).startswith(
-        "kafka-4.3 with a window of 10: 10 accepted, 10 recognised as retries, 0 rejected; 10 records"
-    )
+    assert str(ten).startswith("kafka-4.3 with a window of 10: 10 accepted, 10 recognised as retries, 0 rejected; 10 records")
 
 
 def test_a16_other_profiles_would_have_stored_other_things(broker: MockKafka) -> None:
@@ -722,9 +705,7 @@ def test_a16_an_expired_producer_is_new_to_the_replay_as_well(broker: MockKafka)
 
 
 @pytest.mark.parametrize("newest", [11, 12], ids=["transaction version 1", "transaction version 2"])
-def test_a16_transactions_are_replayed_as_they_were_judged(
-    mock_kafka_factory: Callable[..., MockKafka], newest: int
-) -> None:
+def test_a16_transactions_are_replayed_as_they_were_judged(mock_kafka_factory: Callable[..., MockKafka], newest: int) -> None:
     broker = mock_kafka_factory(topics=["orders"], max_versions={"Produce": newest})
     for number in range(6):
         transactional(broker, b"%d" % number, commit=number % 3 != 0)

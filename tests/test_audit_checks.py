@@ -34,8 +34,7 @@ def brief(finding: Finding) -> Expected:
 def hold(history: History, seed: int) -> None:
     findings = found(history)
     assert sorted(map(brief, findings)) == sorted(history.expected), (
-        f"seed {seed}, log start {history.log_start}, cleaned to {history.cleaned_to}\n"
-        + "\n".join(map(str, history.entries))
+        f"seed {seed}, log start {history.log_start}, cleaned to {history.cleaned_to}\n" + "\n".join(map(str, history.entries))
     )
 
 
@@ -228,9 +227,7 @@ def test_a_producer_without_an_epoch_is_not_checked_and_the_first_epoch_may_begi
 def test_holes_excuse_no_more_than_they_can_hold() -> None:
     rows = [batch(0, 0), batch(8, 8)]
     assert [each.kind for each in check_partition(rows)] == ["gap"], "an offset that is missing is no reason by itself"
-    assert [each.kind for each in check_partition(rows, Bounds(cleaned_to=7))] == ["gap"], (
-        "two offsets for three sequences"
-    )
+    assert [each.kind for each in check_partition(rows, Bounds(cleaned_to=7))] == ["gap"], "two offsets for three sequences"
     assert check_partition(rows, Bounds(cleaned_to=8)) == []
     assert check_partition([batch(0, 0, records=0), batch(5, 5)], Bounds(cleaned_to=5)) == []
 
@@ -278,9 +275,7 @@ class Shop:
         value, partition = b"%d" % number, self.chance.choice([0, 1])
         meant = Intended("orders", None, value, self.chance.choice([None, partition]), self.chance.choice([None, True]))
         named = self.chance.random() < 0.7
-        fate = self.chance.choice(
-            ["well"] * 4 + ["failed", "failed and stored", "aborted", *KINDS_OF_CONTENT[:5], "retried"]
-        )
+        fate = self.chance.choice(["well"] * 4 + ["failed", "failed and stored", "aborted", *KINDS_OF_CONTENT[:5], "retried"])
         if fate in ("lost", "aborted", "failed", "failed and stored"):
             self._misses(fate, meant, partition, value)
             return
@@ -299,9 +294,7 @@ class Shop:
             self.journal.append(meant)  # it is meant to be there twice
         else:
             kind = "duplicate" if fate == "retried" else fate
-            self.expected.add(
-                (kind, "certain" if named or kind == "duplicate" else "likely", again.partition, again.offset)
-            )
+            self.expected.add((kind, "certain" if named or kind == "duplicate" else "likely", again.partition, again.offset))
 
     def _misses(self, fate: str, meant: Intended, partition: int, value: bytes) -> None:
         """It is not there, or was not to be."""
@@ -313,9 +306,7 @@ class Shop:
         failed = fate.startswith("failed")
         self.journal.append(meant._replace(acknowledged=False) if failed else meant)
         if not failed:
-            self.expected.add(
-                ("lost", "certain", -1 if meant.partition is None else meant.partition, len(self.journal))
-            )
+            self.expected.add(("lost", "certain", -1 if meant.partition is None else meant.partition, len(self.journal)))
 
 
 def each_record(findings: list[Finding]) -> list[Told]:
@@ -332,9 +323,7 @@ def test_what_becomes_of_records_is_told_from_their_content_and_the_journal() ->
         told = each_record(reconcile(shop.rows, shop.journal))
         lost = [each for each in shop.expected if each[0] == "lost"]
         assert sorted(each for each in told if each[0] != "lost") == sorted(shop.expected - set(lost)), f"seed {seed}"
-        assert sorted(each[:3] for each in told if each[0] == "lost") == sorted(each[:3] for each in lost), (
-            f"seed {seed}"
-        )
+        assert sorted(each[:3] for each in told if each[0] == "lost") == sorted(each[:3] for each in lost), f"seed {seed}"
 
 
 def test_without_a_journal_nothing_is_lost_and_copies_are_likely() -> None:
@@ -425,9 +414,7 @@ def test_states_that_come_again_and_again_are_no_copies() -> None:
     rows = [row for n in range(300) for row in equal("states", b"%d" % n, 5, 5 * n)]
     notices: list[str] = []
     assert reconcile(rows, notices=notices) == []
-    assert [each.split(";")[0] for each in notices] == [
-        "states: the contents repeat so often that they tell nothing apart"
-    ]
+    assert [each.split(";")[0] for each in notices] == ["states: the contents repeat so often that they tell nothing apart"]
     assert len(reconcile(rows[: 5 * 200], notices=notices)) == 800, "a thousand records are few"
 
 
@@ -435,10 +422,7 @@ def test_hashes_are_what_spark_has_built_in() -> None:
     """sha2(concat_ws(':', sha2(key, 256), sha2(value, 256), …), 256), with a dash for what is null."""
     assert digest(b"a") == "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"
     parts = [digest(b"k"), digest(b""), digest(b"name"), "-"]
-    assert (
-        content_hash(b"k", digest(b""), [("name", None)])
-        == hashlib.sha256(":".join(map(str, parts)).encode()).hexdigest()
-    )
+    assert content_hash(b"k", digest(b""), [("name", None)]) == hashlib.sha256(":".join(map(str, parts)).encode()).hexdigest()
     assert content_hash(None, None) == hashlib.sha256(b"-:-").hexdigest()
     assert content_hash(None, digest(b"")) != content_hash(None, None), "a null value is not an empty one"
 

@@ -45,9 +45,7 @@ RECORDS = st.lists(
     st.tuples(st.integers(-1000, 100_000), TEXT, TEXT, st.lists(st.tuples(st.text(max_size=5), TEXT), max_size=2)),
     min_size=1,
     max_size=20,
-).map(
-    lambda rows: [Record(i, delta, key, value, tuple(headers)) for i, (delta, key, value, headers) in enumerate(rows)]
-)
+).map(lambda rows: [Record(i, delta, key, value, tuple(headers)) for i, (delta, key, value, headers) in enumerate(rows)])
 
 
 @given(RECORDS, st.sampled_from(range(5)))
@@ -107,8 +105,7 @@ def test_a12_the_last_sequence_counts_modulo_two_to_the_31(first: int, count: in
 def test_a2_the_header_has_every_field_where_the_protocol_has_it() -> None:
     fields = (1, 91, 3, 2, 0xFEEDBEEF, 0x37, 5, 6, 7, 8, 9, 10, 11)
     raw = b"".join(
-        number.to_bytes(size, "big")
-        for number, size in zip(fields, (8, 4, 4, 1, 4, 2, 4, 8, 8, 8, 2, 4, 4), strict=True)
+        number.to_bytes(size, "big") for number, size in zip(fields, (8, 4, 4, 1, 4, 2, 4, 8, 8, 8, 2, 4, 4), strict=True)
     )
     assert len(raw) == HEADER_SIZE
     header = read_header(b"--" + raw, 2)
@@ -290,9 +287,7 @@ def test_a_large_body_is_walked_in_pieces(in_small_pieces: None, rows: list[Any]
 
 @settings(max_examples=1000)
 @given(st.lists(st.tuples(DELTAS, SHORT, SHORT, st.integers(0, 9)), min_size=2, max_size=40), st.data())
-def test_damage_to_a_large_body_is_found_in_any_piece(
-    in_small_pieces: None, rows: list[Any], data: st.DataObject
-) -> None:
+def test_damage_to_a_large_body_is_found_in_any_piece(in_small_pieces: None, rows: list[Any], data: st.DataObject) -> None:
     test_the_quick_walk_finds_the_damage_that_a_slow_one_does.hypothesis.inner_test(rows, data)
 
 
@@ -314,9 +309,7 @@ def test_a_truncated_last_batch_ends_the_data(cut: int) -> None:
     assert [bytes(b) for b in iter_batches(whole + whole[:cut])] == [whole]
 
 
-@pytest.mark.parametrize(
-    ("size", "found"), [(11, None), (16, None), (17, 32)], ids=["no length", "no magic", "just enough"]
-)
+@pytest.mark.parametrize(("size", "found"), [(11, None), (16, None), (17, 32)], ids=["no length", "no magic", "just enough"])
 def test_how_much_is_needed_to_tell_the_next_size(size: int, found: int | None) -> None:
     raw = bytes(8) + struct.pack(">i", 20) + bytes(4) + b"\2"
     assert next_batch_size(memoryview(raw)[:size], 0) == found

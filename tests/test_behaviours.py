@@ -59,9 +59,7 @@ def test_a3_the_next_in_order_is_acknowledged_with_its_base_offset(producer: Raw
 
 
 @pytest.mark.parametrize("version", range(3, 13))
-def test_a4_a_retry_is_answered_with_its_original_offset(
-    broker: MockKafka, producer: RawProducer, version: int
-) -> None:
+def test_a4_a_retry_is_answered_with_its_original_offset(broker: MockKafka, producer: RawProducer, version: int) -> None:
     for first in range(0, 10, 2):
         producer.send(first, first + 1, version=version)
     for first in (8, 0, 4, 2, 6):

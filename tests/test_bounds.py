@@ -127,5 +127,3 @@ def test_a_member_that_is_alive_leaves_no_timers_behind(kafka: MockKafka) -> Non
     for _ in range(3000):
         wire.answer(12, 3)
     assert kafka._call(lambda engine: len(engine.timers._heap)) < 2048
-
-

@@ -131,9 +131,7 @@ def test_e1_c7_b12_consume_transform_produce_with_confluent_kafka(broker: MockKa
     assert feeder.flush(10) == 0
 
     def worker(crash_at: int | None) -> None:
-        producer = confluent_kafka.Producer(
-            {"bootstrap.servers": address, "transactional.id": "worker", "log_level": 0}
-        )
+        producer = confluent_kafka.Producer({"bootstrap.servers": address, "transactional.id": "worker", "log_level": 0})
         producer.init_transactions(10)  # ends what a worker before left open
         consumer = confluent_kafka.Consumer(
             {"bootstrap.servers": address, "group.id": "workers", "auto.offset.reset": "earliest",

@@ -189,9 +189,7 @@ CONFLICTS = [{"acks": "1"}, {"max.in.flight.requests.per.connection": 6}, {"retr
 @pytest.mark.parametrize("conflict", CONFLICTS, ids=lambda conflict: next(iter(conflict)))
 def test_e3_librdkafka_refuses_conflicting_settings(mock_kafka: MockKafka, conflict: dict[str, object]) -> None:
     with pytest.raises(confluent_kafka.KafkaException, match="idempotence"):
-        confluent_kafka.Producer(
-            {"bootstrap.servers": mock_kafka.bootstrap_servers, "enable.idempotence": True} | conflict
-        )
+        confluent_kafka.Producer({"bootstrap.servers": mock_kafka.bootstrap_servers, "enable.idempotence": True} | conflict)
 
 
 @pytest.mark.parametrize(
@@ -221,9 +219,7 @@ def test_a1_a_restarted_producer_has_a_new_id(mock_kafka: MockKafka) -> None:
 
 
 @pytest.mark.parametrize("profile", ["kafka-2.3", "kafka-0.11"])
-def test_a_client_of_an_old_broker_speaks_its_versions(
-    profile: str, mock_kafka_factory: Callable[..., MockKafka]
-) -> None:
+def test_a_client_of_an_old_broker_speaks_its_versions(profile: str, mock_kafka_factory: Callable[..., MockKafka]) -> None:
     broker = mock_kafka_factory(profile=profile)
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True})
     producer.produce("orders", b"x")

@@ -52,9 +52,7 @@ def create(cluster: Cluster, name: str, *replicas: int, **configs: Any) -> None:
     """A topic of one partition with these replicas, the first of which leads."""
     overrides = {key.replace("_", "."): str(value).lower() for key, value in configs.items()}
     now = cluster.kafka.clock.now()
-    cluster.kafka._call(
-        lambda engine: engine.cluster.create_topic(name, now, assignment={0: replicas}, overrides=overrides)
-    )
+    cluster.kafka._call(lambda engine: engine.cluster.create_topic(name, now, assignment={0: replicas}, overrides=overrides))
 
 
 # D2: a failover

@@ -175,9 +175,7 @@ def test_doubles_are_written_as_java_writes_them(number: float, written: str) ->
 def test_defaults_are_kafka_s_except_where_a_test_should_not_wait() -> None:
     configs = BrokerConfigs({})
     differing = {
-        name: configs.value(name)
-        for name, setting in BROKER_SETTINGS.items()
-        if configs.value(name) != setting.default_value()
+        name: configs.value(name) for name, setting in BROKER_SETTINGS.items() if configs.value(name) != setting.default_value()
     }
     assert differing == {
         "group.initial.rebalance.delay.ms": 0,
@@ -373,9 +371,7 @@ def test_what_a_change_hides_is_shown_with_its_default() -> None:
 def test_a_change_for_one_broker_is_shown_at_that_broker_only() -> None:
     broker = BrokerConfigs({}, brokers=2)
     broker.alter({"message.max.bytes": "888"}, broker=1)
-    sources = [
-        next(entry.source for entry in broker.describe(node) if entry.name == "message.max.bytes") for node in (1, 2)
-    ]
+    sources = [next(entry.source for entry in broker.describe(node) if entry.name == "message.max.bytes") for node in (1, 2)]
     assert sources == [Source.BROKER, Source.DEFAULT]
 
 

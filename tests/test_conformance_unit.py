@@ -210,9 +210,7 @@ def test_a_step_uses_what_earlier_steps_gave(run: Run, monkeypatch: pytest.Monke
 
     monkeypatch.setitem(OPERATIONS, "give", give)
     run.observe(0, {"op": "give", "as": "p"})
-    run.observe(
-        1, {"op": "give", "pid": "$p.pid", "reqs": [{"epoch": "$p.epoch+1"}, {"epoch": "$p.epoch-2"}], "m": "$"}
-    )
+    run.observe(1, {"op": "give", "pid": "$p.pid", "reqs": [{"epoch": "$p.epoch+1"}, {"epoch": "$p.epoch-2"}], "m": "$"})
     assert seen[1] == {"op": "give", "pid": 12, "reqs": [{"epoch": 4}, {"epoch": 1}], "m": "$"}
 
 

@@ -236,9 +236,7 @@ def test_records_are_read_page_by_page(kafka: MockKafka, control: ControlClient)
     assert "two ways of saying where" in both["detail"]
 
 
-def test_a_page_ends_before_it_is_too_large(
-    kafka: MockKafka, control: ControlClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_ends_before_it_is_too_large(kafka: MockKafka, control: ControlClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "PAGE_BYTES", 100)
     for _ in range(3):
         kafka.produce("orders", value=b"x" * 60)
@@ -249,9 +247,7 @@ def test_a_page_ends_before_it_is_too_large(
 
 def test_waiting_for_records_ends_when_they_come(kafka: MockKafka, control: ControlClient) -> None:
     found: list[Any] = []
-    waiter = threading.Thread(
-        target=lambda: found.append(control.ask("GET", "/topics/later/records/wait?count=3&timeout=10"))
-    )
+    waiter = threading.Thread(target=lambda: found.append(control.ask("GET", "/topics/later/records/wait?count=3&timeout=10")))
     waiter.start()
     kafka.create_topic("later")
     RawProducer(kafka, topic="later").send(0, 2)
@@ -502,9 +498,7 @@ def test_the_stream_goes_on_across_a_reset(kafka: MockKafka, control: ControlCli
     kafka.wait_until(lambda: control.ask("GET", "/health")["status"] == "ok")
 
 
-def test_a_reader_that_is_too_slow_is_told_what_it_missed(
-    kafka: MockKafka, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reader_that_is_too_slow_is_told_what_it_missed(kafka: MockKafka, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verdicts, "BEHIND", 2)
     assert kafka._control is not None
     controlled = kafka._control._controlled

@@ -96,9 +96,7 @@ def _record(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_what_the_script_records_can_be_replayed(tmp_path: Path) -> None:
     file = tmp_path / "recorded.jsonl"
     with MockKafka() as kafka:
-        done = _record(
-            "groups", "--bootstrap", kafka.bootstrap_servers, "--count", "2", "--steps", "12", "--out", str(file)
-        )
+        done = _record("groups", "--bootstrap", kafka.bootstrap_servers, "--count", "2", "--steps", "12", "--out", str(file))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 of 2 dialogues agree" in done.stdout
     recorded = list(load(file))

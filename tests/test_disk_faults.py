@@ -121,9 +121,7 @@ class Client:
 
     def create(self, name: str, **configs: str) -> None:
         given = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
-        request = CreateTopicsRequest(
-            topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=given)]
-        )
+        request = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=given)])
         held = (1, {key.replace("_", "."): value for key, value in configs.items()})
         code_of = lambda answer: answer.topics[0].error_code  # noqa: E731
         self.change(f"topic {name}", held, request, 5, code_of, ErrorCode.TOPIC_ALREADY_EXISTS)
@@ -137,9 +135,7 @@ class Client:
         return (answer.producer_id, answer.producer_epoch) if answer else (-1, -1)
 
     def produce(self, value: str, sequence: int, who: tuple[int, int], transactional: str | None = None) -> bool:
-        data = batch(
-            sequence, pid=who[0], epoch=who[1], timestamp=self.now, tag=value, transactional=transactional is not None
-        )
+        data = batch(sequence, pid=who[0], epoch=who[1], timestamp=self.now, tag=value, transactional=transactional is not None)
         request = ProduceRequest(
             transactional_id=transactional, acks=-1, timeout_ms=1000,
             topic_data=[TopicProduceData(name="orders", partition_data=[PartitionProduceData(index=0, records=data)])],
@@ -234,9 +230,7 @@ class Client:
         self.change(f"topic {name}", after, request, 1, lambda answer: answer.responses[0].error_code)
 
     def grow(self, name: str) -> None:
-        request = CreatePartitionsRequest(
-            topics=[CreatePartitionsTopic(name=name, count=3, assignments=None)], timeout_ms=1
-        )
+        request = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name=name, count=3, assignments=None)], timeout_ms=1)
         after = (3, self.told[f"topic {name}"][-1][1])
         code_of = lambda answer: answer.results[0].error_code  # noqa: E731
         self.change(f"topic {name}", after, request, 2, code_of, ErrorCode.INVALID_PARTITIONS)

@@ -183,9 +183,7 @@ def test_what_the_image_starts_is_healthy_and_advertises_both_addresses(
     assert healthy != arguments
     assert subprocess.run([programs / program, *healthy], timeout=10).returncode == 0
     with_nobody_there = [argument.replace("127.0.0.1:9092", "127.0.0.1:1") for argument in arguments]
-    assert (
-        subprocess.run([programs / program, *with_nobody_there], timeout=10, stderr=subprocess.DEVNULL).returncode == 1
-    )
+    assert subprocess.run([programs / program, *with_nobody_there], timeout=10, stderr=subprocess.DEVNULL).returncode == 1
     asked = "import importlib.util as u; print([bool(u.find_spec(n)) for n in ('cramjam', 'wirebroker', 'kafka', 'pytest')])"
     run = subprocess.run([programs / "python", "-c", asked], capture_output=True, text=True, cwd=programs)
     assert run.stdout == "[True, True, False, False]\n", "the codecs, and no client"

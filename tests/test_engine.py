@@ -31,9 +31,7 @@ class Lab:
         self.connection = self.engine.connect(1)
         self.version = 9
 
-    def send(
-        self, request: Message, version: int = 9, now: int = NOW, connection: Connection | None = None
-    ) -> list[Any]:
+    def send(self, request: Message, version: int = 9, now: int = NOW, connection: Connection | None = None) -> list[Any]:
         self.version, self.key = version, request.__schema__.key
         self.engine.receive(
             connection or self.connection, memoryview(bytearray(encode_request(5, "me", request, version)[4:])), now
@@ -93,9 +91,7 @@ def test_a_topic_deleted_under_a_remembered_request_is_not_written_to() -> None:
 
 def test_a_parked_fetch_is_a_deadline_and_no_sleep() -> None:
     lab = Lab()
-    topic = FetchTopic(
-        topic="orders", partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100)]
-    )
+    topic = FetchTopic(topic="orders", partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100)])
     request = FetchRequest(
         max_wait_ms=500, min_bytes=1, max_bytes=100, session_epoch=-1, topics=[topic], forgotten_topics_data=[]
     )

@@ -99,7 +99,7 @@ def test_rules_are_written_as_they_are_read() -> None:
         faults.delay(20, every=3, times=2),
         faults.reorder(2, node=1),
         faults.throttle(5, group="team"),
-        faults.disconnect(client_id="a\"b", transactional_id="till"),
+        faults.disconnect(client_id='a"b', transactional_id="till"),
         faults.cut(9, request=True, api="Produce", nth=2),
         faults.slice(7, ms=0),
         faults.bandwidth(100),
@@ -193,9 +193,7 @@ def test_a_bad_file_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
         capture_output=True, text=True, timeout=20, check=False,
     )  # fmt: skip
     assert run.returncode == 2
-    assert run.stderr == (
-        f"wirebroker serve: --faults: {path}:2: there is no kind 'lose_akc'; did you mean 'lose_ack'?\n"
-    )
+    assert run.stderr == (f"wirebroker serve: --faults: {path}:2: there is no kind 'lose_akc'; did you mean 'lose_ack'?\n")
 
 
 def test_a_failed_test_prints_the_faults_as_a_file(pytester: pytest.Pytester) -> None:
@@ -209,6 +207,4 @@ def test_a_failed_test_prints_the_faults_as_a_file(pytester: pytest.Pytester) ->
         """
     )
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
-    result.stdout.fnmatch_lines(["*its faults, as a file*", "kind = \"lose_ack\"", "nth = 3", "# fired 0 of 0*"])
-
-
+    result.stdout.fnmatch_lines(["*its faults, as a file*", 'kind = "lose_ack"', "nth = 3", "# fired 0 of 0*"])

@@ -93,9 +93,7 @@ def _produce(producer: RawProducer, sequence: int) -> ProduceRequest:
 def test_an_error_strikes_one_partition_and_leaves_the_others_be(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.error(TIMED_OUT, topic="orders", partition=1))
     parts = [PartitionProduceData(index=index, records=batch(tag=f"p{index}-")) for index in range(3)]
-    request = ProduceRequest(
-        acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name="orders", partition_data=parts)]
-    )
+    request = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name="orders", partition_data=parts)])
     answers = client(mock_kafka).request(request, 9).responses
     found = {part.index: part.error_code for topic in answers for part in topic.partition_responses}
     assert found == {0: 0, 1: TIMED_OUT, 2: 0}
@@ -120,9 +118,7 @@ def test_errors_of_requests_that_only_ask(mock_kafka: MockKafka) -> None:
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="orders", partitions=asked)])
     assert [part.error_code for part in wire.request(request, 6).topics[0].partitions] == [0, TIMED_OUT, 0]
     part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    fetch = FetchRequest(
-        max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic="orders", partitions=[part])], max_bytes=1 << 20
-    )
+    fetch = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic="orders", partitions=[part])], max_bytes=1 << 20)
     assert [wire.request(fetch, 12).responses[0].partitions[0].error_code for _ in range(2)] == [9999, 0]
     metadata = MetadataRequest(topics=[MetadataRequestTopic(name="orders")])
     assert [wire.request(metadata, 8).topics[0].error_code for _ in range(2)] == [5, 0]

@@ -124,9 +124,7 @@ def test_b5_the_three_failures_of_any_send_end_alike(client: ClientName) -> None
         assert acknowledged(result) == [0, 1, 2, 3, 4]
     assert [v for letter, v in batches(never) if letter == "C"] == ["accepted"]
     assert [v for letter, v in batches(lost) if letter == "C"] == ["accepted", "duplicate"]
-    assert [v for letter, v in batches(died) if letter == "C"] == ["accepted", "duplicate"], (
-        "the new leader knows the producer"
-    )
+    assert [v for letter, v in batches(died) if letter == "C"] == ["accepted", "duplicate"], "the new leader knows the producer"
 
 
 @every_client
@@ -134,9 +132,7 @@ def test_b6_acks_1_loses_what_was_not_replicated_and_acks_all_does_not(client: C
     one, every = runs("B6", client).values()
     for result in (one, every):
         assert result.met, result.differences
-    assert (log(one), acknowledged(one)) == ("ABCF", [0, 1, 2, 3, 4, 3]), (
-        "D and E were acknowledged, and F has D's offset"
-    )
+    assert (log(one), acknowledged(one)) == ("ABCF", [0, 1, 2, 3, 4, 3]), "D and E were acknowledged, and F has D's offset"
     assert [found.kind for found in one.audit.findings] == ["lost", "lost"]
     assert (log(every), acknowledged(every), every.audit.findings) == ("ABCDEF", [0, 1, 2, 3, 4, 5], [])
     assert len([letter for letter, verdict in batches(every) if letter == "D"]) == 2, "both leaders have stored it"
@@ -179,9 +175,7 @@ def test_b9_what_idempotence_does_not_cover(client: ClientName) -> None:
     assert len(set(ids)) == 2, "the same record by another producer id"
     assert (log(elsewhere), log(elsewhere, partition=1)) == ("ABCDE", "E")
     one, other = (record for record in twice.log if record.value == b"E")
-    assert (one.producer_id, one.sequence + 1) == (other.producer_id, other.sequence), (
-        "the same producer, a new sequence"
-    )
+    assert (one.producer_id, one.sequence + 1) == (other.producer_id, other.sequence), "the same producer, a new sequence"
     assert six.outcome.name == ("duplicates" if client == "wire" else "refuses")
     told_apart = [found.kind for result in (restarted, elsewhere, twice, six) for found in result.audit.findings]
     kinds = ["session_duplicate", "partition_duplicate", "application_duplicate", "epoch_duplicate"]

@@ -209,9 +209,7 @@ APIS: dict[Callable[[pytest.MonkeyPatch], None], list[str]] = {
 
 
 @pytest.mark.parametrize("broken", BROKEN)
-def test_a_broken_broker_is_caught(
-    broken: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broken_broker_is_caught(broken: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     broken(monkeypatch)
     for seed in (1, *range(60)):  # the first handles long requests in slices
         found = Case(seed, APIS.get(broken, ["DescribeCluster"])).run()
@@ -223,9 +221,7 @@ def test_a_broken_broker_is_caught(
 def test_a_finding_is_made_small_and_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     raises(monkeypatch)
     shown: list[str] = []
-    report = play(
-        iter(range(3)), tmp_path, lambda _: None, lambda found: shown.append(found.replay), ("DescribeCluster",)
-    )
+    report = play(iter(range(3)), tmp_path, lambda _: None, lambda found: shown.append(found.replay), ("DescribeCluster",))
     (found,) = report.found.values()
     assert found.finding.kind.startswith("raised: KeyError at engine.py")
     (path,) = tmp_path.iterdir()

@@ -117,9 +117,7 @@ class Client:
 
     def leave(self) -> int:
         identity = MemberIdentity(member_id=self.member, group_instance_id=self.instance)
-        code: int = (
-            self.wire.request(LeaveGroupRequest(group_id=self.group, members=[identity]), 3).members[0].error_code
-        )
+        code: int = self.wire.request(LeaveGroupRequest(group_id=self.group, members=[identity]), 3).members[0].error_code
         return code
 
     def commit(self, offset: int, *, topic: str = "orders", meta: str = "") -> int:
@@ -141,9 +139,7 @@ class Client:
 
 def await_rebalance(broker: MockKafka) -> None:
     """Wait until the broker has a JoinGroup that was sent and not answered; requests on other connections may overtake it."""
-    broker.wait_until(
-        lambda: broker._call(lambda engine: engine.groups.groups[GROUP].state is State.PREPARING_REBALANCE)
-    )
+    broker.wait_until(lambda: broker._call(lambda engine: engine.groups.groups[GROUP].state is State.PREPARING_REBALANCE))
 
 
 def stable_pair(broker: MockKafka) -> tuple[Client, Client]:
@@ -334,9 +330,7 @@ def test_fetching_all_offsets_of_several_groups(broker: MockKafka) -> None:
     Client(broker).commit(5)
     asked = [
         OffsetFetchRequestGroup(group_id=GROUP, topics=None),
-        OffsetFetchRequestGroup(
-            group_id="nobody", topics=[OffsetFetchRequestTopics(name="orders", partition_indexes=[0, 1])]
-        ),
+        OffsetFetchRequestGroup(group_id="nobody", topics=[OffsetFetchRequestTopics(name="orders", partition_indexes=[0, 1])]),
     ]
     found = client(broker).request(OffsetFetchRequest(groups=asked), 8).groups
     assert [[(p.partition_index, p.committed_offset) for t in g.topics for p in t.partitions] for g in found] == [
@@ -381,9 +375,7 @@ def test_deleting_offsets(broker: MockKafka) -> None:
     one = Client(broker)
     one.commit(5)
     partitions = [OffsetDeleteRequestPartition(partition_index=i) for i in (0, 9)]
-    request = OffsetDeleteRequest(
-        group_id=GROUP, topics=[OffsetDeleteRequestTopic(name="orders", partitions=partitions)]
-    )
+    request = OffsetDeleteRequest(group_id=GROUP, topics=[OffsetDeleteRequestTopic(name="orders", partitions=partitions)])
     answer = client(broker).request(request, 0)
     assert [p.error_code for p in answer.topics[0].partitions] == [0, 3]
     assert one.committed() == -1

@@ -33,9 +33,7 @@ def read_all(connection: socket.socket) -> None:
         pass
 
 
-def test_a_client_has_so_many_connections_and_no_more(
-    mock_kafka_factory: Factory, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_client_has_so_many_connections_and_no_more(mock_kafka_factory: Factory, caplog: pytest.LogCaptureFixture) -> None:
     kafka = mock_kafka_factory(configs={"max.connections.per.ip": "2"})
     with caplog.at_level(logging.INFO, "wirebroker"), dial(kafka) as first, dial(kafka) as second:
         assert answered(first)

@@ -350,9 +350,7 @@ def test_a17_kafka_answers(data: bytes | None, policy: RecordPolicy, expected: A
         assert isinstance(found, RecordReject)
         named = [index for index, _ in found.record_errors]
         message = found.message is not None
-        assert Answer(found.code, found.log_start_known, named, message) == expected._replace(
-            records=list(expected.records)
-        )
+        assert Answer(found.code, found.log_start_known, named, message) == expected._replace(records=list(expected.records))
         return
     assert isinstance(found, Checked), found
     assert data is not None

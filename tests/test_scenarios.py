@@ -127,9 +127,7 @@ def stored(*values: str, first: int = 0, partition: int = 0, producer: int = 7, 
 
 
 def marker(offset: int, commit: bool, producer: int = 7) -> StoredRecord:
-    (made,) = stored(
-        "", first=offset, producer=producer, key=bytes((0, 0, 0, commit)), transactional=True, control=True
-    )
+    (made,) = stored("", first=offset, producer=producer, key=bytes((0, 0, 0, commit)), transactional=True, control=True)
     return made
 
 
@@ -163,9 +161,7 @@ COUNTED: list[tuple[str, Journal, list[StoredRecord], Counts, str]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("said", "log", "counts", "outcome"), [case[1:] for case in COUNTED], ids=[c[0] for c in COUNTED]
-)
+@pytest.mark.parametrize(("said", "log", "counts", "outcome"), [case[1:] for case in COUNTED], ids=[c[0] for c in COUNTED])
 def test_what_happened_is_counted(said: Journal, log: list[StoredRecord], counts: Counts, outcome: str) -> None:
     assert count(said, log) == counts
     assert judge(counts, hung=False, refused=False, expect=Expect()).name == outcome
@@ -325,9 +321,7 @@ def test_a_run_is_told_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
-def test_a_finding_is_exit_code_1_and_a_file_of_ones_own_is_played(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_finding_is_exit_code_1_and_a_file_of_ones_own_is_played(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     own = tmp_path / "own.toml"
     own.write_text(GOOD + '[producer]\nidempotence = false\n[[fault]]\nkind = "lose_ack"\napi = "Produce"\nnth = 1\n')
     assert main(["scenario", "run", str(own), "--client", "wire"]) == 1
@@ -353,9 +347,7 @@ def test_json_says_everything(capsys: pytest.CaptureFixture[str]) -> None:
         ),
     ],
 )
-def test_what_cannot_be_run_is_exit_code_2(
-    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_run_is_exit_code_2(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["scenario", "run", *arguments]) == 2
     assert sentence in capsys.readouterr().err
 
@@ -366,9 +358,7 @@ def test_a_client_that_is_not_installed_is_named(
 ) -> None:
     monkeypatch.setitem(drivers.PACKAGES, "confluent", "no-such-client")
     assert main(["scenario", "run", name, "--client", "confluent"]) == 2
-    assert (
-        capsys.readouterr().err == "wirebroker scenario: no-such-client is not installed: pip install no-such-client\n"
-    )
+    assert capsys.readouterr().err == "wirebroker scenario: no-such-client is not installed: pip install no-such-client\n"
 
 
 # serve --scenario
@@ -414,8 +404,6 @@ def test_the_documented_scenarios_are_those_that_are_there() -> None:
 
 def test_the_table_of_clients_has_every_scenario() -> None:
     text = (ROOT / "docs" / "clients-table.md").read_text(encoding="utf-8")
-    rows = [
-        tuple(cell.strip(" `") for cell in line.split("|")[1:3]) for line in text.splitlines() if line.startswith("| `")
-    ]
+    rows = [tuple(cell.strip(" `") for cell in line.split("|")[1:3]) for line in text.splitlines() if line.startswith("| `")]
     expected = [(each.name, part.name) for each in map(find, names()) for part in each.parts]
     assert rows == [pair for pair in expected if set(find(pair[0]).clients) != {"wire"}], "run scripts/client-table"

@@ -123,9 +123,7 @@ def setting(process: subprocess.Popen[str], name: str) -> str:
 
 
 def test_settings_by_flag_and_by_kafkas_variables(serve: Start) -> None:
-    process = serve(
-        "--port", "0", "--config", "log.retention.ms=5", KAFKA_NUM_PARTITIONS="7", KAFKA_LOG_RETENTION_MS="6"
-    )
+    process = serve("--port", "0", "--config", "log.retention.ms=5", KAFKA_NUM_PARTITIONS="7", KAFKA_LOG_RETENTION_MS="6")
     assert setting(process, "log.retention.ms") == "5"
     assert setting(serve("--port", "0", KAFKA_NUM_PARTITIONS="7"), "num.partitions") == "7"
     assert setting(serve("--port", "0", KAFKA_NUM_PARTITIONS="7", WIREBROKER_PARTITIONS="8"), "num.partitions") == "8"
@@ -173,9 +171,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"), REFUSED, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
-)
+@pytest.mark.parametrize(("arguments", "said"), REFUSED, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
 def test_what_cannot_be_done_is_one_sentence_and_exit_code_2(
     arguments: list[str], said: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -194,9 +190,7 @@ def test_a_port_in_use(capfd: pytest.CaptureFixture[str]) -> None:
     assert f"cannot listen on 127.0.0.1:{port}: " in capfd.readouterr().err
 
 
-def test_the_trace_on_the_console_and_in_a_file(
-    serve: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_trace_on_the_console_and_in_a_file(serve: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from wirekit import batch, produce_request
 
     file = tmp_path / "trace.jsonl"
@@ -270,9 +264,7 @@ def test_a_console_that_nobody_reads_any_more_ends_with_one_sentence(serve: Star
     process.stdout.close()
     assert produced_twice(host, port) == [0, 0]
     process.stdout = None
-    assert ended(process) == [
-        "WARNING the trace no longer goes to the console (Broken pipe); the broker goes on without it"
-    ]
+    assert ended(process) == ["WARNING the trace no longer goes to the console (Broken pipe); the broker goes on without it"]
 
 
 def test_it_serves_although_nobody_reads_that_it_is_ready() -> None:
@@ -413,9 +405,7 @@ def test_a_port_in_use_for_the_control(capfd: pytest.CaptureFixture[str]) -> Non
         (["audit", "--out", "out", "--path", ".", "--producer-expiration", "-5"], "milliseconds from 1 on, not '-5'"),
     ],
 )
-def test_arguments_without_a_meaning_are_refused(
-    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_arguments_without_a_meaning_are_refused(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(arguments)
     assert words in capsys.readouterr().err

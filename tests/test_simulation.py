@@ -75,9 +75,7 @@ def state_kept_when_the_write_failed(monkeypatch: pytest.MonkeyPatch) -> dict[st
         if fails and appended.header is not None and appended.header.producer_id >= 0:
             state = self.producers.get(appended.header.producer_id)
             base = self.log.end_offset
-            self.producers[appended.header.producer_id] = producers.advance(
-                state, appended.header, base, now, self.rules
-            )
+            self.producers[appended.header.producer_id] = producers.advance(state, appended.header, base, now, self.rules)
         return appended
 
     original = partition_module.Partition.append

@@ -111,9 +111,7 @@ def test_d6_after_delete_records_a_producer_is_forgotten_unless_the_deletion_is(
 
 @pytest.mark.parametrize("where", ["memory", "directory"])
 @pytest.mark.parametrize("mode", ["clean", "kill"])
-def test_d6_who_lost_his_records_is_known_after_a_restart_while_others_have_some(
-    data: Path, where: str, mode: str
-) -> None:
+def test_d6_who_lost_his_records_is_known_after_a_restart_while_others_have_some(data: Path, where: str, mode: str) -> None:
     with MockKafka(data=data if where == "directory" else None, topics=["orders"]) as kafka:
         first, second = RawProducer(kafka), RawProducer(kafka)
         for producer in (first, second):
@@ -149,9 +147,7 @@ def test_topics_their_ids_settings_and_producer_id_blocks_are_kept(data: Path) -
     with MockKafka(data=data, topics={"orders": 3}) as kafka:
         first = RawProducer(kafka).pid
         config = CreatableTopicConfig(name="retention.ms", value="12345")
-        topic = CreatableTopic(
-            name="short", num_partitions=2, replication_factor=1, assignments=[], configs=[config]
-        )
+        topic = CreatableTopic(name="short", num_partitions=2, replication_factor=1, assignments=[], configs=[config])
         assert client(kafka).request(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7).topics[0].error_code == 0
         before = topics(kafka)
     with MockKafka(data=data, topics={"orders": 3}) as kafka:
@@ -187,9 +183,7 @@ def begin(kafka: MockKafka) -> tuple[int, int]:
 
 
 def end(kafka: MockKafka, producer: tuple[int, int], commit: bool) -> Any:
-    request = EndTxnRequest(
-        transactional_id="tx", producer_id=producer[0], producer_epoch=producer[1], committed=commit
-    )
+    request = EndTxnRequest(transactional_id="tx", producer_id=producer[0], producer_epoch=producer[1], committed=commit)
     return client(kafka).request(request, 5)
 
 
@@ -909,9 +903,7 @@ def test_clients_are_told_which_directory_it_is(data: Path) -> None:
 
 
 @pytest.mark.parametrize("ends", ["clean", "kill"])
-def test_d2_what_a_failover_cut_off_does_not_come_back_from_the_directory(
-    data: Path, tmp_path: Path, ends: str
-) -> None:
+def test_d2_what_a_failover_cut_off_does_not_come_back_from_the_directory(data: Path, tmp_path: Path, ends: str) -> None:
     with MockKafka(data=data, brokers=3) as kafka:
         kafka.create_topic("orders", partitions=1, replication_factor=3, configs=SMALL)
         producer = RawProducer(kafka)

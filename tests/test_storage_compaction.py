@@ -164,9 +164,7 @@ def test_aborted_records_go_markers_follow_and_producers_are_remembered(data: Pa
         }
 
 
-def test_after_a_kill_holes_are_no_damage_and_after_a_truncation_what_comes_is_compacted(
-    data: Path, tmp_path: Path
-) -> None:
+def test_after_a_kill_holes_are_no_damage_and_after_a_truncation_what_comes_is_compacted(data: Path, tmp_path: Path) -> None:
     with MockKafka(data=data, configs=SECOND, clock="frozen") as kafka:
         kafka.create_topic("orders", 1, COMPACTED)
         chance = random.Random(1)

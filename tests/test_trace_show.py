@@ -62,9 +62,7 @@ def show(capsys: pytest.CaptureFixture[str], file: Path, *options: str) -> list[
     ],
     ids=str,
 )
-def test_what_is_chosen(
-    capsys: pytest.CaptureFixture[str], file: Path, options: list[str], count: int, within: str
-) -> None:
+def test_what_is_chosen(capsys: pytest.CaptureFixture[str], file: Path, options: list[str], count: int, within: str) -> None:
     lines = show(capsys, file, *options)
     assert len(lines) == count
     assert all(within in line for line in lines)

@@ -92,9 +92,7 @@ class TransactionalProducer:
 
     def end(self, commit: bool = True, version: int | None = None) -> int:
         version = version or (5 if self.version >= NEW else 4)
-        request = EndTxnRequest(
-            transactional_id=self.txid, producer_id=self.pid, producer_epoch=self.epoch, committed=commit
-        )
+        request = EndTxnRequest(transactional_id=self.txid, producer_id=self.pid, producer_epoch=self.epoch, committed=commit)
         answer = self.wire.request(request, version)
         if not answer.error_code and version >= 5:
             self.pid, self.epoch = answer.producer_id, answer.producer_epoch

@@ -48,9 +48,7 @@ def no_tracebacks(caplog: pytest.LogCaptureFixture) -> Any:
 
 @pytest.fixture(params=["memory", "disk"])
 def kafka(request: Any, mock_kafka_factory: Any, tmp_path: Path) -> MockKafka:
-    made: MockKafka = mock_kafka_factory(
-        topics={"orders": 2}, data=tmp_path / "data" if request.param == "disk" else None
-    )
+    made: MockKafka = mock_kafka_factory(topics={"orders": 2}, data=tmp_path / "data" if request.param == "disk" else None)
     for kind in (0, 1):
         client(made).request(find("any", kind), 4)
     return made
@@ -145,9 +143,7 @@ def test_a_retention_beyond_the_end_of_time_wraps_as_in_java(kafka: MockKafka) -
         for retention in (2**63 - 1, -(2**63), 2**62):
             answer = ask(kafka, commit("g", retention), version)
             assert answer.topics[0].partitions[0].error_code == 0
-    where = OffsetFetchRequestGroup(
-        group_id="g", topics=[OffsetFetchRequestTopics(name="orders", partition_indexes=[0])]
-    )
+    where = OffsetFetchRequestGroup(group_id="g", topics=[OffsetFetchRequestTopics(name="orders", partition_indexes=[0])])
     ask(kafka, commit("g", 2**63 - 1), 2)
     kafka.clock.advance(minutes=11)  # offsets.retention.check.interval.ms, and nothing has expired that was not to
     assert ask(kafka, OffsetFetchRequest(groups=[where]), 8).groups[0].topics[0].partitions[0].committed_offset == -1

@@ -39,9 +39,7 @@ def batch(
     if timestamp is None:
         timestamp = time.time_ns() // 1_000_000
     records = [Record(i, 0, None, f"{tag}{max(seq, 0) + i}".encode()) for i in range(count)]
-    return build_batch(
-        records, base_timestamp=timestamp, producer_id=pid, producer_epoch=epoch, base_sequence=seq, **options
-    )
+    return build_batch(records, base_timestamp=timestamp, producer_id=pid, producer_epoch=epoch, base_sequence=seq, **options)
 
 
 def client(kafka: MockKafka, node: int = 0) -> WireClient:
@@ -80,14 +78,10 @@ class RawProducer:
     def __init__(self, kafka: MockKafka, topic: str = "orders", partition: int = 0) -> None:
         self.wire = client(kafka)
         self.topic, self.partition = topic, partition
-        self.pid = self.wire.request(
-            InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 0
-        ).producer_id
+        self.pid = self.wire.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 0).producer_id
         self.epoch = 0
 
-    def send(
-        self, first: int, last: int | None = None, *, epoch: int | None = None, version: int = 9, acks: int = -1
-    ) -> Any:
+    def send(self, first: int, last: int | None = None, *, epoch: int | None = None, version: int = 9, acks: int = -1) -> Any:
         """Send the sequences first…last in one batch; the partition's answer."""
         count = 1 if last is None else last - first + 1
         data = batch(first, count, pid=self.pid, epoch=self.epoch if epoch is None else epoch)

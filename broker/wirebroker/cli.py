@@ -42,9 +42,7 @@ def build_parser() -> argparse.ArgumentParser:
     health.add_argument("--bootstrap", default="127.0.0.1:9092", metavar="H:P", help="any Kafka broker (%(default)s)")
     health.add_argument("--timeout", type=float, default=2.0, metavar="S", help="seconds to wait (%(default)s)")
     health.set_defaults(command="health")
-    conformance = commands.add_parser(
-        "conformance", help="replay recorded scenarios and print each difference from Kafka"
-    )
+    conformance = commands.add_parser("conformance", help="replay recorded scenarios and print each difference from Kafka")
     conformance.add_argument("--bootstrap", metavar="H:P", help="a broker to ask; without it one of ours is started")
     conformance.add_argument("--only", metavar="NAME,…", help="these scenarios alone")
     conformance.add_argument("--json", metavar="FILE", help="write the result to this file")
@@ -67,9 +65,7 @@ def _serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     )
     add = parser.add_argument
     add("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
-    add(
-        "--port", type=int, default=9092, help="port of the first broker; each further one takes the next; 0 = any free"
-    )
+    add("--port", type=int, default=9092, help="port of the first broker; each further one takes the next; 0 = any free")
     add("--brokers", type=int, default=1, metavar="N", help="brokers in this process (%(default)s)")
     add("--advertise", metavar="H:P", help="the address that clients are told (the first broker's; ports count up)")
     add("--listener", action="append", default=[], metavar="NAME=H:P[@H:P]",

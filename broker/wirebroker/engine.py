@@ -134,9 +134,7 @@ class Engine:
         for connection in self.connections:
             connection.produce_shape = None  # the short way has no exchange to trace
 
-    def connect(
-        self, node_id: int, client_host: str = "127.0.0.1", listener: str = "PLAINTEXT", now: int = 0
-    ) -> Connection:
+    def connect(self, node_id: int, client_host: str = "127.0.0.1", listener: str = "PLAINTEXT", now: int = 0) -> Connection:
         """A client has connected to this broker."""
         connection = Connection(next(self._numbers), node_id, client_host, listener)
         self.connections.add(connection)
@@ -226,9 +224,7 @@ class Engine:
             handler = self._handlers[key] = handler_of(key)
         return handler
 
-    def _receive_long(
-        self, connection: Connection, frame: memoryview, header: RequestHeader, now: int, owned: bool
-    ) -> None:
+    def _receive_long(self, connection: Connection, frame: memoryview, header: RequestHeader, now: int, owned: bool) -> None:
         """Handle a request whose decoding takes long."""
         self._told = now
         key, version, correlation_id, client_id, start = header

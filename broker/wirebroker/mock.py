@@ -212,9 +212,7 @@ class MockKafka:
     def _open_store(self, data: Path) -> FolderStore:
         from wirebroker.storage.folder.store import FolderStore
 
-        return FolderStore(
-            data, self._random, brokers=self._brokers, sync=self._sync, first_node=first_node(self._configs)
-        )
+        return FolderStore(data, self._random, brokers=self._brokers, sync=self._sync, first_node=first_node(self._configs))
 
     def _started(self) -> None:
         if self._host is None:
@@ -300,9 +298,7 @@ class MockKafka:
         """Store a record without a client, creating the topic if there is none; its offset."""
         now = self._clock.now()
         record, when = WireRecord(0, 0, key, value, tuple(headers)), now if timestamp is None else timestamp
-        return self._call(
-            lambda engine: operations.store(engine, topic, partition, record, when, now), changes=True
-        )
+        return self._call(lambda engine: operations.store(engine, topic, partition, record, when, now), changes=True)
 
     def wait_until(self, condition: Callable[[], bool], timeout: float = 5.0) -> None:
         """Wait until `condition()` holds. TimeoutError after `timeout` s.
@@ -409,9 +405,7 @@ class MockKafka:
     def elect_leader(self, topic: str, partition: int = 0, *, unclean: bool = False) -> int:
         """Elect the preferred leader, or with `unclean`, if there is none, any replica that is up; Kafka's error code."""
         now = self._clock.now()
-        return self._call(
-            lambda engine: engine.controller.elect_leader(topic, partition, now, unclean=unclean), changes=True
-        )
+        return self._call(lambda engine: engine.controller.elect_leader(topic, partition, now, unclean=unclean), changes=True)
 
     def freeze_replica(self, topic: str, partition: int, node_id: int) -> None:
         """Let a follower stop fetching; after replica.lag.time.max.ms it is out of sync. ValueError for the leader."""

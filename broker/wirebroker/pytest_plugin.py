@@ -46,9 +46,7 @@ def _wirebroker_thread() -> Iterator[LoopThread]:
 
 
 @pytest.fixture
-def mock_kafka_factory(
-    request: pytest.FixtureRequest, _wirebroker_thread: LoopThread
-) -> Iterator[Callable[..., MockKafka]]:
+def mock_kafka_factory(request: pytest.FixtureRequest, _wirebroker_thread: LoopThread) -> Iterator[Callable[..., MockKafka]]:
     """Start as many MockKafka as the test wants: `mock_kafka_factory(brokers=3)`; they stop when it ends."""
     from wirebroker.mock import MockKafka
 

@@ -47,9 +47,7 @@ BREAKS = (*DAMAGE, "deleted", "unreadable")
 """Where the log that was read is broken off."""
 
 
-def findings_of(
-    batches: DataFrame, folded: DataFrame, bounds: DataFrame, expiration_ms: int = EXPIRATION_MS
-) -> DataFrame:
+def findings_of(batches: DataFrame, folded: DataFrame, bounds: DataFrame, expiration_ms: int = EXPIRATION_MS) -> DataFrame:
     """Every finding that the batches give by themselves. `folded` are their `runs`; `bounds` is of `schema.BOUNDS`."""
     troubled = batches.where("problem IS NOT NULL").localCheckpoint()
     found = [damages(troubled), offset_regressions(troubled, folded), *transactions(troubled, folded, bounds)]
@@ -225,10 +223,7 @@ def with_holes(
     cleaned = bounds.where("cleaned_until > 0").select(*PARTITION)
     partitions = suspicious.select(*PARTITION).distinct()
     concerned = (
-        damaged.unionByName(cleaned)
-        .distinct()
-        .join(sf.broadcast(partitions), [*PARTITION], "left_semi")
-        .localCheckpoint()
+        damaged.unionByName(cleaned).distinct().join(sf.broadcast(partitions), [*PARTITION], "left_semi").localCheckpoint()
     )
     if concerned.isEmpty():
         return lives.withColumn("holes", sf.lit(0).cast("bigint"))
@@ -466,9 +461,7 @@ def _sequences() -> Column:
     return sf.when(one, sf.format_string("sequence %d", "base_sequence")).otherwise(several)
 
 
-def finding(
-    rows: DataFrame, kind: Column, evidence: Column, words: Column, severity: Column | None = None
-) -> DataFrame:
+def finding(rows: DataFrame, kind: Column, evidence: Column, words: Column, severity: Column | None = None) -> DataFrame:
     """The rows as findings: their columns say what they are about. The severity is that of the kind unless it is given."""
     if severity is None:
         severity = sf.create_map(*(sf.lit(text) for name in KINDS for text in (name, severity_of(name))))[kind]
@@ -477,7 +470,5 @@ def finding(
         "kind": kind, "severity": severity, "first_sequence": sf.col("base_sequence"), "first_offset": sf.col("base_offset"),
         "evidence": sf.to_json(evidence), "explanation": sf.concat(place, sf.lit(": "), words),
     }  # fmt: skip
-    columns = [
-        values.get(field.name, sf.col(field.name)).cast(field.dataType).alias(field.name) for field in FINDINGS.fields
-    ]
+    columns = [values.get(field.name, sf.col(field.name)).cast(field.dataType).alias(field.name) for field in FINDINGS.fields]
     return rows.select(*columns)

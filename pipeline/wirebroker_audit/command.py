@@ -115,9 +115,7 @@ def _tidy(out: Path) -> None:
 def first_line(failed: Exception) -> str:
     """What an exception of Spark says, without the stacks of both languages."""
     lines = [line.strip() for line in str(failed).splitlines() if line.strip()]
-    return next(
-        (line for line in lines if not line.startswith("An error occurred while calling")), type(failed).__name__
-    )
+    return next((line for line in lines if not line.startswith("An error occurred while calling")), type(failed).__name__)
 
 
 def show(result: Result, console: Console, out: Path) -> None:

@@ -106,9 +106,7 @@ def bad_records(records: DataFrame) -> DataFrame:
     none = {name: sf.lit(-1) for name in ("base_sequence", "last_sequence")}
     at = {"base_offset": sf.col("batch_offset"), "last_offset": sf.col("batch_offset")}
     rows = records.where("problem = 'bad_batch'").withColumns(none | at)
-    words = sf.format_string(
-        "the batch at position %d of %s has the right checksum, and %s", "position", "segment", "detail"
-    )
+    words = sf.format_string("the batch at position %d of %s has the right checksum, and %s", "position", "segment", "detail")
     return finding(rows, sf.lit("bad_batch"), sf.struct("segment", "position", "detail"), words)
 
 
@@ -198,9 +196,7 @@ def repeats(units: DataFrame, alike: DataFrame) -> dict[str, Repeats]:
     )
     total = units.groupBy("topic").agg(sf.count(sf.lit(1)).alias("units"))
     rows = among.join(total, ["topic"]).orderBy("topic").collect()
-    return {
-        row["topic"]: Repeats(row["units"], row["many"], row["units"] - row["among"] + row["contents"]) for row in rows
-    }
+    return {row["topic"]: Repeats(row["units"], row["many"], row["units"] - row["among"] + row["contents"]) for row in rows}
 
 
 def told_apart(alike: DataFrame, repeats: Mapping[str, Repeats]) -> DataFrame:
@@ -216,9 +212,7 @@ def told_apart(alike: DataFrame, repeats: Mapping[str, Repeats]) -> DataFrame:
 def copies(units: DataFrame) -> DataFrame:
     """Of repeated units all but the original, each with the `first` that it is compared with."""
     alike = ("topic", "content")
-    ranked = units.withColumn(
-        "rank", sf.row_number().over(Window.partitionBy(*alike, "partition").orderBy("base_offset"))
-    )
+    ranked = units.withColumn("rank", sf.row_number().over(Window.partitionBy(*alike, "partition").orderBy("base_offset")))
     order = Window.partitionBy(*alike).orderBy("rank", "timestamp", "partition", "base_offset")
     whole = order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     here = Window.partitionBy(*alike, "partition").orderBy("rank")

@@ -50,9 +50,7 @@ def fold(batches: pa.RecordBatch) -> pa.RecordBatch:
     """The runs of these batches, as `RUNS`; batches whose headers cannot be trusted are left out."""
     problem = batches.column("problem")
     if problem.null_count < len(problem):
-        batches = batches.filter(
-            pc.or_(pc.is_null(problem), pc.fill_null(pc.equal(problem, "offset_regression"), False))
-        )
+        batches = batches.filter(pc.or_(pc.is_null(problem), pc.fill_null(pc.equal(problem, "offset_regression"), False)))
     kind = pc.bit_wise_and(batches.column("attributes"), pa.scalar(TRANSACTIONAL | CONTROL, pa.int16()))
     rows = pa.Table.from_batches([batches]).append_column("kind", kind)
     rows = rows.append_column("compacted_to", _compacted_to(batches)).sort_by("position")

@@ -124,9 +124,7 @@ def _check_names(names: list[str], where: str) -> None:
     for name in names:
         if name not in FIELDS:
             close = get_close_matches(name, FIELDS, 1)
-            raise BadJournal(
-                f"{where}: there is no field {name!r}" + (f"; did you mean {close[0]!r}?" if close else "")
-            )
+            raise BadJournal(f"{where}: there is no field {name!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
 
 
 def _merged(parts: DataFrame) -> DataFrame:

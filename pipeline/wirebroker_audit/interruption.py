@@ -42,9 +42,7 @@ class Interruption:
             self._before = {number: signal.signal(number, self._came) for number in NUMBERS}
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._over.set()
         if self._chaser is not None:  # it may be about to send another signal, which is still ours to take
             self._chaser.join(PATIENCE)

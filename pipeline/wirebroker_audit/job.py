@@ -75,9 +75,7 @@ class Request:
             if path is not None and "://" not in path and not Path(path).exists():
                 raise CannotAudit(f"{name} {path}: there is no such file")
         if self.out.exists() and not _is_ours(self.out, own):
-            raise CannotAudit(
-                f"{self.out} is there already and is no report of an audit; name another place with --out"
-            )
+            raise CannotAudit(f"{self.out} is there already and is no report of an audit; name another place with --out")
 
 
 def _is_ours(out: Path, own: str) -> bool:

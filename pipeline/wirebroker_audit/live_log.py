@@ -126,9 +126,7 @@ class _RangeReader:
         if self.empty < EMPTY_ANSWERS:
             return False
         if not self.wanted.compacted:
-            raise BrokerError(
-                f"{self.empty} answers without a batch, and there is to be one up to {self.wanted.stop - 1}"
-            )
+            raise BrokerError(f"{self.empty} answers without a batch, and there is to be one up to {self.wanted.stop - 1}")
         return True
 
     def _fetch(self) -> memoryview | Chunk:

@@ -60,9 +60,7 @@ class Directory(Origin):
 
     format = "kafka-segments"
 
-    def __init__(
-        self, spark: SparkSession, path: Path, topics: tuple[str, ...], split_bytes: int | None = None
-    ) -> None:
+    def __init__(self, spark: SparkSession, path: Path, topics: tuple[str, ...], split_bytes: int | None = None) -> None:
         super().__init__(spark)
         self.name = str(path)
         self._path, self._topics = path, topics
@@ -114,8 +112,7 @@ class Cluster(Origin):
         finally:
             client.close()
         self.bounds = [
-            (each.topic, each.partition, each.start, EVERYTHING if each.compacted is not False else -1)
-            for each in self._live
+            (each.topic, each.partition, each.start, EVERYTHING if each.compacted is not False else -1) for each in self._live
         ]
         self.notices = [
             f"{topic}: the broker does not say whether it is compacted; what is missing there may be what compaction took"

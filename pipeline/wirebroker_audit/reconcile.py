@@ -43,9 +43,7 @@ def reconcile(units: DataFrame, hidden: DataFrame, intended: DataFrame, deleted:
     stored, wanted = _named(units), _named(intended)
     trivial = _trivial(stored, wanted)
     open_names = wanted.join(trivial, ["name"], "left_anti")
-    matched = _matched(
-        stored.join(open_names.select("name").distinct(), ["name"], "left_semi"), open_names
-    ).localCheckpoint()
+    matched = _matched(stored.join(open_names.select("name").distinct(), ["name"], "left_semi"), open_names).localCheckpoint()
     unnamed = stored.join(wanted.select("name").distinct(), ["name"], "left_anti").drop("name")
     lost = _lost(matched.where("outcome = 'missing'"), _named(hidden), deleted)
     return Reconciled(unnamed, matched.where("outcome = 'beyond'"), lost.unionByName(_unacknowledged(matched)))
@@ -88,9 +86,7 @@ def _matched(stored: DataFrame, wanted: DataFrame) -> DataFrame:
 
     def match(table: pa.Table) -> pa.Table:
         rows = table.to_pylist()
-        made = match_rows(
-            [row for row in rows if row["side"] == "stored"], [row for row in rows if row["side"] == "wanted"]
-        )
+        made = match_rows([row for row in rows if row["side"] == "stored"], [row for row in rows if row["side"] == "wanted"])
         return pa.Table.from_pylist([{name: row.get(name) for name in arrow.names} for row in made], schema=arrow)
 
     return both.groupBy("name").applyInArrow(match, schema)

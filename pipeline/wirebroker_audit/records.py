@@ -81,9 +81,7 @@ def _of_batch(chunk: Chunk, batch: dict[str, Any]) -> list[dict[str, Any]]:
         | _content(each)
         | {
             "offset": header.base_offset + each.offset_delta,
-            "timestamp": header.max_timestamp
-            if header.is_log_append_time
-            else header.base_timestamp + each.timestamp_delta,
+            "timestamp": header.max_timestamp if header.is_log_append_time else header.base_timestamp + each.timestamp_delta,
             "sequence": (header.base_sequence + each.offset_delta) % SEQUENCES if header.base_sequence >= 0 else -1,
         }
         for each in records

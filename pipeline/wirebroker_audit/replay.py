@@ -68,9 +68,7 @@ class Outcome:
     """retries that were recognised and would have been stored again"""
 
 
-OUTCOMES = pa.schema(
-    [pa.field(each.name, pa.string() if each.type == "str" else pa.int64()) for each in fields(Outcome)]
-)
+OUTCOMES = pa.schema([pa.field(each.name, pa.string() if each.type == "str" else pa.int64()) for each in fields(Outcome)])
 
 
 class Arrived(NamedTuple):
@@ -89,9 +87,7 @@ class Arrived(NamedTuple):
     rule: str
 
 
-def what_if(
-    arrivals: DataFrame, chosen: Sequence[Variant] | None = None, expiration_ms: int = EXPIRATION_MS
-) -> DataFrame:
+def what_if(arrivals: DataFrame, chosen: Sequence[Variant] | None = None, expiration_ms: int = EXPIRATION_MS) -> DataFrame:
     """An `Outcome` for each partition and variant. `arrivals` have the fields of Arrived and an `order`.
 
     A partition's arrivals are streamed, so that what is held are the producers' states and not the arrivals.
@@ -104,9 +100,7 @@ def what_if(
     return ordered.mapInArrow(_replayer(list(chosen or variants()), expiration_ms), from_arrow_schema(OUTCOMES))
 
 
-def _replayer(
-    chosen: list[Variant], expiration_ms: int
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _replayer(chosen: list[Variant], expiration_ms: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def replay(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         judges: list[Judge] = []
         for batch in batches:

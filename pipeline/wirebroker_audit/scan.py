@@ -314,9 +314,7 @@ def batch_rows(view: memoryview, found: Walk, place: Place, linker: Linker, base
     return made.filter(pa.array(~gone)) if gone.any() else made
 
 
-def _problems(
-    rows: Array, wrong: Array, bad_crc: Array, base: Array, last: Array, linker: Linker
-) -> tuple[Array, Array]:
+def _problems(rows: Array, wrong: Array, bad_crc: Array, base: Array, last: Array, linker: Linker) -> tuple[Array, Array]:
     """Problem and detail of each batch, "" if there is none."""
     problem = np.full(len(rows), "", object)
     detail = np.full(len(rows), "", object)

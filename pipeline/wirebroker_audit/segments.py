@@ -233,9 +233,7 @@ def unreadable_in(root: Path) -> list[str]:
 def said_of(folders: list[PartitionFolder]) -> tuple[list[str], list[str]]:
     """What could not be read beside the logs, and what was passed over."""
     log_dirs = sorted({each.path.parent for each in folders})
-    damaged = [
-        log_dir / name for log_dir in log_dirs for name in CHECKPOINTS if read_checkpoint(log_dir / name) is None
-    ]
+    damaged = [log_dir / name for log_dir in log_dirs for name in CHECKPOINTS if read_checkpoint(log_dir / name) is None]
     copies = [(each, path) for each in folders for path in each.passed_over]
     return (
         [f"{path}: this is no checkpoint of offsets" for path in damaged],
@@ -280,9 +278,7 @@ def next_batch(file: BinaryIO, begin: int, size: int) -> int | None:
     return None
 
 
-def _splits_of(
-    folder: PartitionFolder, path: Path, first_offset: int, split_bytes: int, number: int
-) -> Iterator[Split]:
+def _splits_of(folder: PartitionFolder, path: Path, first_offset: int, split_bytes: int, number: int) -> Iterator[Split]:
     try:
         found = path.stat()
         bounds = [0, *_boundaries(path, found.st_size, split_bytes), found.st_size]
@@ -381,9 +377,7 @@ class _SplitReader:
 
     def damage(self, problem: str, detail: str, position: int, size: int, head: Buffer = b"") -> Chunk:
         expected = self.linker.next_offset
-        return damage_row(
-            self.place, problem, detail, position=position, size=size, expected_offset=expected, head=head
-        )
+        return damage_row(self.place, problem, detail, position=position, size=size, expected_offset=expected, head=head)
 
     def gone(self) -> Chunk:
         """The file is not there any more: retention or the cleaner took it, or somebody deleted the topic."""
@@ -471,9 +465,7 @@ def _what_is_wrong(view: memoryview, left: int) -> str:
         return f"the length is {length}"
     if length + LOG_OVERHEAD > left:
         return f"the batch says that it has {length + LOG_OVERHEAD} bytes, and {left} are left"
-    return (
-        f"the batch says that it has {length + LOG_OVERHEAD} bytes, but its checksum does not fit and no batch follows"
-    )
+    return f"the batch says that it has {length + LOG_OVERHEAD} bytes, but its checksum does not fit and no batch follows"
 
 
 def _read_at(file: BinaryIO, position: int, size: int, buffer: bytearray | None = None) -> memoryview:

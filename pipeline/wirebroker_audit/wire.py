@@ -158,9 +158,7 @@ class Client:
             waited += pause
 
     def _is_compacted(self, topic: str) -> bool | None:
-        resource = DescribeConfigsResource(
-            resource_type=_TOPIC, resource_name=topic, configuration_keys=["cleanup.policy"]
-        )
+        resource = DescribeConfigsResource(resource_type=_TOPIC, resource_name=topic, configuration_keys=["cleanup.policy"])
         try:
             answer = self._ask_any(DescribeConfigsRequest(resources=[resource]))
         except BrokerError:  # a broker that does not tell its settings can be audited all the same

@@ -313,9 +313,7 @@ class Marker(NamedTuple):
     coordinator_epoch: int
 
 
-def end_txn_marker(
-    commit: bool, *, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp: int
-) -> bytes:
+def end_txn_marker(commit: bool, *, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp: int) -> bytes:
     """The control batch that ends a transaction on a partition."""
     record = Record(0, 0, struct.pack(">hh", 0, int(commit)), struct.pack(">hi", 0, coordinator_epoch))
     return build_batch(

@@ -41,9 +41,7 @@ _readers: dict[tuple[type[Message], int], Reader] = {}
 _writers: dict[tuple[type[Message], int], Writer] = {}
 
 
-def decode(
-    cls: type[M], buffer: Buffer, version: int, pos: int = 0, most_elements: int | None = None
-) -> tuple[M, int]:
+def decode(cls: type[M], buffer: Buffer, version: int, pos: int = 0, most_elements: int | None = None) -> tuple[M, int]:
     """The message at `pos` and the position after it; what follows there is ignored, as Kafka does.
 
     Raises ProtocolError, and of these TooManyElements as soon as its arrays announce more elements than `most_elements`

@@ -40,9 +40,7 @@ def _fill(contender: Contender, generator: Sequence[str], records: int) -> dict[
         load = ["-record-bytes", VALUE, "-records", records, "-requests", RECORDS // records, "-warmup", 0]
         command = [*generator, "-address", server.address, "-seconds", FILL_WITHIN, *load]
         try:
-            done = subprocess.run(
-                [str(part) for part in command], capture_output=True, text=True, timeout=2 * FILL_WITHIN
-            )
+            done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=2 * FILL_WITHIN)
         except subprocess.TimeoutExpired as late:
             raise ServerFailed(f"the records were not there after {2 * FILL_WITHIN:.0f} s") from late
         if done.returncode:

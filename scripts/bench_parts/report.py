@@ -61,9 +61,7 @@ def startup(found: dict[str, Any]) -> str:
         rows.append([f"{name}: process start to end", *_times(times["process"])])
     mock = found.get("mock", {})
     if mock and "failure" not in mock:
-        rows += [
-            [f"MockKafka in a warm process: {name}", *_times(mock[name])] for name in ("start", "first answer", "stop")
-        ]
+        rows += [[f"MockKafka in a warm process: {name}", *_times(mock[name])] for name in ("start", "first answer", "stop")]
     text = "Startup, ms\n" + table(["", "median", "min", "max"], rows)
     failures = dict(found["failures"])
     if "failure" in mock:

@@ -118,9 +118,7 @@ def _imports(runs: int) -> dict[str, Any]:
 
 
 def _mock(runs: int) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-c", _MOCK, METADATA.hex(), str(runs)], capture_output=True, text=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", _MOCK, METADATA.hex(), str(runs)], capture_output=True, text=True, timeout=60)
     if done.returncode:
         return {"failure": done.stderr.strip().splitlines()[-1]}
     started, answered, stopped = zip(*json.loads(done.stdout), strict=True)

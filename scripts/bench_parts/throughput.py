@@ -63,9 +63,7 @@ def produce_cases(
             yield Case("produce", title, load, contenders)
 
 
-def fetch_cases(
-    contenders: Sequence[Contender], connections: Sequence[int], version: int, share: float
-) -> Iterator[Case]:
+def fetch_cases(contenders: Sequence[Contender], connections: Sequence[int], version: int, share: float) -> Iterator[Case]:
     """Fetch of at most 1 MiB at a time, one after the other, from end to end of a partition."""
     for count in connections:
         load = [
@@ -73,14 +71,10 @@ def fetch_cases(
             "-connections", str(count), "-fill", str(FETCH_FILL // count), "-max-bytes", str(1 << 20),
             "-seconds", str(0.6 * share), "-reserve", str(_reserve(FETCH_FILL)),
         ]  # fmt: skip
-        yield Case(
-            "fetch", f"Fetch v{version} of up to 1 MiB, batches of 16 KiB, {_connections(count)}", load, contenders
-        )
+        yield Case("fetch", f"Fetch v{version} of up to 1 MiB, batches of 16 KiB, {_connections(count)}", load, contenders)
 
 
-def run(
-    cases: Sequence[Case], generator: Sequence[str], rounds: int, deadline: float, say: Callable[[str], None]
-) -> int:
+def run(cases: Sequence[Case], generator: Sequence[str], rounds: int, deadline: float, say: Callable[[str], None]) -> int:
     """Measure all cases; how many whole rounds there was time for."""
     for number in range(rounds):
         for case in cases:

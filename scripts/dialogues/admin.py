@@ -30,9 +30,7 @@ class Admin(Asking):
     """Seconds after a change until every part of a Kafka has heard of it."""
 
     def __init__(self, seed: int) -> None:
-        super().__init__(
-            Head("admin", seed, ["t", "u"], configs={"u": {"retention.ms": "5000", "cleanup.policy": "compact"}})
-        )
+        super().__init__(Head("admin", seed, ["t", "u"], configs={"u": {"retention.ms": "5000", "cleanup.policy": "compact"}}))
 
     def ask(self, free: list[int]) -> Ask:
         """The next request."""
@@ -56,8 +54,7 @@ class Admin(Asking):
     def _settings(self) -> list[tuple[str, str | None]]:
         chosen = self._random.sample(sorted(SETTINGS), self._pick({1: 5, 2: 2}))
         return [
-            (name, self._random.choice([*SETTINGS[name], None]) if self._chance(0.4) else SETTINGS[name][0])
-            for name in chosen
+            (name, self._random.choice([*SETTINGS[name], None]) if self._chance(0.4) else SETTINGS[name][0]) for name in chosen
         ]
 
     # Topics
@@ -123,8 +120,7 @@ class Admin(Asking):
             }
             if self._chance(0.2):
                 topic["assignments"] = [
-                    {"broker_ids": brokers}
-                    for brokers in self._random.choice([[[1]], [[1], [1]], [[9]], [[]], [[1, 1]]])
+                    {"broker_ids": brokers} for brokers in self._random.choice([[[1]], [[1], [1]], [[9]], [[]], [[1, 1]]])
                 ]
             topics.append(topic)
         body: Json = {"topics": topics, "timeout_ms": 10_000, "validate_only": self._chance(0.2)}
@@ -154,9 +150,7 @@ class Admin(Asking):
 
     def _latest(self) -> Ask:
         partitions = [{"partition_index": index, "timestamp": -1} for index in (0, 2)]
-        return Ask(
-            0, "ListOffsets", 6, {"replica_id": -1, "topics": [{"name": self._name(0), "partitions": partitions}]}
-        )
+        return Ask(0, "ListOffsets", 6, {"replica_id": -1, "topics": [{"name": self._name(0), "partitions": partitions}]})
 
     # Settings
 
@@ -183,9 +177,7 @@ class Admin(Asking):
             operation = self._pick({SET: 6, DELETE: 2, APPEND: 1, SUBTRACT: 1, 9: 0.2})
             if operation in (APPEND, SUBTRACT) and self._chance(0.7):
                 name, value = "cleanup.policy", self._random.choice(["delete", "compact"])
-            configs.append(
-                {"name": name, "config_operation": operation, "value": None if operation == DELETE else value}
-            )
+            configs.append({"name": name, "config_operation": operation, "value": None if operation == DELETE else value})
         if self._chance(0.05):
             configs.append(dict(configs[0]))
         if resource["resource_type"] == BROKER:
@@ -196,6 +188,4 @@ class Admin(Asking):
     def _replace(self) -> Ask:
         configs = [{"name": name, "value": value} for name, value in self._settings()]
         resource = {"resource_type": TOPIC, "resource_name": self._name(), "configs": configs}
-        return Ask(
-            0, "AlterConfigs", self._version(0, 2), {"resources": [resource], "validate_only": self._chance(0.2)}
-        )
+        return Ask(0, "AlterConfigs", self._version(0, 2), {"resources": [resource], "validate_only": self._chance(0.2)})

@@ -124,9 +124,7 @@ class Groups(Asking):
         version = self._version(0, 5)
         if version < 3:
             return self._request("LeaveGroup", version, {"group_id": self._group, "member_id": self._member})
-        members: list[Json] = [
-            {"member_id": self._member if self._chance(0.7) else "", "group_instance_id": self._instance}
-        ]
+        members: list[Json] = [{"member_id": self._member if self._chance(0.7) else "", "group_instance_id": self._instance}]
         if self._chance(0.3):
             members.append({"member_id": "bogus2", "group_instance_id": None})
         members = self._random.choices([members, members * 2, []], [17, 1, 2])[0]

@@ -80,9 +80,7 @@ class Logs(Asking):
     # Producers
 
     def _init(self) -> Ask:
-        return Ask(
-            0, "InitProducerId", self._version(0, 5), {"transactional_id": None, "transaction_timeout_ms": 60_000}
-        )
+        return Ask(0, "InitProducerId", self._version(0, 5), {"transactional_id": None, "transaction_timeout_ms": 60_000})
 
     def _produce(self) -> Ask:
         version = self._version(3, 13)

@@ -35,9 +35,7 @@ class Outcome:
         return {name for name, found in self.results.items() if found == result}
 
 
-def run(
-    suite: Suite, address: str, only: str, told: Callable[[str, str, int], None], output: Path | None = None
-) -> Outcome:
+def run(suite: Suite, address: str, only: str, told: Callable[[str, str, int], None], output: Path | None = None) -> Outcome:
     """Run the suite, or one of its tests alone; `told` hears of each. Raises Missing if it cannot be had."""
     made = suite.make(address)
     outcome, began = Outcome(suite), time.monotonic()

@@ -82,9 +82,7 @@ def kafka_python(address: str) -> Run:
 def franz_go(address: str) -> Run:
     """The tests of package kgo of the Go module, compiled."""
     binary = cache() / f"suite-{FRANZ_GO.rpartition('/')[2]}"
-    found = json.loads(
-        call([tool("go"), "mod", "download", "-json", FRANZ_GO], cache(), f"`go mod download {FRANZ_GO}`")
-    )
+    found = json.loads(call([tool("go"), "mod", "download", "-json", FRANZ_GO], cache(), f"`go mod download {FRANZ_GO}`"))
     package = Path(found["Dir"]) / "pkg" / "kgo"
     if not binary.exists():
         call(["go", "test", "-c", "-o", binary, "."], package, "`go test -c`")

@@ -145,9 +145,7 @@ def check_against_oracle(logs: Path, findings: list[Finding]) -> None:
         assert difference(said(mine), said(expected)) == ([], []), where
 
 
-def test_a_clean_directory_has_no_finding(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_clean_directory_has_no_finding(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = make_directory(tmp_path / "logs", seed=3, partitions=9, faults=())
     assert made.faults == []
     assert main(["audit", "--path", str(tmp_path / "logs"), "--out", str(tmp_path / "out"), "--topic", "topic1"]) == 0

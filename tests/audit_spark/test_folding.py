@@ -59,9 +59,7 @@ def test_batches_are_folded_into_runs(chunks: list[pa.RecordBatch]) -> None:
         assert Counter(tuple(row.values()) for row in made.to_pylist()) == Counter(slowly_folded(chunk.to_pylist()))
 
 
-def test_the_batches_are_kept_when_the_runs_are_taken_and_not_before(
-    chunks: list[pa.RecordBatch], tmp_path: Path
-) -> None:
+def test_the_batches_are_kept_when_the_runs_are_taken_and_not_before(chunks: list[pa.RecordBatch], tmp_path: Path) -> None:
     path = tmp_path / "part-00000.parquet"
     runs = keep_and_fold(iter(chunks), path)
     next(runs)
@@ -77,10 +75,7 @@ def test_the_batches_are_kept_when_the_runs_are_taken_and_not_before(
 def test_checksums_that_repeat_in_their_topic_are_found(buckets: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wirebroker_audit.contents.BUCKET", 64)
     dice = random.Random(buckets)
-    rows = [
-        (f"t{dice.randrange(3)}", dice.choice((dice.randrange(-40, 40) << 32, dice.getrandbits(63))))
-        for _ in range(500)
-    ]
+    rows = [(f"t{dice.randrange(3)}", dice.choice((dice.randrange(-40, 40) << 32, dice.getrandbits(63)))) for _ in range(500)]
     given = [
         pa.RecordBatch.from_pylist([{"topic": topic, "content": content} for topic, content in rows[at : at + 30]])
         for at in range(0, len(rows), 30)

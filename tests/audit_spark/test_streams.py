@@ -108,9 +108,7 @@ def test_a_range_that_cannot_be_read_fails_and_is_read_later(monkeypatch: pytest
         assert len(rows(stream, {}, end)) == 5
 
 
-def test_a_log_that_is_not_large_keeps_all_cores_busy(
-    writer: Writer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_that_is_not_large_keeps_all_cores_busy(writer: Writer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer.save(tmp_path)
     reader = SegmentReader({"path": str(tmp_path), "parallelism": "2"}, records=False)
     assert len(reader.partitions()) == 1
@@ -215,9 +213,7 @@ def test_segments_that_are_joined_between_planning_and_reading(tmp_path: Path) -
     assert offsets(in_log_order(found)) == before
 
 
-def test_segments_that_are_joined_between_the_look_and_the_reading(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_segments_that_are_joined_between_the_look_and_the_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = Restless(tmp_path, random.Random(1))
     followed = Followed(tmp_path)
     for _ in range(3):

@@ -34,9 +34,7 @@ def foreign_python(folder: Path) -> Path:
     site = next(folder.glob("lib/python*/site-packages"))
     (site / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
     python = folder / "bin" / "python"
-    missing = subprocess.run(
-        [python, "-c", "import pyarrow, wirebroker_audit"], capture_output=True, text=True, cwd=folder
-    )
+    missing = subprocess.run([python, "-c", "import pyarrow, wirebroker_audit"], capture_output=True, text=True, cwd=folder)
     assert "No module named 'wirebroker_audit'" in missing.stderr
     return python
 

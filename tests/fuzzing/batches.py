@@ -124,9 +124,7 @@ def _bomb(random: Random, batch: bytes) -> bytes:
 
 def _marker(random: Random, batch: bytes) -> bytes:
     header = read_header(batch)
-    attributes = header.attributes | random.choice(
-        (CONTROL, TRANSACTIONAL, CONTROL | TRANSACTIONAL, 8, 64, 128, -32768)
-    )
+    attributes = header.attributes | random.choice((CONTROL, TRANSACTIONAL, CONTROL | TRANSACTIONAL, 8, 64, 128, -32768))
     return seal(header._replace(attributes=fit(attributes, 16)), batch[HEADER_SIZE:])
 
 

@@ -158,6 +158,4 @@ def _smaller(seed: int, script: Script, finding: Finding, folder: Path) -> tuple
     smaller = Script(script.setting, tuple(steps))
     smaller.save(path)
     said = "\n".join(["the steps:", *(f"  {step}" for step in steps[-10:])])
-    return Finding(
-        finding.kind, f"{(replay(smaller) or finding).detail}\n{said}"
-    ), f"scripts/fuzz requests --replay {path}"
+    return Finding(finding.kind, f"{(replay(smaller) or finding).detail}\n{said}"), f"scripts/fuzz requests --replay {path}"

@@ -93,9 +93,7 @@ class Case:
         """Have the internal topics created, without which no group and no transaction comes about."""
         for key_type, keys in enumerate((["group-0", "group-1"], ["transaction-0", "transaction-1"])):
             self._correlation += 1
-            raw = encode_request(
-                self._correlation, "fuzz", FindCoordinatorRequest(key_type=key_type, coordinator_keys=keys), 4
-            )
+            raw = encode_request(self._correlation, "fuzz", FindCoordinatorRequest(key_type=key_type, coordinator_keys=keys), 4)
             self._do(Step("send", 0, raw[4:]))
 
     def _next(self) -> Step:
@@ -122,9 +120,7 @@ class Case:
         while len(made.body) > LARGEST:
             made = self.author.request(key, version, mutations=1)
         self._correlation += 1
-        raw = frame(
-            key, version, self._correlation, made.body, self.random.choice((b"fuzz", b"fuzz", b"", None, b"\xff\xfe"))
-        )
+        raw = frame(key, version, self._correlation, made.body, self.random.choice((b"fuzz", b"fuzz", b"", None, b"\xff\xfe")))
         self._sent[self._correlation] = made
         return damaged_frame(self.random, raw) if self.random.random() < 0.15 * self._mutated else raw
 

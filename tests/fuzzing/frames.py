@@ -18,9 +18,7 @@ TAGGED = (
 )
 
 
-def frame(
-    key: int, version: int, correlation_id: int, body: bytes, client_id: bytes | None = CLIENT_ID.encode()
-) -> bytes:
+def frame(key: int, version: int, correlation_id: int, body: bytes, client_id: bytes | None = CLIENT_ID.encode()) -> bytes:
     """A request frame without its size. An API that Kafka does not have gets the older header."""
     size = -1 if client_id is None else len(client_id)
     head = HEAD.pack(key, version, correlation_id, size) + (client_id or b"")

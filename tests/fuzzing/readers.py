@@ -137,9 +137,7 @@ SCENARIO_TEXT = st.one_of(
     "part"))).map(lambda two: f"{HEAD}steps = {toml(two[0])}\n{two[1]}"),
 )  # fmt: skip
 LINES = st.dictionaries(st.sampled_from(FIELDS) | st.text(max_size=4), VALUES, max_size=5).map(json.dumps)
-JOURNAL = st.lists(st.one_of(LINES, REPEATS, DEEP, st.text(max_size=30), VALUES.map(json.dumps)), max_size=4).map(
-    "\n".join
-)
+JOURNAL = st.lists(st.one_of(LINES, REPEATS, DEEP, st.text(max_size=30), VALUES.map(json.dumps)), max_size=4).map("\n".join)
 
 
 def _of_type(hint: Any) -> st.SearchStrategy[Any]:
@@ -169,9 +167,7 @@ def _typed_row(event: str) -> st.SearchStrategy[str]:
 
 
 TRACE = st.lists(
-    st.one_of(
-        [st.one_of(_row(event), _typed_row(event)) for event in EVENTS] + [DEEP, REPEATS, VALUES.map(json.dumps)]
-    ),
+    st.one_of([st.one_of(_row(event), _typed_row(event)) for event in EVENTS] + [DEEP, REPEATS, VALUES.map(json.dumps)]),
     max_size=6,
 ).map("\n".join)
 

@@ -177,9 +177,7 @@ class Author:
             return special
         if name in CHOICES:
             return self.random.choice(CHOICES[name])
-        return {"string": "fuzz", "bytes": b"", "uuid": self.known.pick("topic_id", bytes(16)), "float64": 0.0}.get(
-            spec, 0
-        )
+        return {"string": "fuzz", "bytes": b"", "uuid": self.known.pick("topic_id", bytes(16)), "float64": 0.0}.get(spec, 0)
 
     def _who(self, name: str) -> Any:
         """The member or producer on whose behalf the request is, so that its parts fit each other."""
@@ -200,9 +198,7 @@ class Author:
                 return producer.epoch
             if name == "transactional_id" and producer.transactional_id is not None:
                 return producer.transactional_id
-        return {"producer_id": -1, "producer_epoch": -1, "generation_id": -1, "generation_id_or_member_epoch": -1}.get(
-            name
-        )
+        return {"producer_id": -1, "producer_epoch": -1, "generation_id": -1, "generation_id_or_member_epoch": -1}.get(name)
 
     def _named(self, cls: type[Struct], name: str) -> Any:
         known, structure = self.known, cls.__name__
@@ -272,9 +268,7 @@ class Author:
             kind = random.choice(("topic", "group", "member_id", "transactional_id", "instance"))
             return random.choice((*WORDS, (value or "") + "x", (value or "")[:-1], known_or_none(self.known, kind)))
         if spec == "uuid":
-            return random.choice(
-                (bytes(16), b"\xff" * 16, random.randbytes(16), self.known.pick("topic_id", bytes(16)))
-            )
+            return random.choice((bytes(16), b"\xff" * 16, random.randbytes(16), self.known.pick("topic_id", bytes(16))))
         if spec == "records":
             return damaged_batch(random, value) if value else random.choice((b"", None, random.randbytes(70)))
         if spec == "bytes":

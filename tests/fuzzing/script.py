@@ -61,9 +61,7 @@ class Script:
 def load(path: Path) -> Script:
     """Read what `save` wrote. Raises OSError, ValueError."""
     said = json.loads(path.read_text())
-    steps = tuple(
-        Step(what, connection, bytes.fromhex(frame), ms, mode) for what, connection, frame, ms, mode in said["steps"]
-    )
+    steps = tuple(Step(what, connection, bytes.fromhex(frame), ms, mode) for what, connection, frame, ms, mode in said["steps"])
     return Script(Setting(**said["setting"]), steps)
 
 

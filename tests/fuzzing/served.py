@@ -138,9 +138,7 @@ class GoodConnection(threading.Thread):
         if self.worst > self._patience:
             last = self.during[-1] if self.during else "?"
             name = last.partition(",")[0]
-            raise Finding(
-                f"a good connection waits beside {name}", f"{self.worst * 1000:.0f} ms\n" + "\n".join(self.during)
-            )
+            raise Finding(f"a good connection waits beside {name}", f"{self.worst * 1000:.0f} ms\n" + "\n".join(self.during))
 
 
 @dataclass(eq=False)
@@ -320,9 +318,7 @@ class ServedCase:
             raise Finding(f"{type(message).__name__} v{version}: an answer that cannot be read", str(wrong)) from None
         self.known.learn(message, response)
         if key == PRODUCE:
-            self.acknowledged.note(
-                message, response, lambda name: self._ids.get(name) if isinstance(name, str) else name
-            )
+            self.acknowledged.note(message, response, lambda name: self._ids.get(name) if isinstance(name, str) else name)
 
     def _drop(self, number: int) -> None:
         self._links.pop(number).socket.close()
@@ -336,9 +332,7 @@ class ServedCase:
                 compacted = "compact" in cleanup_policy(wire, name)
                 for index in range(TOPICS[name][0]):
                     start, end, raw = read_all(wire, name, index)
-                    self.acknowledged.check(
-                        topic_id, index, read_log(f"{name}-{index}", start, end, raw, compacted=compacted)
-                    )
+                    self.acknowledged.check(topic_id, index, read_log(f"{name}-{index}", start, end, raw, compacted=compacted))
         except (*GONE, ProtocolError) as wrong:
             raise Finding("the log cannot be read in the end", f"{type(wrong).__name__}: {wrong}") from None
         finally:

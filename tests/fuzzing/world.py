@@ -290,9 +290,7 @@ class World:
             raise Finding("an answer that nobody asked for", raw[:60].hex())
         asked = link.awaited.popleft()
         if size != len(raw) - 4 or correlation_id != asked.correlation_id:
-            raise Finding(
-                f"{asked}: an answer to another request", f"{correlation_id} instead of {asked.correlation_id}"
-            )
+            raise Finding(f"{asked}: an answer to another request", f"{correlation_id} instead of {asked.correlation_id}")
         if size > LARGEST_ANSWER:
             raise Finding(f"{asked}: a huge answer", f"{size} bytes")
         version = asked.version

@@ -238,9 +238,7 @@ class TransactionalProducer(Actor):
         chance = self.world.random
         partitions = chance.sample([0, 1], chance.randint(1, 2))
         number = len(self.outcomes)
-        values = {
-            each: [f"{self.name}.{number}.{each}.{i}" for i in range(chance.randint(1, 2))] for each in partitions
-        }
+        values = {each: [f"{self.name}.{number}.{each}.{i}" for i in range(chance.randint(1, 2))] for each in partitions}
         self.outcomes.append(Outcome(values))
         self._commits = chance.random() < 0.7
         self._work = [

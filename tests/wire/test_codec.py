@@ -125,9 +125,7 @@ def test_records_are_a_view_of_the_buffer_they_were_read_from() -> None:
 
 def fetched(records: bytes | memoryview) -> FetchResponse:
     def partition(index: int, data: bytes | memoryview) -> PartitionData:
-        return PartitionData(
-            partition_index=index, error_code=0, high_watermark=5, aborted_transactions=None, records=data
-        )
+        return PartitionData(partition_index=index, error_code=0, high_watermark=5, aborted_transactions=None, records=data)
 
     topic = FetchableTopicResponse(topic="t", partitions=[partition(0, records), partition(1, b"small")])
     return FetchResponse(responses=[topic])
@@ -245,9 +243,7 @@ def test_a_form_is_read(cls: type[Message], version: int, raw: bytes, read: Mess
     assert codec.decode(cls, raw + b"more", version) == (read, len(raw))
 
 
-@pytest.mark.parametrize(
-    ("cls", "version", "raw", "why"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
-)
+@pytest.mark.parametrize(("cls", "version", "raw", "why"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
 def test_a_form_is_refused(cls: type[Message], version: int, raw: bytes, why: str) -> None:
     with pytest.raises(ProtocolError, match=why) as refused:
         codec.decode(cls, raw, version)

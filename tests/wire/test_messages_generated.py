@@ -23,9 +23,7 @@ ADVERTISED = {
 
 
 def generate(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True, timeout=120, check=False
-    )
+    return subprocess.run([sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True, timeout=120, check=False)
 
 
 def test_what_is_checked_in_is_what_kafkas_definitions_give() -> None:
@@ -49,9 +47,7 @@ def test_a_changed_module_is_noticed(tmp_path: Path) -> None:
     (messages / "produce.py").write_text((messages / "produce.py").read_text().replace('"int16"', '"int32"', 1))
     (messages / "heartbeat.py").unlink()
     (messages / "invented.py").write_text("")
-    ran = subprocess.run(
-        [sys.executable, str(copy), "--check"], capture_output=True, text=True, timeout=120, check=False
-    )
+    ran = subprocess.run([sys.executable, str(copy), "--check"], capture_output=True, text=True, timeout=120, check=False)
     if ran.returncode == 2:
         pytest.skip(f"no Kafka jars: {ran.stderr.strip()}")
     assert ran.returncode == 1
@@ -60,9 +56,7 @@ def test_a_changed_module_is_noticed(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_a_jar_that_cannot_be_had_is_told_apart_from_a_difference(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_jar_that_cannot_be_had_is_told_apart_from_a_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cached = tmp_path / "wirebroker" / "kafka-clients-4.3.1.jar"
     cached.parent.mkdir()
     cached.write_bytes(b"no jar")

@@ -1,7 +1,8 @@
 """The requests that the broker answers: one module per API, headed by its versions and behaviour.
 
 A handler takes the decoded request and its `Exchange` and returns the response, or an `Outcome` where there is none
-now. A handler whose request may be long is a generator, which yields between slices (see `exchange.Steps` and `core.slices.pauses`).
+now. A handler whose request may be long is a generator, which yields between slices (`exchange.Steps`,
+`core.slices.pauses`).
 Handlers fill every field; the codec leaves out what a version does not have. A module is imported when the first request
 of its API arrives. What is absent, and why, is in skipped.md beside this file.
 """

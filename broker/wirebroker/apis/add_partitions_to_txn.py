@@ -47,9 +47,7 @@ def handle(request: AddPartitionsToTxnRequest, exchange: Exchange) -> Steps:
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
-    return AddPartitionsToTxnResponse(
-        results_by_topic_v3_and_below=(yield from _answers(asked, asked.topics, exchange))
-    )
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=(yield from _answers(asked, asked.topics, exchange)))
 
 
 def _answers(

@@ -39,9 +39,7 @@ def handle(request: AlterPartitionReassignmentsRequest, exchange: Exchange) -> S
             refusal = _reassign(topic.name, asked, exchange, any_number)
             code, message = refusal if refusal is not None else (ErrorCode.NONE, None)
             partitions.append(
-                ReassignablePartitionResponse(
-                    partition_index=asked.partition_index, error_code=code, error_message=message
-                )
+                ReassignablePartitionResponse(partition_index=asked.partition_index, error_code=code, error_message=message)
             )
         responses.append(ReassignableTopicResponse(name=topic.name, partitions=partitions))
         if pause():

@@ -129,9 +129,7 @@ def _assigned(topic: CreatableTopic, overrides: dict[str, str], cluster: Cluster
         if each.partition_index in assignment:
             message = f"Found multiple manual partition assignments for partition {each.partition_index}"
             return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
-        fault = assignment_fault(each.broker_ids, factor, cluster) or all_down(
-            each.broker_ids, each.partition_index, cluster
-        )
+        fault = assignment_fault(each.broker_ids, factor, cluster) or all_down(each.broker_ids, each.partition_index, cluster)
         if fault is not None:
             return fault
         factor = len(each.broker_ids)

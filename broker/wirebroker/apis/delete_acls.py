@@ -10,7 +10,5 @@ from wirebroker.exchange import Exchange
 
 def handle(request: DeleteAclsRequest, exchange: Exchange) -> DeleteAclsResponse:
     """Answer that there is no authorizer."""
-    refused = DeleteAclsFilterResult(
-        error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER, matching_acls=[]
-    )
+    refused = DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER, matching_acls=[])
     return DeleteAclsResponse(filter_results=[refused for _ in request.filters])

@@ -88,9 +88,7 @@ def _delete(
     return ErrorCode.NONE
 
 
-def _wait(
-    awaited: list[Awaited], timeout_ms: int, response: DeleteRecordsResponse, exchange: Exchange
-) -> Message | Outcome:
+def _wait(awaited: list[Awaited], timeout_ms: int, response: DeleteRecordsResponse, exchange: Exchange) -> Message | Outcome:
     left = list(awaited)
 
     def is_complete() -> bool:

@@ -39,9 +39,7 @@ def handle(request: DeleteTopicsRequest, exchange: Exchange) -> Steps:
     return DeleteTopicsResponse(responses=(yield from _answers(asked, exchange)))
 
 
-def _answers(
-    asked: list[DeleteTopicState], exchange: Exchange
-) -> Generator[None, Any, list[DeletableTopicResult]]:
+def _answers(asked: list[DeleteTopicState], exchange: Exchange) -> Generator[None, Any, list[DeletableTopicResult]]:
     names = Counter(each.name for each in asked if each.name is not None and each.topic_id == ZERO_UUID)
     ids = Counter(each.topic_id for each in asked if each.name is None and each.topic_id != ZERO_UUID)
     answers: list[DeletableTopicResult] = []

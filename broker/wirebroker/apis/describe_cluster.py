@@ -31,9 +31,7 @@ def handle(request: DescribeClusterRequest, exchange: Exchange) -> DescribeClust
     for broker in shown.values():
         host, port = broker.address(exchange.connection.listener)
         brokers.append(
-            DescribeClusterBroker(
-                broker_id=broker.node_id, host=host, port=port, rack=broker.rack, is_fenced=not broker.alive
-            )
+            DescribeClusterBroker(broker_id=broker.node_id, host=host, port=port, rack=broker.rack, is_fenced=not broker.alive)
         )
     asked = request.include_cluster_authorized_operations
     return DescribeClusterResponse(

@@ -59,9 +59,7 @@ def _held(partition: Partition, node_id: int) -> list[DescribeLogDirsPartition]:
     if node_id not in partition.replicas or partition.deleted:
         return []
     size = partition.log.size
-    return [
-        DescribeLogDirsPartition(partition_index=partition.index, partition_size=size, offset_lag=0, is_future_key=False)
-    ]
+    return [DescribeLogDirsPartition(partition_index=partition.index, partition_size=size, offset_lag=0, is_future_key=False)]
 
 
 def log_dir(configs: BrokerConfigs) -> str:

@@ -31,8 +31,7 @@ def handle(request: DescribeQuorumRequest, exchange: Exchange) -> DescribeQuorum
         return DescribeQuorumResponse(
             error_code=ErrorCode.NONE,
             topics=[
-                ResponseTopicData(topic_name=name, partitions=[_unknown(index) for index in indexes])
-                for name, indexes in asked
+                ResponseTopicData(topic_name=name, partitions=[_unknown(index) for index in indexes]) for name, indexes in asked
             ],
         )
     topic = ResponseTopicData(topic_name=METADATA_TOPIC, partitions=[_quorum(exchange.cluster, exchange.now)])
@@ -42,9 +41,7 @@ def handle(request: DescribeQuorumRequest, exchange: Exchange) -> DescribeQuorum
 
 def _quorum(cluster: Cluster, now: int) -> ResponsePartitionData:
     voters = [
-        ReplicaState(
-            replica_id=node_id, log_end_offset=cluster.version, last_fetch_timestamp=now, last_caught_up_timestamp=now
-        )
+        ReplicaState(replica_id=node_id, log_end_offset=cluster.version, last_fetch_timestamp=now, last_caught_up_timestamp=now)
         for node_id in cluster.brokers
     ]
     return ResponsePartitionData(

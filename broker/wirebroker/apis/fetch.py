@@ -158,9 +158,7 @@ class Fetch:
             data.current_leader = LeaderIdAndEpoch(leader_id=leader.leader, leader_epoch=leader.leader_epoch)
         return data
 
-    def _records(
-        self, asked: FetchPartition, partition: Partition, left: int, at_least_one: bool
-    ) -> tuple[PartitionData, int]:
+    def _records(self, asked: FetchPartition, partition: Partition, left: int, at_least_one: bool) -> tuple[PartitionData, int]:
         seen = partition.seen_at(self.exchange.node_id)
         data = PartitionData(
             partition_index=asked.partition, error_code=ErrorCode.NONE, high_watermark=seen.high_watermark,
@@ -200,9 +198,7 @@ class Fetch:
     def response(self, results: Results) -> Generator[None, Any, FetchResponse]:
         """The response with these results, of which a session leaves out what has not changed; in slices."""
         session = self.context.session
-        response = FetchResponse(
-            error_code=ErrorCode.NONE, session_id=session.session_id if session else 0, responses=[]
-        )
+        response = FetchResponse(error_code=ErrorCode.NONE, session_id=session.session_id if session else 0, responses=[])
         named = yield from self.context.answer(results)
         if self.exchange.engine.trace.exchanges:
             self._trace(named)

@@ -53,9 +53,7 @@ def _find(key_type: int, key: str, exchange: Exchange) -> Coordinator:
     if broker is None:
         return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     host, port = broker.address(exchange.connection.listener)
-    return Coordinator(
-        key=key, node_id=broker.node_id, host=host, port=port, error_code=ErrorCode.NONE, error_message=""
-    )
+    return Coordinator(key=key, node_id=broker.node_id, host=host, port=port, error_code=ErrorCode.NONE, error_message="")
 
 
 def _none(key: str, code: ErrorCode) -> Coordinator:

@@ -23,9 +23,7 @@ def handle(request: InitProducerIdRequest, exchange: Exchange) -> InitProducerId
     code = producer.code
     if code == ErrorCode.PRODUCER_FENCED and exchange.version < PRODUCER_FENCED_FROM:
         code = ErrorCode.INVALID_PRODUCER_EPOCH
-    return InitProducerIdResponse(
-        error_code=code, producer_id=producer.producer_id, producer_epoch=producer.producer_epoch
-    )
+    return InitProducerIdResponse(error_code=code, producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)
 
 
 def _init(request: InitProducerIdRequest, exchange: Exchange) -> Producer:

@@ -32,9 +32,7 @@ def handle(request: JoinGroupRequest, exchange: Exchange) -> Message | Outcome:
         exchange.version >= 4,
         exchange.version >= 9,
     )
-    return exchange.answer_by(
-        lambda reply: groups.join(asked, lambda joined: reply(_response(joined, exchange)), exchange.now)
-    )
+    return exchange.answer_by(lambda reply: groups.join(asked, lambda joined: reply(_response(joined, exchange)), exchange.now))
 
 
 def _protocols(request: JoinGroupRequest) -> list[tuple[str, bytes]]:

@@ -130,9 +130,7 @@ def _refused(code: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUID) -> 
     )
 
 
-def _described(
-    topic: Topic, pause: Callable[[], bool], exchange: Exchange
-) -> Generator[None, Any, MetadataResponseTopic]:
+def _described(topic: Topic, pause: Callable[[], bool], exchange: Exchange) -> Generator[None, Any, MetadataResponseTopic]:
     described: list[MetadataResponsePartition] = []
     for partition in list(topic.partitions):
         if pause():

@@ -89,9 +89,7 @@ def _append_all(request: ProduceRequest, checked: Verified | None, exchange: Exc
             if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 _tell_leader(answer, topic, response, exchange)
             answers.append(answer)
-        response.responses.append(
-            TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=answers)
-        )
+        response.responses.append(TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=answers))
     if unread:
         answer_unread(response.responses, unread)
         failed += [fault.code for fault in unread.values()]
@@ -121,9 +119,7 @@ def _own_records(request: ProduceRequest, exchange: Exchange) -> None:
         exchange.frame = None
 
 
-def _check_of(
-    topic: Topic | None, asked: PartitionProduceData, exchange: Exchange
-) -> Callable[[], Checked | RecordReject]:
+def _check_of(topic: Topic | None, asked: PartitionProduceData, exchange: Exchange) -> Callable[[], Checked | RecordReject]:
     """The check of a batch, as work that needs nothing of the broker."""
     partition = topic.partition(asked.index) if topic is not None else None
     assert partition is not None, "only a partition that is there checks records"
@@ -176,9 +172,7 @@ def _awaited(topic: Topic, answer: PartitionProduceResponse, asked: PartitionPro
     return [Awaited(topic, partition, required, answer)] if partition.high_watermark < required else []
 
 
-def _wait(
-    awaited: list[Awaited], timeout_ms: int, response: ProduceResponse, exchange: Exchange
-) -> Message | Outcome:
+def _wait(awaited: list[Awaited], timeout_ms: int, response: ProduceResponse, exchange: Exchange) -> Message | Outcome:
     """Wait for all of them; what has not come when the time is up is REQUEST_TIMED_OUT (Kafka's DelayedProduce)."""
     left = list(awaited)
     for each in awaited:
@@ -287,9 +281,7 @@ def _each(
     return ProduceResponse(responses=topics)
 
 
-def _tell_leader(
-    answer: PartitionProduceResponse, topic: Topic | None, response: ProduceResponse, exchange: Exchange
-) -> None:
+def _tell_leader(answer: PartitionProduceResponse, topic: Topic | None, response: ProduceResponse, exchange: Exchange) -> None:
     partition = topic.partition(answer.index) if topic is not None else None
     if partition is None or exchange.version < 10:
         return

@@ -78,9 +78,7 @@ def remember_shape(request: ProduceRequest, exchange: Exchange) -> None:
     data = request.topic_data[0]
     asked = data.partition_data[0]
     topic = (
-        exchange.cluster.topics_by_id.get(data.topic_id)
-        if exchange.version >= 13
-        else exchange.cluster.topics.get(data.name)
+        exchange.cluster.topics_by_id.get(data.topic_id) if exchange.version >= 13 else exchange.cluster.topics.get(data.name)
     )
     partition = topic.partition(asked.index) if topic is not None else None
     if partition is None or partition.rules.asks_whether_issued or asked.records is None:
@@ -165,9 +163,7 @@ def produce_alike(
     return True
 
 
-def _refuse(
-    engine: Engine, connection: Connection, correlation_id: int, shape: ProduceShape, appended: Appended
-) -> None:
+def _refuse(engine: Engine, connection: Connection, correlation_id: int, shape: ProduceShape, appended: Appended) -> None:
     from wirebroker.apis.produce import answer_of
 
     topic = engine.cluster.topics[shape.partition.topic]

@@ -50,9 +50,7 @@ def handle(request: WriteTxnMarkersRequest, exchange: Exchange) -> Steps:
 def _topic(name: str, codes: dict[int, ErrorCode]) -> WritableTxnMarkerTopicResult:
     return WritableTxnMarkerTopicResult(
         name=name,
-        partitions=[
-            WritableTxnMarkerPartitionResult(partition_index=index, error_code=code) for index, code in codes.items()
-        ],
+        partitions=[WritableTxnMarkerPartitionResult(partition_index=index, error_code=code) for index, code in codes.items()],
     )
 
 

@@ -111,9 +111,7 @@ def _integrity(kept: Sequence[BatchRow | Damage], bounds: Bounds) -> tuple[list[
                        f"its bytes have {each.crc_computed:#010x}; its header cannot be trusted")
             )  # fmt: skip
         elif fault := _contradiction(each, bounds):
-            findings.append(
-                _found("bad_batch", each, f"the batch at offset {each.base_offset} contradicts itself: {fault}")
-            )
+            findings.append(_found("bad_batch", each, f"the batch at offset {each.base_offset} contradicts itself: {fault}"))
         else:
             if sound and each.base_offset <= sound[-1].last_offset:
                 before = sound[-1]

@@ -84,9 +84,7 @@ class Journal:
     def __enter__(self) -> Journal:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
     def sent(self, topic: str, *, key: Data = None, value: Data = None, partition: int | None = None) -> str:
@@ -185,9 +183,7 @@ def _check_fields(row: Mapping[str, Any], where: str) -> None:
     for name in row:
         if name not in FIELDS:
             close = get_close_matches(str(name), FIELDS, 1)
-            raise ValueError(
-                f"{where}: there is no field {name!r}" + (f"; did you mean {close[0]!r}?" if close else "")
-            )
+            raise ValueError(f"{where}: there is no field {name!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
     if isinstance(row.get("id"), list | dict):
         raise ValueError(f"{where}: an id is text or a number, not {row['id']!r}")
 

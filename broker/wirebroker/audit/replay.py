@@ -61,11 +61,7 @@ def what_if(
 ) -> list[WhatIf]:  # fmt: skip
     """Judge the arrivals, oldest first, again under each of these profiles with each of these windows."""
     rows = list(arrivals)
-    return [
-        replay(rows, profile(name, window=window), expiration_ms=expiration_ms)
-        for name in profiles
-        for window in windows
-    ]
+    return [replay(rows, profile(name, window=window), expiration_ms=expiration_ms) for name in profiles for window in windows]
 
 
 def replay(arrivals: Iterable[ProduceRow], rules: Rules, *, expiration_ms: int = EXPIRATION_MS) -> WhatIf:

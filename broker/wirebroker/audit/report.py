@@ -82,9 +82,7 @@ class AuditReport:
             for offset in range(each.first_offset, each.last_offset + 1)
         }
         self.notices = []
-        by_content = reconcile(
-            self._records, self.intended, told=told, deleted=self._deleted, notices=self.notices
-        )
+        by_content = reconcile(self._records, self.intended, told=told, deleted=self._deleted, notices=self.notices)
         self.findings = self._of_batches + by_content
 
     # What tests ask
@@ -93,9 +91,7 @@ class AuditReport:
         """The findings of one kind. ValueError for a kind that does not exist."""
         if kind not in KINDS:
             close = get_close_matches(kind, KINDS, 1)
-            raise ValueError(
-                f"there is no kind of finding {kind!r}" + (f"; did you mean {close[0]!r}?" if close else "")
-            )
+            raise ValueError(f"there is no kind of finding {kind!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
         return [each for each in self.findings if each.kind == kind]
 
     def summary(self) -> dict[str, Any]:

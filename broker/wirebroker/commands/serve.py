@@ -91,9 +91,7 @@ async def _serve(options: argparse.Namespace, resources: ExitStack, part: Part |
     stop = _stop_signal()
     try:
         for listener in listeners(options, min(engine.cluster.brokers)):
-            bound = await host.listen(
-                listener.node_id, listener.host, listener.port, listener.name, listener.advertised
-            )
+            bound = await host.listen(listener.node_id, listener.host, listener.port, listener.name, listener.advertised)
             name = "" if listener.name == "PLAINTEXT" else f", {listener.name}"
             _say(f"listening on {bound[0]}:{bound[1]} (node {listener.node_id}{name})")
         if control is not None:
@@ -139,9 +137,7 @@ def _unfired(engine: Engine) -> int:
     return 1 if silent else 0
 
 
-def _engine(
-    options: argparse.Namespace, faults: FaultFile | None, part: Part | None, now: int, resources: ExitStack
-) -> Engine:
+def _engine(options: argparse.Namespace, faults: FaultFile | None, part: Part | None, now: int, resources: ExitStack) -> Engine:
     """An engine as the options, the fault file and the scenario want it."""
     settings = _settings(options)
     if options.partitions is not None:

@@ -68,9 +68,7 @@ def moment(text: str, day: int) -> int:
         if clock := _CLOCK.fullmatch(text):
             hour, minute, second = (int(part or 0) for part in clock.group(1, 2, 3))
             ms = int((clock[4] or "0").ljust(3, "0"))
-            found = datetime.fromtimestamp(day / 1000).replace(
-                hour=hour, minute=minute, second=second, microsecond=ms * 1000
-            )
+            found = datetime.fromtimestamp(day / 1000).replace(hour=hour, minute=minute, second=second, microsecond=ms * 1000)
         else:
             found = datetime.fromisoformat(text)
     except ValueError:

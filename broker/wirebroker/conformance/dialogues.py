@@ -213,9 +213,7 @@ class Player:
             connection.answer(TIMEOUT)  # a broker may be slow to accept, and hear others that spoke later first
         connection.send(message, ask.api, ask.version, self._count)
 
-    def answers(
-        self, expected: Collection[int], within: float, *, fence: Ask | None = None, grace: float = 0.0
-    ) -> Answers:
+    def answers(self, expected: Collection[int], within: float, *, fence: Ask | None = None, grace: float = 0.0) -> Answers:
         """Wait these seconds for the expected answers; they, and what else came up to `grace` seconds after the fence."""
         deadline = time.monotonic() + within
         got = {number: self._receive(number, deadline) for number in expected}
@@ -356,8 +354,7 @@ def load(path: Path) -> Iterator[Dialogue]:
     for line in text.splitlines():
         told = json.loads(line)
         steps = [
-            Step(Ask(*ask), {int(number): answer for number, answer in answers.items()})
-            for *ask, answers in told.pop("steps")
+            Step(Ask(*ask), {int(number): answer for number, answer in answers.items()}) for *ask, answers in told.pop("steps")
         ]
         yield Dialogue(Head(**told), steps)
 
@@ -367,14 +364,11 @@ def save(path: Path, dialogues: list[Dialogue]) -> None:
     lines = []
     for dialogue in dialogues:
         head = dialogue.head
-        told: Json = {
-            name: getattr(head, name) for name in ("subject", "seed", "topics", "groups", "transactional_ids")
-        }
+        told: Json = {name: getattr(head, name) for name in ("subject", "seed", "topics", "groups", "transactional_ids")}
         if head.configs:
             told["configs"] = head.configs
         told["steps"] = [
-            [step.ask.connection, step.ask.api, step.ask.version, step.ask.body, step.answers]
-            for step in dialogue.steps
+            [step.ask.connection, step.ask.api, step.ask.version, step.ask.body, step.answers] for step in dialogue.steps
         ]
         lines.append(json.dumps(told, ensure_ascii=False, separators=(",", ":")) + "\n")
     raw = "".join(lines).encode()

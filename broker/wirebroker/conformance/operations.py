@@ -117,9 +117,7 @@ def op_delete_topic(run: Run, step: Json) -> Json:
 
 @_operation
 def op_alter_topic(run: Run, step: Json) -> Json:
-    changes = [
-        AlterableConfig(name=name, config_operation=0, value=str(value)) for name, value in step["configs"].items()
-    ]
+    changes = [AlterableConfig(name=name, config_operation=0, value=str(value)) for name, value in step["configs"].items()]
     resource = AlterConfigsResource(resource_type=2, resource_name=run.topic(step), configs=changes)
     answer = run.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), step, 1)
     return {"error": shown(answer.responses[0].error_code)}
@@ -247,8 +245,7 @@ def op_produce_pipeline(run: Run, step: Json) -> Json:
         sent.append((entry, version))
     return {
         "responses": [
-            _produced(run, entry, run.client.answer(KEYS["Produce"], version, connection), version)
-            for entry, version in sent
+            _produced(run, entry, run.client.answer(KEYS["Produce"], version, connection), version) for entry, version in sent
         ]
     }
 
@@ -269,9 +266,7 @@ def op_produce_internal(run: Run, step: Json) -> Json:
 def op_fetch(run: Run, step: Json) -> Json:
     version = step.get("v", 11)
     name = run.topic(step)
-    partition = FetchPartition(
-        partition=step.get("part", 0), fetch_offset=step.get("offset", 0), partition_max_bytes=1 << 20
-    )
+    partition = FetchPartition(partition=step.get("part", 0), fetch_offset=step.get("offset", 0), partition_max_bytes=1 << 20)
     topic = FetchTopic(topic=name, partitions=[partition])
     if version >= 13:
         topic.topic_id = run.topic_id(name)
@@ -286,9 +281,7 @@ def op_fetch(run: Run, step: Json) -> Json:
         "hw": answer.high_watermark,
         "lso": answer.last_stable_offset,
         "log_start": answer.log_start_offset,
-        "aborted": None
-        if aborted is None
-        else [{"ProducerId": a.producer_id, "FirstOffset": a.first_offset} for a in aborted],
+        "aborted": None if aborted is None else [{"ProducerId": a.producer_id, "FirstOffset": a.first_offset} for a in aborted],
         "batches": [_batch(view) for view in iter_batches(answer.records or b"")],
     }
 
@@ -330,8 +323,7 @@ def op_state(run: Run, step: Json) -> Json:
     name, index = run.topic(step), step.get("part", 0)
     asked = {"earliest": (-2, 0), "latest": (-1, 0), "lso": (-1, 1)}
     observed: Json = {
-        what: _list_offsets(run, {}, name, index, timestamp, isolation).offset
-        for what, (timestamp, isolation) in asked.items()
+        what: _list_offsets(run, {}, name, index, timestamp, isolation).offset for what, (timestamp, isolation) in asked.items()
     }
     request = DescribeProducersRequest(topics=[TopicRequest(name=name, partition_indexes=[index])])
     answer = run.ask(request, {}, 0).topics[0].partitions[0]

@@ -61,9 +61,7 @@ def markers_written(run: Run, transactional_id: str) -> None:
 
 def transactions_complete(client: WireClient, transactional_ids: list[str]) -> bool:
     """Wait until no transaction of these is about to end; False if one still is after the time."""
-    return until(
-        lambda: not any(state.transaction_state.startswith("Prepare") for state in _states(client, transactional_ids))
-    )
+    return until(lambda: not any(state.transaction_state.startswith("Prepare") for state in _states(client, transactional_ids)))
 
 
 @contextmanager

@@ -66,8 +66,7 @@ def _name(endpoint: Endpoint) -> str:
 
 def _in_path(endpoint: Endpoint, named: dict[str, Any]) -> list[dict[str, Any]]:
     return [
-        {"name": part, "in": "path", "required": True, "schema": schema(endpoint.hints[part], named)}
-        for part in endpoint.parts
+        {"name": part, "in": "path", "required": True, "schema": schema(endpoint.hints[part], named)} for part in endpoint.parts
     ]
 
 

@@ -26,9 +26,7 @@ small { opacity: .75 }
 def page(endpoints: Sequence[Endpoint]) -> str:
     """The page, whole: it needs nothing from elsewhere."""
     by_area = groupby(sorted(endpoints, key=lambda each: list(TITLES).index(each.area)), key=lambda each: each.area)
-    areas = "".join(
-        f"<h2>{TITLES[area]}</h2>\n<table>\n{''.join(map(_row, rows))}</table>\n" for area, rows in by_area
-    )
+    areas = "".join(f"<h2>{TITLES[area]}</h2>\n<table>\n{''.join(map(_row, rows))}</table>\n" for area, rows in by_area)
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>wirebroker control</title><style>{STYLE}</style></head><body>
 <h1>wirebroker {__version__}</h1>
@@ -43,8 +41,7 @@ Every form is in <a href="openapi.json">openapi.json</a>.</p>
 def _row(endpoint: Endpoint) -> str:
     takes = "".join(_takes(endpoint, word) for word in ("query", "body"))
     return (
-        f"<tr><td>{endpoint.method}</td><td>{escape(endpoint.shown_path)}</td>"
-        f"<td>{escape(endpoint.summary)}{takes}</td></tr>\n"
+        f"<tr><td>{endpoint.method}</td><td>{escape(endpoint.shown_path)}</td><td>{escape(endpoint.summary)}{takes}</td></tr>\n"
     )
 
 

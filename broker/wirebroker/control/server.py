@@ -99,4 +99,3 @@ class _Protocol(H11Protocol):
     def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
         super().__init__(config, server_state, app_state)
         self.access_log = False
-

@@ -184,9 +184,7 @@ class Cluster:
         grown = TopicChange("grown", topic.name, total)
         self.decisions.made(lambda: self._shrink(topic, before), lambda: self.tell(grown))
 
-    def _grow(
-        self, topic: Topic, total: int, now: int, factor: int, assignment: Mapping[int, Sequence[int]] | None
-    ) -> None:
+    def _grow(self, topic: Topic, total: int, now: int, factor: int, assignment: Mapping[int, Sequence[int]] | None) -> None:
         nodes = sorted(self.live_brokers)
         down = sorted(self.brokers.keys() - nodes)
         before = len(topic.partitions)
@@ -212,9 +210,7 @@ class Cluster:
 
     def _new_partition(self, topic: Topic, index: int, replicas: list[int], now: int) -> Partition:
         log = self._open_log(topic, index, replicas, now)
-        made = Partition(
-            topic.name, index, replicas, topic.configs, self.rules, now, full_checks=self.full_checks, log=log
-        )
+        made = Partition(topic.name, index, replicas, topic.configs, self.rules, now, full_checks=self.full_checks, log=log)
         made.rolled = self.rolled
         return made
 

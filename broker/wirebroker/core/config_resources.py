@@ -61,9 +61,7 @@ class Refusal(NamedTuple):
 class Alteration:
     """One resource of an alter request. `changes` are made to what is set, or else replace all of it (`replaces`)."""
 
-    def __init__(
-        self, cluster: Cluster, node_id: int, kind: int, name: str, changes: list[Change], *, replaces: bool
-    ) -> None:
+    def __init__(self, cluster: Cluster, node_id: int, kind: int, name: str, changes: list[Change], *, replaces: bool) -> None:
         self.cluster = cluster
         self.node_id = node_id
         self.kind = kind
@@ -87,9 +85,7 @@ class Alteration:
         names = [change.name for change in self.changes]
         if len(set(names)) != len(names):
             return Refusal(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-        nulls = [
-            change.name for change in self.changes if change.value is None and change.operation != Operation.DELETE
-        ]
+        nulls = [change.name for change in self.changes if change.value is None and change.operation != Operation.DELETE]
         if nulls:
             return Refusal(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
         if self.kind == ResourceType.BROKER_LOGGER and not self.replaces:

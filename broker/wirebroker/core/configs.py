@@ -352,13 +352,10 @@ def check_topic_configs(overrides: Mapping[str, str], broker: BrokerConfigs) -> 
     least = values.get("min.compaction.lag.ms", broker.value("min.compaction.lag.ms"))
     most = values.get("max.compaction.lag.ms", broker.value("max.compaction.lag.ms"))
     if isinstance(least, int) and isinstance(most, int) and least > most:
-        raise ConfigError(
-            f"conflict topic config setting min.compaction.lag.ms ({least}) > max.compaction.lag.ms ({most})"
-        )
+        raise ConfigError(f"conflict topic config setting min.compaction.lag.ms ({least}) > max.compaction.lag.ms ({most})")
     if values.get("remote.storage.enable"):
         raise ConfigError(
-            "Tiered Storage functionality is disabled in the broker. "
-            "Topic cannot be configured with remote log storage."
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
         )
     return values
 

@@ -67,9 +67,7 @@ class Controller:
         if before != NO_LEADER if unclean else before == partition.replicas[0]:
             return ErrorCode.ELECTION_NOT_NEEDED
         alive = self._cluster.alive
-        self._change(
-            [partition], lambda each: each.replication.elect(alive, now, preferred=not unclean, unclean=unclean), now
-        )
+        self._change([partition], lambda each: each.replication.elect(alive, now, preferred=not unclean, unclean=unclean), now)
         if partition.leader != before:
             return ErrorCode.NONE
         return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE if unclean else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE

@@ -34,9 +34,7 @@ class Circumstances(NamedTuple):
     """Whether a replica may lead that is not in sync, rather than none (unclean.leader.election.enable)."""
 
 
-def elect(
-    known: Registration, where: Circumstances, in_sync: Iterable[int], *, preferred: bool = False
-) -> Registration:
+def elect(known: Registration, where: Circumstances, in_sync: Iterable[int], *, preferred: bool = False) -> Registration:
     """What becomes of the partition when these are the in-sync replicas.
 
     The leader stays if it may; with `preferred` the first replica leads if it may.

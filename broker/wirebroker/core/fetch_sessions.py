@@ -120,9 +120,7 @@ class FetchSessions:
         held = 0 if session is None else len(session.partitions)
         return held + len(request.topics) + sum(len(topic.partitions) for topic in request.topics)
 
-    def open(
-        self, request: FetchRequest, version: int, node_id: int, now: int
-    ) -> Generator[None, Any, FetchContext]:
+    def open(self, request: FetchRequest, version: int, node_id: int, now: int) -> Generator[None, Any, FetchContext]:
         """What this request is about, in slices; `error` is set if its session cannot be gone on with.
 
         `now` is ms since the epoch.
@@ -145,9 +143,7 @@ class FetchSessions:
         session.used = now
         return (yield from self._resume(session, asked, request, node_id))
 
-    def _create(
-        self, asked: Asked, node_id: int, by_topic_id: bool, now: int
-    ) -> Generator[None, Any, Session | None]:
+    def _create(self, asked: Asked, node_id: int, by_topic_id: bool, now: int) -> Generator[None, Any, Session | None]:
         """A new session, or None if there is no room for it: the client then fetches without one."""
         if not self._has_room(len(asked), node_id, now):
             return None

@@ -22,9 +22,7 @@ class Maintenance:
         self.compaction = Compaction(cluster, now)
         configs = cluster.configs
         cluster.timers.every(lambda: configs.integer("log.retention.check.interval.ms"), now, self._retain)
-        cluster.timers.every(
-            lambda: configs.integer("producer.id.expiration.check.interval.ms"), now, self._expire_producers
-        )
+        cluster.timers.every(lambda: configs.integer("producer.id.expiration.check.interval.ms"), now, self._expire_producers)
 
     def _retain(self, now: int) -> None:
         self._cluster.timers.work(self._retaining(now))

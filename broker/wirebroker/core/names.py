@@ -22,8 +22,7 @@ def topic_name_fault(name: str) -> str | None:
         return f"Topic name is invalid: the length of '{name}' is longer than the max allowed length {LONGEST}"
     if _LEGAL.fullmatch(name) is None:
         return (
-            f"Topic name is invalid: '{name}' contains one or more characters other than "
-            "ASCII alphanumerics, '.', '_' and '-'"
+            f"Topic name is invalid: '{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
         )
     return None
 

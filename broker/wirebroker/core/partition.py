@@ -182,9 +182,7 @@ class Partition:
         size = len(records)
         if not HEADER_SIZE <= size <= self._plain_limit or self._policy_version != self._settings.version:
             return -1
-        base_offset, length, _, magic, crc, attributes, delta, base_time, latest, pid, epoch, sequence, count = _unpack(
-            records
-        )
+        base_offset, length, _, magic, crc, attributes, delta, base_time, latest, pid, epoch, sequence, count = _unpack(records)
         state = self.producers.get(pid)
         if state is None or length != size - LOG_OVERHEAD or magic != 2 or attributes or base_offset:
             return -1
@@ -431,11 +429,7 @@ class Partition:
         for batch in self.log.batches_since(timestamp, start):
             header = read_header(batch)
             for record in iter_records(batch):
-                when = (
-                    header.max_timestamp
-                    if header.is_log_append_time
-                    else header.base_timestamp + record.timestamp_delta
-                )
+                when = header.max_timestamp if header.is_log_append_time else header.base_timestamp + record.timestamp_delta
                 offset = header.base_offset + record.offset_delta
                 if when >= timestamp and offset >= start:
                     return TimestampedOffset(offset, when, header.partition_leader_epoch)

@@ -265,9 +265,7 @@ def _judge_in_transaction(
     return verdict
 
 
-def _judge_verified_sequence(
-    state: bytes | None, batch: BatchHeader, verification: Verification | None
-) -> Reject | None:
+def _judge_verified_sequence(state: bytes | None, batch: BatchHeader, verification: Verification | None) -> Reject | None:
     """The first batch of a transaction may not overtake an earlier one that is still on its way."""
     if verification is None:
         return None
@@ -311,9 +309,7 @@ def _find_duplicate(state: bytes, batch: BatchHeader, epoch: int, rules: Rules) 
     return None
 
 
-def _judge_sequence(
-    state: bytes, batch: BatchHeader, rules: Rules, log_end_offset: int, epoch: int, last: int
-) -> Verdict:
+def _judge_sequence(state: bytes, batch: BatchHeader, rules: Rules, log_end_offset: int, epoch: int, last: int) -> Verdict:
     got = batch.base_sequence
     out_of_order = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     if state[_FLAGS_AT] & _POISONED:
@@ -373,9 +369,7 @@ def advance(state: bytes | None, batch: BatchHeader, base_offset: int, timestamp
     return _HEAD.pack(epoch, coordinator_epoch, txn_start, flags & _OPEN, 0, 0)[:_KEPT] + newest + older
 
 
-def judge_marker(
-    state: bytes | None, producer_epoch: int, coordinator_epoch: int, transaction_version: int
-) -> ErrorCode:
+def judge_marker(state: bytes | None, producer_epoch: int, coordinator_epoch: int, transaction_version: int) -> ErrorCode:
     """Whether the end of a transaction may be written (ProducerAppendInfo.appendEndTxnMarker).
 
     From transaction version 2 on a marker carries a new epoch; one with the current epoch is a repetition, and allowed

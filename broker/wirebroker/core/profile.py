@@ -106,9 +106,7 @@ PROFILES: dict[str, Rules] = {
 def profile(name: str, **overrides: Any) -> Rules:
     """A preset, with single rules changed. ValueError names the nearest profile or rule for an unknown one."""
     if name not in PROFILES:
-        raise ValueError(
-            f"there is no profile {name!r}{_nearest(name, list(PROFILES))}; there are {', '.join(PROFILES)}"
-        )
+        raise ValueError(f"there is no profile {name!r}{_nearest(name, list(PROFILES))}; there are {', '.join(PROFILES)}")
     rules = PROFILES[name]
     for rule, value in overrides.items():
         rules = rules.with_setting(rule, value)

@@ -136,9 +136,7 @@ def check(
     if records is None or (size := len(records)) < HEADER_SIZE:
         return _first_batch(records, policy, now, produce_version, full, at_once)
     header = _new(BatchHeader, _unpack(records))
-    base_offset, length, _, magic, crc, attributes, last_delta, base_timestamp, max_timestamp, pid, _, first, count = (
-        header
-    )
+    base_offset, length, _, magic, crc, attributes, last_delta, base_timestamp, max_timestamp, pid, _, first, count = header
     # One whole batch of version 2, and nothing else: what every client sends.
     if length != size - LOG_OVERHEAD or magic != 2:
         return _first_batch(records, policy, now, produce_version, full, at_once)
@@ -377,8 +375,7 @@ def _timestamp_fault(record: _Skimmed, header: BatchHeader, policy: RecordPolicy
         return None
     if append_time:
         return (
-            f"Invalid timestamp type in message {record.offset_delta}. Producer should not set timestamp type to "
-            "LogAppendTime."
+            f"Invalid timestamp type in message {record.offset_delta}. Producer should not set timestamp type to LogAppendTime."
         )
     return None
 
@@ -445,9 +442,7 @@ def _as_stored(records: memoryview, header: BatchHeader, latest: int, policy: Re
     return Checked(read_header(batch), batch, stamp, now if policy.append_time else -1, True)
 
 
-def _rebuilt(
-    body: memoryview, header: BatchHeader, target: int, policy: RecordPolicy, now: int
-) -> Checked | RecordReject:
+def _rebuilt(body: memoryview, header: BatchHeader, target: int, policy: RecordPolicy, now: int) -> Checked | RecordReject:
     """The same records in a new batch, numbered from 0, with the first one's timestamp as base (MemoryRecordsBuilder)."""
     if header.producer_id == -1 and header.is_transactional:
         return _server_error(header, "transactional_without_producer_id")

@@ -194,9 +194,7 @@ class Replication:
         allowed = unclean or bool(partition.configs.value("unclean.leader.election.enable"))
         return Circumstances(partition.replicas, alive, self.min_in_sync, allowed)
 
-    def _elect(
-        self, in_sync: Iterable[int], alive: Alive, now: int, *, preferred: bool = False, unclean: bool = False
-    ) -> None:
+    def _elect(self, in_sync: Iterable[int], alive: Alive, now: int, *, preferred: bool = False, unclean: bool = False) -> None:
         where = self._circumstances(alive, unclean)
         self._change(elect(self._registration, where, in_sync, preferred=preferred), alive, now)
 

@@ -119,9 +119,7 @@ def _lose_coordinator(plan: FaultPlan, strike: Strike, request: Message, exchang
     return _refuse(plan, code, None, request, exchange)
 
 
-def _refuse(
-    plan: FaultPlan, code: int, only: Where | None, request: Message, exchange: Exchange
-) -> Message | Outcome:
+def _refuse(plan: FaultPlan, code: int, only: Where | None, request: Message, exchange: Exchange) -> Message | Outcome:
     """Answer with an error; what changes something is not handled."""
     struck: Struck = exchange.struck
     if struck.facts.api in READING:

@@ -1,12 +1,12 @@
 """Fault files: the same rules in TOML, with errors that point at the line.
 
-    seed = 7
+seed = 7
 
-    [[fault]]
-    kind = "lose_ack"
-    api = "Produce"
-    topic = "orders"
-    nth = 4
+[[fault]]
+kind = "lose_ack"
+api = "Produce"
+topic = "orders"
+nth = 4
 """
 
 from __future__ import annotations

@@ -348,9 +348,7 @@ class FaultPlan:
         exchange.frame = None  # others will receive into its buffer
         own_records(request)
 
-    def _resume(
-        self, request: Message, exchange: Exchange, now: int, go_on: Callable[[Message, Exchange, int], None]
-    ) -> None:
+    def _resume(self, request: Message, exchange: Exchange, now: int, go_on: Callable[[Message, Exchange, int], None]) -> None:
         """Let a request go on that was parked; one whose client has gone is handled all the same, as it has been read."""
         connection = exchange.connection
         if connection.parked is exchange:

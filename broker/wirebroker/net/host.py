@@ -87,13 +87,9 @@ class Host:
     ) -> tuple[str, int]:
         """Open a listener of this broker; the address it is bound to. Raises ListenError."""
         try:
-            server = await self.loop.create_server(
-                lambda: BrokerProtocol(self, node_id, listener), host, port, backlog=BACKLOG
-            )
+            server = await self.loop.create_server(lambda: BrokerProtocol(self, node_id, listener), host, port, backlog=BACKLOG)
         except (OSError, OverflowError) as refused:
-            raise ListenError(
-                f"cannot listen on {host}:{port}: {getattr(refused, 'strerror', None) or refused}"
-            ) from refused
+            raise ListenError(f"cannot listen on {host}:{port}: {getattr(refused, 'strerror', None) or refused}") from refused
         self._servers.append(server)
         bound = server.sockets[0].getsockname()
         shown = advertised or (_reachable(host), bound[1])

@@ -126,9 +126,7 @@ def judge(counts: Counts, hung: bool, refused: bool, expect: Expect) -> Outcome:
     """The outcome, and what differs from what is expected of it."""
     outcome = Outcome(_name(counts, hung, refused), counts)
     if outcome.name not in expect.outcome:
-        outcome.differences.append(
-            f"it {_verb(outcome.name)}; expected is that it {' or '.join(map(_verb, expect.outcome))}"
-        )
+        outcome.differences.append(f"it {_verb(outcome.name)}; expected is that it {' or '.join(map(_verb, expect.outcome))}")
     if refused:
         return outcome
     for word in ("stored", "doubled", "lost", "failed"):

@@ -21,9 +21,7 @@ WIDTH = 6.4
 """Inches; the page scales it, on a phone to a little more than this."""
 SMALL, NUMBER = 9, 8
 """Points of what is written at axes, and in cells."""
-COPIES = frozenset(
-    {"duplicate", "epoch_duplicate", "session_duplicate", "application_duplicate", "partition_duplicate"}
-)
+COPIES = frozenset({"duplicate", "epoch_duplicate", "session_duplicate", "application_duplicate", "partition_duplicate"})
 
 _CURVES = (
     ("recognised", "retries recognised", STORED),
@@ -130,6 +128,4 @@ def _svg(figure: Figure, title: str) -> str:
         figure.savefig(out, format="svg", metadata={"Date": None, "Title": title})
     text = out.getvalue()
     text = text[text.index("<svg") :]
-    return re.sub(
-        r'(<svg[^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1), count=1
-    )
+    return re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1), count=1)

@@ -63,9 +63,7 @@ class BrokerReader(DataSourceReader):
 
 def partitions_as_text(live: list[LivePartition]) -> str:
     """Partitions with their offsets as an option's text, so that every reading sees the same ones."""
-    return json.dumps(
-        [[each.topic, each.partition, each.leader, each.start, each.end, each.compacted] for each in live]
-    )
+    return json.dumps([[each.topic, each.partition, each.leader, each.start, each.end, each.compacted] for each in live])
 
 
 def partitions_from(text: str) -> list[LivePartition]:

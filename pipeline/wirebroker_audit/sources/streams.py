@@ -174,9 +174,7 @@ class SegmentStream(_StreamReader):
             if not self._at or not Path(self._options["path"]).is_dir():
                 raise
             found = []  # every topic is deleted; that they are gone is no reason to end
-        return {
-            f"{each.topic}-{each.partition}": each for each in found if not self._topics or each.topic in self._topics
-        }
+        return {f"{each.topic}-{each.partition}": each for each in found if not self._topics or each.topic in self._topics}
 
     def _vanished(self, name: str) -> PartitionFolder:
         topic, _, partition = name.rpartition("-")

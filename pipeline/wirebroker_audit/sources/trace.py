@@ -30,12 +30,8 @@ def read_trace(spark: SparkSession, path: str, topics: tuple[str, ...] = ()) -> 
     """The Produce rows with their `order`, and how many lines are no rows of a trace. Raises BadTrace."""
     lines = spark.read.text(path).where("trim(value) <> ''")
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BROKEN}
-    order = sf.struct(
-        "_metadata.file_path", "_metadata.file_block_start", sf.monotonically_increasing_id().alias("line")
-    )
-    rows = lines.select(sf.from_json("value", ROWS, options).alias("row"), order.alias("order")).select(
-        "row.*", "order"
-    )
+    order = sf.struct("_metadata.file_path", "_metadata.file_block_start", sf.monotonically_increasing_id().alias("line"))
+    rows = lines.select(sf.from_json("value", ROWS, options).alias("row"), order.alias("order")).select("row.*", "order")
     rows = rows.where("event IS NULL OR event = 'produce'").cache()
     whole = rows.where(f"{_BROKEN} IS NULL AND topic IS NOT NULL AND verdict IS NOT NULL AND time IS NOT NULL")
     total, good = rows.count(), whole.count()

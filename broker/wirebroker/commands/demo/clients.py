@@ -74,9 +74,7 @@ def drive(client: Client, kafka: MockKafka) -> ClientResult:
     return result
 
 
-def _compare(
-    result: ClientResult, kafka: MockKafka, topic: str, values: list[bytes], told: Told, read: list[bytes]
-) -> None:
+def _compare(result: ClientResult, kafka: MockKafka, topic: str, values: list[bytes], told: Told, read: list[bytes]) -> None:
     stored = kafka.records(topic)
     result.rows = kafka.trace.produce(topic)
     result.acknowledged, result.stored, result.read = len(told), len(stored), len(read)

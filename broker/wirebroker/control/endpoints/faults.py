@@ -120,8 +120,6 @@ def _rule(controlled: Controlled, number: int) -> Rule:
 def _shown(controlled: Controlled, rules: list[Rule]) -> Faults:
     numbers = controlled.numbered(controlled.engine.plan.rules)
     shown = [
-        Fault(number, rule.described(), str(rule), rule.seen, rule.fired)
-        for number, rule in numbers.items()
-        if rule in rules
+        Fault(number, rule.described(), str(rule), rule.seen, rule.fired) for number, rule in numbers.items() if rule in rules
     ]
     return Faults(controlled.engine.plan.seed, shown)

@@ -114,4 +114,3 @@ def partition_state(held: Partition) -> PartitionState:
         held.index, held.leader, held.leader_epoch, list(held.replicas), list(held.in_sync), held.log_start_offset,
         held.log_end_offset, held.high_watermark, held.last_stable_offset,
     )  # fmt: skip
-

@@ -245,9 +245,7 @@ class Group:
             member.joiner = None
             told = self.joined(member)
             leads = member.member_id == self.leader
-            joiner(
-                told._replace(skip_assignment=leads) if skips else told._replace(members=(), leader=former_leader or "")
-            )
+            joiner(told._replace(skip_assignment=leads) if skips else told._replace(members=(), leader=former_leader or ""))
 
     def _put_back(self, old: Member, new: Member, leader: str | None, now: int) -> None:
         """The static member stays under the id that it had, since the new one cannot be written down."""
@@ -375,9 +373,7 @@ class Group:
     def _choose_protocol(self) -> str:
         """Each member votes for the first of its protocols that all members speak."""
         common = {name for name, count in self._votes.items() if count == len(self.members)}
-        votes = Counter(
-            next(name for name, _ in member.protocols if name in common) for member in self.members.values()
-        )
+        votes = Counter(next(name for name, _ in member.protocols if name in common) for member in self.members.values())
         return max(votes, key=lambda name: (votes[name], -_place_in_hash_table(name)))
 
     def _sync_expired(self, now: int) -> None:
@@ -485,9 +481,7 @@ class Group:
             if syncer is not None:
                 syncer(Synced(code))
 
-    def take_over(
-        self, generation: int, members: Sequence[Member], assignment: Callable[[Member, str], bytes]
-    ) -> None:
+    def take_over(self, generation: int, members: Sequence[Member], assignment: Callable[[Member, str], bytes]) -> None:
         """Be the stable group of these members, which had another protocol; `assignment` is asked for what each has."""
         self.state = self.previous = State.STABLE
         self.generation, self.protocol_type = generation, CONSUMER
@@ -509,9 +503,7 @@ class Group:
 
     def is_written(self) -> None:
         """What the group is now is written down, and a restart finds it."""
-        self.snapshot = Snapshot(
-            self.generation, self.protocol_type, self.protocol, self.leader, list(self.members.values())
-        )
+        self.snapshot = Snapshot(self.generation, self.protocol_type, self.protocol, self.leader, list(self.members.values()))
 
     def unload(self) -> None:
         """The broker coordinates the group no longer: whoever waits is told so, and no timer runs."""

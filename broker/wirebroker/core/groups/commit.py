@@ -15,9 +15,7 @@ LEAST_OVERHEAD = 40
 class Commit:
     """The offsets of one request for one group; with `producer`, an id and epoch, they hold once it commits."""
 
-    def __init__(
-        self, group_id: str, cluster: Cluster, now: int, limit: int, producer: tuple[int, int] | None = None
-    ) -> None:
+    def __init__(self, group_id: str, cluster: Cluster, now: int, limit: int, producer: tuple[int, int] | None = None) -> None:
         """The batch may have `limit` bytes, the max.message.bytes of __consumer_offsets."""
         self.group_id = group_id
         self._limit = limit

@@ -139,9 +139,7 @@ class ConsumerGroup:
             for index in indexes
         )
 
-    def commit_fault(
-        self, member_id: str, epoch: int, version: int | None, where: Iterable[tuple[bytes, int]]
-    ) -> ErrorCode:
+    def commit_fault(self, member_id: str, epoch: int, version: int | None, where: Iterable[tuple[bytes, int]]) -> ErrorCode:
         """Why a member may not commit offsets of these partitions (topic id, index) at this epoch.
 
         `version` is that of OffsetCommit, None for a transactional commit. An epoch that is over will do for partitions
@@ -179,9 +177,7 @@ class ConsumerGroup:
         """Who would subscribe to what if `new` took the place of `old`."""
         return self.subscriptions_without([] if old is None else [old], new)
 
-    def subscriptions_without(
-        self, leaving: Iterable[ConsumerMember], joining: ConsumerMember | None = None
-    ) -> Subscriptions:
+    def subscriptions_without(self, leaving: Iterable[ConsumerMember], joining: ConsumerMember | None = None) -> Subscriptions:
         """Who would subscribe to what without these, and with somebody else; what nobody uses is not counted."""
         names, by_regex, regexes = (counts.copy() for counts in self.subscriptions)
         for member in leaving:
@@ -327,9 +323,7 @@ class ConsumerGroup:
 
 
 def _same(one: Partitions, other: Partitions) -> bool:
-    return one == other or (
-        one.keys() == other.keys() and all(set(held) == set(other[topic]) for topic, held in one.items())
-    )
+    return one == other or (one.keys() == other.keys() and all(set(held) == set(other[topic]) for topic, held in one.items()))
 
 
 def most_wanted(counts: Counter[str], in_order: Iterable[str]) -> str | None:

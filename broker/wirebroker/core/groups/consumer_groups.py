@@ -164,9 +164,7 @@ class ConsumerGroups:
         known = self._known_assignors()
         if asked.assignor is not None and asked.assignor not in known:
             offered = f"Supported assignors: {', '.join(set_of_names(known))}."
-            return Refused(
-                ErrorCode.UNSUPPORTED_ASSIGNOR, f"ServerAssignor {asked.assignor} is not supported. {offered}"
-            )
+            return Refused(ErrorCode.UNSUPPORTED_ASSIGNOR, f"ServerAssignor {asked.assignor} is not supported. {offered}")
         return None
 
     def heartbeat(self, asked: HeartbeatAsked, now: int) -> Beat | Refused:
@@ -289,9 +287,7 @@ class ConsumerGroups:
         """What is known of the topics that are subscribed to."""
         topics = self._cluster.topics
         return {
-            name: (topics[name].topic_id, len(topics[name].partitions))
-            for name in subscriptions.topics()
-            if name in topics
+            name: (topics[name].topic_id, len(topics[name].partitions)) for name in subscriptions.topics() if name in topics
         }
 
     def work_out_target(self, change: Change, now: int) -> tuple[int, Partitions]:
@@ -450,9 +446,7 @@ class ConsumerGroups:
                 return unknown_member(group, asked.member_id)
         else:
             member = group.static_member(asked.instance_id)
-            if fault := instance_gone(group, asked.instance_id) or instance_fault(
-                member, asked.member_id, asked.instance_id
-            ):
+            if fault := instance_gone(group, asked.instance_id) or instance_fault(member, asked.member_id, asked.instance_id):
                 return fault
             assert member is not None
             if asked.epoch == LEAVES_FOR_A_WHILE:

@@ -69,9 +69,7 @@ class GroupCoordinator:
         """Topics that were deleted, whose offsets are to be forgotten,"""
         self._forgets = False
         """and whether somebody is at it."""
-        self.consumers = ConsumerGroups(
-            cluster, self._consumer_group, self._adopt, self._downgrade, self._write_changes
-        )
+        self.consumers = ConsumerGroups(cluster, self._consumer_group, self._adopt, self._downgrade, self._write_changes)
         self._classic_members = ClassicMembers(cluster, self.consumers, self._convert)
         self._set_timers(now)
 
@@ -135,9 +133,7 @@ class GroupCoordinator:
 
     def _set_timers(self, now: int) -> None:
         configs = self._cluster.configs
-        self._cluster.timers.every(
-            lambda: configs.integer("offsets.retention.check.interval.ms"), now, self._expire_offsets
-        )
+        self._cluster.timers.every(lambda: configs.integer("offsets.retention.check.interval.ms"), now, self._expire_offsets)
 
     def here(self, group_id: str, node_id: int) -> ErrorCode:
         """Whether this broker coordinates the group."""
@@ -291,8 +287,7 @@ class GroupCoordinator:
         if group.state is State.EMPTY:
             joiner(Joined(ErrorCode.UNKNOWN_MEMBER_ID, asked.member_id))
         elif same and (
-            group.state is State.COMPLETING_REBALANCE
-            or (group.state is State.STABLE and group.leader != member.member_id)
+            group.state is State.COMPLETING_REBALANCE or (group.state is State.STABLE and group.leader != member.member_id)
         ):
             joiner(group.joined(member))
         else:
@@ -350,9 +345,7 @@ class GroupCoordinator:
             fault = ErrorCode.ILLEGAL_GENERATION
         return group, fault
 
-    def leave(
-        self, group_id: str, leaving: Sequence[tuple[str, str | None]], now: int
-    ) -> list[ErrorCode] | ErrorCode:
+    def leave(self, group_id: str, leaving: Sequence[tuple[str, str | None]], now: int) -> list[ErrorCode] | ErrorCode:
         """Members (id, instance id) leave, each with its own answer; a static one may be named by its instance alone.
 
         One error for all if it has to be written down and cannot be. Whatever rebalance follows begins once all of them have
@@ -472,9 +465,7 @@ class GroupCoordinator:
         if group_id not in self.groups:
             self._create(group_id, now)
 
-    def _log_commit(
-        self, commit: Commit, batch: bytes | None, now: int, verified: bool = False
-    ) -> tuple[int, ErrorCode]:
+    def _log_commit(self, commit: Commit, batch: bytes | None, now: int, verified: bool = False) -> tuple[int, ErrorCode]:
         log = self._cluster.partition(GROUP_TOPIC, self.home(commit.group_id))
         if log is None or not commit.offsets:
             return -1, ErrorCode.NONE
@@ -629,9 +620,7 @@ class GroupCoordinator:
             return False
         return now >= (committed.expires if committed.expires is not None else since + keep)
 
-    def _forget(
-        self, group: Group | ConsumerGroup, now: int, before: Sequence[CoordinatorRecord] = ()
-    ) -> ErrorCode:
+    def _forget(self, group: Group | ConsumerGroup, now: int, before: Sequence[CoordinatorRecord] = ()) -> ErrorCode:
         """Let the group be gone, its end written behind the records `before`; if it cannot be, the group stays."""
         end = [group_tombstone(group.group_id)] if isinstance(group, Group) else ends(group)
         _, fault = self._log(group.group_id, [*before, *end], now)

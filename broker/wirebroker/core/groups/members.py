@@ -69,9 +69,7 @@ class ConsumerMember:
         self, epoch: int, previous_epoch: int, state: MemberState, assigned: Owned, revoking: Owned
     ) -> ConsumerMember:
         """The member with these epochs, and with what it has."""
-        return replace(
-            self, epoch=epoch, previous_epoch=previous_epoch, state=state, assigned=assigned, revoking=revoking
-        )
+        return replace(self, epoch=epoch, previous_epoch=previous_epoch, state=state, assigned=assigned, revoking=revoking)
 
     def reconciled_to(self, epoch: int) -> bool:
         """Whether nothing is left to do for the target assignment of this epoch."""

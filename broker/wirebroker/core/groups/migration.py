@@ -85,9 +85,7 @@ def upgraded(group: Group, cluster: Cluster, groups: ConsumerGroups, now: int) -
     return made
 
 
-def _consumer_member(
-    member: Member, subscription: ConsumerProtocolSubscription, owned: Owned, epoch: int
-) -> ConsumerMember:
+def _consumer_member(member: Member, subscription: ConsumerProtocolSubscription, owned: Owned, epoch: int) -> ConsumerMember:
     return ConsumerMember(
         member.member_id, epoch, epoch, member.instance_id, subscription.rack_id or None, member.rebalance_timeout,
         member.client_id, member.client_host, frozenset(subscription.topics), assigned=owned,
@@ -220,9 +218,7 @@ class ClassicMembers:
         self._groups.fence_at(group, SYNC, new.member_id, now + new.rebalance_timeout)
         return _joined(change)
 
-    def _member(
-        self, group: ConsumerGroup, member_id: str, asked: ClassicJoin
-    ) -> tuple[ConsumerMember, str | None] | Refused:
+    def _member(self, group: ConsumerGroup, member_id: str, asked: ClassicJoin) -> tuple[ConsumerMember, str | None] | Refused:
         """The member that joins, and the id of the static one whose place it takes, if it does."""
         if asked.instance_id is None:
             return group.members.get(member_id) or ConsumerMember(member_id), None
@@ -277,9 +273,7 @@ class ClassicMembers:
         held = {known[topic].name: owned for topic, owned in member.assigned.items() if topic in known}
         syncer(Synced(0, write_assignment(held, version_of(metadata)), protocol_type, protocol))
 
-    def heartbeat(
-        self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, now: int
-    ) -> ErrorCode:
+    def heartbeat(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, now: int) -> ErrorCode:
         """A member says that it is there; REBALANCE_IN_PROGRESS if it has something to gain or to give up by joining."""
         member = self._classic_member(group, member_id, instance_id, generation)
         if isinstance(member, Refused):
@@ -319,9 +313,7 @@ class ClassicMembers:
 
     # Leaving
 
-    def leave(
-        self, group: ConsumerGroup, leaving: Sequence[tuple[str, str | None]], now: int
-    ) -> list[ErrorCode] | ErrorCode:
+    def leave(self, group: ConsumerGroup, leaving: Sequence[tuple[str, str | None]], now: int) -> list[ErrorCode] | ErrorCode:
         """Members (id, instance id) leave, whichever protocol they speak; each has its own answer.
 
         An error that is the same for all if it cannot be written.

@@ -31,9 +31,7 @@ from wirebroker.core.transactions.transaction import (
 CompleteOffsets = Callable[[int, int, bool], None]
 """Told of a marker in a partition of __consumer_offsets: the partition, the producer id, and whether it commits."""
 FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
-AWAITED = frozenset(
-    {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.REQUEST_TIMED_OUT}
-)
+AWAITED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.REQUEST_TIMED_OUT})
 """Why a marker is not there yet that is tried again when the partition has changed."""
 MARKERS = 128
 """Markers that are written in one slice."""
@@ -224,8 +222,7 @@ class TransactionCoordinator:
         if transaction is None or fault:
             return dict.fromkeys(partitions, fault)
         return {
-            each: ErrorCode.NONE if each in transaction.partitions else ErrorCode.TRANSACTION_ABORTABLE
-            for each in partitions
+            each: ErrorCode.NONE if each in transaction.partitions else ErrorCode.TRANSACTION_ABORTABLE for each in partitions
         }
 
     def _of_producer(

@@ -74,9 +74,7 @@ def _transaction(transactional_id: str, value: TransactionLogValue) -> Transacti
         last_producer_epoch=NO_EPOCH,
         previous_producer_id=value.previous_producer_id,
         next_producer_id=value.next_producer_id,
-        partitions={
-            (topic.topic, index) for topic in value.transaction_partitions or () for index in topic.partition_ids
-        },
+        partitions={(topic.topic, index) for topic in value.transaction_partitions or () for index in topic.partition_ids},
         started=value.transaction_start_timestamp_ms,
         client_version=value.client_transaction_version,
     )

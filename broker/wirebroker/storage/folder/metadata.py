@@ -66,9 +66,7 @@ class MetadataLog:
 
     def _read(self) -> None:
         """Replay the newest snapshot and what was written behind it. Raises DamagedFile."""
-        snapshots = sorted(
-            (int(match[1]), path) for path in self.folder.iterdir() if (match := _SNAPSHOT.fullmatch(path.name))
-        )
+        snapshots = sorted((int(match[1]), path) for path in self.folder.iterdir() if (match := _SNAPSHOT.fullmatch(path.name)))
         since = 0
         if snapshots:
             since, path = snapshots[-1]

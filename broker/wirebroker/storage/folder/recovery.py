@@ -428,9 +428,7 @@ class Recovery:
 
     def _unexpired(self, producers: Mapping[Key, bytes]) -> dict[Key, bytes]:
         oldest = self._now - self._settings.producer_expiration
-        return {
-            key: packed for key, packed in producers.items() if last_timestamp(packed) > oldest or open_since(packed) >= 0
-        }
+        return {key: packed for key, packed in producers.items() if last_timestamp(packed) > oldest or open_since(packed) >= 0}
 
 
 def _batches_from(segment: Segment, offset: int) -> Iterable[tuple[int, BatchHeader, memoryview]]:

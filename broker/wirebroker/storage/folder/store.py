@@ -197,9 +197,7 @@ class FolderStore:
             note(f"{unknown[0]}{more}: the metadata knows of no such partition, and nothing of it is served")
 
     @staticmethod
-    def _load_coordinators(
-        cluster: Cluster, groups: GroupCoordinator, transactions: TransactionCoordinator, now: int
-    ) -> None:
+    def _load_coordinators(cluster: Cluster, groups: GroupCoordinator, transactions: TransactionCoordinator, now: int) -> None:
         for name in (GROUP_TOPIC, TRANSACTION_TOPIC):
             for partition in _partitions_of(cluster, name):
                 batches = partition.log.batches(partition.log_start_offset)
@@ -231,9 +229,7 @@ class FolderStore:
         path = folder / PARTITION_METADATA
         return read_partition_metadata(path) if path.exists() and path.stat().st_size else None
 
-    def _load_topic(
-        self, cluster: Cluster, topic_id: bytes, topic: TopicImage, settings: Mapping[str, str], now: int
-    ) -> None:
+    def _load_topic(self, cluster: Cluster, topic_id: bytes, topic: TopicImage, settings: Mapping[str, str], now: int) -> None:
         last = max(topic.partitions, default=-1)
         if sorted(topic.partitions) != list(range(last + 1)):
             raise DataError(f"{self.root}: of topic {topic.name} there are partitions {sorted(topic.partitions)} alone")
@@ -473,9 +469,7 @@ class FolderStore:
 
         return job._replace(done=done)
 
-    def _sync_job(
-        self, ends: Mapping[FolderLog, int], others: Iterable[Path], others_failed: Callable[[], None]
-    ) -> Job:
+    def _sync_job(self, ends: Mapping[FolderLog, int], others: Iterable[Path], others_failed: Callable[[], None]) -> Job:
         """Sync what these logs have below an offset each, and other files and folders; again later if that fails."""
         segments = {log: log.unsynced(end) for log, end in ends.items()}
         paths = list(others)

@@ -100,7 +100,6 @@ class Walk:
                     self.position += header.size
                     at = end
 
-
     def _gap_at(self, window: memoryview, at: int) -> str:
         expected = self.next_offset
         if expected < self.gaps_below:

@@ -44,9 +44,7 @@ async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
         raise AssertionError(f"after {LIMIT:.0f} s not yet: {what}") from None
 
 
-async def create(
-    bootstrap: str, topic: str, partitions: int = 1, config: dict[str, str] | None = None
-) -> TopicPartition:
+async def create(bootstrap: str, topic: str, partitions: int = 1, config: dict[str, str] | None = None) -> TopicPartition:
     """A new topic that has leaders; its first partition."""
     async with admin(bootstrap) as client:
         made = await client.create_topics([NewTopic(topic, partitions, 1, topic_configs=config or {})])
@@ -89,9 +87,7 @@ async def produce(bootstrap: str, name: str) -> None:
     await create(bootstrap, name, 2)
     values = numbered("value", 20)
     async with AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True) as producer:
-        offsets = [
-            each for value in values for each in await send(producer, name, [value], key=value, headers=[("h", value)])
-        ]
+        offsets = [each for value in values for each in await send(producer, name, [value], key=value, headers=[("h", value)])]
     by_partition = [[offset for number, offset in offsets if number == partition] for partition in (0, 1)]
     same(by_partition, [list(range(len(each))) for each in by_partition], "acknowledged offsets")
     same(await read(bootstrap, name), sorted(values))
@@ -165,9 +161,7 @@ async def offsets_in_transaction(bootstrap: str, name: str) -> None:
 
 async def rebalance(bootstrap: str, name: str) -> None:
     await create(bootstrap, name, 4)
-    one, two = [
-        AIOKafkaConsumer(name, bootstrap_servers=bootstrap, group_id=name, heartbeat_interval_ms=200) for _ in range(2)
-    ]
+    one, two = [AIOKafkaConsumer(name, bootstrap_servers=bootstrap, group_id=name, heartbeat_interval_ms=200) for _ in range(2)]
 
     async def shared(*members: AIOKafkaConsumer) -> bool:
         await asyncio.gather(*[member.getmany(timeout_ms=50) for member in members])
