@@ -1,0 +1,98 @@
+"""This checkout beside another one, in the same rounds: has a change made Produce or Fetch slower?"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+from bench_parts import report, throughput
+from bench_parts.contenders import ROOT, Contender
+
+MEASURED = {
+    "full": ("--record-checks", "full"),
+    "full, varied": ("--record-checks", "full"),
+    "header": ("--record-checks", "header"),
+    "--data": ("--record-checks", "full"),
+}
+FETCHED = ("full", "--data")
+OTHER = "other: "
+"""Begins the name of a contender of the other checkout."""
+
+
+def contenders(checkout: Path, loop: str) -> list[Contender]:
+    """Each way to serve, once from this checkout and once from the other; this Python and its libraries run both."""
+    found = []
+    for name, flags in MEASURED.items():
+        ours = Contender(
+            name,
+            _serve(ROOT, loop, flags),
+            load=("-varied",) if "varied" in name else (),
+            data_flag="--data" if name == "--data" else "",
+        )
+        found += [ours, replace(ours, name=OTHER + name, command=_serve(checkout, loop, flags))]
+    return found
+
+
+def _serve(checkout: Path, loop: str, flags: Sequence[str]) -> tuple[str, ...]:
+    paths = ":".join(str(checkout / root) for root in ("broker", "protocol", "pipeline"))
+    return ("env", f"PYTHONPATH={paths}", sys.executable, "-m", "wirebroker", "serve", "--loop", loop, *flags)
+
+
+def measure(
+    checkout: Path,
+    loop: str,
+    generator: Sequence[str],
+    sizes: Sequence[str],
+    rounds: int,
+    deadline: float,
+    share: float,
+    say: Callable[[str], None],
+) -> list[throughput.Case]:
+    """Produce with each size of batches, and Fetch, over one connection."""
+    entered = contenders(checkout, loop)
+    fetching = [each for each in entered if each.name.removeprefix(OTHER) in FETCHED]
+    cases = [
+        *throughput.produce_cases(entered, sizes, [1], 9, share),
+        *throughput.fetch_cases(fetching, [1], 12, share),
+    ]
+    throughput.run(cases, generator, rounds, deadline, say)
+    return cases
+
+
+def text(case: throughput.Case) -> str:
+    """One case: this checkout's figures, and their ratios to the other's within each round."""
+    fetch = case.mode == "fetch"
+    rate, cpu = (
+        ("megabytes_per_second", "server_cpu_us_per_megabyte")
+        if fetch
+        else ("requests_per_second", "server_cpu_us_per_request")
+    )
+    rows = []
+    for name in MEASURED:
+        pairs = list(zip(case.rounds.get(name, ()), case.rounds.get(OTHER + name, ()), strict=False))
+        if not pairs:
+            continue
+        faster = sorted(mine[rate] / theirs[rate] for mine, theirs in pairs)
+        cheaper = sorted(theirs[cpu] / mine[cpu] for mine, theirs in pairs)
+        rows.append(
+            [
+                name,
+                str(len(pairs)),
+                f"{case.middle(name, rate):,.0f}",
+                *_spread(faster),
+                f"{case.middle(name, cpu):.2f}",
+                *_spread(cheaper),
+            ]
+        )
+    unit = "MB" if fetch else "req"
+    head = ["", "rounds", f"{unit}/s", "× other", "from", "to", f"CPU µs/{unit}", "other ÷ this", "from", "to"]
+    return f"{case.title}\n{report.table(head, rows)}" + "".join(
+        f"\n{name} failed: {why}" for name, why in case.failures.items()
+    )
+
+
+def _spread(ratios: Sequence[float]) -> list[str]:
+    return [f"{median(ratios):.3f}", f"{ratios[0]:.3f}", f"{ratios[-1]:.3f}"]
