@@ -37,7 +37,7 @@ from test_storage_coordinators import state_of
 from wirebroker.conformance.client import WireClient
 from wirebroker.engine import Engine
 from wirebroker.mock import MockKafka
-from wirebroker.storage.folder.faults import DataError
+from wirebroker.storage.folder.damage import DataError
 from wirebroker.storage.folder.store import FolderStore
 from wirekit import RawProducer, client, produce_request
 

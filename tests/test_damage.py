@@ -15,7 +15,7 @@ from kafkawire.batches import read_header
 from wirebroker.cli import main
 from wirebroker.engine import Engine
 from wirebroker.mock import MockKafka
-from wirebroker.storage.folder.faults import DamagedFile
+from wirebroker.storage.folder.damage import DamagedFile
 from wirebroker.storage.folder.inspection import Inspection
 from wirebroker.storage.folder.store import FolderStore
 

@@ -42,7 +42,7 @@ from wirebroker.engine import Engine
 from wirebroker.mock import MockKafka
 from wirebroker.storage.folder import files
 from wirebroker.storage.folder.checkpoints import offsets_text
-from wirebroker.storage.folder.faults import DamagedFile, DataError
+from wirebroker.storage.folder.damage import DamagedFile, DataError
 from wirebroker.storage.folder.locking import DirectoryLock
 from wirebroker.storage.folder.log import FolderLog
 from wirebroker.storage.memory import MemoryLog

@@ -16,7 +16,7 @@ from kafkawire.metadata_log import metadata_bytes, read_metadata
 from wirebroker.core.open_transactions import AbortedTransaction
 from wirebroker.core.producers import BatchMetadata, ProducerEntry, last_batch_only, pack
 from wirebroker.storage.folder.checkpoints import epochs_text, offsets_text, read_epochs, read_offsets
-from wirebroker.storage.folder.faults import DamagedFile
+from wirebroker.storage.folder.damage import DamagedFile
 from wirebroker.storage.folder.image import Image, PartitionImage, TopicImage, difference
 from wirebroker.storage.folder.indexes import (
     TIME_ENTRY,

@@ -23,7 +23,7 @@ from wirebroker.core.names import topic_name_fault
 from wirebroker.core.profile import profile
 from wirebroker.engine import Engine, first_node
 from wirebroker.net.host import Host, ListenError, new_loop
-from wirebroker.storage.folder.faults import DataError
+from wirebroker.storage.folder.damage import DataError
 
 if TYPE_CHECKING:
     from wirebroker.control.server import Control

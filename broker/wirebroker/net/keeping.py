@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from wirebroker.clock import Clock
 from wirebroker.engine import Engine
 from wirebroker.exchange import Close, Effect
-from wirebroker.storage.folder.faults import DataError
+from wirebroker.storage.folder.damage import DataError
 from wirebroker.storage.folder.store import FolderStore, Job
 
 logger = logging.getLogger("wirebroker")

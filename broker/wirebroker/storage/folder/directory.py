@@ -19,7 +19,7 @@ from wirebroker.storage.folder.checkpoints import (
     offsets_text,
     read_offsets,
 )
-from wirebroker.storage.folder.faults import DamagedFile, DataError, note
+from wirebroker.storage.folder.damage import DamagedFile, DataError, note
 from wirebroker.storage.folder.locking import LOCK, SECOND_LOCK, DirectoryLock
 from wirebroker.storage.folder.names import METADATA_FOLDER, is_deleted_folder, partition_of
 from wirebroker.storage.folder.properties import META_PROPERTIES, properties_text, read_properties

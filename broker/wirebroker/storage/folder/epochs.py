@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kafkawire.batches import BatchHeader
 from wirebroker.storage.folder.checkpoints import LEADER_EPOCHS, read_epochs
-from wirebroker.storage.folder.faults import DamagedFile
+from wirebroker.storage.folder.damage import DamagedFile
 
 
 class LeaderEpochs:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from wirebroker.core.open_transactions import AbortedTransaction
 from wirebroker.storage.folder import files
-from wirebroker.storage.folder.faults import DamagedFile
+from wirebroker.storage.folder.damage import DamagedFile
 
 OFFSET_ENTRY = struct.Struct(">ii")
 TIME_ENTRY = struct.Struct(">qi")

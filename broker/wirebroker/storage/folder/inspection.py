@@ -13,7 +13,7 @@ from struct import Struct
 
 from wirebroker.core.open_transactions import AbortedTransaction
 from wirebroker.storage.folder.checkpoints import LEADER_EPOCHS
-from wirebroker.storage.folder.faults import DamagedFile, note
+from wirebroker.storage.folder.damage import DamagedFile, note
 from wirebroker.storage.folder.indexes import (
     OFFSET_ENTRY,
     TIME_ENTRY,

@@ -14,7 +14,7 @@ from kafkawire.errors import ProtocolError
 from kafkawire.metadata_log import Transactions, metadata_bytes, read_metadata
 from kafkawire.metadata_records.producer_ids_record import ProducerIdsRecord
 from wirebroker.storage.folder import files
-from wirebroker.storage.folder.faults import DamagedFile, note
+from wirebroker.storage.folder.damage import DamagedFile, note
 from wirebroker.storage.folder.image import Image
 from wirebroker.storage.folder.names import LOG, METADATA_FOLDER, file_name, offsets_in
 from wirebroker.storage.folder.properties import PARTITION_METADATA, partition_metadata_text

@@ -32,8 +32,8 @@ from wirebroker.core.producers import (
 from wirebroker.core.profile import Rules
 from wirebroker.storage.folder import files
 from wirebroker.storage.folder.checkpoints import CLEAN_SHUTDOWN, LOG_STARTS, RECOVERY_POINTS
+from wirebroker.storage.folder.damage import DamagedFile, note
 from wirebroker.storage.folder.epochs import LeaderEpochs
-from wirebroker.storage.folder.faults import DamagedFile, note
 from wirebroker.storage.folder.indexes import read_transaction_index
 from wirebroker.storage.folder.inspection import Inspection, check_names, unfit_indexes
 from wirebroker.storage.folder.names import (

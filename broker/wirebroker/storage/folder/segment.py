@@ -19,7 +19,7 @@ from kafkawire.batches import HEADER, HEADER_SIZE, LOG_OVERHEAD, BatchHeader
 from kafkawire.primitives import Buffer
 from wirebroker.core.open_transactions import AbortedTransaction
 from wirebroker.storage.folder import files
-from wirebroker.storage.folder.faults import DamagedFile
+from wirebroker.storage.folder.damage import DamagedFile
 from wirebroker.storage.folder.indexes import (
     OFFSET_ENTRY,
     TIME_ENTRY,

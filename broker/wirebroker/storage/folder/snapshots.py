@@ -16,7 +16,7 @@ from pathlib import Path
 from crc32c import crc32c
 
 from wirebroker.core.producers import BatchMetadata, Key, ProducerEntry, pack, unpack
-from wirebroker.storage.folder.faults import DamagedFile
+from wirebroker.storage.folder.damage import DamagedFile
 
 VERSION = 1
 _HEAD = struct.Struct(">hIi")

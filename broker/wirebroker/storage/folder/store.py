@@ -23,8 +23,8 @@ from wirebroker.core.configs import ConfigError, TopicConfigs, check_topic_confi
 from wirebroker.core.partition import Partition
 from wirebroker.storage.folder import files
 from wirebroker.storage.folder.compaction import Cleaned
+from wirebroker.storage.folder.damage import DamagedFile, DataError, note
 from wirebroker.storage.folder.directory import METADATA, LogDirectory
-from wirebroker.storage.folder.faults import DamagedFile, DataError, note
 from wirebroker.storage.folder.image import (
     BROKER,
     CLIENT_METRICS,
