@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+import random
+from collections.abc import Callable
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
 import pytest
 
 from kafkawire.registry import KEYS
+from wirebroker.core.configs import BrokerConfigs, TopicConfigs
+from wirebroker.core.partition import Partition
+from wirebroker.core.producers import explain
 from wirebroker.core.profile import PROFILES, Rules, profile
+from wirebroker.engine import Engine
+from wirekit import NOW, batch
 
 
 def test_the_seven_profiles() -> None:
@@ -51,3 +61,111 @@ def test_an_old_release_caps_the_versions() -> None:
     assert old is not None
     assert old[KEYS["Produce"]] == (0, 3)
     assert KEYS["DescribeProducers"] not in old
+
+
+class Dialogue:
+    """A partition that follows these rules, and what it answered to each batch."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.partition = Partition("orders", 0, [1], TopicConfigs(BrokerConfigs({}), {}), rules, NOW)
+        self.answers: list[tuple[int, int, str]] = []
+
+    def send(self, *sequences: int, client_id: str = "a", pid: int = 7, issued: bool = True) -> None:
+        for sequence in sequences:
+            data = memoryview(batch(sequence, pid=pid, epoch=0, timestamp=NOW))
+            got = self.partition.append(data, NOW, 9, client_id=client_id, issued=lambda _: issued)
+            assert got.header is not None
+            why = explain(got.verdict, got.header, got.state_before, "orders", 0)  # type: ignore[arg-type]
+            self.answers.append((got.error_code, got.base_offset, why))
+
+    def delete_records(self) -> None:
+        self.partition.delete_records(self.partition.log_end_offset, NOW)
+
+
+def _retry(dialogue: Dialogue) -> None:
+    dialogue.send(0, 1, 1)
+
+
+def _retry_before_a_window_of_five(dialogue: Dialogue) -> None:
+    dialogue.send(*range(8), 7, 5, 0)
+
+
+def _first_is_not_zero(dialogue: Dialogue) -> None:
+    dialogue.send(5)
+
+
+def _id_was_never_issued(dialogue: Dialogue) -> None:
+    dialogue.send(0, pid=99, issued=False)
+
+
+def _gap(dialogue: Dialogue) -> None:
+    dialogue.send(0, 3, 1)
+
+
+def _another_producer_of_the_same_client(dialogue: Dialogue) -> None:
+    dialogue.send(0)
+    dialogue.send(0, pid=8)
+
+
+def _records_are_deleted(dialogue: Dialogue) -> None:
+    dialogue.send(0, 1)
+    dialogue.delete_records()
+    dialogue.send(1)
+
+
+DIALOGUES: dict[str, Callable[[Dialogue], None]] = {
+    "window": _retry_before_a_window_of_five,
+    "first_sequence": _first_is_not_zero,
+    "unissued": _id_was_never_issued,
+    "stale": _retry_before_a_window_of_five,
+    "gap": _gap,
+    "duplicate": _retry,
+    "key": _another_producer_of_the_same_client,
+    "state_after_delete": _records_are_deleted,
+}
+"""What shows a rule: a dialogue that another value of it ends otherwise."""
+
+
+def outcome(rule: str, rules: Rules) -> Any:
+    """All that a producer gets to know in this rule's dialogue."""
+    if rule == "api_versions":
+        return Engine(NOW, random.Random(5).randbytes, rules=rules).versions
+    dialogue = Dialogue(rules)
+    DIALOGUES[rule](dialogue)
+    return dialogue.answers
+
+
+def _values(rule: str) -> tuple[Any, ...]:
+    hint = get_type_hints(Rules)[rule]
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    return {"window": (1, 2, 5), "api_versions": (None, profile("kafka-2.3").api_versions)}[rule]
+
+
+RULES = [field.name for field in dataclasses.fields(Rules) if field.name != "name"]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_value_of_every_rule_changes_an_answer(rule: str) -> None:
+    outcomes = [outcome(rule, dataclasses.replace(Rules(), **{rule: value})) for value in _values(rule)]
+    assert all(one != other for i, one in enumerate(outcomes) for other in outcomes[:i]), outcomes
+
+
+DIFFERENCES = [
+    (rules.name, rule) for rules in PROFILES.values() for rule in RULES if getattr(rules, rule) != getattr(Rules(), rule)
+]
+
+
+@pytest.mark.parametrize(("name", "rule"), DIFFERENCES)
+def test_every_difference_of_a_profile_changes_an_answer(name: str, rule: str) -> None:
+    without = dataclasses.replace(profile(name), **{rule: getattr(Rules(), rule)})
+    assert outcome(rule, profile(name)) != outcome(rule, without)
+
+
+def test_a_dropped_retry_gets_no_offset_and_is_explained() -> None:
+    (_, _, (code, offset, why)) = outcome("duplicate", Rules(duplicate="dropped"))
+    assert (code, offset) == (0, -1)
+    assert why == (
+        "dropped: sequence 1 of producer 7 epoch 0 on orders-0 is batch 1 of 2 in the window, counted from the newest;"
+        " not stored again; acknowledged with −1"
+    )

@@ -84,7 +84,12 @@ def _append_all(request: ProduceRequest, checked: Verified | None, exchange: Exc
                 answer = _partition(topic, checked, partition_data, request.acks, exchange, found)
             if answer.error_code:
                 failed.append(answer.error_code)
-            elif request.acks == ALL and topic is not None and topic.partitions[answer.index].held_at is not None:
+            elif (
+                request.acks == ALL
+                and answer.base_offset >= 0
+                and topic is not None
+                and topic.partitions[answer.index].held_at is not None
+            ):
                 awaited += _awaited(topic, answer, partition_data)
             if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 _tell_leader(answer, topic, response, exchange)

@@ -226,7 +226,7 @@ def judge(
     if origin is not Origin.CLIENT:
         return _judge_epoch(batch, epoch) or Accept(log_end_offset, "unchecked")
     if rules.key == "client_id":
-        return _judge_by_name(state, batch, last, log_end_offset)
+        return _judge_by_name(state, batch, rules, log_end_offset, last)
     return (
         _find_duplicate(state, batch, epoch, rules)
         or _judge_epoch(batch, epoch)
@@ -282,8 +282,8 @@ def _judge_first(batch: BatchHeader, rules: Rules, log_end_offset: int, origin: 
     """A producer without state on this partition: in Kafka 4.3.1 any sequence may begin it."""
     if (fenced := _judge_epoch(batch, -1)) is not None:
         return fenced
-    if origin is Origin.CLIENT and rules.key == "producer_id":
-        if not issued and rules.unissued != "accept":
+    if origin is Origin.CLIENT:
+        if not issued and rules.unissued != "accept" and batch.producer_id >= 0:
             return Reject(ErrorCode.UNKNOWN_PRODUCER_ID, "unissued_producer_id", batch.producer_id, -1)
         if batch.base_sequence != 0 and rules.first_sequence != "any":
             return Reject(int(rules.first_sequence[-2:]), "first_not_zero", batch.base_sequence, 0)
@@ -297,7 +297,7 @@ def _judge_epoch(batch: BatchHeader, epoch: int) -> Reject | None:
 
 
 def _find_duplicate(state: bytes, batch: BatchHeader, epoch: int, rules: Rules) -> Duplicate | None:
-    """The stored batch of the same epoch with exactly these sequences."""
+    """The stored batch of the same epoch with exactly these sequences; `rules.duplicate` decides how it is answered."""
     if batch.producer_epoch != epoch:
         return None
     last, delta = batch.last_sequence, batch.last_offset_delta
@@ -305,21 +305,28 @@ def _find_duplicate(state: bytes, batch: BatchHeader, epoch: int, rules: Rules) 
     for position in range(cached):
         last_seq, offset, offset_delta, timestamp = _BATCH.unpack_from(state, _START + position * _BATCH.size)
         if last_seq == last and offset_delta == delta:
+            if rules.duplicate == "dropped":
+                return Duplicate(-1, -1, position + 1, cached, "retry")
             return Duplicate(offset - offset_delta, timestamp, position + 1, cached, "retry")
     return None
 
 
 def _judge_sequence(state: bytes, batch: BatchHeader, rules: Rules, log_end_offset: int, epoch: int, last: int) -> Verdict:
     got = batch.base_sequence
-    out_of_order = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     if state[_FLAGS_AT] & _POISONED:
-        return Reject(out_of_order, "refused_until_new_id", got, -1)
+        return Reject(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "refused_until_new_id", got, -1)
     if batch.producer_epoch != epoch:
         if got != 0 and epoch != -1:
-            return Reject(out_of_order, "new_epoch_not_zero", got, 0)
+            return Reject(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "new_epoch_not_zero", got, 0)
         return Accept(log_end_offset, "new_epoch")
     if epoch == -1:
         return Accept(log_end_offset, "no_epoch")
+    return _judge_order(batch, rules, log_end_offset, last)
+
+
+def _judge_order(batch: BatchHeader, rules: Rules, log_end_offset: int, last: int) -> Verdict:
+    """Compare the batch's first sequence with the last stored one; the batch is not a retry."""
+    got = batch.base_sequence
     expected = (last + 1) % SEQUENCES
     if got == expected:
         return Accept(log_end_offset, "next")
@@ -327,7 +334,7 @@ def _judge_sequence(state: bytes, batch: BatchHeader, rules: Rules, log_end_offs
         return _judge_stale(batch, rules, last, expected)
     if rules.gap == "accept":
         return Accept(log_end_offset, "gap_accepted")
-    return Reject(out_of_order, "gap", got, expected, rules.gap == "45_until_new_id")
+    return Reject(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "gap", got, expected, rules.gap == "45_until_new_id")
 
 
 def _judge_stale(batch: BatchHeader, rules: Rules, last: int, expected: int) -> Verdict:
@@ -342,11 +349,15 @@ def _judge_stale(batch: BatchHeader, rules: Rules, last: int, expected: int) -> 
     return Reject(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, rule, batch.base_sequence, expected, poisons)
 
 
-def _judge_by_name(state: bytes, batch: BatchHeader, highest: int, log_end_offset: int) -> Verdict:
-    """Pulsar's deduplication: the application's own sequence ids, which do not wrap and may leave gaps."""
-    if batch.base_sequence <= highest:
-        return Duplicate(-1, -1, 0, 1, "at_or_below_highest")
-    return Accept(log_end_offset, "above_highest")
+def _judge_by_name(state: bytes, batch: BatchHeader, rules: Rules, log_end_offset: int, highest: int) -> Verdict:
+    """Pulsar's deduplication: the application's own sequence ids, which do not wrap and, by its rules, may leave gaps."""
+    if retry := _find_duplicate(state, batch, batch.producer_epoch, rules):
+        return retry
+    if batch.base_sequence <= highest and rules.stale == "acknowledge":
+        return Duplicate(-1, -1, 0, rules.window, "at_or_below_highest")
+    if batch.base_sequence > highest and rules.gap == "accept":
+        return Accept(log_end_offset, "above_highest")
+    return _judge_order(batch, rules, log_end_offset, highest)
 
 
 def advance(state: bytes | None, batch: BatchHeader, base_offset: int, timestamp: int, rules: Rules) -> bytes:
@@ -431,6 +442,8 @@ def explain(verdict: Verdict, batch: BatchHeader, state: bytes | None, topic: st
         if not verdict.position:
             return "dropped: {came} of {who} {are} at or below the highest stored; acknowledged with −1".format(**words)
         found = f"batch {verdict.position} of {verdict.window} in the window, counted from the newest; not stored again"
+        if verdict.base_offset < 0:
+            return f"dropped: {{came}} of {{who}} {{are}} {found}; acknowledged with −1".format(**words)
         return f"duplicate of offset {verdict.base_offset}: {{came}} of {{who}} {{are}} {found}".format(**words)
     reason = _REJECTED[verdict.rule].format(**words, got=verdict.got, expected=verdict.expected)
     return f"rejected {verdict.code} {error_name(verdict.code)}: {reason}; {_window(state)}"
