@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 
 from crashkit import commit
 from kafkawire.batches import Record, build_batch, iter_batches, read_header
+from kafkawire.disk.damage import DataError
 from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkawire.messages.end_txn import EndTxnRequest
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
@@ -37,7 +38,6 @@ from test_storage_coordinators import state_of
 from wirebroker.conformance.client import WireClient
 from wirebroker.engine import Engine
 from wirebroker.mock import MockKafka
-from wirebroker.storage.folder.damage import DataError
 from wirebroker.storage.folder.store import FolderStore
 from wirekit import RawProducer, client, produce_request
 

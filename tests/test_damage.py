@@ -12,10 +12,10 @@ import pytest
 
 import damagekit
 from kafkawire.batches import read_header
+from kafkawire.disk.damage import DamagedFile
 from wirebroker.cli import main
 from wirebroker.engine import Engine
 from wirebroker.mock import MockKafka
-from wirebroker.storage.folder.damage import DamagedFile
 from wirebroker.storage.folder.inspection import Inspection
 from wirebroker.storage.folder.store import FolderStore
 

@@ -19,6 +19,8 @@ import pytest
 from controlkit import ControlClient
 from crashkit import commit, committed, crash_once
 from kafkawire.batches import Record, build_batch, iter_batches, read_header
+from kafkawire.disk.checkpoints import offsets_text
+from kafkawire.disk.damage import DamagedFile, DataError
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -41,8 +43,6 @@ from wirebroker.conformance.replay import replay
 from wirebroker.engine import Engine
 from wirebroker.mock import MockKafka
 from wirebroker.storage.folder import files
-from wirebroker.storage.folder.checkpoints import offsets_text
-from wirebroker.storage.folder.damage import DamagedFile, DataError
 from wirebroker.storage.folder.locking import DirectoryLock
 from wirebroker.storage.folder.log import FolderLog
 from wirebroker.storage.memory import MemoryLog

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from kafkawire.batches import Record, build_batch, read_header
+from kafkawire.disk.checkpoints import offsets_text
+from kafkawire.disk.names import LOG
 from wirebroker import operations
 from wirebroker.core.partition import EndMarker, Partition
 from wirebroker.core.truncation import truncate
 from wirebroker.engine import Engine
 from wirebroker.mock import MockKafka, StoredRecord
 from wirebroker.operations import stored_records
-from wirebroker.storage.folder.checkpoints import offsets_text
 from wirebroker.storage.folder.log import FolderLog
-from wirebroker.storage.folder.names import LOG
 from wirebroker.storage.folder.store import FolderStore
 from wirekit import NOW
 

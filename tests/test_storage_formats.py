@@ -11,15 +11,11 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkawire.errors import ProtocolError
-from kafkawire.metadata_log import metadata_bytes, read_metadata
-from wirebroker.core.open_transactions import AbortedTransaction
-from wirebroker.core.producers import BatchMetadata, ProducerEntry, last_batch_only, pack
-from wirebroker.storage.folder.checkpoints import epochs_text, offsets_text, read_epochs, read_offsets
-from wirebroker.storage.folder.damage import DamagedFile
-from wirebroker.storage.folder.image import Image, PartitionImage, TopicImage, difference
-from wirebroker.storage.folder.indexes import (
+from kafkawire.disk.checkpoints import epochs_text, offsets_text, read_epochs, read_offsets
+from kafkawire.disk.damage import DamagedFile
+from kafkawire.disk.indexes import (
     TIME_ENTRY,
+    AbortedTransaction,
     last_entry,
     offset_index_bytes,
     read_offset_index,
@@ -28,8 +24,8 @@ from wirebroker.storage.folder.indexes import (
     time_index_bytes,
     transaction_index_bytes,
 )
-from wirebroker.storage.folder.metadata import MetadataLog
-from wirebroker.storage.folder.names import (
+from kafkawire.disk.metadata import Image, PartitionImage, TopicImage, difference
+from kafkawire.disk.names import (
     LOG,
     deleted_folder_name,
     file_name,
@@ -37,12 +33,16 @@ from wirebroker.storage.folder.names import (
     offset_of,
     partition_of,
 )
-from wirebroker.storage.folder.properties import (
+from kafkawire.disk.properties import (
     partition_metadata_text,
     properties_text,
     read_partition_metadata,
     read_properties,
 )
+from kafkawire.errors import ProtocolError
+from kafkawire.metadata_log import metadata_bytes, read_metadata
+from wirebroker.core.producers import BatchMetadata, ProducerEntry, last_batch_only, pack
+from wirebroker.storage.folder.metadata import MetadataLog
 from wirebroker.storage.folder.segment import FULL, Index, OpenFiles, Segment, SegmentSettings
 from wirebroker.storage.folder.snapshots import read_snapshot, snapshot_bytes
 from wirekit import batch

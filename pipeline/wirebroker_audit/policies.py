@@ -14,9 +14,9 @@ from pathlib import Path
 
 from kafkawire.batches import iter_records, read_header
 from kafkawire.declare import Message
+from kafkawire.disk.metadata import BROKER, TOPIC, Image
 from kafkawire.errors import ProtocolError
 from kafkawire.metadata_log import Transactions, read_metadata
-from wirebroker.storage.folder.image import BROKER, TOPIC, Image
 from wirebroker_audit.scan import walk
 
 METADATA_FOLDER = "__cluster_metadata-0"

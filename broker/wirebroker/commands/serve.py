@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkawire.disk.damage import DataError
 from kafkawire.registry import KEYS
 from wirebroker.clock import clock
 from wirebroker.core.configs import ConfigError
@@ -23,7 +24,6 @@ from wirebroker.core.names import topic_name_fault
 from wirebroker.core.profile import profile
 from wirebroker.engine import Engine, first_node
 from wirebroker.net.host import Host, ListenError, new_loop
-from wirebroker.storage.folder.damage import DataError
 
 if TYPE_CHECKING:
     from wirebroker.control.server import Control

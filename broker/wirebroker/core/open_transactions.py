@@ -4,20 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from typing import NamedTuple
 
+from kafkawire.disk.indexes import AbortedTransaction
 from wirebroker.core.producers import Verification
-
-
-class AbortedTransaction(NamedTuple):
-    """What a read_committed consumer must skip: a producer's records from `first_offset` up to its abort marker."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    """Of the marker."""
-    last_stable_offset: int
-    """As it was once the transaction had ended."""
 
 
 class OpenTransactions:

@@ -22,10 +22,11 @@ from kafkawire.batches import (
     iter_records,
     read_header,
 )
+from kafkawire.disk.indexes import AbortedTransaction
 from kafkawire.errors import ErrorCode, ProtocolError
 from kafkawire.record_walk import walk_records
 from wirebroker.core.configs import TopicConfigs
-from wirebroker.core.open_transactions import AbortedTransaction, OpenTransactions
+from wirebroker.core.open_transactions import OpenTransactions
 from wirebroker.core.producers import (
     Accept,
     Duplicate,

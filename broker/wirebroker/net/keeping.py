@@ -11,10 +11,10 @@ import logging
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 
+from kafkawire.disk.damage import DataError
 from wirebroker.clock import Clock
 from wirebroker.engine import Engine
 from wirebroker.exchange import Close, Effect
-from wirebroker.storage.folder.damage import DataError
 from wirebroker.storage.folder.store import FolderStore, Job
 
 logger = logging.getLogger("wirebroker")

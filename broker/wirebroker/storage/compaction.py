@@ -29,8 +29,8 @@ from kafkawire.batches import (
     write_record,
 )
 from kafkawire.compression import compress
+from kafkawire.disk.indexes import AbortedTransaction
 from wirebroker.core.configs import TopicConfigs
-from wirebroker.core.open_transactions import AbortedTransaction
 from wirebroker.core.producers import epoch_of, last_offset
 from wirebroker.storage.interface import Owner
 

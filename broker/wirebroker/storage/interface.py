@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from kafkawire.primitives import Buffer
 
 if TYPE_CHECKING:
-    from wirebroker.core.open_transactions import AbortedTransaction, OpenTransactions
+    from kafkawire.disk.indexes import AbortedTransaction
+    from wirebroker.core.open_transactions import OpenTransactions
     from wirebroker.core.producers import Key
 
 

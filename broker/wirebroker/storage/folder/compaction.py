@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kafkawire.batches import read_header
-from wirebroker.core.open_transactions import AbortedTransaction
+from kafkawire.disk.indexes import AbortedTransaction
+from kafkawire.disk.names import CLEANED, LOG
 from wirebroker.storage.compaction import Cleaning, Task, finish
 from wirebroker.storage.folder import files
-from wirebroker.storage.folder.names import CLEANED, LOG
 from wirebroker.storage.folder.segment import Index, Segment, SegmentSettings
 
 _WRITE = 1024 * 1024

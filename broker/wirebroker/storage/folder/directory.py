@@ -6,9 +6,7 @@ import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from kafkawire.primitives import format_uuid
-from wirebroker.storage.folder import files
-from wirebroker.storage.folder.checkpoints import (
+from kafkawire.disk.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANED,
     HIGH_WATERMARKS,
@@ -19,12 +17,15 @@ from wirebroker.storage.folder.checkpoints import (
     offsets_text,
     read_offsets,
 )
-from wirebroker.storage.folder.damage import DamagedFile, DataError, note
+from kafkawire.disk.damage import DamagedFile, DataError
+from kafkawire.disk.names import METADATA_FOLDER, is_deleted_folder, partition_of
+from kafkawire.disk.properties import META_PROPERTIES, properties_text, read_properties
+from kafkawire.disk.walking import ANYWHERE
+from kafkawire.primitives import format_uuid
+from wirebroker.storage.folder import files
 from wirebroker.storage.folder.locking import LOCK, SECOND_LOCK, DirectoryLock
-from wirebroker.storage.folder.names import METADATA_FOLDER, is_deleted_folder, partition_of
-from wirebroker.storage.folder.properties import META_PROPERTIES, properties_text, read_properties
+from wirebroker.storage.folder.notes import note
 from wirebroker.storage.folder.recovery import Known
-from wirebroker.storage.folder.walking import ANYWHERE
 
 METADATA = "__cluster_metadata", 0
 NOT_DATA = frozenset({LOCK, SECOND_LOCK, META_PROPERTIES + ".tmp", "lost+found"})

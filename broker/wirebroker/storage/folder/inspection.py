@@ -11,16 +11,16 @@ from itertools import pairwise
 from pathlib import Path
 from struct import Struct
 
-from wirebroker.core.open_transactions import AbortedTransaction
-from wirebroker.storage.folder.checkpoints import LEADER_EPOCHS
-from wirebroker.storage.folder.damage import DamagedFile, note
-from wirebroker.storage.folder.indexes import (
+from kafkawire.disk.checkpoints import LEADER_EPOCHS
+from kafkawire.disk.damage import DamagedFile
+from kafkawire.disk.indexes import (
     OFFSET_ENTRY,
     TIME_ENTRY,
     TRANSACTION_ENTRY,
+    AbortedTransaction,
     read_transaction_index,
 )
-from wirebroker.storage.folder.names import (
+from kafkawire.disk.names import (
     LOG,
     OFFSET_INDEX,
     SEGMENT_FILES,
@@ -29,6 +29,7 @@ from wirebroker.storage.folder.names import (
     Listing,
     file_name,
 )
+from wirebroker.storage.folder.notes import note
 from wirebroker.storage.folder.segment import Segment
 
 BYTES_AT_START = 16 * 1024 * 1024

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from wirebroker.storage.folder.damage import DataError
+from kafkawire.disk.damage import DataError
 
 LOCK = ".lock"
 SECOND_LOCK = ".lock.flock"

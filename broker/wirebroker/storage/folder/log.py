@@ -9,13 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkawire.batches import HEADER_SIZE, read_header
-from kafkawire.primitives import Buffer
-from wirebroker.core.configs import TopicConfigs
-from wirebroker.storage.compaction import Task, plan
-from wirebroker.storage.folder import files
-from wirebroker.storage.folder.checkpoints import LEADER_EPOCHS, epochs_text
-from wirebroker.storage.folder.compaction import Cleaned, compact
-from wirebroker.storage.folder.names import (
+from kafkawire.disk.checkpoints import LEADER_EPOCHS, epochs_text
+from kafkawire.disk.names import (
     CLEANED,
     LOG,
     OFFSET_INDEX,
@@ -26,6 +21,11 @@ from wirebroker.storage.folder.names import (
     file_name,
     offsets_in,
 )
+from kafkawire.primitives import Buffer
+from wirebroker.core.configs import TopicConfigs
+from wirebroker.storage.compaction import Task, plan
+from wirebroker.storage.folder import files
+from wirebroker.storage.folder.compaction import Cleaned, compact
 from wirebroker.storage.folder.recovery import LogSettings, Recovered, recover
 from wirebroker.storage.folder.segment import Index, Segment
 from wirebroker.storage.folder.snapshots import snapshot_bytes

@@ -10,16 +10,17 @@ from pathlib import Path
 
 from kafkawire.batches import Record, build_batch, iter_records, read_header
 from kafkawire.declare import Message
+from kafkawire.disk.damage import DamagedFile
+from kafkawire.disk.metadata import Image
+from kafkawire.disk.names import LOG, METADATA_FOLDER, file_name, offsets_in
+from kafkawire.disk.properties import PARTITION_METADATA, partition_metadata_text
+from kafkawire.disk.walking import Walk
 from kafkawire.errors import ProtocolError
 from kafkawire.metadata_log import Transactions, metadata_bytes, read_metadata
 from kafkawire.metadata_records.producer_ids_record import ProducerIdsRecord
 from wirebroker.storage.folder import files
-from wirebroker.storage.folder.damage import DamagedFile, note
-from wirebroker.storage.folder.image import Image
-from wirebroker.storage.folder.names import LOG, METADATA_FOLDER, file_name, offsets_in
-from wirebroker.storage.folder.properties import PARTITION_METADATA, partition_metadata_text
+from wirebroker.storage.folder.notes import note
 from wirebroker.storage.folder.recovery import cut_of
-from wirebroker.storage.folder.walking import Walk
 
 TOPIC_ID = bytes(15) + b"\1"
 """The id that Kafka has given to the topic of its metadata."""

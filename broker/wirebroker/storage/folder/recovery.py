@@ -18,25 +18,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkawire.batches import BatchHeader, iter_records, read_header, read_marker
-from kafkawire.primitives import Buffer
-from wirebroker.core.open_transactions import AbortedTransaction, OpenTransactions
-from wirebroker.core.producers import (
-    Key,
-    advance,
-    end_transaction,
-    last_batch_only,
-    last_offset,
-    last_timestamp,
-    open_since,
-)
-from wirebroker.core.profile import Rules
-from wirebroker.storage.folder import files
-from wirebroker.storage.folder.checkpoints import CLEAN_SHUTDOWN, LOG_STARTS, RECOVERY_POINTS
-from wirebroker.storage.folder.damage import DamagedFile, note
-from wirebroker.storage.folder.epochs import LeaderEpochs
-from wirebroker.storage.folder.indexes import read_transaction_index
-from wirebroker.storage.folder.inspection import Inspection, check_names, unfit_indexes
-from wirebroker.storage.folder.names import (
+from kafkawire.disk.checkpoints import CLEAN_SHUTDOWN, LOG_STARTS, RECOVERY_POINTS
+from kafkawire.disk.damage import DamagedFile
+from kafkawire.disk.epochs import LeaderEpochs
+from kafkawire.disk.indexes import AbortedTransaction, read_transaction_index
+from kafkawire.disk.names import (
     CLEANED,
     DELETED,
     LOG,
@@ -49,9 +35,24 @@ from wirebroker.storage.folder.names import (
     offset_of,
     offsets_in,
 )
+from kafkawire.disk.walking import ANYWHERE, Damage, Walk, is_cut_short, is_torn, sound_batch_after
+from kafkawire.primitives import Buffer
+from wirebroker.core.open_transactions import OpenTransactions
+from wirebroker.core.producers import (
+    Key,
+    advance,
+    end_transaction,
+    last_batch_only,
+    last_offset,
+    last_timestamp,
+    open_since,
+)
+from wirebroker.core.profile import Rules
+from wirebroker.storage.folder import files
+from wirebroker.storage.folder.inspection import Inspection, check_names, unfit_indexes
+from wirebroker.storage.folder.notes import note
 from wirebroker.storage.folder.segment import Index, Segment, SegmentSettings
 from wirebroker.storage.folder.snapshots import read_snapshot, snapshot_bytes
-from wirebroker.storage.folder.walking import ANYWHERE, Damage, Walk, is_cut_short, is_torn, sound_batch_behind
 from wirebroker.storage.interface import Kept
 
 
@@ -451,7 +452,7 @@ def cut_of(walk: Walk, damage: Damage, *, followed: bool, clean: bool) -> str:
     """
     path, (position, why) = walk.path, damage
     size = path.stat().st_size
-    behind = None if followed else sound_batch_behind(path, damage, walk.next_offset)
+    behind = None if followed else sound_batch_after(path, damage, walk.next_offset)
     if followed or clean or behind is not None or not is_torn(path, damage, walk.next_offset):
         then = "segments follow" if followed else f"{size - position} bytes are there"
         then = then if behind is None else f"a sound batch follows at position {behind}"

@@ -16,13 +16,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkawire.batches import HEADER, HEADER_SIZE, LOG_OVERHEAD, BatchHeader
-from kafkawire.primitives import Buffer
-from wirebroker.core.open_transactions import AbortedTransaction
-from wirebroker.storage.folder import files
-from wirebroker.storage.folder.damage import DamagedFile
-from wirebroker.storage.folder.indexes import (
+from kafkawire.disk.damage import DamagedFile
+from kafkawire.disk.indexes import (
     OFFSET_ENTRY,
     TIME_ENTRY,
+    AbortedTransaction,
     last_entry,
     offset_index_bytes,
     read_offset_index,
@@ -30,8 +28,10 @@ from wirebroker.storage.folder.indexes import (
     time_index_bytes,
     transaction_index_bytes,
 )
-from wirebroker.storage.folder.names import LOG, OFFSET_INDEX, SEGMENT_FILES, TIME_INDEX, TRANSACTION_INDEX, file_name
-from wirebroker.storage.folder.walking import WINDOW, batches_in, fault_of
+from kafkawire.disk.names import LOG, OFFSET_INDEX, SEGMENT_FILES, TIME_INDEX, TRANSACTION_INDEX, file_name
+from kafkawire.disk.walking import WINDOW, batches_in, damage_at
+from kafkawire.primitives import Buffer
+from wirebroker.storage.folder import files
 
 _START = struct.Struct(">qii")
 _PLACE = struct.Struct(">qi11xi")
@@ -316,7 +316,7 @@ class Segment:
         """Where these batches end, the first of which the index knows by the offset `indexed` if it knows one."""
         end, at = self.base_offset, 0
         while at < len(tail):
-            if why := fault_of(tail, at, end):
+            if why := damage_at(tail, at, end):
                 raise DamagedFile(self.path(), why, position + at)
             header = BatchHeader._make(HEADER.unpack_from(tail, at))
             if not at and position and not header.base_offset <= indexed <= header.last_offset:
@@ -397,7 +397,7 @@ class Segment:
             size = LOG_OVERHEAD + int.from_bytes(data[at + 8 : at + LOG_OVERHEAD], "big", signed=True)
             if size >= HEADER_SIZE and at + size > len(data):
                 return
-            if why := fault_of(data, at, offset):
+            if why := damage_at(data, at, offset):
                 raise DamagedFile(self.path(), why, position + at)
             offset = BatchHeader._make(HEADER.unpack_from(data, at)).last_offset + 1
             at += size

@@ -16,16 +16,8 @@ from glob import escape as glob_escape
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkawire.errors import ProtocolError
-from kafkawire.primitives import format_uuid
-from wirebroker.core.cluster import CLUSTER_ID, GROUP_TOPIC, TRANSACTION_TOPIC, Cluster, StoredPartition, Topic
-from wirebroker.core.configs import ConfigError, TopicConfigs, check_topic_configs
-from wirebroker.core.partition import Partition
-from wirebroker.storage.folder import files
-from wirebroker.storage.folder.compaction import Cleaned
-from wirebroker.storage.folder.damage import DamagedFile, DataError, note
-from wirebroker.storage.folder.directory import METADATA, LogDirectory
-from wirebroker.storage.folder.image import (
+from kafkawire.disk.damage import DamagedFile, DataError
+from kafkawire.disk.metadata import (
     BROKER,
     CLIENT_METRICS,
     GROUP,
@@ -36,19 +28,28 @@ from wirebroker.storage.folder.image import (
     TopicImage,
     difference,
 )
-from wirebroker.storage.folder.inspection import Inspection
-from wirebroker.storage.folder.log import FolderLog, RecentIndexes
-from wirebroker.storage.folder.metadata import MetadataLog
-from wirebroker.storage.folder.names import DELETED, LOG, deleted_folder_name, folder_name
-from wirebroker.storage.folder.properties import (
+from kafkawire.disk.names import DELETED, LOG, deleted_folder_name, folder_name
+from kafkawire.disk.properties import (
     META_PROPERTIES,
     PARTITION_METADATA,
     partition_metadata_text,
     read_partition_metadata,
 )
+from kafkawire.disk.walking import ANYWHERE
+from kafkawire.errors import ProtocolError
+from kafkawire.primitives import format_uuid
+from wirebroker.core.cluster import CLUSTER_ID, GROUP_TOPIC, TRANSACTION_TOPIC, Cluster, StoredPartition, Topic
+from wirebroker.core.configs import ConfigError, TopicConfigs, check_topic_configs
+from wirebroker.core.partition import Partition
+from wirebroker.storage.folder import files
+from wirebroker.storage.folder.compaction import Cleaned
+from wirebroker.storage.folder.directory import METADATA, LogDirectory
+from wirebroker.storage.folder.inspection import Inspection
+from wirebroker.storage.folder.log import FolderLog, RecentIndexes
+from wirebroker.storage.folder.metadata import MetadataLog
+from wirebroker.storage.folder.notes import note
 from wirebroker.storage.folder.recovery import LogSettings
 from wirebroker.storage.folder.segment import OpenFiles, SegmentSettings
-from wirebroker.storage.folder.walking import ANYWHERE
 
 if TYPE_CHECKING:
     from wirebroker.core.groups import GroupCoordinator

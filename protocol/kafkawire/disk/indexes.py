@@ -14,15 +14,25 @@ import os
 import struct
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
-from wirebroker.core.open_transactions import AbortedTransaction
-from wirebroker.storage.folder import files
-from wirebroker.storage.folder.damage import DamagedFile
+from kafkawire.disk.damage import DamagedFile
 
 OFFSET_ENTRY = struct.Struct(">ii")
 TIME_ENTRY = struct.Struct(">qi")
 TRANSACTION_ENTRY = struct.Struct(">hqqqq")
 LARGEST_RELATIVE = 2**31 - 1
+
+
+class AbortedTransaction(NamedTuple):
+    """A read_committed consumer skips this producer's records from `first_offset` up to the abort marker (AbortedTxn)."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """The marker's offset."""
+    last_stable_offset: int
+    """The partition's last stable offset right after the transaction ended."""
 
 
 def offset_index_bytes(base_offset: int, entries: Iterable[tuple[int, int]]) -> bytes:
@@ -61,14 +71,12 @@ def read_time_index(path: Path, base_offset: int) -> tuple[list[int], list[int]]
 
 def last_entry(path: Path, entry: struct.Struct) -> tuple[int, ...]:
     """The last entry of an index; empty if it has none. Raises DamagedFile, FileNotFoundError."""
-    fd = files.open_to_read(path)
-    try:
-        size = os.fstat(fd).st_size
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
         if size % entry.size:
             raise _odd_size(path, size, entry.size)
-        return entry.unpack(files.read_at(fd, entry.size, size - entry.size)) if size else ()
-    finally:
-        os.close(fd)
+        file.seek(max(size - entry.size, 0))
+        return entry.unpack(file.read(entry.size)) if size else ()
 
 
 def transaction_index_bytes(aborted: Iterable[AbortedTransaction]) -> bytes:

@@ -11,8 +11,8 @@ from math import inf
 from pathlib import Path
 
 from kafkawire.batches import BatchHeader
-from wirebroker.storage.folder.checkpoints import LEADER_EPOCHS, read_epochs
-from wirebroker.storage.folder.damage import DamagedFile
+from kafkawire.disk.checkpoints import LEADER_EPOCHS, read_epochs
+from kafkawire.disk.damage import DamagedFile
 
 
 class LeaderEpochs:

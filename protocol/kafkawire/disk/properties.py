@@ -7,8 +7,8 @@ from pathlib import Path
 
 from crc32c import crc32c
 
+from kafkawire.disk.damage import DamagedFile
 from kafkawire.primitives import format_uuid, parse_uuid
-from wirebroker.storage.folder.damage import DamagedFile
 
 META_PROPERTIES = "meta.properties"
 PARTITION_METADATA = "partition.metadata"

@@ -40,7 +40,7 @@ class Damage(NamedTuple):
     why: str
 
 
-def fault_of(data: memoryview, at: int, next_offset: int) -> str:
+def damage_at(data: memoryview, at: int, next_offset: int) -> str:
     """What is wrong with the batch that should be at `at`; empty if it is sound and begins at or behind `next_offset`."""
     left = len(data) - at
     if left < HEADER_SIZE:
@@ -87,7 +87,7 @@ class Walk:
                 at = 0
                 last = self.position + len(window) >= size
                 while at < len(window):
-                    why = fault_of(window, at, self.next_offset) or self._gap_at(window, at)
+                    why = damage_at(window, at, self.next_offset) or self._gap_at(window, at)
                     if why and at and not last:
                         break  # it may only be cut by the window
                     if why:
@@ -108,7 +108,7 @@ class Walk:
         return f"a batch of offset {found}, where the next one is {expected}" if found != expected else ""
 
 
-def sound_batch_behind(path: Path, damage: Damage, next_offset: int) -> int | None:
+def sound_batch_after(path: Path, damage: Damage, next_offset: int) -> int | None:
     """The position of a sound batch somewhere behind the damage; None if there is none, so that the tail is only torn."""
     with path.open("rb") as file:
         file.seek(damage.position)
@@ -116,7 +116,7 @@ def sound_batch_behind(path: Path, damage: Damage, next_offset: int) -> int | No
     # The upper half of an offset is that of its neighbours', and byte 16 of a batch is its magic.
     likely = re.compile(rb"(?s)(?=" + re.escape(next_offset.to_bytes(8, "big")[:4]) + rb".{4}\0.{7}\x02)")
     for match in likely.finditer(data, 1):
-        if not fault_of(data, match.start(), next_offset):
+        if not damage_at(data, match.start(), next_offset):
             return damage.position + match.start()
     return None
 
