@@ -16,8 +16,8 @@ from kafkawire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from wirebroker.conformance.client import WireClient
 from wirebroker.mock import MockKafka
+from wirebroker.wire_client import WireClient
 from wirekit import batch, client
 
 
@@ -89,7 +89,7 @@ class Cluster:
         self.wires[node].send(self.produce_request(topic, acks, timeout_ms, data), version)
 
     def told(self, node: int, version: int = 12) -> Told:
-        answer = self.wires[node].answer(0, version).responses[0].partition_responses[0]
+        answer = self.wires[node].answer().responses[0].partition_responses[0]
         leader = (answer.current_leader.leader_id, answer.current_leader.leader_epoch)
         return Told(error_name(answer.error_code), answer.base_offset, answer.log_start_offset, leader)
 
@@ -110,7 +110,7 @@ class Cluster:
         return self.read(node, version)
 
     def read(self, node: int, version: int = 12) -> Read:
-        data = self.wires[node].answer(1, version).responses[0].partitions[0]
+        data = self.wires[node].answer().responses[0].partitions[0]
         diverging = (data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
         return Read(
             error_name(data.error_code), data.high_watermark, data.last_stable_offset, len(data.records or b""), diverging
@@ -136,7 +136,7 @@ class Cluster:
         self.wires[node].send(DeleteRecordsRequest(topics=topics, timeout_ms=timeout_ms), 2)
 
     def deleted(self, node: int) -> tuple[str, int]:
-        answer = self.wires[node].answer(21, 2).topics[0].partitions[0]
+        answer = self.wires[node].answer().topics[0].partitions[0]
         return error_name(answer.error_code), answer.low_watermark
 
     def describe(self, topic: str) -> Described:

@@ -125,5 +125,5 @@ def test_a_member_that_is_alive_leaves_no_timers_behind(kafka: MockKafka) -> Non
         beat = HeartbeatRequest(group_id="g", generation_id=joined.generation_id, member_id=joined.member_id)
         wire.send(beat, 3)
     for _ in range(3000):
-        wire.answer(12, 3)
+        wire.answer()
     assert kafka._call(lambda engine: len(engine.timers._heap)) < 2048

@@ -30,10 +30,10 @@ from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from wirebroker.conformance.client import ConnectionClosed
 from wirebroker.core.partition import EndMarker
 from wirebroker.mock import MockKafka
 from wirebroker.trace.lines import line
+from wirebroker.wire_client import ConnectionClosed
 from wirekit import batch
 
 Start = Callable[..., Cluster]
@@ -448,7 +448,7 @@ def move_coordinator(cluster: Cluster, kind: str, key: str) -> int:
 
 def join(cluster: Cluster, node: int, member_id: str = "", version: int = 5) -> Any:
     cluster.wire(node).send(join_request(member_id), version)
-    return cluster.wire(node).answer(11, version)
+    return cluster.wire(node).answer()
 
 
 def join_request(member_id: str) -> JoinGroupRequest:
@@ -485,7 +485,7 @@ def test_d3_a_group_moves_with_the_leader_of_its_offsets(start: Start) -> None:
     second.wire(old).send(join_request(pending), 5)  # a rebalance, which waits for the first member
     cluster.kafka.wait_until(lambda: bool(cluster.kafka._call(lambda e: [c for c in e.connections if c.parked])))
     new = move_coordinator(cluster, "group", "team")
-    assert second.wire(old).answer(11, 5).error_code == NOT_COORDINATOR
+    assert second.wire(old).answer().error_code == NOT_COORDINATOR
     assert described(cluster, old)[0] == NOT_COORDINATOR
     assert coordinator(cluster, "group", "team") == new
     assert described(cluster, new) == (0, "Stable", [member_id])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from wirebroker.cli import main
-from wirebroker.conformance.ours import OwnBroker
+from wirebroker.conformance.own_broker import OwnBroker
 from wirebroker.conformance.recording import Scenario, compare, deliberate, load
 from wirebroker.conformance.replay import replay
 

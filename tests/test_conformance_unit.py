@@ -20,12 +20,12 @@ from kafkawire.frames import encode_response
 from kafkawire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkawire.messages.describe_transactions import DescribeTransactionsResponse, TransactionState
 from kafkawire.messages.end_txn import EndTxnRequest, EndTxnResponse
-from wirebroker.conformance import settling
+from wirebroker.conformance import readiness
 from wirebroker.conformance.batches import record_data
-from wirebroker.conformance.client import ConnectionClosed, NoAnswer, WireClient
-from wirebroker.conformance.operations import OPERATIONS
 from wirebroker.conformance.recording import Normaliser, Scenario, compare, load
 from wirebroker.conformance.replay import BEHIND_MS, CLOCKS_APART_MS, Run
+from wirebroker.conformance.steps import OPERATIONS
+from wirebroker.wire_client import ConnectionClosed, NoAnswer, WireClient
 
 SCENARIOS = load()
 NOW = 1_800_000_000_000
@@ -353,7 +353,7 @@ def test_pipelined_answers_come_in_order(peer: Peer) -> None:
     assert asked == [(18, 0, 1), (18, 0, 2)]
     peer.answer(1)
     peer.answer(2)
-    assert [peer.client.answer(18, 0).error_code for _ in range(2)] == [35, 35]
+    assert [peer.client.answer().error_code for _ in range(2)] == [35, 35]
 
 
 def test_the_answer_to_another_request_is_a_fault_of_the_broker(peer: Peer) -> None:
@@ -361,8 +361,8 @@ def test_the_answer_to_another_request_is_a_fault_of_the_broker(peer: Peer) -> N
         peer.client.send(ApiVersionsRequest(), 0)
         peer.read()
     peer.answer(2)
-    with pytest.raises(ProtocolError, match="correlation id 2 where 1 was asked first"):
-        peer.client.answer(18, 0)
+    with pytest.raises(ProtocolError, match="correlation id 2, expected 1"):
+        peer.client.answer()
 
 
 def test_a_request_without_answer_is_not_awaited(peer: Peer) -> None:
@@ -371,7 +371,7 @@ def test_a_request_without_answer_is_not_awaited(peer: Peer) -> None:
     peer.read()
     peer.read()
     peer.answer(2)
-    assert peer.client.answer(18, 0).error_code == 35
+    assert peer.client.answer().error_code == 35
 
 
 def test_an_unreadable_answer_is_told_with_its_bytes(peer: Peer) -> None:
@@ -379,14 +379,14 @@ def test_an_unreadable_answer_is_told_with_its_bytes(peer: Peer) -> None:
     peer.read()
     peer.send(bytes.fromhex("000000050000000123"))
     with pytest.raises(ProtocolError, match="the frame begins 0000000123"):
-        peer.client.answer(18, 0)
+        peer.client.answer()
 
 
 def test_a_closed_connection_is_no_silence(peer: Peer) -> None:
     peer.client.send(ApiVersionsRequest(), 0)
     peer.read()
     with pytest.raises(NoAnswer):
-        peer.client.answer(18, 0, timeout=0.001)
+        peer.client.answer(timeout=0.001)
     peer.close()
     with pytest.raises(ConnectionClosed):
         peer.client.request(ApiVersionsRequest(), 0)
@@ -398,7 +398,7 @@ def test_an_answer_cut_off_is_a_closed_connection(peer: Peer) -> None:
     peer.send(b"\0\0\0\x09\0\0")
     peer.close_connection()
     with pytest.raises(ConnectionClosed):
-        peer.client.answer(18, 0)
+        peer.client.answer()
 
 
 # Waiting for what a broker does beside its answers
@@ -406,8 +406,8 @@ def test_an_answer_cut_off_is_a_closed_connection(peer: Peer) -> None:
 
 def test_names_are_found_at_any_depth() -> None:
     steps = [{"txid": "a"}, {"reqs": [{"txid": "b"}]}, {"txid": ""}, {"txid": None}, {"group": "h"}]
-    assert list(settling._values(steps, "txid")) == ["a", "b"]
-    assert list(settling._values(steps, "group")) == ["h"]
+    assert list(readiness._values(steps, "txid")) == ["a", "b"]
+    assert list(readiness._values(steps, "group")) == ["h"]
 
 
 class _Coordinator:
@@ -445,8 +445,8 @@ def test_an_ended_transaction_is_awaited(
     states: list[str], error_code: int, left: list[str], run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     coordinator = _Coordinator(states, error_code)
-    monkeypatch.setattr(settling, "WireClient", lambda *_: coordinator)
-    monkeypatch.setattr(settling, "time", SimpleNamespace(sleep=lambda _: None, monotonic=lambda: 0))
+    monkeypatch.setattr(readiness, "WireClient", lambda *_: coordinator)
+    monkeypatch.setattr(readiness, "time", SimpleNamespace(sleep=lambda _: None, monotonic=lambda: 0))
     monkeypatch.setattr(run, "client", coordinator)
     step = {"op": "end_txn", "txid": "a", "pid": 1, "epoch": 0, "commit": True}
     assert run.observe(0, step)["error"].startswith(f"{error_code} ")

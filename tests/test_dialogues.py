@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from random_dialogues.replay import Dialogue, Step, describe, load, prefix_for, replay, save
 from wirebroker import MockKafka
 from wirebroker.apis import SERVED
-from wirebroker.conformance.dialogues import Dialogue, Step, describe, load, prefix_for, replay, save
-from wirebroker.conformance.ours import OwnBroker
+from wirebroker.conformance.own_broker import OwnBroker
 from wirebroker.conformance.recording import BASE_SETTINGS
 from wirebroker.core.names import abs_hash
 

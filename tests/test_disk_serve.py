@@ -17,7 +17,7 @@ from crashkit import Served
 from kafkawire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from test_groups import Client, find
 from test_transactions import Reader, TransactionalProducer
-from wirebroker.conformance.client import WireClient
+from wirebroker.wire_client import WireClient
 from wirekit import batch, client, produce_request
 
 pytestmark = pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="the limits of another process cannot be set here")

@@ -23,7 +23,7 @@ import pytest
 
 from controlkit import ControlClient
 from kafkawire.messages.metadata import MetadataRequest
-from wirebroker.conformance.client import WireClient
+from wirebroker.wire_client import WireClient
 
 ROOT = Path(__file__).resolve().parent.parent
 OFFLINE = re.compile(r"NewConnectionError|name resolution|Max retries exceeded|Network is unreachable")

@@ -15,9 +15,9 @@ import jsonschema
 import pytest
 
 from wirebroker import faults
-from wirebroker.conformance.client import ConnectionClosed, WireClient
 from wirebroker.faults.files import MAKERS, FaultFileError, dump, load, parse, schema
 from wirebroker.mock import MockKafka
+from wirebroker.wire_client import ConnectionClosed, WireClient
 from wirekit import RawProducer, produce_request
 
 pytest_plugins = ["pytester"]

@@ -21,9 +21,9 @@ from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsReq
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from wirebroker import faults
-from wirebroker.conformance.client import ConnectionClosed, NoAnswer, WireClient
 from wirebroker.faults import NotFired
 from wirebroker.mock import MockKafka
+from wirebroker.wire_client import ConnectionClosed, NoAnswer, WireClient
 from wirekit import RawProducer, batch, client
 
 pytestmark = pytest.mark.mock_kafka(topics={"orders": 3, "other": 1})
@@ -54,9 +54,9 @@ def test_b2_the_other_form_goes_silent_and_what_is_in_the_pipe_is_handled(mock_k
     producer = RawProducer(mock_kafka)
     for sequence in range(4):
         producer.wire.send(_produce(producer, sequence), 9)
-    assert producer.wire.answer(0, 9).responses[0].partition_responses[0].base_offset == 0
+    assert producer.wire.answer().responses[0].partition_responses[0].base_offset == 0
     with pytest.raises(NoAnswer):
-        producer.wire.answer(0, 9, timeout=0.2)
+        producer.wire.answer(timeout=0.2)
     assert values(mock_kafka) == [b"v0", b"v1", b"v2", b"v3"], "the broker handled all four"
 
 
@@ -149,7 +149,7 @@ def test_a_delay_holds_the_request_until_the_clock_has_moved(mock_kafka: MockKaf
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
     assert values(mock_kafka) == []
     mock_kafka.clock.advance(seconds=60)
-    assert producer.wire.answer(0, 9).responses[0].partition_responses[0].base_offset == 0
+    assert producer.wire.answer().responses[0].partition_responses[0].base_offset == 0
 
 
 def test_a_delayed_answer_comes_after_the_batch_is_stored(mock_kafka: MockKafka) -> None:
@@ -158,11 +158,11 @@ def test_a_delayed_answer_comes_after_the_batch_is_stored(mock_kafka: MockKafka)
     producer.wire.send(_produce(producer, 0), 9)
     mock_kafka.wait_for_records("orders", 1)
     with pytest.raises(NoAnswer):
-        producer.wire.answer(0, 9, timeout=0.1)
+        producer.wire.answer(timeout=0.1)
     other = RawProducer(mock_kafka)
     other.wire.send(_produce(other, 0), 9)
     mock_kafka.clock.advance(seconds=60)
-    assert other.wire.answer(0, 9).responses[0].partition_responses[0].error_code == 0
+    assert other.wire.answer().responses[0].partition_responses[0].error_code == 0
 
 
 def test_b11_a_request_that_is_held_back_is_overtaken(mock_kafka: MockKafka) -> None:
@@ -172,7 +172,7 @@ def test_b11_a_request_that_is_held_back_is_overtaken(mock_kafka: MockKafka) -> 
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
     for number in range(2):
         quick.request(_plain(f"early{number}-"), 9)
-    assert slow.answer(0, 9).responses[0].partition_responses[0].base_offset == 2
+    assert slow.answer().responses[0].partition_responses[0].base_offset == 2
     assert values(mock_kafka) == [b"early0-0", b"early1-0", b"late0"]
 
 
@@ -193,7 +193,7 @@ def test_what_is_held_back_meets_the_other_rules_when_it_goes_on(mock_kafka: Moc
     wire.send(_plain("late"), 9)
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
     mock_kafka.clock.advance(minutes=1)
-    answer = wire.answer(0, 9)
+    answer = wire.answer()
     assert (answer.responses[0].partition_responses[0].error_code, answer.throttle_time_ms) == (56, 7)
     assert [row.kind for row in mock_kafka.trace.faults()] == ["delay", "fail_write", "throttle"]
     assert [rule.fired for rule in rules] == [1, 1, 1]
@@ -347,7 +347,7 @@ def test_clearing_lets_go_what_was_held_back(mock_kafka: MockKafka) -> None:
     wire.send(_plain("held"), 9)
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
     mock_kafka.faults.clear()
-    assert wire.answer(0, 9).responses[0].partition_responses[0].base_offset == 0
+    assert wire.answer().responses[0].partition_responses[0].base_offset == 0
     assert mock_kafka.faults.rules == []
 
 
@@ -367,7 +367,7 @@ def test_what_a_rule_holds_back_goes_on_when_it_is_unloaded(mock_kafka: MockKafk
     wire.send(_plain("held"), 9)
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
     mock_kafka.faults.clear() if unload == "clear" else mock_kafka.faults.remove(rule)
-    assert wire.answer(0, 9).responses[0].partition_responses[0].base_offset == 0
+    assert wire.answer().responses[0].partition_responses[0].base_offset == 0
     mock_kafka.clock.advance(minutes=2)
     assert wire.request(_plain("next"), 9).responses[0].partition_responses[0].base_offset == 1
 
@@ -382,7 +382,7 @@ def test_a_rule_that_is_unloaded_strikes_no_more(mock_kafka: MockKafka) -> None:
     for rule in behind:
         mock_kafka.faults.remove(rule)
     mock_kafka.clock.advance(minutes=1)
-    assert wire.answer(0, 9).responses[0].partition_responses[0].error_code == 0
+    assert wire.answer().responses[0].partition_responses[0].error_code == 0
     assert [rule.fired for rule in behind] == [0, 0]
 
 
@@ -474,7 +474,7 @@ def test_delays_of_an_answer_add_up(mock_kafka_factory: Any) -> None:
         kafka.clock.advance(milliseconds=advance)
         assert somebody_waits(kafka)
     kafka.clock.advance(milliseconds=1)
-    assert wire.answer(0, 9).responses[0].partition_responses[0].base_offset == 0
+    assert wire.answer().responses[0].partition_responses[0].base_offset == 0
     assert [rule.fired for rule in rules] == [1, 1]
 
 
@@ -494,7 +494,7 @@ def test_a_delayed_answer_counts_from_when_it_is_made(mock_kafka_factory: Any) -
         kafka.clock.advance(milliseconds=advance)
         assert somebody_waits(kafka)
     kafka.clock.advance(milliseconds=1)
-    assert wire.answer(1, 12).error_code == 0
+    assert wire.answer().error_code == 0
 
 
 def test_an_answer_that_is_never_made_is_not_lost(mock_kafka: MockKafka) -> None:

@@ -79,7 +79,7 @@ class Client:
 
     def joined(self, version: int = 7) -> Any:
         """The answer to the JoinGroup."""
-        answer = self.wire.answer(11, version)
+        answer = self.wire.answer()
         self.member, self.generation = answer.member_id or self.member, answer.generation_id
         return answer
 
@@ -100,7 +100,7 @@ class Client:
         self.wire.send(request, 3)
 
     def synced(self) -> tuple[int, bytes]:
-        answer = self.wire.answer(14, 3)
+        answer = self.wire.answer()
         return answer.error_code, bytes(answer.assignment)
 
     def sync(self, assignments: dict[str, bytes] | None = None, generation: int | None = None) -> tuple[int, bytes]:

@@ -16,10 +16,10 @@ import pytest
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.metadata import MetadataRequest
 from wirebroker import MockKafka
-from wirebroker.conformance.client import ConnectionClosed
 from wirebroker.core.configs import ConfigError
 from wirebroker.net.host import Host
 from wirebroker.net.protocol import BrokerProtocol
+from wirebroker.wire_client import ConnectionClosed
 from wirekit import RawProducer, batch, client, produce_request
 
 pytest_plugins = ["pytester"]

@@ -19,7 +19,7 @@ from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkawire.messages.metadata import MetadataRequest
 from wirebroker.cli import main
-from wirebroker.conformance.client import WireClient
+from wirebroker.wire_client import WireClient
 
 COMMAND = [sys.executable, "-m", "wirebroker.cli"]
 Start = Callable[..., subprocess.Popen[str]]

@@ -37,7 +37,7 @@ from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from wirebroker.cli import main
-from wirebroker.conformance.ours import OwnBroker
+from wirebroker.conformance.own_broker import OwnBroker
 from wirebroker.conformance.recording import load
 from wirebroker.conformance.replay import replay
 from wirebroker.engine import Engine

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
+from random_dialogues.replay import load, replay
 from test_consumer_groups import GROUP, Member
-from wirebroker.conformance.dialogues import load, replay
-from wirebroker.conformance.ours import OwnBroker
+from wirebroker.conformance.own_broker import OwnBroker
 from wirebroker.conformance.recording import BASE_SETTINGS
 from wirebroker.core.groups.classic import Group
 from wirebroker.core.groups.consumer import ConsumerGroup

@@ -24,9 +24,9 @@ from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from wirebroker import faults
-from wirebroker.conformance.client import ConnectionClosed
 from wirebroker.mock import MockKafka
 from wirebroker.trace.rows import LeaderRow
+from wirebroker.wire_client import ConnectionClosed
 from wirekit import RawProducer, batch, client, produce_request
 
 pytestmark = pytest.mark.mock_kafka(topics={"orders": 2, "other": 1})
@@ -42,7 +42,7 @@ def plain(tag: str, partition: int = 0) -> Any:
 
 
 def answered(wire: Any) -> Any:
-    return wire.answer(0, 9).responses[0].partition_responses[0]
+    return wire.answer().responses[0].partition_responses[0]
 
 
 # Writes
@@ -86,7 +86,7 @@ def test_only_the_slow_partition_of_a_request_holds_back_others(mock_kafka: Mock
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
     assert client(mock_kafka).request(plain("aside", 1), 9).responses[0].partition_responses[0].base_offset == 0
     mock_kafka.clock.advance(minutes=1)
-    assert [part.base_offset for part in slow.answer(0, 9).responses[0].partition_responses] == [0, 1]
+    assert [part.base_offset for part in slow.answer().responses[0].partition_responses] == [0, 1]
 
 
 def test_slow_writes_add_up(mock_kafka: MockKafka) -> None:
@@ -292,7 +292,7 @@ def test_a_consumer_beyond_the_new_end_is_out_of_range(mock_kafka: MockKafka) ->
     wire.send(asked, 12)
     mock_kafka.wait_until(lambda: mock_kafka._call(lambda e: bool(e.cluster.topics["orders"].partitions[0].waiting)))
     mock_kafka.truncate("orders", 0, 1)
-    assert wire.answer(1, 12).responses[0].partitions[0].error_code == 1
+    assert wire.answer().responses[0].partitions[0].error_code == 1
 
 
 def test_a_lost_coordinator_is_looked_for_again(mock_kafka: MockKafka) -> None:

@@ -25,12 +25,12 @@ from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.join_group import JoinGroupRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from wirebroker import faults
-from wirebroker.conformance.client import ConnectionClosed
 from wirebroker.mock import MockKafka
 from wirebroker.trace.levels import LEVELS
 from wirebroker.trace.lines import line
 from wirebroker.trace.rows import EVENTS, ConnectionRow, FetchRow, ProduceRow, ReplyRow, RequestRow, Row, row_from_json
 from wirebroker.trace.schema import schema
+from wirebroker.wire_client import ConnectionClosed
 from wirekit import RawProducer, batch, client, produce_request
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -196,7 +196,7 @@ def fetch(wire: Any, offset: int = 0, wait: int = 0, partition: int = 0) -> Any:
     part = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
     topic = FetchTopic(topic="orders", partitions=[part])
     wire.send(FetchRequest(max_wait_ms=wait, min_bytes=1, topics=[topic], max_bytes=1 << 20), 12)
-    return None if wait else wire.answer(1, 12)
+    return None if wait else wire.answer()
 
 
 @pytest.mark.mock_kafka(topics={"orders": 1}, trace="all", clock="frozen")
@@ -207,7 +207,7 @@ def test_a_reply_says_how_long_the_request_waited(mock_kafka: MockKafka) -> None
     mock_kafka.clock.advance(milliseconds=400)
     assert mock_kafka.trace.events("reply") == []
     mock_kafka.produce("orders", value=b"v")
-    wire.answer(1, 12)
+    wire.answer()
     (asked,), (reply,) = mock_kafka.trace.events("request"), mock_kafka.trace.events("reply")
     assert isinstance(asked, RequestRow)
     assert isinstance(reply, ReplyRow)
@@ -217,7 +217,7 @@ def test_a_reply_says_how_long_the_request_waited(mock_kafka: MockKafka) -> None
     wire.send(MetadataRequest(topics=[]), 9)
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
     mock_kafka.clock.advance(seconds=1)
-    wire.answer(3, 9)
+    wire.answer()
     last = mock_kafka.trace.events("reply")[-1]
     assert isinstance(last, ReplyRow)
     assert last.latency == 300

@@ -29,9 +29,9 @@ from kafkawire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from wirebroker.conformance.client import ConnectionClosed
 from wirebroker.core.transactions.states import PREVIOUS, State
 from wirebroker.mock import MockKafka
+from wirebroker.wire_client import ConnectionClosed
 from wirekit import batch, client, produce_request
 
 OUT_OF_ORDER, INVALID_EPOCH, INVALID_STATE, INVALID_MAPPING, CONCURRENT, UNSTABLE, FENCED = 45, 47, 48, 49, 51, 88, 90
@@ -342,7 +342,7 @@ def test_c3_a_waiting_reader_is_answered_when_the_transaction_ends(kafka: MockKa
     )  # fmt: skip
     reader.send(request, 12)
     assert producer.end() == 0
-    answer = reader.answer(1, 12, timeout=10).responses[0].partitions[0]
+    answer = reader.answer(timeout=10).responses[0].partitions[0]
     assert (answer.last_stable_offset, len(list(iter_batches(answer.records)))) == (2, 2)
 
 

@@ -21,8 +21,8 @@ from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.metadata import MetadataRequest
 from wirebroker import faults
-from wirebroker.conformance.client import ConnectionClosed
 from wirebroker.mock import MockKafka
+from wirebroker.wire_client import Connection, ConnectionClosed, NoAnswer, address_of
 from wirekit import RawProducer, batch, client, dial, produce_request
 
 pytestmark = pytest.mark.mock_kafka(topics={"orders": 1})
@@ -85,7 +85,7 @@ def test_an_answer_in_pieces_is_whole_and_what_follows_waits_behind_it(mock_kafk
     wire = client(mock_kafka)
     for _ in range(3):
         wire.send(MetadataRequest(topics=[]), 9)
-    assert [wire.answer(3, 9).controller_id for _ in range(3)] == [1, 1, 1], "in order, one after the other"
+    assert [wire.answer().controller_id for _ in range(3)] == [1, 1, 1], "in order, one after the other"
 
 
 def test_what_follows_is_not_handled_before_the_answer_is_sent(mock_kafka: MockKafka) -> None:
@@ -272,22 +272,21 @@ def test_an_answer_that_acks_0_does_not_have_is_not_struck(mock_kafka: MockKafka
 
 def test_acks_0_that_was_held_back_lets_go_on_what_came_behind_it(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.delay(60_000, api="Produce", nth=1))
-    wire = client(mock_kafka)
+    wire = Connection(address_of(mock_kafka.bootstrap_servers))
     wire.send(produce_request("orders", batch(), acks=0), 9, answered=False)
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
     wire.send(produce_request("orders", batch()), 9)
     assert nothing_comes(wire)
     mock_kafka.clock.advance(minutes=1)
-    assert wire.answer(0, 9).responses[0].partition_responses[0].base_offset == 1
+    assert wire.answer().responses[0].partition_responses[0].base_offset == 1
 
 
-def nothing_comes(wire: Any) -> bool:
-    held = wire._socket("main")
-    held.settimeout(0.1)
+def nothing_comes(wire: Connection) -> bool:
     try:
-        return held.recv(1, socket.MSG_PEEK) is None
-    except TimeoutError:
+        wire.frame(timeout=0.1)
+    except NoAnswer:
         return True
+    return False
 
 
 # Real clients

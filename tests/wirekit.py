@@ -14,8 +14,8 @@ import pytest
 from kafkawire.batches import BatchHeader, Record, build_batch
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from wirebroker.conformance.client import WireClient
 from wirebroker.mock import MockKafka
+from wirebroker.wire_client import WireClient, address_of
 
 NOW = 1_800_000_000_000
 
@@ -44,14 +44,12 @@ def batch(
 
 def client(kafka: MockKafka, node: int = 0) -> WireClient:
     """A raw wire client of one of the brokers."""
-    host, _, port = kafka.bootstrap_servers.split(",")[node].partition(":")
-    return WireClient(host, int(port))
+    return WireClient.at(kafka.bootstrap_servers.split(",")[node])
 
 
 def dial(kafka: MockKafka, node: int = 0) -> socket.socket:
     """A socket that is connected to one of the brokers."""
-    host, _, port = kafka.bootstrap_servers.split(",")[node].partition(":")
-    return socket.create_connection((host, int(port)), 20)
+    return socket.create_connection(address_of(kafka.bootstrap_servers.split(",")[node]), 20)
 
 
 def has_come(connection: socket.socket) -> bool:

@@ -5,7 +5,6 @@ It reads what is stored, not what a consumer would be given: uncommitted and abo
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -13,13 +12,14 @@ from typing import Any
 
 from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode, WireError, error_name
-from kafkawire.frames import SIZE, decode_response, encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.primitives import Buffer, format_uuid
+from wirebroker import wire_client
+from wirebroker.wire_client import Connection
 
 CLIENT_ID = "wirebroker-audit"
 TIMEOUT = 30.0
@@ -30,7 +30,6 @@ FETCH_BYTES = 16 * 1024 * 1024
 WAIT_MS = 500
 THROTTLED_S, THROTTLED_IN_ALL_S = 30.0, 600.0
 """How long a broker that throttles is given before it is asked again, and how long while nothing comes of it."""
-LARGEST_ANSWER = 512 * 1024 * 1024
 EARLIEST, LATEST = -2, -1
 NEWEST = {1: 12, 2: 7, 3: 12, 18: 0, 32: 4}
 """By API key the newest version that is spoken here; Fetch 13 names topics by id."""
@@ -72,19 +71,17 @@ class Client:
         self._bootstrap = [each.strip() for each in bootstrap.split(",") if each.strip()]
         for each in self._bootstrap:
             address_of(each)
-        self._sockets: dict[str, socket.socket] = {}
+        self._connections: dict[str, Connection] = {}
         self._versions: dict[str, dict[int, int]] = {}
         self._leaders: dict[tuple[str, int], str] = {}
         self._ids: dict[str, str] = {}
         self._refused: dict[str, int] = {}
         """by topic the error with which a broker would say nothing of it"""
-        self._correlation = 0
 
     def close(self) -> None:
         """Close all connections."""
-        for each in self._sockets.values():
-            each.close()
-        self._sockets.clear()
+        for each in list(self._connections):
+            self._forget(each)
 
     def partitions(self, topics: Iterable[str] = ()) -> list[LivePartition]:
         """The partitions of these topics, or of all, with their offsets, in order."""
@@ -217,21 +214,12 @@ class Client:
             raise BrokerError(f"{address}: {broken or type(broken).__name__}") from broken
 
     def _exchange(self, address: str, request: Message, version: int) -> Any:
-        held = self._sockets.get(address)
-        if held is None:
-            held = self._sockets[address] = socket.create_connection(address_of(address), TIMEOUT)
-            held.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._correlation += 1
-        held.sendall(encode_request(self._correlation, CLIENT_ID, request, version))
-        (size,) = SIZE.unpack(_exactly(held, SIZE.size))
-        if not 0 <= size <= LARGEST_ANSWER:
-            raise ConnectionError(f"an answer of {size} bytes was announced; this is no Kafka broker")
-        _, answer = decode_response(_exactly(held, size), request.__schema__.key, version)
-        return answer
+        if address not in self._connections:
+            self._connections[address] = Connection(address_of(address), TIMEOUT, CLIENT_ID)
+        return self._connections[address].request(request, version)
 
     def _forget(self, address: str) -> None:
-        held = self._sockets.pop(address, None)
-        if held is not None:
+        if held := self._connections.pop(address, None):
             held.close()
 
 
@@ -254,17 +242,7 @@ def _only(leader: str, topics: list[Any]) -> Any:
 
 def address_of(text: str) -> tuple[str, int]:
     """Host and port. Raises BrokerError."""
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65535:
-        raise BrokerError(f"{text!r} is not host:port")
-    return host.strip("[]"), int(port)
-
-
-def _exactly(held: socket.socket, size: int) -> memoryview:
-    view, filled = memoryview(bytearray(size)), 0
-    while filled < size:
-        count = held.recv_into(view[filled:])
-        if not count:
-            raise ConnectionResetError("the connection was closed")
-        filled += count
-    return view
+    try:
+        return wire_client.address_of(text)
+    except ValueError as wrong:
+        raise BrokerError(str(wrong)) from None

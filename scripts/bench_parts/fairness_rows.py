@@ -49,7 +49,7 @@ from kafkawire.messages.offset_for_leader_epoch import (
 )
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from wirebroker.conformance.client import WireClient
+from wirebroker.wire_client import WireClient
 
 TOPICS, PARTITIONS = 1_000, 3
 GOOD, FILLED, ANY = "good", "filled", "topic-0007"

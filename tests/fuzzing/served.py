@@ -36,7 +36,7 @@ from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsReq
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.registry import KEYS, PRODUCE, versions
 from wirebroker.apis import SERVED
-from wirebroker.conformance.client import ConnectionClosed, NoAnswer, WireClient
+from wirebroker.wire_client import WireClient
 
 TOO_LONG = 0.1
 """Seconds that the good connection may wait."""
@@ -48,7 +48,7 @@ ANSWER_WITHIN = 5.0
 PIPELINED = 40
 UNREAD = 4 << 20
 """Bytes that a client which never reads sends at most."""
-GONE = (ConnectionClosed, NoAnswer, OSError)
+GONE = (OSError,)
 SHARED = "good"
 """The topic of the good connection."""
 

@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from wirebroker.conformance.ours import OwnBroker
+from wirebroker.conformance.own_broker import OwnBroker
 from wirebroker.conformance.recording import Difference, Scenario, deliberate, load
 from wirebroker.conformance.replay import RemoteBroker, replay
+from wirebroker.wire_client import address_of
 
 NEEDS_RESTART = "restarts the broker, which cannot be done by address"
 NEEDS_SETTINGS = "was recorded with other settings than a broker by address has"
@@ -34,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         only = options.only.split(",") if options.only else None
         scenarios = load(Path(options.file) if options.file else None, only)
-        remote = _remote(options.bootstrap) if options.bootstrap else None
+        remote = RemoteBroker(*address_of(options.bootstrap)) if options.bootstrap else None
         report = run_all(scenarios, remote)
     except (ValueError, OSError) as wrong:
         print(f"wirebroker conformance: {wrong}", file=sys.stderr)
@@ -43,13 +44,6 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         Path(options.json).write_text(json.dumps(asdict(report), indent=1) + "\n", encoding="utf-8")
     return 1 if report.differing else 0
-
-
-def _remote(bootstrap: str) -> RemoteBroker:
-    host, _, port = bootstrap.split(",")[0].rpartition(":")
-    if not host or not port.isdigit():
-        raise ValueError(f"--bootstrap: {bootstrap!r} is not host:port")
-    return RemoteBroker(host, int(port))
 
 
 def run_all(scenarios: Iterable[Scenario], remote: RemoteBroker | None = None) -> Report:

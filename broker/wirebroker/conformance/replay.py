@@ -10,10 +10,10 @@ from typing import Any, Protocol
 from kafkawire.declare import Message
 from kafkawire.errors import ProtocolError
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from wirebroker.conformance.client import ConnectionClosed, NoAnswer, WireClient
-from wirebroker.conformance.operations import OPERATIONS
+from wirebroker.conformance.readiness import prepare
 from wirebroker.conformance.recording import Difference, Json, Scenario, compare
-from wirebroker.conformance.settling import prepare
+from wirebroker.conformance.steps import OPERATIONS
+from wirebroker.wire_client import ConnectionClosed, NoAnswer, WireClient
 
 _REFERENCE = re.compile(r"\$(\w+)\.(\w+)([+-]\d+)?")
 BEHIND_MS = 750

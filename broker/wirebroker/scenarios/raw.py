@@ -13,17 +13,14 @@ from kafkawire.messages.end_txn import EndTxnRequest
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from wirebroker.conformance.client import WireClient
+from wirebroker.wire_client import WireClient
 
 OTHER = "other"
 """The transactional id of the other application."""
 TIMEOUT = 60_000
 """ms after which the coordinator ends what it leaves open."""
-
-
-def _client(address: str) -> WireClient:
-    host, _, port = address.split(",")[0].rpartition(":")
-    return WireClient(host, int(port), 3.0)
+PATIENCE = 3.0
+"""Seconds to wait for an answer."""
 
 
 def _begin(wire: WireClient, topic: str) -> tuple[int, int]:
@@ -44,7 +41,7 @@ def _begin(wire: WireClient, topic: str) -> tuple[int, int]:
 
 def open_transaction(address: str, topic: str, records: int) -> None:
     """Another application writes records in a transaction, and is not heard of again."""
-    with closing(_client(address)) as wire:
+    with closing(WireClient.at(address, PATIENCE)) as wire:
         producer_id, epoch = _begin(wire, topic)
         data = build_batch(
             [Record(i, 0, None, b"of another") for i in range(records)], base_timestamp=time.time_ns() // 1_000_000,
@@ -57,7 +54,7 @@ def open_transaction(address: str, topic: str, records: int) -> None:
 
 def empty_transaction(address: str, topic: str) -> None:
     """Another application begins a transaction and aborts it before it has written: a marker without records."""
-    with closing(_client(address)) as wire:
+    with closing(WireClient.at(address, PATIENCE)) as wire:
         producer_id, epoch = _begin(wire, topic)
         request = EndTxnRequest(transactional_id=OTHER, producer_id=producer_id, producer_epoch=epoch, committed=False)
         _well(wire.request(request, 3).error_code, "EndTxn")
@@ -65,7 +62,7 @@ def empty_transaction(address: str, topic: str) -> None:
 
 def delete_records(address: str, topic: str, partitions: int) -> None:
     """Delete all records of the topic, as an administrator or retention would."""
-    with closing(_client(address)) as wire:
+    with closing(WireClient.at(address, PATIENCE)) as wire:
         parts = [DeleteRecordsPartition(partition_index=index, offset=-1) for index in range(partitions)]
         request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=parts)], timeout_ms=1000)
         for part in wire.request(request, 2).topics[0].partitions:

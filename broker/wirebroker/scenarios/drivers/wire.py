@@ -20,17 +20,17 @@ from kafkawire.errors import ProtocolError, error_name
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from wirebroker.conformance.client import ConnectionClosed, NoAnswer, WireClient
 from wirebroker.scenarios.drivers import Told
 from wirebroker.scenarios.scenario import ProducerSettings
+from wirebroker.wire_client import WireClient
 
-PRODUCE, VERSION, METADATA_VERSION = 0, 12, 12
+VERSION, METADATA_VERSION = 12, 12
 OUT_OF_ORDER, UNKNOWN_PRODUCER_ID, REQUEST_TIMED_OUT = 45, 59, 7
 RETRIABLE = frozenset({2, 3, 5, 6, 7, 13, 14, 15, 16, 19, 20, 51, 56})
 """Kafka's RetriableException, as far as an answer to Produce or InitProducerId has them."""
 LAST_EPOCH = 32767
 BACKOFF = 0.02
-BROKEN = (ConnectionClosed, NoAnswer, ProtocolError, OSError)
+BROKEN = (OSError, ProtocolError)
 
 
 @dataclass(slots=True, eq=False)
@@ -188,7 +188,7 @@ class Producer:
         if leader in self._given_up:
             return REQUEST_TIMED_OUT, -1
         try:
-            answer = self._wire(leader).answer(PRODUCE, VERSION).responses[0].partition_responses[0]
+            answer = self._wire(leader).answer().responses[0].partition_responses[0]
         except BROKEN:
             self._wire(leader).drop("main")
             self._given_up.add(leader)
@@ -215,8 +215,7 @@ class Producer:
 
     def _wire(self, address: str) -> WireClient:
         if address not in self._wires:
-            host, _, port = address.rpartition(":")
-            self._wires[address] = WireClient(host, int(port), self._settings.request_timeout / 1000)
+            self._wires[address] = WireClient.at(address, self._settings.request_timeout / 1000)
         return self._wires[address]
 
     # The rest

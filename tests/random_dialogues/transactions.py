@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from dialogues.asking import Asking
-from wirebroker.conformance.dialogues import Ask, Head
-from wirebroker.conformance.symbols import Json
+from random_dialogues.asking import Asking
+from random_dialogues.replay import Ask, Head
+from random_dialogues.symbols import Json
 
 NO_ERROR = "0 NONE"
 NEVER_GIVEN = 10**15

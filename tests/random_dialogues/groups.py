@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from dialogues.asking import Asking
-from wirebroker.conformance.dialogues import Answers, Ask, Head
-from wirebroker.conformance.symbols import Json
+from random_dialogues.asking import Asking
+from random_dialogues.replay import Answers, Ask, Head
+from random_dialogues.symbols import Json
 
 OFFSETS_ASKED = [0, 1, 7]
 """Partitions; a topic has two."""

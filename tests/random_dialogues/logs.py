@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from dialogues.asking import Asking
-from wirebroker.conformance.dialogues import Ask, Head
-from wirebroker.conformance.symbols import Json
+from random_dialogues.asking import Asking
+from random_dialogues.replay import Ask, Head
+from random_dialogues.symbols import Json
 
 NEVER_GIVEN = 10**15
 """A producer id that no broker hands out in a test."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from dialogues.asking import Asking
-from wirebroker.conformance.dialogues import Ask, Head
-from wirebroker.conformance.symbols import Json
+from random_dialogues.asking import Asking
+from random_dialogues.replay import Ask, Head
+from random_dialogues.symbols import Json
 
 TOPIC, BROKER, LOGGER = 2, 4, 8
 SET, DELETE, APPEND, SUBTRACT = range(4)

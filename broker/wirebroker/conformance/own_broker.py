@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 
 from wirebroker.mock import MockKafka
+from wirebroker.wire_client import address_of
 
 
 class OwnBroker:
@@ -17,8 +18,7 @@ class OwnBroker:
 
     def __enter__(self) -> OwnBroker:
         self.kafka.start()
-        host, _, port = self.kafka.bootstrap_servers.partition(":")
-        self.address = (host, int(port))
+        self.address = address_of(self.kafka.bootstrap_servers)
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:

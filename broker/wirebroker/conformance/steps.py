@@ -50,8 +50,8 @@ from kafkawire.messages.txn_offset_commit import (
 )
 from kafkawire.registry import KEYS
 from wirebroker.conformance.batches import record_data
+from wirebroker.conformance.readiness import COORDINATOR_CODES, markers_written
 from wirebroker.conformance.recording import Json
-from wirebroker.conformance.settling import COORDINATOR_CODES, markers_written
 
 if TYPE_CHECKING:
     from wirebroker.conformance.replay import Run
@@ -182,7 +182,7 @@ def op_produce(run: Run, step: Json) -> Json:
     if unanswered_by_rule:
         return {"sent": True}
     unanswered = NO_ANSWER_AFTER if step.get("raw_hex", "") is None else None
-    answer = run.client.answer(KEYS["Produce"], version, connection, unanswered)
+    answer = run.client.answer(connection, unanswered)
     return _produced(run, step, answer, version)
 
 
@@ -243,11 +243,7 @@ def op_produce_pipeline(run: Run, step: Json) -> Json:
         request, version = _produce_request(run, entry)
         run.client.send(request, version, connection)
         sent.append((entry, version))
-    return {
-        "responses": [
-            _produced(run, entry, run.client.answer(KEYS["Produce"], version, connection), version) for entry, version in sent
-        ]
-    }
+    return {"responses": [_produced(run, entry, run.client.answer(connection), version) for entry, version in sent]}
 
 
 @_operation

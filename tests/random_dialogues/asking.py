@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any, ClassVar
 
-from wirebroker.conformance.dialogues import Answers, Ask, Head
+from random_dialogues.replay import Answers, Ask, Head
 
 
 class Asking:

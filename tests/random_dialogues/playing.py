@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import Protocol
 
-from wirebroker.conformance.dialogues import (
+from random_dialogues.replay import (
     Answers,
     Ask,
     Dialogue,

@@ -10,8 +10,6 @@ from __future__ import annotations
 import gzip
 import json
 import secrets
-import select
-import socket
 import time
 from collections.abc import Collection, Iterator
 from contextlib import closing
@@ -22,16 +20,15 @@ from typing import Any
 
 from kafkawire.declare import Message
 from kafkawire.errors import ProtocolError
-from kafkawire.frames import SIZE, decode_response, encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from kafkawire.registry import KEYS, request_class
-from wirebroker.conformance.client import CLIENT_ID, TIMEOUT, WireClient
-from wirebroker.conformance.settling import COORDINATOR_CODES, coordinators_loaded, transactions_complete, until
-from wirebroker.conformance.symbols import NAME, Json, Symbols, from_json, to_json
+from kafkawire.registry import KEYS, api_name, request_class
+from random_dialogues.symbols import NAME, Json, Symbols, from_json, to_json
+from wirebroker.conformance.readiness import COORDINATOR_CODES, coordinators_loaded, transactions_complete, until
 from wirebroker.core.names import abs_hash
+from wirebroker.wire_client import Connection, NoAnswer, WireClient
 
 Answers = dict[int, Json]
 """Connection to the answer that came on it."""
@@ -100,50 +97,6 @@ class Difference:
         return describe(self)
 
 
-class Connection:
-    """A connection with at most one request under way."""
-
-    def __init__(self, address: tuple[str, int]) -> None:
-        self._socket = socket.create_connection(address, TIMEOUT)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._received = bytearray()
-        self.awaited: tuple[str, int] | None = None
-        """API and version of the request that is not answered yet."""
-
-    def close(self) -> None:
-        """Close it."""
-        self._socket.close()
-
-    def send(self, message: Message, api: str, version: int, correlation_id: int) -> None:
-        """Send a request."""
-        self.awaited = (api, version)
-        self._socket.sendall(encode_request(correlation_id, CLIENT_ID, message, version))
-
-    def answer(self, within: float) -> Message | None:
-        """The answer, or None if it does not come within these seconds. Raises ConnectionError, ProtocolError."""
-        deadline = time.monotonic() + within
-        while self.awaited is not None:
-            if len(self._received) >= SIZE.size:
-                end = SIZE.size + SIZE.unpack_from(self._received)[0]
-                if len(self._received) >= end:
-                    return self._decode(end)
-            ready, _, _ = select.select([self._socket], [], [], max(0.0, deadline - time.monotonic()))
-            if not ready:
-                return None
-            part = self._socket.recv(1 << 16)
-            if not part:
-                raise ConnectionResetError("closed by the broker")
-            self._received += part
-        return None
-
-    def _decode(self, end: int) -> Message:
-        frame = bytes(self._received[SIZE.size : end])
-        del self._received[:end]
-        api, version = self.awaited or ("", 0)
-        self.awaited = None
-        return decode_response(frame, KEYS[api], version)[1]
-
-
 class Player:
     """One broker's side of a dialogue: its connections, and the symbols of what it handed out."""
 
@@ -209,9 +162,9 @@ class Player:
         connection = self._connections.get(ask.connection)
         if connection is None:
             connection = self._connections[ask.connection] = Connection(self._address)
-            connection.send(_greeting(), "ApiVersions", _GREETING_VERSION, 0)
-            connection.answer(TIMEOUT)  # a broker may be slow to accept, and hear others that spoke later first
-        connection.send(message, ask.api, ask.version, self._count)
+            # A broker may be slow to accept, and would then read later requests of other connections first.
+            connection.request(_greeting(), _GREETING_VERSION)
+        connection.send(message, ask.version)
 
     def answers(self, expected: Collection[int], within: float, *, fence: Ask | None = None, grace: float = 0.0) -> Answers:
         """Wait these seconds for the expected answers; they, and what else came up to `grace` seconds after the fence."""
@@ -227,16 +180,17 @@ class Player:
     def _receive(self, number: int, deadline: float) -> tuple[str, Message | None] | None:
         """The API and the answer, no answer for a closed connection; None if nothing came."""
         connection = self._connections.get(number)
-        if connection is None or connection.awaited is None:
+        if connection is None or not connection.awaited:
             return None
-        api, _ = connection.awaited
+        api = api_name(connection.awaited[0][1])
         try:
-            message = connection.answer(max(0.0, deadline - time.monotonic()))
+            return api, connection.answer(max(0.0, deadline - time.monotonic()))
+        except NoAnswer:
+            return None
         except (OSError, ProtocolError):
             connection.close()
             del self._connections[number]
             return api, None
-        return None if message is None else (api, message)
 
     def _shown(self, api: str, message: Message | None) -> Json:
         return CLOSED if message is None else self._own(api, to_json(message, self._symbols))

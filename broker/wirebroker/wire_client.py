@@ -1,0 +1,195 @@
+"""The blocking wire client: it sends exactly the requests that it is given, right or wrong, as no client library does."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from kafkawire.declare import Message
+from kafkawire.errors import ProtocolError
+from kafkawire.frames import SIZE, decode_response, encode_request
+
+CLIENT_ID = "wirebroker-conformance"
+TIMEOUT = 10.0
+"""Seconds without a byte after which a client stops waiting for an answer."""
+LARGEST_ANSWER = 512 * 1024 * 1024
+SHOWN = 64
+"""How many bytes of an unreadable answer its error message shows."""
+
+
+class ConnectionClosed(ConnectionError):
+    """The broker closed the connection instead of answering."""
+
+
+class NoAnswer(TimeoutError):
+    """No answer arrived in time."""
+
+
+def address_of(text: str) -> tuple[str, int]:
+    """Host and port of `host:port`; of the first one in a list with commas. Raises ValueError."""
+    host, _, port = text.split(",")[0].strip().rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise ValueError(f"{text!r} is not host:port")
+    return host.strip("[]"), int(port)
+
+
+class Connection:
+    """One connection to a broker. Raises ConnectionClosed if it cannot be made."""
+
+    def __init__(self, address: tuple[str, int], timeout: float = TIMEOUT, client_id: str = CLIENT_ID) -> None:
+        self.timeout, self.client_id = timeout, client_id
+        self.awaited: deque[tuple[int, int, int]] = deque()
+        """Correlation id, API key and version of each request that has no answer yet."""
+        self._correlation = 0
+        self._size, self._filled = bytearray(SIZE.size), 0
+        self._frame: bytearray | None = None
+        try:
+            self._socket = socket.create_connection(address, timeout)
+        except OSError as refused:
+            raise ConnectionClosed(str(refused)) from refused
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+    def request(self, message: Message, version: int, timeout: float | None = None) -> Any:
+        """Send a request and wait for its answer. Raises ConnectionClosed, NoAnswer, ProtocolError."""
+        self.send(message, version)
+        return self.answer(timeout)
+
+    def send(self, message: Message, version: int, *, answered: bool = True) -> None:
+        """Send a request without waiting. `answered` is False for a Produce with acks=0, which gets no answer."""
+        self._correlation += 1
+        self.send_bytes(encode_request(self._correlation, self.client_id, message, version))
+        if answered:
+            self.awaited.append((self._correlation, message.__schema__.key, version))
+
+    def send_raw(self, key: int, version: int, body: bytes, header_version: int) -> None:
+        """Send a request of any key and version with this body."""
+        self._correlation += 1
+        name = self.client_id.encode()
+        header = struct.pack(">hhih", key, version, self._correlation, len(name)) + name
+        frame = header + (b"\0" if header_version == 2 else b"") + body
+        self.send_bytes(SIZE.pack(len(frame)) + frame)
+
+    def send_bytes(self, raw: bytes) -> None:
+        """Send bytes as they are. Raises ConnectionClosed."""
+        try:
+            self._socket.settimeout(self.timeout)
+            self._socket.sendall(raw)
+        except OSError as broken:
+            raise ConnectionClosed(str(broken)) from broken
+
+    def answer(self, timeout: float | None = None) -> Any:
+        """The answer to the oldest request without one. After NoAnswer it can be called again.
+
+        Raises ConnectionClosed, NoAnswer, and ProtocolError for an unreadable answer or one to another request.
+        """
+        frame = self.frame(timeout)
+        try:
+            if not self.awaited:
+                raise ProtocolError("the broker answered without a request")
+            correlation_id, key, version = self.awaited.popleft()
+            answered, message = decode_response(frame, key, version)
+            if answered != correlation_id:
+                raise ProtocolError(f"the answer has correlation id {answered}, expected {correlation_id}")
+        except ProtocolError as wrong:
+            raise ProtocolError(f"{wrong}; the frame begins {frame[:SHOWN].hex()}") from wrong
+        return message
+
+    def frame(self, timeout: float | None = None) -> bytearray:
+        """The next frame without its size. Raises ConnectionClosed, NoAnswer, ProtocolError."""
+        self._socket.settimeout(self.timeout if timeout is None else timeout)
+        try:
+            if self._frame is None:
+                self._fill(self._size)
+                (size,) = SIZE.unpack(self._size)
+                if not 0 <= size <= LARGEST_ANSWER:
+                    raise ProtocolError(f"the answer announces {size} bytes, so this is not a Kafka broker")
+                self._frame = bytearray(size)
+            self._fill(self._frame)
+        except (TimeoutError, BlockingIOError) as late:
+            raise NoAnswer("no answer in time") from late
+        except OSError as broken:
+            raise ConnectionClosed(str(broken)) from broken
+        frame, self._frame = self._frame, None
+        return frame
+
+    def _fill(self, buffer: bytearray) -> None:
+        """Read until the buffer is full; a later call goes on where a timeout interrupted this one."""
+        with memoryview(buffer) as view:
+            while self._filled < len(buffer):
+                count = self._socket.recv_into(view[self._filled :])
+                if not count:
+                    raise ConnectionResetError("the broker closed the connection")
+                self._filled += count
+        self._filled = 0
+
+
+class WireClient:
+    """Named connections to one broker. Each opens at its first use; after an error it is closed, and the next use opens it."""
+
+    def __init__(self, host: str, port: int, timeout: float = TIMEOUT) -> None:
+        self.address, self.timeout = (host, port), timeout
+        self._connections: dict[str, Connection] = {}
+
+    @classmethod
+    def at(cls, address: str, timeout: float = TIMEOUT) -> WireClient:
+        """A client of the broker at `host:port`, or the first in a list with commas. Raises ValueError."""
+        return cls(*address_of(address), timeout)
+
+    def close(self) -> None:
+        """Close all connections."""
+        for name in list(self._connections):
+            self.drop(name)
+
+    def drop(self, connection: str) -> None:
+        """Close one connection."""
+        if held := self._connections.pop(connection, None):
+            held.close()
+
+    def request(self, message: Message, version: int, connection: str = "main", timeout: float | None = None) -> Any:
+        """Send a request and wait for its answer. Raises ConnectionClosed, NoAnswer, ProtocolError."""
+        self.send(message, version, connection)
+        return self.answer(connection, timeout)
+
+    def send(self, message: Message, version: int, connection: str = "main", *, answered: bool = True) -> None:
+        """Send a request without waiting; see Connection.send."""
+        with self._open(connection) as held:
+            held.send(message, version, answered=answered)
+
+    def send_raw(self, key: int, version: int, body: bytes, header_version: int, connection: str = "main") -> None:
+        """Send a request of any key and version with this body."""
+        with self._open(connection) as held:
+            held.send_raw(key, version, body, header_version)
+
+    def send_bytes(self, raw: bytes, connection: str = "main") -> None:
+        """Send bytes as they are."""
+        with self._open(connection) as held:
+            held.send_bytes(raw)
+
+    def answer(self, connection: str = "main", timeout: float | None = None) -> Any:
+        """The answer to the oldest request without one. Raises ConnectionClosed, NoAnswer, ProtocolError."""
+        with self._open(connection) as held:
+            return held.answer(timeout)
+
+    def frame(self, connection: str = "main", timeout: float | None = None) -> bytearray:
+        """The next frame without its size. Raises ConnectionClosed, NoAnswer, ProtocolError."""
+        with self._open(connection) as held:
+            return held.frame(timeout)
+
+    @contextmanager
+    def _open(self, name: str) -> Iterator[Connection]:
+        """The connection of this name, made if there is none, and dropped if using it fails."""
+        if name not in self._connections:
+            self._connections[name] = Connection(self.address, self.timeout)
+        try:
+            yield self._connections[name]
+        except (OSError, ProtocolError):
+            self.drop(name)
+            raise

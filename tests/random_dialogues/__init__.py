@@ -1,0 +1,7 @@
+"""Random dialogues with a broker: recorded on a real Kafka by scripts/record-dialogues, replayed by tests/test_dialogues.py.
+
+symbols   messages as JSON, in which ids and names are symbols
+replay    a recorded dialogue, and replaying it on a broker
+playing   inventing a dialogue while it runs on several brokers at once
+asking    what all subjects share; subjects lists them: admin, groups, logs, transactions
+"""
