@@ -16,11 +16,11 @@ from pyspark.sql import functions as sf
 from kafkawire.batches import CONTROL
 from wirebroker.audit.findings import KINDS
 from wirebroker_audit import checks, contents, replay, schema
+from wirebroker_audit.directory import NotALogDirectory, find_partitions
 from wirebroker_audit.intended import BadJournal, read_journal
 from wirebroker_audit.origin import Cluster, Directory, Origin
 from wirebroker_audit.reconcile import reconcile
 from wirebroker_audit.report import write_report
-from wirebroker_audit.segments import NotALogDirectory, find_partitions
 from wirebroker_audit.sources.trace import BadTrace, read_trace
 from wirebroker_audit.wire import BrokerError, ask
 

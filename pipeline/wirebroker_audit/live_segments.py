@@ -9,7 +9,6 @@ its offset, in whatever segment holds it now. No Spark here.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,16 +17,19 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from kafkawire.batches import HEADER_SIZE, LOG_OVERHEAD, read_header
+from kafkawire.disk.damage import DamagedFile
+from kafkawire.disk.names import LOG, SWAP, offset_of
+from kafkawire.disk.properties import PARTITION_METADATA, read_partition_metadata
+from kafkawire.primitives import format_uuid
+from wirebroker_audit.directory import PartitionFolder
 from wirebroker_audit.scan import Array, Chunk, Place, damage_row, headers_at, looks_like_batch
-from wirebroker_audit.segments import SPLIT_BYTES, PartitionFolder, Split, read_opened, whole_batches
+from wirebroker_audit.segments import Split, read_opened, whole_batches
+from wirebroker_audit.splits import SPLIT_BYTES
 
 ANEW = -1
 """The position of a `deleted` row that says: this log began anew, and what was read of it before counts no more."""
 LOOKS = 20
 """How often a folder is looked at again while it changes under our eyes."""
-PARTITION_METADATA = "partition.metadata"
-_SEGMENT = re.compile(r"(\d{20})\.log(\.swap)?")
-_TOPIC_ID = re.compile(r"^topic_id: *(\S+)", re.MULTILINE)
 _NUMBER = 0x7FFF_FFFF
 
 
@@ -70,17 +72,19 @@ def mark_from(text: str) -> Mark:
 
 
 def topic_id_of(folder: Path) -> str:
-    """The id of the topic to which the folder belongs, "" if it does not say."""
+    """The id of the topic to which the folder belongs, "" if partition.metadata is missing or damaged."""
     try:
-        found = _TOPIC_ID.search((folder / PARTITION_METADATA).read_text(encoding="utf-8"))
-    except (FileNotFoundError, UnicodeDecodeError):
+        return format_uuid(read_partition_metadata(folder / PARTITION_METADATA))
+    except (FileNotFoundError, DamagedFile):
         return ""
-    return found[1] if found else ""
 
 
 def segments_now(folder: Path) -> list[tuple[int, Path]]:
-    """First offset and path of each segment. A folder is no snapshot: a file that is renamed meanwhile may be in no listing,
-    so that two have to agree. Where the cleaner has just put its work in place, that has `.swap` at its end for a moment."""
+    """Base offset and path of each segment.
+
+    A file that is renamed during `listdir` may be missing from its result, so two listings must agree. For a moment after a
+    pass of the cleaner, a new segment still has `.swap` at the end of its name.
+    """
     names = os.listdir(folder)
     for _ in range(LOOKS):
         before, names = names, os.listdir(folder)
@@ -88,8 +92,8 @@ def segments_now(folder: Path) -> list[tuple[int, Path]]:
             break
     found: dict[int, Path] = {}
     for name in sorted(names, reverse=True):  # X.log.swap, and then X.log instead, if that is there
-        if match := _SEGMENT.fullmatch(name):
-            found[int(match[1])] = folder / name
+        if (first := offset_of(name.removesuffix(SWAP), LOG)) is not None:
+            found[first] = folder / name
     return sorted(found.items())
 
 
@@ -362,7 +366,7 @@ class _StretchReader:
         """Up to which position, and where the log ends if that is before the offset that was to be reached."""
         if first == self.end.segment and holds(file, self.end):
             return self.end.position, None
-        if following is not None and following <= self.end.offset and path.suffix == ".log":
+        if following is not None and following <= self.end.offset and path.suffix == LOG:
             return os.fstat(file.fileno()).st_size, None
         stop = self.end.offset if following is None else min(following, self.end.offset)
         found = place_of(file, stop)

@@ -8,8 +8,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from wirebroker_audit import schema
+from wirebroker_audit.directory import read_directory
 from wirebroker_audit.scan import EVERYTHING
-from wirebroker_audit.segments import find_partitions, said_of, unreadable_in
 from wirebroker_audit.sources.broker import partitions_as_text
 from wirebroker_audit.sources.files import save_plan
 from wirebroker_audit.wire import Client
@@ -78,10 +78,8 @@ class Directory(Origin):
         self.options["plan"] = str(plan)
 
     def look(self) -> None:
-        folders = find_partitions(self._path, self._topics)
+        folders, self.problems, self.notices = read_directory(self._path, self._topics)
         self.bounds = [(each.topic, each.partition, each.begins_at, each.cleaned_until) for each in folders]
-        self.problems, self.notices = said_of(folders)
-        self.problems += unreadable_in(self._path)
 
     def records(self) -> DataFrame:
         return self._spark.read.format("kafka-segment-records").options(**self.options).load()

@@ -1,29 +1,19 @@
-"""A Kafka log directory: its partitions, its segments, how they are split, and how a split is read.
-
-The directory may be a broker's (`log.dirs`), or hold several of them, or be a single partition's folder. Of a partition
-that several brokers hold, the replica that reaches farthest is read. What Kafka itself does not count as part of a log is
-left out: `.deleted`, `.cleaned` and `.swap` files, folders of deleted, stray and future partitions, and
-`__cluster_metadata`.
-"""
+"""Reading the batches of a split, which is a stretch of one segment file, and skipping what is damaged."""
 
 from __future__ import annotations
 
 import os
-import re
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
-from kafkawire.batches import HEADER_SIZE, LOG_OVERHEAD, read_header
+from kafkawire.batches import HEADER_SIZE, LOG_OVERHEAD
 from kafkawire.primitives import Buffer
-from wirebroker_audit.policies import compacted_topics
 from wirebroker_audit.scan import (
-    EVERYTHING,
     LARGEST_BATCH,
     Chunk,
     Linker,
@@ -36,45 +26,11 @@ from wirebroker_audit.scan import (
     looks_like_batch,
     stored_crc,
     walk,
-)  # fmt: skip
+)
 
-SPLIT_BYTES = 256 * 1024 * 1024
 CHUNK = 8 * 1024 * 1024
 """Bytes read at a time."""
-METADATA_TOPIC = "__cluster_metadata"
-LOST_AND_FOUND = "lost+found"
-"""What a file system keeps for itself at its root, and nobody may read."""
-CHECKPOINTS = ("log-start-offset-checkpoint", "cleaner-offset-checkpoint")
-_FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d+)")
-_SEGMENT = re.compile(r"(\d{20})\.log")
-_INDEX_ENTRY = struct.Struct(">ii")
 _LENGTH = struct.Struct(">i")
-
-
-class NotALogDirectory(Exception):
-    """There is nothing to audit there; the text says what was looked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionFolder:
-    """One partition's folder, and what the checkpoints beside it say of it."""
-
-    path: Path
-    topic: str
-    partition: int
-    log_start: int
-    """offsets below it are no longer part of the log"""
-    cleaned_until: int
-    """offsets below it may have been compacted away; −1 if the cleaner never ran"""
-    passed_over: tuple[Path, ...] = ()
-    """other replicas of it"""
-    first_segment: int = 0
-    """the offset by which the first segment is named. Kafka writes no checkpoint where retention took whole segments"""
-
-    @property
-    def begins_at(self) -> int:
-        """Where the log begins, as far as anything says."""
-        return max(self.log_start, self.first_segment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,243 +56,6 @@ class Split:
     size: int = 0
     """bytes of the file when it was split, and its inode: if both have changed it is another one by now; 0: not known"""
     inode: int = 0
-
-
-def find_partitions(root: Path, topics: tuple[str, ...] = ()) -> list[PartitionFolder]:
-    """The partitions under `root`, in the order of topic and partition. Raises NotALogDirectory."""
-    if not root.is_dir():
-        raise NotALogDirectory(f"{root} is not a directory" if root.exists() else f"{root} does not exist")
-    resolved = root.resolve()
-    try:
-        if _named(resolved.name) and any(_SEGMENT.fullmatch(each) for each in os.listdir(resolved)):
-            found = _partitions_in({resolved.parent: [resolved]})
-        elif folders := _folders_in(resolved):
-            found = _partitions_in({resolved: folders})
-        else:
-            found = _partitions_in({log_dir: _folders_in(log_dir) for log_dir in _log_dirs_in(resolved)})
-    except OSError as refused:
-        raise NotALogDirectory(f"{refused.filename}: {refused.strerror}") from refused
-    if not found:
-        raise NotALogDirectory(f"{root} holds no partition: no folder like `orders-0` is in it")
-    if topics and (missing := set(topics) - {each.topic for each in found}):
-        raise NotALogDirectory(f"{root} holds no topic {', '.join(sorted(missing))}")
-    chosen = _one_of_each([each for each in found if not topics or each.topic in topics])
-    return sorted(chosen, key=lambda each: (each.topic, each.partition))
-
-
-def _folders_in(log_dir: Path) -> list[Path]:
-    """The folders that are partitions by their names; a broker's own directory may be called `node-1`."""
-    folders = [each for each in sorted(log_dir.iterdir()) if _named(each.name) and each.is_dir()]
-    return [each for each in folders if not (each / "meta.properties").exists()]
-
-
-def _one_of_each(found: list[PartitionFolder]) -> list[PartitionFolder]:
-    """Of the replicas of a partition the one that reaches farthest."""
-    replicas: dict[tuple[str, int], list[PartitionFolder]] = {}
-    for each in found:
-        replicas.setdefault((each.topic, each.partition), []).append(each)
-    chosen = []
-    for alike in replicas.values():
-        farthest = max(alike, key=_reach) if len(alike) > 1 else alike[0]
-        chosen.append(replace(farthest, passed_over=tuple(each.path for each in alike if each is not farthest)))
-    return chosen
-
-
-def _reach(folder: PartitionFolder) -> int:
-    """The offset behind the last whole batch. The names of the segments do not tell: each replica rolls its own."""
-    try:
-        segments = segments_of(folder)
-        if not segments:
-            return -1
-        end, path = segments[-1]
-        with path.open("rb") as file:
-            for _, view, walked in whole_batches(file, 0, os.fstat(file.fileno()).st_size):
-                end = read_header(view, walked.positions[-1]).last_offset + 1
-        return end
-    except OSError:
-        return -1
-
-
-def _named(name: str) -> re.Match[str] | None:
-    match = _FOLDER.fullmatch(name)
-    return None if match is None or match["topic"] == METADATA_TOPIC or name.endswith("-delete") else match
-
-
-def _log_dirs_in(root: Path) -> list[Path]:
-    """The folders that may be log directories, as far as they can be read."""
-    return [each for each in sorted(root.iterdir()) if each.is_dir() and os.access(each, os.R_OK | os.X_OK)]
-
-
-def _partitions_in(log_dirs: dict[Path, list[Path]]) -> list[PartitionFolder]:
-    """The partitions of log directories, with the folders in each that are some."""
-    compacted = frozenset[str]().union(*map(compacted_topics, log_dirs))
-    result = []
-    for log_dir, folders in log_dirs.items():
-        starts, cleaned = (read_checkpoint(log_dir / name) for name in CHECKPOINTS)
-        for folder in folders:
-            match = _FOLDER.fullmatch(folder.name)
-            assert match is not None
-            key = (match["topic"], int(match["partition"]))
-            # where it cannot be known what was compacted, any hole may come of that
-            unknown = cleaned is None or (key not in cleaned and key[0] in compacted)
-            cleaned_until = EVERYTHING if unknown else (cleaned or {}).get(key, -1)
-            made = PartitionFolder(folder, *key, (starts or {}).get(key, 0), cleaned_until)
-            result.append(_with_segments(made, key[0] in compacted))
-    return result
-
-
-def _with_segments(folder: PartitionFolder, compacts: bool) -> PartitionFolder:
-    """What the names of the segments add to the checkpoints.
-
-    The cleaner rewrites whole segments, and leaves aborted batches out up to the end of the one in which its checkpoint
-    lies (Kafka's Cleaner.doClean). It writes that when it is through; until then it may have been anywhere but in the
-    last segment.
-    """
-    try:
-        starts = [first for first, _ in segments_of(folder)]
-    except OSError:
-        return folder  # which is said where it is to be read
-    cleaned_until = folder.cleaned_until
-    if cleaned_until > 0:
-        cleaned_until = next((first for first in starts if first >= cleaned_until), cleaned_until)
-    if compacts:
-        cleaned_until = max([cleaned_until, *starts[-1:]])
-    return replace(folder, first_segment=starts[0] if starts else 0, cleaned_until=cleaned_until)
-
-
-def read_checkpoint(path: Path) -> dict[tuple[str, int], int] | None:
-    """Offsets by topic and partition, none if there is no such file or nothing in it; None if it cannot be read."""
-    try:
-        if not (text := path.read_text(encoding="utf-8")):
-            return {}  # as Kafka makes it, until there is something to say
-        _version, count, *lines = text.splitlines()
-        found = {}
-        for line in lines[: int(count)]:
-            topic, partition, offset = line.split(" ")
-            found[topic, int(partition)] = int(offset)
-        return found if len(found) == int(count) else None
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError):
-        return None
-
-
-def unreadable_in(root: Path) -> list[str]:
-    """Sentences about folders that may be log directories, and that nobody lets us read."""
-    if _named(root.resolve().name) or _folders_in(root):
-        return []
-    known = _log_dirs_in(root)
-    folders = [each for each in sorted(root.iterdir()) if each.is_dir() and each.name != LOST_AND_FOUND]
-    return [f"{each}: it cannot be read, so that nothing in it was audited" for each in folders if each not in known]
-
-
-def said_of(folders: list[PartitionFolder]) -> tuple[list[str], list[str]]:
-    """What could not be read beside the logs, and what was passed over."""
-    log_dirs = sorted({each.path.parent for each in folders})
-    damaged = [log_dir / name for log_dir in log_dirs for name in CHECKPOINTS if read_checkpoint(log_dir / name) is None]
-    copies = [(each, path) for each in folders for path in each.passed_over]
-    return (
-        [f"{path}: this is no checkpoint of offsets" for path in damaged],
-        [f"{each.topic}-{each.partition}: {path} is another replica, and was not read" for each, path in copies],
-    )
-
-
-def find_splits(root: Path, topics: tuple[str, ...] = (), split_bytes: int = SPLIT_BYTES) -> list[Split]:
-    """The splits of all partitions under `root`, in the order of the log. Raises NotALogDirectory."""
-    splits: list[Split] = []
-    for folder in find_partitions(root, topics):
-        try:
-            names = sorted(each for each in os.listdir(folder.path) if each.endswith(".log"))
-        except OSError as refused:
-            splits.append(_unreadable(len(splits), folder, folder.path, f"{folder.path}: {refused.strerror}"))
-            continue
-        starts = [int(match[1]) for each in names if (match := _SEGMENT.fullmatch(each))]
-        for name in names:
-            match = _SEGMENT.fullmatch(name)
-            if match is None:
-                why = "its name is not that of a segment: 20 digits and .log"
-                splits.append(_unreadable(len(splits), folder, folder.path / name, f"{folder.path / name}: {why}"))
-            elif not any(int(match[1]) < later <= folder.log_start for later in starts):
-                splits += _splits_of(folder, folder.path / name, int(match[1]), split_bytes, len(splits))
-    return splits
-
-
-def segments_of(folder: PartitionFolder) -> list[tuple[int, Path]]:
-    """The first offset and the path of each segment, in order."""
-    names = sorted(os.listdir(folder.path))
-    return [(int(match[1]), folder.path / name) for name in names if (match := _SEGMENT.fullmatch(name))]
-
-
-def next_batch(file: BinaryIO, begin: int, size: int) -> int | None:
-    """The next proven batch from `begin` up to the end of the file."""
-    while begin < size:
-        view = _read_at(file, begin, min(2 * CHUNK, size - begin))
-        at = find_batch(view, 0, min(len(view), CHUNK))
-        if at is not None:
-            return begin + at
-        begin += CHUNK
-    return None
-
-
-def _splits_of(folder: PartitionFolder, path: Path, first_offset: int, split_bytes: int, number: int) -> Iterator[Split]:
-    try:
-        found = path.stat()
-        bounds = [0, *_boundaries(path, found.st_size, split_bytes), found.st_size]
-    except OSError as refused:
-        yield _unreadable(number, folder, path, f"{path}: {refused.strerror}")
-        return
-    for start, stop in pairwise(bounds):
-        if stop > start:
-            yield Split(
-                number, folder.topic, folder.partition, str(path), f"{folder.path.name}/{path.name}", start, stop,
-                -1 if start else first_offset, folder.log_start, folder.cleaned_until, size=found.st_size, inode=found.st_ino,
-            )  # fmt: skip
-            number += 1
-
-
-def _unreadable(number: int, folder: PartitionFolder, path: Path, error: str) -> Split:
-    where = f"{folder.path.name}/{path.name}" if path != folder.path else folder.path.name
-    return Split(number, folder.topic, folder.partition, str(path), where, 0, 0, -1, 0, -1, error)
-
-
-def _boundaries(path: Path, size: int, split_bytes: int) -> list[int]:
-    """Positions inside the segment, about `split_bytes` apart, at each of which a batch is proven to begin."""
-    if size <= split_bytes * 5 // 4:
-        return []
-    indexed = _index_positions(path.with_suffix(".index"))
-    found: list[int] = []
-    with path.open("rb") as file:
-        for target in range(split_bytes, size - split_bytes // 4, split_bytes):
-            near = int(indexed[np.searchsorted(indexed, target, "right") - 1]) if len(indexed) else 0
-            begin = near if target - split_bytes // 8 < near else target
-            at = _prove(file, begin, size)
-            if at is not None and at > (found[-1] if found else 0):
-                found.append(at)
-    return found
-
-
-def _index_positions(path: Path) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """The positions that the offset index knows; it is preallocated, so zeros at its end count for nothing."""
-    try:
-        raw = path.read_bytes()
-    except OSError:
-        return np.empty(0, np.int64)
-    entries = np.frombuffer(raw[: len(raw) // _INDEX_ENTRY.size * _INDEX_ENTRY.size], ">i4").reshape(-1, 2)
-    positions = entries[:, 1].astype(np.int64)
-    used = np.flatnonzero(positions)
-    positions = positions[: used[-1] + 1] if len(used) else positions[:0]
-    return positions if (np.diff(positions) >= 0).all() else np.empty(0, np.int64)
-
-
-def _prove(file: BinaryIO, begin: int, size: int) -> int | None:
-    """The first proven batch at `begin` or behind it, as far as a chunk or two tell."""
-    for length in (CHUNK // 4, CHUNK * 2):
-        file.seek(begin)
-        view = memoryview(file.read(min(length, size - begin)))
-        at = find_batch(view, 0, len(view))
-        if at is not None:
-            return begin + at
-    return None
 
 
 def read_split(split: Split) -> Iterator[Chunk]:
@@ -512,3 +231,14 @@ def whole_batches(file: BinaryIO, position: int, size: int) -> Iterator[tuple[in
         if behind is None:
             return
         position = behind
+
+
+def next_batch(file: BinaryIO, begin: int, size: int) -> int | None:
+    """The next proven batch from `begin` up to the end of the file."""
+    while begin < size:
+        view = _read_at(file, begin, min(2 * CHUNK, size - begin))
+        at = find_batch(view, 0, min(len(view), CHUNK))
+        if at is not None:
+            return begin + at
+        begin += CHUNK
+    return None

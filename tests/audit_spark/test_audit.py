@@ -34,9 +34,9 @@ from wirebroker.audit.reconcile import reconcile
 from wirebroker.audit.stored import compacted_to, scan
 from wirebroker.cli import main
 from wirebroker_audit.command import show
+from wirebroker_audit.directory import find_partitions
 from wirebroker_audit.job import Request, Result, audit
 from wirebroker_audit.reconcile import match_rows
-from wirebroker_audit.segments import find_partitions
 from wirekit import RawProducer
 
 if TYPE_CHECKING:

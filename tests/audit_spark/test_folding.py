@@ -19,7 +19,8 @@ from audit_spark.synthetic import make_directory  # noqa: E402
 from wirebroker_audit.contents import doubles, pack  # noqa: E402
 from wirebroker_audit.folding import KEYS, RUNS, fold, keep_and_fold  # noqa: E402
 from wirebroker_audit.scan import BATCHES  # noqa: E402
-from wirebroker_audit.segments import find_splits, read_split  # noqa: E402
+from wirebroker_audit.segments import read_split  # noqa: E402
+from wirebroker_audit.splits import find_splits  # noqa: E402
 
 
 @pytest.fixture(scope="module")

@@ -12,25 +12,20 @@ from pathlib import Path
 import pytest
 
 from audit_spark.synthetic import FAULTS, Writer, bad_length, batch, make_directory, ordinary, torn_tail, zeros
+from kafkawire.disk.metadata import compacted_topics
 from wirebroker import MockKafka
 from wirebroker.audit.findings import BatchRow
 from wirebroker.audit.stored import scan
 from wirebroker_audit import segments
-from wirebroker_audit.policies import compacted_topics
+from wirebroker_audit.directory import NotALogDirectory, find_partitions, read_directory
 from wirebroker_audit.scan import EVERYTHING
-from wirebroker_audit.segments import (
-    NotALogDirectory,
-    find_partitions,
-    find_splits,
-    read_split,
-    said_of,
-    unreadable_in,
-)
+from wirebroker_audit.segments import read_split
+from wirebroker_audit.splits import SPLIT_BYTES, find_splits
 
 ADDED = ("marker", "content", "run", "problem", "detail")
 
 
-def rows_of(root: Path, split_bytes: int = segments.SPLIT_BYTES) -> list[dict[str, object]]:
+def rows_of(root: Path, split_bytes: int = SPLIT_BYTES) -> list[dict[str, object]]:
     return [
         row for split in find_splits(root, (), split_bytes) for chunk in read_split(split) for row in chunk.rows.to_pylist()
     ]
@@ -210,7 +205,8 @@ def test_of_several_replicas_the_one_that_reaches_farthest_is_read(tmp_path: Pat
     (found,) = find_partitions(tmp_path)
     assert (found.path.parent.name, found.passed_over) == ("b", (tmp_path / "a" / "orders-0",))
     assert len(rows_of(tmp_path)) == 2
-    assert said_of([found]) == ([], [f"orders-0: {tmp_path / 'a' / 'orders-0'} is another replica, and was not read"])
+    _, problems, notices = read_directory(tmp_path)
+    assert (problems, notices) == ([], [f"orders-0: {tmp_path / 'a' / 'orders-0'} is another replica and was not read"])
 
 
 def test_a_compacted_topic_may_have_holes_where_no_checkpoint_says_so(tmp_path: Path) -> None:
@@ -268,7 +264,7 @@ def test_what_retention_and_the_cleaner_do_not_write_down(tmp_path: Path) -> Non
     checkpoint.write_text("")
     (found,) = find_partitions(tmp_path)
     assert found.cleaned_until == -1
-    assert said_of([found]) == ([], []), "as Kafka makes the file, until there is something to say"
+    assert read_directory(tmp_path)[1:] == ([], []), "Kafka leaves the file empty until it has something to record"
 
 
 @pytest.mark.parametrize("content", ["0\n2\norders 0 5\n", "0\n1\norders 0\n", "0\nmany\n"])
@@ -279,7 +275,8 @@ def test_a_damaged_checkpoint_is_said_and_compaction_not_excluded(content: str, 
     (tmp_path / "cleaner-offset-checkpoint").write_text(content)
     (found,) = find_partitions(tmp_path)
     assert found.cleaned_until > 2**50
-    assert said_of([found]) == ([f"{tmp_path / 'cleaner-offset-checkpoint'}: this is no checkpoint of offsets"], [])
+    ((problem,), notices) = read_directory(tmp_path)[1:]
+    assert (problem.partition(": ")[0], notices) == (str(tmp_path / "cleaner-offset-checkpoint"), [])
 
 
 def reading(root: Path) -> Iterator[dict[str, object]]:
@@ -342,4 +339,4 @@ def test_what_nobody_lets_us_read_is_said(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "lost+found").mkdir()
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name == "broker 1")
     assert [each.path.parent.name for each in find_partitions(tmp_path)] == ["broker 1"]
-    assert unreadable_in(tmp_path) == [f"{tmp_path / 'broker 2'}: it cannot be read, so that nothing in it was audited"]
+    assert read_directory(tmp_path).problems == [f"{tmp_path / 'broker 2'}: permission denied, so nothing in it was audited"]

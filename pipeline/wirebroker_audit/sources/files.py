@@ -22,9 +22,10 @@ from wirebroker_audit import schema
 from wirebroker_audit.folding import keep_and_fold
 from wirebroker_audit.records import record_rows
 from wirebroker_audit.scan import Chunk
-from wirebroker_audit.segments import SPLIT_BYTES, Split, find_splits, read_split
+from wirebroker_audit.segments import Split, read_split
 from wirebroker_audit.sources.packing import packed
 from wirebroker_audit.sources.streams import SegmentStream
+from wirebroker_audit.splits import SPLIT_BYTES, find_splits
 
 LEAST_SHARE = 16 * 1024 * 1024
 """Bytes of a task for which it is worth while to split a segment."""

@@ -1,16 +1,25 @@
-"""What the controller knows, as values: topics, settings and producer ids, and the records that lead from one to another.
+"""The controller's knowledge as a value, the image: topics, settings and producer ids; and the records between two images.
 
-An image is read from the records of __cluster_metadata, or taken of the running cluster. What has changed since the
-last one was written is the difference of the two, so that nobody has to announce a change.
+An image is read from the records of `__cluster_metadata`, or taken of a running cluster. The difference of two images is
+the records to write, so nobody has to announce a change.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
+from kafkawire.batches import BatchHeader, iter_records
 from kafkawire.declare import Message
+from kafkawire.disk.damage import DamagedFile
+from kafkawire.disk.names import LOG, METADATA_FOLDER, file_name, offsets_in
+from kafkawire.disk.walking import Walk
+from kafkawire.errors import ProtocolError
+from kafkawire.metadata_log import Transactions, read_metadata
 from kafkawire.metadata_records.config_record import ConfigRecord
 from kafkawire.metadata_records.partition_change_record import PartitionChangeRecord
 from kafkawire.metadata_records.partition_record import PartitionRecord
@@ -18,12 +27,14 @@ from kafkawire.metadata_records.producer_ids_record import ProducerIdsRecord
 from kafkawire.metadata_records.remove_topic_record import RemoveTopicRecord
 from kafkawire.metadata_records.topic_record import TopicRecord
 
+METADATA_TOPIC = "__cluster_metadata"
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
-"""What settings are of (ConfigResource.Type)."""
+"""The kinds of resources that have settings (ConfigResource.Type)."""
 NO_LEADER = -1
 UNCHANGED_LEADER = -2
 UNASSIGNED = bytes(16)
 """The id of a log directory that nobody has chosen."""
+_SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 
 
 class PartitionImage(NamedTuple):
@@ -140,3 +151,63 @@ def _partition_records(
         base.leader = new.leader if left == 1 else NO_LEADER
         yield base, 1
         base = PartitionChangeRecord(partition_id=index, topic_id=topic_id)
+
+
+# Reading
+
+
+class MetadataFiles(NamedTuple):
+    """The files of `__cluster_metadata-0` in the order in which they are read."""
+
+    since: int
+    """The offset at which the newest snapshot ends; 0 without one."""
+    snapshot: Walk | None
+    segments: list[Walk]
+    """Those with records at or after `since`, and always the last one."""
+
+
+def metadata_files(folder: Path) -> MetadataFiles:
+    """The newest snapshot and the segments after it. Raises OSError."""
+    snapshots = sorted((int(match[1]), path) for path in folder.iterdir() if (match := _SNAPSHOT.fullmatch(path.name)))
+    since, newest = snapshots[-1] if snapshots else (0, None)
+    bases = offsets_in(folder, LOG)
+    ends = [*bases[1:], since + 1]
+    segments = [
+        Walk(folder / file_name(base, LOG), base, gaps_below=0) for base, end in zip(bases, ends, strict=False) if end > since
+    ]
+    return MetadataFiles(since, None if newest is None else Walk(newest, 0), segments)
+
+
+def replay(walk: Walk, image: Image, transactions: Transactions, since: int = 0) -> Iterator[BatchHeader]:
+    """Apply a file's records from the offset `since` on to the image; each batch's header, once it is applied.
+
+    It ends where the walk ends; the caller looks at `walk.damage`. Raises DamagedFile for records that cannot be read.
+    """
+    for position, header, batch in walk:
+        if not header.is_control and header.base_offset >= since:
+            try:
+                for each in iter_records(batch):
+                    for record in transactions.take(*read_metadata(each.value or b"")):
+                        image.apply(record)
+            except (ProtocolError, KeyError) as wrong:
+                raise DamagedFile(walk.path, f"the metadata cannot be read: {wrong}", position) from None
+        yield header
+
+
+def compacted_topics(log_dir: Path) -> frozenset[str]:
+    """The topics with `cleanup.policy` compact, as far as the metadata can be read; none without metadata.
+
+    Every node of a cluster has the metadata beside its logs. The cleaner's checkpoint is not enough: it has no line for a
+    replica that was copied from a compacted one, and such a replica has holes too.
+    """
+    image, transactions = Image(), Transactions()
+    with suppress(OSError):
+        files = metadata_files(log_dir / METADATA_FOLDER)
+        for walk in filter(None, [files.snapshot, *files.segments]):
+            for _ in replay(walk, image, transactions, 0 if walk is files.snapshot else files.since):
+                pass
+    default = image.settings.get((BROKER, ""), {}).get("log.cleanup.policy", "")
+    names = (topic.name for topic in image.topics.values())
+    return frozenset(
+        name for name in names if "compact" in image.settings.get((TOPIC, name), {}).get("cleanup.policy", default)
+    )

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from kafkawire.batches import Record, build_batch, iter_records, read_header
+from kafkawire.batches import Record, build_batch, read_header
 from kafkawire.declare import Message
-from kafkawire.disk.damage import DamagedFile
-from kafkawire.disk.metadata import Image
-from kafkawire.disk.names import LOG, METADATA_FOLDER, file_name, offsets_in
+from kafkawire.disk.metadata import Image, metadata_files, replay
+from kafkawire.disk.names import LOG, METADATA_FOLDER, file_name, offset_of
 from kafkawire.disk.properties import PARTITION_METADATA, partition_metadata_text
 from kafkawire.disk.walking import Walk
-from kafkawire.errors import ProtocolError
-from kafkawire.metadata_log import Transactions, metadata_bytes, read_metadata
+from kafkawire.metadata_log import Transactions, metadata_bytes
 from kafkawire.metadata_records.producer_ids_record import ProducerIdsRecord
 from wirebroker.storage.folder import files
 from wirebroker.storage.folder.notes import note
@@ -24,7 +21,6 @@ from wirebroker.storage.folder.recovery import cut_of
 
 TOPIC_ID = bytes(15) + b"\1"
 """The id that Kafka has given to the topic of its metadata."""
-_SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 RECORDS_PER_BATCH = 5000
 
 
@@ -66,35 +62,19 @@ class MetadataLog:
         return self.folder / file_name(self._base, LOG)
 
     def _read(self) -> None:
-        """Replay the newest snapshot and what was written behind it. Raises DamagedFile."""
-        snapshots = sorted((int(match[1]), path) for path in self.folder.iterdir() if (match := _SNAPSHOT.fullmatch(path.name)))
-        since = 0
-        if snapshots:
-            since, path = snapshots[-1]
-            self._replay(Walk(path, 0), 0, followed=True)
+        """Replay the newest snapshot and the segments after it. Raises DamagedFile."""
+        since, snapshot, segments = metadata_files(self.folder)
+        if snapshot is not None:
+            self._replay(snapshot, 0, followed=True)
             self.end_offset = since
-        bases = offsets_in(self.folder, LOG)
-        for i, base in enumerate(bases):
-            followed = i + 1 < len(bases)
-            if not followed or bases[i + 1] > since:
-                self._replay(Walk(self.folder / file_name(base, LOG), base, gaps_below=0), since, followed=followed)
-            self._base = base
-        if not bases:
-            self._base = self.end_offset
+        for segment in segments:
+            self._replay(segment, since, followed=segment is not segments[-1])
+        self._base = offset_of(segments[-1].path.name, LOG) or 0 if segments else self.end_offset
 
     def _replay(self, walk: Walk, since: int, *, followed: bool) -> None:
-        transactions = Transactions()
-        for position, header, batch in walk:
+        for header in replay(walk, self.image, Transactions(), since):
             self._leader_epoch = max(self._leader_epoch, header.partition_leader_epoch)
             self.end_offset = max(self.end_offset, header.last_offset + 1)
-            if header.is_control or header.base_offset < since:
-                continue
-            try:
-                for value in (each.value or b"" for each in iter_records(batch)):
-                    for record in transactions.take(*read_metadata(value)):
-                        self.image.apply(record)
-            except (ProtocolError, KeyError) as wrong:
-                raise DamagedFile(walk.path, f"the metadata cannot be read: {wrong}", position) from None
         if walk.damage is not None:
             torn = cut_of(walk, walk.damage, followed=followed, clean=self._clean)
             with walk.path.open("r+b") as file:
