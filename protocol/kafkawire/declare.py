@@ -34,6 +34,8 @@ class Field:
     tag: int | None
     default: Any
     """The value, or for arrays and structs what makes it: `list`, or the class."""
+    entity: str = ""
+    """What the value identifies, by Kafka's `entityType`: a topicName, groupId …; "" for anything else."""
 
     def present(self, version: int) -> bool:
         """Whether the field exists in this version."""
@@ -94,6 +96,7 @@ def wire(
     nullable: int = NEVER,
     nullable_until: int = NEVER,
     tag: int | None = None,
+    entity: str = "",
     default: Any = dataclasses.MISSING,
 ) -> Any:
     """One field: `spec` is a primitive's name, a struct class, or a list holding one of them (an array).
@@ -103,7 +106,7 @@ def wire(
     """
     if default is dataclasses.MISSING or default == []:
         default = _zero(spec)
-    declared = Field("", spec, since, until, nullable, nullable_until, tag, default)
+    declared = Field("", spec, since, until, nullable, nullable_until, tag, default, entity)
     if callable(default):
         return dataclasses.field(default_factory=default, metadata={"wire": declared})
     return dataclasses.field(default=default, metadata={"wire": declared})

@@ -7,7 +7,7 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 class ConsumerGroupMemberMetadataKey(Message):
     """Kafka's ConsumerGroupMemberMetadataKey, versions 0 to 0."""
 
-    group_id: str = wire("string", until=0, default="")
+    group_id: str = wire("string", until=0, entity="groupId", default="")
     member_id: str = wire("string", until=0, default="")
 
 

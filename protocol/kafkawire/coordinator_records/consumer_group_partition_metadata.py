@@ -7,18 +7,18 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 class ConsumerGroupPartitionMetadataKey(Message):
     """Kafka's ConsumerGroupPartitionMetadataKey, versions 0 to 0."""
 
-    group_id: str = wire("string", until=0, default="")
+    group_id: str = wire("string", until=0, entity="groupId", default="")
 
 
 @struct
 class PartitionMetadata(Struct):
-    partition: int = wire("int32")
+    partition: int = wire("int32", entity="partition")
     racks: list[str] = wire(["string"])
 
 
 @struct
 class TopicMetadata(Struct):
-    topic_id: bytes = wire("uuid")
+    topic_id: bytes = wire("uuid", entity="topicId")
     topic_name: str = wire("string")
     num_partitions: int = wire("int32")
     partition_metadata: list[PartitionMetadata] = wire([PartitionMetadata])

@@ -7,7 +7,7 @@ from kafkawire.declare import Message, message, wire
 class ConsumerGroupRegularExpressionKey(Message):
     """Kafka's ConsumerGroupRegularExpressionKey, versions 0 to 0."""
 
-    group_id: str = wire("string", until=0, default="")
+    group_id: str = wire("string", until=0, entity="groupId", default="")
     regular_expression: str = wire("string", until=0, default="")
 
 

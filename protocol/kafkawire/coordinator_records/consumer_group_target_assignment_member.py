@@ -7,14 +7,14 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 class ConsumerGroupTargetAssignmentMemberKey(Message):
     """Kafka's ConsumerGroupTargetAssignmentMemberKey, versions 0 to 0."""
 
-    group_id: str = wire("string", until=0, default="")
+    group_id: str = wire("string", until=0, entity="groupId", default="")
     member_id: str = wire("string", until=0, default="")
 
 
 @struct
 class TopicPartition(Struct):
-    topic_id: bytes = wire("uuid")
-    partitions: list[int] = wire(["int32"])
+    topic_id: bytes = wire("uuid", entity="topicId")
+    partitions: list[int] = wire(["int32"], entity="partition")
 
 
 @message(key=7, versions=(0, 0), flexible=0)

@@ -7,7 +7,7 @@ from kafkawire.declare import Message, message, wire
 class ConsumerGroupTargetAssignmentMetadataKey(Message):
     """Kafka's ConsumerGroupTargetAssignmentMetadataKey, versions 0 to 0."""
 
-    group_id: str = wire("string", until=0, default="")
+    group_id: str = wire("string", until=0, entity="groupId", default="")
 
 
 @message(key=6, versions=(0, 0), flexible=0)

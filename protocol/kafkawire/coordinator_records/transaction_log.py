@@ -23,7 +23,7 @@ class TransactionLogValue(Message):
     producer_id: int = wire("int64")
     previous_producer_id: int = wire("int64", since=1, tag=0, default=-1)
     next_producer_id: int = wire("int64", since=1, tag=1, default=-1)
-    producer_epoch: int = wire("int16")
+    producer_epoch: int = wire("int16", entity="producerEpoch")
     next_producer_epoch: int = wire("int16", since=1, tag=3, default=-1)
     transaction_timeout_ms: int = wire("int32")
     transaction_status: int = wire("int8")

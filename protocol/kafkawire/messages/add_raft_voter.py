@@ -27,5 +27,5 @@ class AddRaftVoterResponse(Message):
     """Kafka's AddRaftVoterResponse, versions 0 to 1."""
 
     throttle_time_ms: int = wire("int32", default=0)
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0)

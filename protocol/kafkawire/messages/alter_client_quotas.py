@@ -38,7 +38,7 @@ class ResponseEntityData(Struct):
 
 @struct
 class ResponseEntryData(Struct):
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0)
     entity: list[ResponseEntityData] = wire([ResponseEntityData])
 

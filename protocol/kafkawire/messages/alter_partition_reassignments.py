@@ -5,13 +5,13 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @struct
 class ReassignablePartition(Struct):
-    partition_index: int = wire("int32")
-    replicas: list[int] | None = wire(["int32"], nullable=0, default=None)
+    partition_index: int = wire("int32", entity="partition")
+    replicas: list[int] | None = wire(["int32"], nullable=0, entity="brokerId", default=None)
 
 
 @struct
 class ReassignableTopic(Struct):
-    name: str = wire("string")
+    name: str = wire("string", entity="topicName")
     partitions: list[ReassignablePartition] = wire([ReassignablePartition])
 
 
@@ -26,14 +26,14 @@ class AlterPartitionReassignmentsRequest(Message):
 
 @struct
 class ReassignablePartitionResponse(Struct):
-    partition_index: int = wire("int32")
-    error_code: int = wire("int16")
+    partition_index: int = wire("int32", entity="partition")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0)
 
 
 @struct
 class ReassignableTopicResponse(Struct):
-    name: str = wire("string")
+    name: str = wire("string", entity="topicName")
     partitions: list[ReassignablePartitionResponse] = wire([ReassignablePartitionResponse])
 
 
@@ -43,6 +43,6 @@ class AlterPartitionReassignmentsResponse(Message):
 
     throttle_time_ms: int = wire("int32", default=0)
     allow_replication_factor_change: bool = wire("bool", since=1, default=True)
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0)
     responses: list[ReassignableTopicResponse] = wire([ReassignableTopicResponse])

@@ -5,8 +5,8 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @struct
 class AlterReplicaLogDirTopic(Struct):
-    name: str = wire("string")
-    partitions: list[int] = wire(["int32"])
+    name: str = wire("string", entity="topicName")
+    partitions: list[int] = wire(["int32"], entity="partition")
 
 
 @struct
@@ -24,13 +24,13 @@ class AlterReplicaLogDirsRequest(Message):
 
 @struct
 class AlterReplicaLogDirPartitionResult(Struct):
-    partition_index: int = wire("int32")
-    error_code: int = wire("int16")
+    partition_index: int = wire("int32", entity="partition")
+    error_code: int = wire("int16", entity="errorCode")
 
 
 @struct
 class AlterReplicaLogDirTopicResult(Struct):
-    topic_name: str = wire("string")
+    topic_name: str = wire("string", entity="topicName")
     partitions: list[AlterReplicaLogDirPartitionResult] = wire([AlterReplicaLogDirPartitionResult])
 
 

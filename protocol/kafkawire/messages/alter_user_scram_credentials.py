@@ -29,7 +29,7 @@ class AlterUserScramCredentialsRequest(Message):
 @struct
 class AlterUserScramCredentialsResult(Struct):
     user: str = wire("string")
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0)
 
 

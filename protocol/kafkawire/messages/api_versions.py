@@ -36,7 +36,7 @@ class FinalizedFeatureKey(Struct):
 class ApiVersionsResponse(Message):
     """Kafka's ApiVersionsResponse, versions 0 to 4."""
 
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     api_keys: list[ApiVersion] = wire([ApiVersion])
     throttle_time_ms: int = wire("int32", since=1, default=0)
     supported_features: list[SupportedFeatureKey] = wire([SupportedFeatureKey], since=3, tag=0, default=[])

@@ -7,15 +7,15 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 class ConsumerGroupDescribeRequest(Message):
     """Kafka's ConsumerGroupDescribeRequest, versions 0 to 1."""
 
-    group_ids: list[str] = wire(["string"])
+    group_ids: list[str] = wire(["string"], entity="groupId")
     include_authorized_operations: bool = wire("bool")
 
 
 @struct
 class TopicPartitions(Struct):
-    topic_id: bytes = wire("uuid")
-    topic_name: str = wire("string")
-    partitions: list[int] = wire(["int32"])
+    topic_id: bytes = wire("uuid", entity="topicId")
+    topic_name: str = wire("string", entity="topicName")
+    partitions: list[int] = wire(["int32"], entity="partition")
 
 
 @struct
@@ -31,7 +31,7 @@ class Member(Struct):
     member_epoch: int = wire("int32")
     client_id: str = wire("string")
     client_host: str = wire("string")
-    subscribed_topic_names: list[str] = wire(["string"])
+    subscribed_topic_names: list[str] = wire(["string"], entity="topicName")
     subscribed_topic_regex: str | None = wire("string", nullable=0, default=None)
     assignment: Assignment = wire(Assignment)
     target_assignment: Assignment = wire(Assignment)
@@ -40,9 +40,9 @@ class Member(Struct):
 
 @struct
 class DescribedGroup(Struct):
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0, default=None)
-    group_id: str = wire("string")
+    group_id: str = wire("string", entity="groupId")
     group_state: str = wire("string")
     group_epoch: int = wire("int32")
     assignment_epoch: int = wire("int32")

@@ -5,21 +5,21 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @struct
 class TopicPartitions(Struct):
-    topic_id: bytes = wire("uuid")
-    partitions: list[int] = wire(["int32"])
+    topic_id: bytes = wire("uuid", entity="topicId")
+    partitions: list[int] = wire(["int32"], entity="partition")
 
 
 @message(key=68, versions=(0, 1), flexible=0)
 class ConsumerGroupHeartbeatRequest(Message):
     """Kafka's ConsumerGroupHeartbeatRequest, versions 0 to 1."""
 
-    group_id: str = wire("string")
+    group_id: str = wire("string", entity="groupId")
     member_id: str = wire("string")
     member_epoch: int = wire("int32")
     instance_id: str | None = wire("string", nullable=0, default=None)
     rack_id: str | None = wire("string", nullable=0, default=None)
     rebalance_timeout_ms: int = wire("int32", default=-1)
-    subscribed_topic_names: list[str] | None = wire(["string"], nullable=0, default=None)
+    subscribed_topic_names: list[str] | None = wire(["string"], nullable=0, entity="topicName", default=None)
     subscribed_topic_regex: str | None = wire("string", since=1, nullable=1, default=None)
     server_assignor: str | None = wire("string", nullable=0, default=None)
     topic_partitions: list[TopicPartitions] | None = wire([TopicPartitions], nullable=0, default=None)
@@ -27,8 +27,8 @@ class ConsumerGroupHeartbeatRequest(Message):
 
 @struct
 class ResponseTopicPartitions(Struct):
-    topic_id: bytes = wire("uuid")
-    partitions: list[int] = wire(["int32"])
+    topic_id: bytes = wire("uuid", entity="topicId")
+    partitions: list[int] = wire(["int32"], entity="partition")
 
 
 @struct
@@ -41,7 +41,7 @@ class ConsumerGroupHeartbeatResponse(Message):
     """Kafka's ConsumerGroupHeartbeatResponse, versions 0 to 1."""
 
     throttle_time_ms: int = wire("int32", default=0)
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0, default=None)
     member_id: str | None = wire("string", nullable=0, default=None)
     member_epoch: int = wire("int32")

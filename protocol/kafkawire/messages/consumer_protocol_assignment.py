@@ -5,8 +5,8 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @struct
 class TopicPartition(Struct):
-    topic: str = wire("string")
-    partitions: list[int] = wire(["int32"])
+    topic: str = wire("string", entity="topicName")
+    partitions: list[int] = wire(["int32"], entity="partition")
 
 
 @message(versions=(0, 3))

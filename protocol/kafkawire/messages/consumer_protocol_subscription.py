@@ -5,8 +5,8 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @struct
 class TopicPartition(Struct):
-    topic: str = wire("string", since=1, default="")
-    partitions: list[int] = wire(["int32"], since=1, default=[])
+    topic: str = wire("string", since=1, entity="topicName", default="")
+    partitions: list[int] = wire(["int32"], since=1, entity="partition", default=[])
 
 
 @message(versions=(0, 3))

@@ -23,7 +23,7 @@ class CreateAclsRequest(Message):
 
 @struct
 class AclCreationResult(Struct):
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0)
 
 

@@ -23,7 +23,7 @@ class CreateDelegationTokenRequest(Message):
 class CreateDelegationTokenResponse(Message):
     """Kafka's CreateDelegationTokenResponse, versions 1 to 3."""
 
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     principal_type: str = wire("string")
     principal_name: str = wire("string")
     token_requester_principal_type: str = wire("string", since=3, default="")

@@ -5,12 +5,12 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @struct
 class CreatePartitionsAssignment(Struct):
-    broker_ids: list[int] = wire(["int32"])
+    broker_ids: list[int] = wire(["int32"], entity="brokerId")
 
 
 @struct
 class CreatePartitionsTopic(Struct):
-    name: str = wire("string")
+    name: str = wire("string", entity="topicName")
     count: int = wire("int32")
     assignments: list[CreatePartitionsAssignment] | None = wire([CreatePartitionsAssignment], nullable=0)
 
@@ -26,8 +26,8 @@ class CreatePartitionsRequest(Message):
 
 @struct
 class CreatePartitionsTopicResult(Struct):
-    name: str = wire("string")
-    error_code: int = wire("int16")
+    name: str = wire("string", entity="topicName")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0, default=None)
 
 

@@ -5,8 +5,8 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @struct
 class CreatableReplicaAssignment(Struct):
-    partition_index: int = wire("int32")
-    broker_ids: list[int] = wire(["int32"])
+    partition_index: int = wire("int32", entity="partition")
+    broker_ids: list[int] = wire(["int32"], entity="brokerId")
 
 
 @struct
@@ -17,7 +17,7 @@ class CreatableTopicConfig(Struct):
 
 @struct
 class CreatableTopic(Struct):
-    name: str = wire("string")
+    name: str = wire("string", entity="topicName")
     num_partitions: int = wire("int32")
     replication_factor: int = wire("int16")
     assignments: list[CreatableReplicaAssignment] = wire([CreatableReplicaAssignment])
@@ -44,9 +44,9 @@ class CreatableTopicConfigs(Struct):
 
 @struct
 class CreatableTopicResult(Struct):
-    name: str = wire("string")
-    topic_id: bytes = wire("uuid", since=7, default=bytes(16))
-    error_code: int = wire("int16")
+    name: str = wire("string", entity="topicName")
+    topic_id: bytes = wire("uuid", since=7, entity="topicId", default=bytes(16))
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", since=1, nullable=0, default="")
     topic_config_error_code: int = wire("int16", since=5, tag=0, default=0)
     num_partitions: int = wire("int32", since=5, default=-1)

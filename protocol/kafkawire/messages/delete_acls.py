@@ -23,7 +23,7 @@ class DeleteAclsRequest(Message):
 
 @struct
 class DeleteAclsMatchingAcl(Struct):
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0)
     resource_type: int = wire("int8")
     resource_name: str = wire("string")
@@ -36,7 +36,7 @@ class DeleteAclsMatchingAcl(Struct):
 
 @struct
 class DeleteAclsFilterResult(Struct):
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0)
     matching_acls: list[DeleteAclsMatchingAcl] = wire([DeleteAclsMatchingAcl])
 

@@ -7,13 +7,13 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 class DeleteGroupsRequest(Message):
     """Kafka's DeleteGroupsRequest, versions 0 to 2."""
 
-    groups_names: list[str] = wire(["string"])
+    groups_names: list[str] = wire(["string"], entity="groupId")
 
 
 @struct
 class DeletableGroupResult(Struct):
-    group_id: str = wire("string")
-    error_code: int = wire("int16")
+    group_id: str = wire("string", entity="groupId")
+    error_code: int = wire("int16", entity="errorCode")
 
 
 @message(key=42, versions=(0, 2), flexible=2)

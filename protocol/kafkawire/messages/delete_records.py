@@ -5,13 +5,13 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @struct
 class DeleteRecordsPartition(Struct):
-    partition_index: int = wire("int32")
+    partition_index: int = wire("int32", entity="partition")
     offset: int = wire("int64")
 
 
 @struct
 class DeleteRecordsTopic(Struct):
-    name: str = wire("string")
+    name: str = wire("string", entity="topicName")
     partitions: list[DeleteRecordsPartition] = wire([DeleteRecordsPartition])
 
 
@@ -25,14 +25,14 @@ class DeleteRecordsRequest(Message):
 
 @struct
 class DeleteRecordsPartitionResult(Struct):
-    partition_index: int = wire("int32")
+    partition_index: int = wire("int32", entity="partition")
     low_watermark: int = wire("int64")
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
 
 
 @struct
 class DeleteRecordsTopicResult(Struct):
-    name: str = wire("string")
+    name: str = wire("string", entity="topicName")
     partitions: list[DeleteRecordsPartitionResult] = wire([DeleteRecordsPartitionResult])
 
 

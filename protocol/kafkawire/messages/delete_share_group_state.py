@@ -5,12 +5,12 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @struct
 class PartitionData(Struct):
-    partition: int = wire("int32")
+    partition: int = wire("int32", entity="partition")
 
 
 @struct
 class DeleteStateData(Struct):
-    topic_id: bytes = wire("uuid")
+    topic_id: bytes = wire("uuid", entity="topicId")
     partitions: list[PartitionData] = wire([PartitionData])
 
 
@@ -18,20 +18,20 @@ class DeleteStateData(Struct):
 class DeleteShareGroupStateRequest(Message):
     """Kafka's DeleteShareGroupStateRequest, versions 0 to 0."""
 
-    group_id: str = wire("string")
+    group_id: str = wire("string", entity="groupId")
     topics: list[DeleteStateData] = wire([DeleteStateData])
 
 
 @struct
 class PartitionResult(Struct):
-    partition: int = wire("int32")
-    error_code: int = wire("int16")
+    partition: int = wire("int32", entity="partition")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0, default=None)
 
 
 @struct
 class DeleteStateResult(Struct):
-    topic_id: bytes = wire("uuid")
+    topic_id: bytes = wire("uuid", entity="topicId")
     partitions: list[PartitionResult] = wire([PartitionResult])
 
 

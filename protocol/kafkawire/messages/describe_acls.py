@@ -37,6 +37,6 @@ class DescribeAclsResponse(Message):
     """Kafka's DescribeAclsResponse, versions 1 to 3."""
 
     throttle_time_ms: int = wire("int32", default=0)
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0)
     resources: list[DescribeAclsResource] = wire([DescribeAclsResource])

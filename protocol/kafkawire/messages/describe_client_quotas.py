@@ -41,6 +41,6 @@ class DescribeClientQuotasResponse(Message):
     """Kafka's DescribeClientQuotasResponse, versions 0 to 1."""
 
     throttle_time_ms: int = wire("int32", default=0)
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0)
     entries: list[EntryData] | None = wire([EntryData], nullable=0)

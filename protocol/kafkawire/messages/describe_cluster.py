@@ -14,7 +14,7 @@ class DescribeClusterRequest(Message):
 
 @struct
 class DescribeClusterBroker(Struct):
-    broker_id: int = wire("int32")
+    broker_id: int = wire("int32", entity="brokerId")
     host: str = wire("string")
     port: int = wire("int32")
     rack: str | None = wire("string", nullable=0, default=None)
@@ -26,10 +26,10 @@ class DescribeClusterResponse(Message):
     """Kafka's DescribeClusterResponse, versions 0 to 2."""
 
     throttle_time_ms: int = wire("int32", default=0)
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0, default=None)
     endpoint_type: int = wire("int8", since=1, default=1)
     cluster_id: str = wire("string")
-    controller_id: int = wire("int32", default=-1)
+    controller_id: int = wire("int32", entity="brokerId", default=-1)
     brokers: list[DescribeClusterBroker] = wire([DescribeClusterBroker])
     cluster_authorized_operations: int = wire("int32", default=-2147483648)

@@ -40,6 +40,6 @@ class DescribedDelegationToken(Struct):
 class DescribeDelegationTokenResponse(Message):
     """Kafka's DescribeDelegationTokenResponse, versions 1 to 3."""
 
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     tokens: list[DescribedDelegationToken] = wire([DescribedDelegationToken])
     throttle_time_ms: int = wire("int32", default=0)

@@ -7,7 +7,7 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 class DescribeGroupsRequest(Message):
     """Kafka's DescribeGroupsRequest, versions 0 to 6."""
 
-    groups: list[str] = wire(["string"])
+    groups: list[str] = wire(["string"], entity="groupId")
     include_authorized_operations: bool = wire("bool", since=3, default=False)
 
 
@@ -23,9 +23,9 @@ class DescribedGroupMember(Struct):
 
 @struct
 class DescribedGroup(Struct):
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", since=6, nullable=6, default=None)
-    group_id: str = wire("string")
+    group_id: str = wire("string", entity="groupId")
     group_state: str = wire("string")
     protocol_type: str = wire("string")
     protocol_data: str = wire("string")

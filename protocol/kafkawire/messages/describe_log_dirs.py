@@ -5,8 +5,8 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @struct
 class DescribableLogDirTopic(Struct):
-    topic: str = wire("string")
-    partitions: list[int] = wire(["int32"])
+    topic: str = wire("string", entity="topicName")
+    partitions: list[int] = wire(["int32"], entity="partition")
 
 
 @message(key=35, versions=(1, 5), flexible=2)
@@ -18,7 +18,7 @@ class DescribeLogDirsRequest(Message):
 
 @struct
 class DescribeLogDirsPartition(Struct):
-    partition_index: int = wire("int32")
+    partition_index: int = wire("int32", entity="partition")
     partition_size: int = wire("int64")
     offset_lag: int = wire("int64")
     is_future_key: bool = wire("bool")
@@ -26,13 +26,13 @@ class DescribeLogDirsPartition(Struct):
 
 @struct
 class DescribeLogDirsTopic(Struct):
-    name: str = wire("string")
+    name: str = wire("string", entity="topicName")
     partitions: list[DescribeLogDirsPartition] = wire([DescribeLogDirsPartition])
 
 
 @struct
 class DescribeLogDirsResult(Struct):
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     log_dir: str = wire("string")
     topics: list[DescribeLogDirsTopic] = wire([DescribeLogDirsTopic])
     total_bytes: int = wire("int64", since=4, default=-1)
@@ -45,5 +45,5 @@ class DescribeLogDirsResponse(Message):
     """Kafka's DescribeLogDirsResponse, versions 1 to 5."""
 
     throttle_time_ms: int = wire("int32", default=0)
-    error_code: int = wire("int16", since=3, default=0)
+    error_code: int = wire("int16", since=3, entity="errorCode", default=0)
     results: list[DescribeLogDirsResult] = wire([DescribeLogDirsResult])

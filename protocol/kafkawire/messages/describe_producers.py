@@ -5,8 +5,8 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @struct
 class TopicRequest(Struct):
-    name: str = wire("string")
-    partition_indexes: list[int] = wire(["int32"])
+    name: str = wire("string", entity="topicName")
+    partition_indexes: list[int] = wire(["int32"], entity="partition")
 
 
 @message(key=61, versions=(0, 0), flexible=0)
@@ -18,7 +18,7 @@ class DescribeProducersRequest(Message):
 
 @struct
 class ProducerState(Struct):
-    producer_id: int = wire("int64")
+    producer_id: int = wire("int64", entity="producerId")
     producer_epoch: int = wire("int32")
     last_sequence: int = wire("int32", default=-1)
     last_timestamp: int = wire("int64", default=-1)
@@ -28,15 +28,15 @@ class ProducerState(Struct):
 
 @struct
 class PartitionResponse(Struct):
-    partition_index: int = wire("int32")
-    error_code: int = wire("int16")
+    partition_index: int = wire("int32", entity="partition")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0, default=None)
     active_producers: list[ProducerState] = wire([ProducerState])
 
 
 @struct
 class TopicResponse(Struct):
-    name: str = wire("string")
+    name: str = wire("string", entity="topicName")
     partitions: list[PartitionResponse] = wire([PartitionResponse])
 
 

@@ -5,12 +5,12 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @struct
 class PartitionData(Struct):
-    partition_index: int = wire("int32")
+    partition_index: int = wire("int32", entity="partition")
 
 
 @struct
 class TopicData(Struct):
-    topic_name: str = wire("string")
+    topic_name: str = wire("string", entity="topicName")
     partitions: list[PartitionData] = wire([PartitionData])
 
 
@@ -23,7 +23,7 @@ class DescribeQuorumRequest(Message):
 
 @struct
 class ReplicaState(Struct):
-    replica_id: int = wire("int32")
+    replica_id: int = wire("int32", entity="brokerId")
     replica_directory_id: bytes = wire("uuid", since=2, default=bytes(16))
     log_end_offset: int = wire("int64")
     last_fetch_timestamp: int = wire("int64", since=1, default=-1)
@@ -32,10 +32,10 @@ class ReplicaState(Struct):
 
 @struct
 class ResponsePartitionData(Struct):
-    partition_index: int = wire("int32")
-    error_code: int = wire("int16")
+    partition_index: int = wire("int32", entity="partition")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", since=2, nullable=2, default="")
-    leader_id: int = wire("int32")
+    leader_id: int = wire("int32", entity="brokerId")
     leader_epoch: int = wire("int32")
     high_watermark: int = wire("int64")
     current_voters: list[ReplicaState] = wire([ReplicaState])
@@ -44,7 +44,7 @@ class ResponsePartitionData(Struct):
 
 @struct
 class ResponseTopicData(Struct):
-    topic_name: str = wire("string")
+    topic_name: str = wire("string", entity="topicName")
     partitions: list[ResponsePartitionData] = wire([ResponsePartitionData])
 
 
@@ -57,7 +57,7 @@ class Listener(Struct):
 
 @struct
 class Node(Struct):
-    node_id: int = wire("int32", since=2, default=0)
+    node_id: int = wire("int32", since=2, entity="brokerId", default=0)
     listeners: list[Listener] = wire([Listener], since=2, default=[])
 
 
@@ -65,7 +65,7 @@ class Node(Struct):
 class DescribeQuorumResponse(Message):
     """Kafka's DescribeQuorumResponse, versions 0 to 2."""
 
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", since=2, nullable=2, default="")
     topics: list[ResponseTopicData] = wire([ResponseTopicData])
     nodes: list[Node] = wire([Node], since=2, default=[])

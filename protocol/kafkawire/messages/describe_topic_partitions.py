@@ -5,13 +5,13 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @struct
 class TopicRequest(Struct):
-    name: str = wire("string")
+    name: str = wire("string", entity="topicName")
 
 
 @struct
 class Cursor(Struct):
-    topic_name: str = wire("string")
-    partition_index: int = wire("int32")
+    topic_name: str = wire("string", entity="topicName")
+    partition_index: int = wire("int32", entity="partition")
 
 
 @message(key=75, versions=(0, 0), flexible=0)
@@ -25,22 +25,22 @@ class DescribeTopicPartitionsRequest(Message):
 
 @struct
 class DescribeTopicPartitionsResponsePartition(Struct):
-    error_code: int = wire("int16")
-    partition_index: int = wire("int32")
-    leader_id: int = wire("int32")
+    error_code: int = wire("int16", entity="errorCode")
+    partition_index: int = wire("int32", entity="partition")
+    leader_id: int = wire("int32", entity="brokerId")
     leader_epoch: int = wire("int32", default=-1)
-    replica_nodes: list[int] = wire(["int32"])
-    isr_nodes: list[int] = wire(["int32"])
-    eligible_leader_replicas: list[int] | None = wire(["int32"], nullable=0, default=None)
-    last_known_elr: list[int] | None = wire(["int32"], nullable=0, default=None)
-    offline_replicas: list[int] = wire(["int32"])
+    replica_nodes: list[int] = wire(["int32"], entity="brokerId")
+    isr_nodes: list[int] = wire(["int32"], entity="brokerId")
+    eligible_leader_replicas: list[int] | None = wire(["int32"], nullable=0, entity="brokerId", default=None)
+    last_known_elr: list[int] | None = wire(["int32"], nullable=0, entity="brokerId", default=None)
+    offline_replicas: list[int] = wire(["int32"], entity="brokerId")
 
 
 @struct
 class DescribeTopicPartitionsResponseTopic(Struct):
-    error_code: int = wire("int16")
-    name: str | None = wire("string", nullable=0)
-    topic_id: bytes = wire("uuid")
+    error_code: int = wire("int16", entity="errorCode")
+    name: str | None = wire("string", nullable=0, entity="topicName")
+    topic_id: bytes = wire("uuid", entity="topicId")
     is_internal: bool = wire("bool", default=False)
     partitions: list[DescribeTopicPartitionsResponsePartition] = wire([DescribeTopicPartitionsResponsePartition])
     topic_authorized_operations: int = wire("int32", default=-2147483648)
@@ -48,8 +48,8 @@ class DescribeTopicPartitionsResponseTopic(Struct):
 
 @struct
 class ResponseCursor(Struct):
-    topic_name: str = wire("string")
-    partition_index: int = wire("int32")
+    topic_name: str = wire("string", entity="topicName")
+    partition_index: int = wire("int32", entity="partition")
 
 
 @message(key=75, versions=(0, 0), flexible=0)

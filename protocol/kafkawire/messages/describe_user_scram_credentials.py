@@ -24,7 +24,7 @@ class CredentialInfo(Struct):
 @struct
 class DescribeUserScramCredentialsResult(Struct):
     user: str = wire("string")
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0)
     credential_infos: list[CredentialInfo] = wire([CredentialInfo])
 
@@ -34,6 +34,6 @@ class DescribeUserScramCredentialsResponse(Message):
     """Kafka's DescribeUserScramCredentialsResponse, versions 0 to 0."""
 
     throttle_time_ms: int = wire("int32", default=0)
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0)
     results: list[DescribeUserScramCredentialsResult] = wire([DescribeUserScramCredentialsResult])

@@ -5,8 +5,8 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @struct
 class TopicPartitions(Struct):
-    topic: str = wire("string")
-    partitions: list[int] = wire(["int32"])
+    topic: str = wire("string", entity="topicName")
+    partitions: list[int] = wire(["int32"], entity="partition")
 
 
 @message(key=43, versions=(0, 2), flexible=2)
@@ -20,14 +20,14 @@ class ElectLeadersRequest(Message):
 
 @struct
 class PartitionResult(Struct):
-    partition_id: int = wire("int32")
-    error_code: int = wire("int16")
+    partition_id: int = wire("int32", entity="partition")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0)
 
 
 @struct
 class ReplicaElectionResult(Struct):
-    topic: str = wire("string")
+    topic: str = wire("string", entity="topicName")
     partition_result: list[PartitionResult] = wire([PartitionResult])
 
 
@@ -36,5 +36,5 @@ class ElectLeadersResponse(Message):
     """Kafka's ElectLeadersResponse, versions 0 to 2."""
 
     throttle_time_ms: int = wire("int32", default=0)
-    error_code: int = wire("int16", since=1, default=0)
+    error_code: int = wire("int16", since=1, entity="errorCode", default=0)
     replica_election_results: list[ReplicaElectionResult] = wire([ReplicaElectionResult])

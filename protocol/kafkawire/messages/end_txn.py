@@ -7,9 +7,9 @@ from kafkawire.declare import Message, message, wire
 class EndTxnRequest(Message):
     """Kafka's EndTxnRequest, versions 0 to 5."""
 
-    transactional_id: str = wire("string")
-    producer_id: int = wire("int64")
-    producer_epoch: int = wire("int16")
+    transactional_id: str = wire("string", entity="transactionalId")
+    producer_id: int = wire("int64", entity="producerId")
+    producer_epoch: int = wire("int16", entity="producerEpoch")
     committed: bool = wire("bool")
 
 
@@ -18,6 +18,6 @@ class EndTxnResponse(Message):
     """Kafka's EndTxnResponse, versions 0 to 5."""
 
     throttle_time_ms: int = wire("int32", default=0)
-    error_code: int = wire("int16")
-    producer_id: int = wire("int64", since=5, default=-1)
-    producer_epoch: int = wire("int16", since=5, default=-1)
+    error_code: int = wire("int16", entity="errorCode")
+    producer_id: int = wire("int64", since=5, entity="producerId", default=-1)
+    producer_epoch: int = wire("int16", since=5, entity="producerEpoch", default=-1)

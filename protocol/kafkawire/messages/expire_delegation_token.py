@@ -15,6 +15,6 @@ class ExpireDelegationTokenRequest(Message):
 class ExpireDelegationTokenResponse(Message):
     """Kafka's ExpireDelegationTokenResponse, versions 1 to 2."""
 
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     expiry_timestamp_ms: int = wire("int64")
     throttle_time_ms: int = wire("int32", default=0)

@@ -6,13 +6,13 @@ from kafkawire.primitives import Buffer
 
 @struct
 class ReplicaState(Struct):
-    replica_id: int = wire("int32", since=15, default=-1)
+    replica_id: int = wire("int32", since=15, entity="brokerId", default=-1)
     replica_epoch: int = wire("int64", since=15, default=-1)
 
 
 @struct
 class FetchPartition(Struct):
-    partition: int = wire("int32")
+    partition: int = wire("int32", entity="partition")
     current_leader_epoch: int = wire("int32", since=9, default=-1)
     fetch_offset: int = wire("int64")
     last_fetched_epoch: int = wire("int32", since=12, default=-1)
@@ -24,16 +24,16 @@ class FetchPartition(Struct):
 
 @struct
 class FetchTopic(Struct):
-    topic: str = wire("string", until=12, default="")
-    topic_id: bytes = wire("uuid", since=13, default=bytes(16))
+    topic: str = wire("string", until=12, entity="topicName", default="")
+    topic_id: bytes = wire("uuid", since=13, entity="topicId", default=bytes(16))
     partitions: list[FetchPartition] = wire([FetchPartition])
 
 
 @struct
 class ForgottenTopic(Struct):
-    topic: str = wire("string", since=7, until=12, default="")
-    topic_id: bytes = wire("uuid", since=13, default=bytes(16))
-    partitions: list[int] = wire(["int32"], since=7, default=[])
+    topic: str = wire("string", since=7, until=12, entity="topicName", default="")
+    topic_id: bytes = wire("uuid", since=13, entity="topicId", default=bytes(16))
+    partitions: list[int] = wire(["int32"], since=7, entity="partition", default=[])
 
 
 @message(key=1, versions=(4, 18), flexible=12)
@@ -41,7 +41,7 @@ class FetchRequest(Message):
     """Kafka's FetchRequest, versions 4 to 18."""
 
     cluster_id: str | None = wire("string", since=12, nullable=12, tag=0, default=None)
-    replica_id: int = wire("int32", until=14, default=-1)
+    replica_id: int = wire("int32", until=14, entity="brokerId", default=-1)
     replica_state: ReplicaState = wire(ReplicaState, since=15, tag=1, default=ReplicaState)
     max_wait_ms: int = wire("int32")
     min_bytes: int = wire("int32")
@@ -62,7 +62,7 @@ class EpochEndOffset(Struct):
 
 @struct
 class LeaderIdAndEpoch(Struct):
-    leader_id: int = wire("int32", since=12, default=-1)
+    leader_id: int = wire("int32", since=12, entity="brokerId", default=-1)
     leader_epoch: int = wire("int32", since=12, default=-1)
 
 
@@ -74,14 +74,14 @@ class SnapshotId(Struct):
 
 @struct
 class AbortedTransaction(Struct):
-    producer_id: int = wire("int64", since=4, default=0)
+    producer_id: int = wire("int64", since=4, entity="producerId", default=0)
     first_offset: int = wire("int64", since=4, default=0)
 
 
 @struct
 class PartitionData(Struct):
-    partition_index: int = wire("int32")
-    error_code: int = wire("int16")
+    partition_index: int = wire("int32", entity="partition")
+    error_code: int = wire("int16", entity="errorCode")
     high_watermark: int = wire("int64")
     last_stable_offset: int = wire("int64", since=4, default=-1)
     log_start_offset: int = wire("int64", since=5, default=-1)
@@ -89,20 +89,20 @@ class PartitionData(Struct):
     current_leader: LeaderIdAndEpoch = wire(LeaderIdAndEpoch, since=12, tag=1, default=LeaderIdAndEpoch)
     snapshot_id: SnapshotId = wire(SnapshotId, since=12, tag=2, default=SnapshotId)
     aborted_transactions: list[AbortedTransaction] | None = wire([AbortedTransaction], since=4, nullable=4, default=[])
-    preferred_read_replica: int = wire("int32", since=11, default=-1)
+    preferred_read_replica: int = wire("int32", since=11, entity="brokerId", default=-1)
     records: Buffer | None = wire("records", nullable=0)
 
 
 @struct
 class FetchableTopicResponse(Struct):
-    topic: str = wire("string", until=12, default="")
-    topic_id: bytes = wire("uuid", since=13, default=bytes(16))
+    topic: str = wire("string", until=12, entity="topicName", default="")
+    topic_id: bytes = wire("uuid", since=13, entity="topicId", default=bytes(16))
     partitions: list[PartitionData] = wire([PartitionData])
 
 
 @struct
 class NodeEndpoint(Struct):
-    node_id: int = wire("int32", since=16, default=0)
+    node_id: int = wire("int32", since=16, entity="brokerId", default=0)
     host: str = wire("string", since=16, default="")
     port: int = wire("int32", since=16, default=0)
     rack: str | None = wire("string", since=16, nullable=16, default=None)
@@ -113,7 +113,7 @@ class FetchResponse(Message):
     """Kafka's FetchResponse, versions 4 to 18."""
 
     throttle_time_ms: int = wire("int32", since=1, default=0)
-    error_code: int = wire("int16", since=7, default=0)
+    error_code: int = wire("int16", since=7, entity="errorCode", default=0)
     session_id: int = wire("int32", since=7, default=0)
     responses: list[FetchableTopicResponse] = wire([FetchableTopicResponse])
     node_endpoints: list[NodeEndpoint] = wire([NodeEndpoint], since=16, tag=0, default=[])

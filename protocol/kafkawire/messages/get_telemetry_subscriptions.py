@@ -15,7 +15,7 @@ class GetTelemetrySubscriptionsResponse(Message):
     """Kafka's GetTelemetrySubscriptionsResponse, versions 0 to 0."""
 
     throttle_time_ms: int = wire("int32", default=0)
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     client_instance_id: bytes = wire("uuid")
     subscription_id: int = wire("int32")
     accepted_compression_types: list[int] = wire(["int8"])

@@ -7,7 +7,7 @@ from kafkawire.declare import Message, message, wire
 class HeartbeatRequest(Message):
     """Kafka's HeartbeatRequest, versions 0 to 4."""
 
-    group_id: str = wire("string")
+    group_id: str = wire("string", entity="groupId")
     generation_id: int = wire("int32")
     member_id: str = wire("string")
     group_instance_id: str | None = wire("string", since=3, nullable=3, default=None)
@@ -18,4 +18,4 @@ class HeartbeatResponse(Message):
     """Kafka's HeartbeatResponse, versions 0 to 4."""
 
     throttle_time_ms: int = wire("int32", since=1, default=0)
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")

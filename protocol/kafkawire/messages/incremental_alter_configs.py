@@ -27,7 +27,7 @@ class IncrementalAlterConfigsRequest(Message):
 
 @struct
 class AlterConfigsResourceResponse(Struct):
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0)
     resource_type: int = wire("int8")
     resource_name: str = wire("string")

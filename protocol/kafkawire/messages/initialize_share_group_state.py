@@ -5,14 +5,14 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @struct
 class PartitionData(Struct):
-    partition: int = wire("int32")
+    partition: int = wire("int32", entity="partition")
     state_epoch: int = wire("int32")
     start_offset: int = wire("int64")
 
 
 @struct
 class InitializeStateData(Struct):
-    topic_id: bytes = wire("uuid")
+    topic_id: bytes = wire("uuid", entity="topicId")
     partitions: list[PartitionData] = wire([PartitionData])
 
 
@@ -20,20 +20,20 @@ class InitializeStateData(Struct):
 class InitializeShareGroupStateRequest(Message):
     """Kafka's InitializeShareGroupStateRequest, versions 0 to 0."""
 
-    group_id: str = wire("string")
+    group_id: str = wire("string", entity="groupId")
     topics: list[InitializeStateData] = wire([InitializeStateData])
 
 
 @struct
 class PartitionResult(Struct):
-    partition: int = wire("int32")
-    error_code: int = wire("int16")
+    partition: int = wire("int32", entity="partition")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0, default=None)
 
 
 @struct
 class InitializeStateResult(Struct):
-    topic_id: bytes = wire("uuid")
+    topic_id: bytes = wire("uuid", entity="topicId")
     partitions: list[PartitionResult] = wire([PartitionResult])
 
 

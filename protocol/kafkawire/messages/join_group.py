@@ -13,7 +13,7 @@ class JoinGroupRequestProtocol(Struct):
 class JoinGroupRequest(Message):
     """Kafka's JoinGroupRequest, versions 0 to 9."""
 
-    group_id: str = wire("string")
+    group_id: str = wire("string", entity="groupId")
     session_timeout_ms: int = wire("int32")
     rebalance_timeout_ms: int = wire("int32", since=1, default=-1)
     member_id: str = wire("string")
@@ -35,7 +35,7 @@ class JoinGroupResponse(Message):
     """Kafka's JoinGroupResponse, versions 0 to 9."""
 
     throttle_time_ms: int = wire("int32", since=2, default=0)
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     generation_id: int = wire("int32", default=-1)
     protocol_type: str | None = wire("string", since=7, nullable=7, default=None)
     protocol_name: str | None = wire("string", nullable=7)

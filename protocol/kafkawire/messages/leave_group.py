@@ -14,7 +14,7 @@ class MemberIdentity(Struct):
 class LeaveGroupRequest(Message):
     """Kafka's LeaveGroupRequest, versions 0 to 5."""
 
-    group_id: str = wire("string")
+    group_id: str = wire("string", entity="groupId")
     member_id: str = wire("string", until=2, default="")
     members: list[MemberIdentity] = wire([MemberIdentity], since=3, default=[])
 
@@ -23,7 +23,7 @@ class LeaveGroupRequest(Message):
 class MemberResponse(Struct):
     member_id: str = wire("string", since=3, default="")
     group_instance_id: str | None = wire("string", since=3, nullable=3, default="")
-    error_code: int = wire("int16", since=3, default=0)
+    error_code: int = wire("int16", since=3, entity="errorCode", default=0)
 
 
 @message(key=13, versions=(0, 5), flexible=4)
@@ -31,5 +31,5 @@ class LeaveGroupResponse(Message):
     """Kafka's LeaveGroupResponse, versions 0 to 5."""
 
     throttle_time_ms: int = wire("int32", since=1, default=0)
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     members: list[MemberResponse] = wire([MemberResponse], since=3, default=[])

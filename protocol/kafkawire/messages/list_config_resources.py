@@ -21,5 +21,5 @@ class ListConfigResourcesResponse(Message):
     """Kafka's ListConfigResourcesResponse, versions 0 to 1."""
 
     throttle_time_ms: int = wire("int32", default=0)
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     config_resources: list[ConfigResource] = wire([ConfigResource])

@@ -13,7 +13,7 @@ class ListGroupsRequest(Message):
 
 @struct
 class ListedGroup(Struct):
-    group_id: str = wire("string")
+    group_id: str = wire("string", entity="groupId")
     protocol_type: str = wire("string")
     group_state: str = wire("string", since=4, default="")
     group_type: str = wire("string", since=5, default="")
@@ -24,5 +24,5 @@ class ListGroupsResponse(Message):
     """Kafka's ListGroupsResponse, versions 0 to 5."""
 
     throttle_time_ms: int = wire("int32", since=1, default=0)
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     groups: list[ListedGroup] = wire([ListedGroup])

@@ -5,14 +5,14 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @struct
 class ListOffsetsPartition(Struct):
-    partition_index: int = wire("int32")
+    partition_index: int = wire("int32", entity="partition")
     current_leader_epoch: int = wire("int32", since=4, default=-1)
     timestamp: int = wire("int64")
 
 
 @struct
 class ListOffsetsTopic(Struct):
-    name: str = wire("string")
+    name: str = wire("string", entity="topicName")
     partitions: list[ListOffsetsPartition] = wire([ListOffsetsPartition])
 
 
@@ -20,7 +20,7 @@ class ListOffsetsTopic(Struct):
 class ListOffsetsRequest(Message):
     """Kafka's ListOffsetsRequest, versions 1 to 11."""
 
-    replica_id: int = wire("int32")
+    replica_id: int = wire("int32", entity="brokerId")
     isolation_level: int = wire("int8", since=2, default=0)
     topics: list[ListOffsetsTopic] = wire([ListOffsetsTopic])
     timeout_ms: int = wire("int32", since=10, default=0)
@@ -28,8 +28,8 @@ class ListOffsetsRequest(Message):
 
 @struct
 class ListOffsetsPartitionResponse(Struct):
-    partition_index: int = wire("int32")
-    error_code: int = wire("int16")
+    partition_index: int = wire("int32", entity="partition")
+    error_code: int = wire("int16", entity="errorCode")
     timestamp: int = wire("int64", since=1, default=-1)
     offset: int = wire("int64", since=1, default=-1)
     leader_epoch: int = wire("int32", since=4, default=-1)
@@ -37,7 +37,7 @@ class ListOffsetsPartitionResponse(Struct):
 
 @struct
 class ListOffsetsTopicResponse(Struct):
-    name: str = wire("string")
+    name: str = wire("string", entity="topicName")
     partitions: list[ListOffsetsPartitionResponse] = wire([ListOffsetsPartitionResponse])
 
 

@@ -5,8 +5,8 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @struct
 class ListPartitionReassignmentsTopics(Struct):
-    name: str = wire("string")
-    partition_indexes: list[int] = wire(["int32"])
+    name: str = wire("string", entity="topicName")
+    partition_indexes: list[int] = wire(["int32"], entity="partition")
 
 
 @message(key=46, versions=(0, 0), flexible=0)
@@ -19,15 +19,15 @@ class ListPartitionReassignmentsRequest(Message):
 
 @struct
 class OngoingPartitionReassignment(Struct):
-    partition_index: int = wire("int32")
-    replicas: list[int] = wire(["int32"])
-    adding_replicas: list[int] = wire(["int32"])
-    removing_replicas: list[int] = wire(["int32"])
+    partition_index: int = wire("int32", entity="partition")
+    replicas: list[int] = wire(["int32"], entity="brokerId")
+    adding_replicas: list[int] = wire(["int32"], entity="brokerId")
+    removing_replicas: list[int] = wire(["int32"], entity="brokerId")
 
 
 @struct
 class OngoingTopicReassignment(Struct):
-    name: str = wire("string")
+    name: str = wire("string", entity="topicName")
     partitions: list[OngoingPartitionReassignment] = wire([OngoingPartitionReassignment])
 
 
@@ -36,6 +36,6 @@ class ListPartitionReassignmentsResponse(Message):
     """Kafka's ListPartitionReassignmentsResponse, versions 0 to 0."""
 
     throttle_time_ms: int = wire("int32", default=0)
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0)
     topics: list[OngoingTopicReassignment] = wire([OngoingTopicReassignment])

@@ -5,7 +5,7 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @struct
 class OffsetCommitRequestPartition(Struct):
-    partition_index: int = wire("int32")
+    partition_index: int = wire("int32", entity="partition")
     committed_offset: int = wire("int64")
     committed_leader_epoch: int = wire("int32", since=6, default=-1)
     committed_metadata: str | None = wire("string", nullable=0)
@@ -13,8 +13,8 @@ class OffsetCommitRequestPartition(Struct):
 
 @struct
 class OffsetCommitRequestTopic(Struct):
-    name: str = wire("string", until=9, default="")
-    topic_id: bytes = wire("uuid", since=10, default=bytes(16))
+    name: str = wire("string", until=9, entity="topicName", default="")
+    topic_id: bytes = wire("uuid", since=10, entity="topicId", default=bytes(16))
     partitions: list[OffsetCommitRequestPartition] = wire([OffsetCommitRequestPartition])
 
 
@@ -22,7 +22,7 @@ class OffsetCommitRequestTopic(Struct):
 class OffsetCommitRequest(Message):
     """Kafka's OffsetCommitRequest, versions 2 to 10."""
 
-    group_id: str = wire("string")
+    group_id: str = wire("string", entity="groupId")
     generation_id_or_member_epoch: int = wire("int32", since=1, default=-1)
     member_id: str = wire("string", since=1, default="")
     group_instance_id: str | None = wire("string", since=7, nullable=7, default=None)
@@ -32,14 +32,14 @@ class OffsetCommitRequest(Message):
 
 @struct
 class OffsetCommitResponsePartition(Struct):
-    partition_index: int = wire("int32")
-    error_code: int = wire("int16")
+    partition_index: int = wire("int32", entity="partition")
+    error_code: int = wire("int16", entity="errorCode")
 
 
 @struct
 class OffsetCommitResponseTopic(Struct):
-    name: str = wire("string", until=9, default="")
-    topic_id: bytes = wire("uuid", since=10, default=bytes(16))
+    name: str = wire("string", until=9, entity="topicName", default="")
+    topic_id: bytes = wire("uuid", since=10, entity="topicId", default=bytes(16))
     partitions: list[OffsetCommitResponsePartition] = wire([OffsetCommitResponsePartition])
 
 

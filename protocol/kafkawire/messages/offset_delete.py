@@ -5,12 +5,12 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @struct
 class OffsetDeleteRequestPartition(Struct):
-    partition_index: int = wire("int32")
+    partition_index: int = wire("int32", entity="partition")
 
 
 @struct
 class OffsetDeleteRequestTopic(Struct):
-    name: str = wire("string")
+    name: str = wire("string", entity="topicName")
     partitions: list[OffsetDeleteRequestPartition] = wire([OffsetDeleteRequestPartition])
 
 
@@ -18,19 +18,19 @@ class OffsetDeleteRequestTopic(Struct):
 class OffsetDeleteRequest(Message):
     """Kafka's OffsetDeleteRequest, versions 0 to 0."""
 
-    group_id: str = wire("string")
+    group_id: str = wire("string", entity="groupId")
     topics: list[OffsetDeleteRequestTopic] = wire([OffsetDeleteRequestTopic])
 
 
 @struct
 class OffsetDeleteResponsePartition(Struct):
-    partition_index: int = wire("int32")
-    error_code: int = wire("int16")
+    partition_index: int = wire("int32", entity="partition")
+    error_code: int = wire("int16", entity="errorCode")
 
 
 @struct
 class OffsetDeleteResponseTopic(Struct):
-    name: str = wire("string")
+    name: str = wire("string", entity="topicName")
     partitions: list[OffsetDeleteResponsePartition] = wire([OffsetDeleteResponsePartition])
 
 
@@ -38,6 +38,6 @@ class OffsetDeleteResponseTopic(Struct):
 class OffsetDeleteResponse(Message):
     """Kafka's OffsetDeleteResponse, versions 0 to 0."""
 
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     throttle_time_ms: int = wire("int32", default=0)
     topics: list[OffsetDeleteResponseTopic] = wire([OffsetDeleteResponseTopic])

@@ -5,14 +5,14 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @struct
 class OffsetForLeaderPartition(Struct):
-    partition: int = wire("int32")
+    partition: int = wire("int32", entity="partition")
     current_leader_epoch: int = wire("int32", since=2, default=-1)
     leader_epoch: int = wire("int32")
 
 
 @struct
 class OffsetForLeaderTopic(Struct):
-    topic: str = wire("string")
+    topic: str = wire("string", entity="topicName")
     partitions: list[OffsetForLeaderPartition] = wire([OffsetForLeaderPartition])
 
 
@@ -20,21 +20,21 @@ class OffsetForLeaderTopic(Struct):
 class OffsetForLeaderEpochRequest(Message):
     """Kafka's OffsetForLeaderEpochRequest, versions 2 to 4."""
 
-    replica_id: int = wire("int32", since=3, default=-2)
+    replica_id: int = wire("int32", since=3, entity="brokerId", default=-2)
     topics: list[OffsetForLeaderTopic] = wire([OffsetForLeaderTopic])
 
 
 @struct
 class EpochEndOffset(Struct):
-    error_code: int = wire("int16")
-    partition: int = wire("int32")
+    error_code: int = wire("int16", entity="errorCode")
+    partition: int = wire("int32", entity="partition")
     leader_epoch: int = wire("int32", since=1, default=-1)
     end_offset: int = wire("int64", default=-1)
 
 
 @struct
 class OffsetForLeaderTopicResult(Struct):
-    topic: str = wire("string")
+    topic: str = wire("string", entity="topicName")
     partitions: list[EpochEndOffset] = wire([EpochEndOffset])
 
 

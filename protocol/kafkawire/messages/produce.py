@@ -6,14 +6,14 @@ from kafkawire.primitives import Buffer
 
 @struct
 class PartitionProduceData(Struct):
-    index: int = wire("int32")
+    index: int = wire("int32", entity="partition")
     records: Buffer | None = wire("records", nullable=0)
 
 
 @struct
 class TopicProduceData(Struct):
-    name: str = wire("string", until=12, default="")
-    topic_id: bytes = wire("uuid", since=13, default=bytes(16))
+    name: str = wire("string", until=12, entity="topicName", default="")
+    topic_id: bytes = wire("uuid", since=13, entity="topicId", default=bytes(16))
     partition_data: list[PartitionProduceData] = wire([PartitionProduceData])
 
 
@@ -21,7 +21,7 @@ class TopicProduceData(Struct):
 class ProduceRequest(Message):
     """Kafka's ProduceRequest, versions 3 to 13."""
 
-    transactional_id: str | None = wire("string", since=3, nullable=3, default=None)
+    transactional_id: str | None = wire("string", since=3, nullable=3, entity="transactionalId", default=None)
     acks: int = wire("int16")
     timeout_ms: int = wire("int32")
     topic_data: list[TopicProduceData] = wire([TopicProduceData])
@@ -35,14 +35,14 @@ class BatchIndexAndErrorMessage(Struct):
 
 @struct
 class LeaderIdAndEpoch(Struct):
-    leader_id: int = wire("int32", since=10, default=-1)
+    leader_id: int = wire("int32", since=10, entity="brokerId", default=-1)
     leader_epoch: int = wire("int32", since=10, default=-1)
 
 
 @struct
 class PartitionProduceResponse(Struct):
-    index: int = wire("int32")
-    error_code: int = wire("int16")
+    index: int = wire("int32", entity="partition")
+    error_code: int = wire("int16", entity="errorCode")
     base_offset: int = wire("int64")
     log_append_time_ms: int = wire("int64", since=2, default=-1)
     log_start_offset: int = wire("int64", since=5, default=-1)
@@ -53,14 +53,14 @@ class PartitionProduceResponse(Struct):
 
 @struct
 class TopicProduceResponse(Struct):
-    name: str = wire("string", until=12, default="")
-    topic_id: bytes = wire("uuid", since=13, default=bytes(16))
+    name: str = wire("string", until=12, entity="topicName", default="")
+    topic_id: bytes = wire("uuid", since=13, entity="topicId", default=bytes(16))
     partition_responses: list[PartitionProduceResponse] = wire([PartitionProduceResponse])
 
 
 @struct
 class NodeEndpoint(Struct):
-    node_id: int = wire("int32", since=10, default=0)
+    node_id: int = wire("int32", since=10, entity="brokerId", default=0)
     host: str = wire("string", since=10, default="")
     port: int = wire("int32", since=10, default=0)
     rack: str | None = wire("string", since=10, nullable=10, default=None)

@@ -19,4 +19,4 @@ class PushTelemetryResponse(Message):
     """Kafka's PushTelemetryResponse, versions 0 to 0."""
 
     throttle_time_ms: int = wire("int32", default=0)
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")

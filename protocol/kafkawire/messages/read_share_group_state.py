@@ -5,13 +5,13 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @struct
 class PartitionData(Struct):
-    partition: int = wire("int32")
+    partition: int = wire("int32", entity="partition")
     leader_epoch: int = wire("int32")
 
 
 @struct
 class ReadStateData(Struct):
-    topic_id: bytes = wire("uuid")
+    topic_id: bytes = wire("uuid", entity="topicId")
     partitions: list[PartitionData] = wire([PartitionData])
 
 
@@ -19,7 +19,7 @@ class ReadStateData(Struct):
 class ReadShareGroupStateRequest(Message):
     """Kafka's ReadShareGroupStateRequest, versions 0 to 0."""
 
-    group_id: str = wire("string")
+    group_id: str = wire("string", entity="groupId")
     topics: list[ReadStateData] = wire([ReadStateData])
 
 
@@ -33,8 +33,8 @@ class StateBatch(Struct):
 
 @struct
 class PartitionResult(Struct):
-    partition: int = wire("int32")
-    error_code: int = wire("int16")
+    partition: int = wire("int32", entity="partition")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0, default=None)
     state_epoch: int = wire("int32")
     start_offset: int = wire("int64")
@@ -43,7 +43,7 @@ class PartitionResult(Struct):
 
 @struct
 class ReadStateResult(Struct):
-    topic_id: bytes = wire("uuid")
+    topic_id: bytes = wire("uuid", entity="topicId")
     partitions: list[PartitionResult] = wire([PartitionResult])
 
 

@@ -5,13 +5,13 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @struct
 class PartitionData(Struct):
-    partition: int = wire("int32")
+    partition: int = wire("int32", entity="partition")
     leader_epoch: int = wire("int32")
 
 
 @struct
 class ReadStateSummaryData(Struct):
-    topic_id: bytes = wire("uuid")
+    topic_id: bytes = wire("uuid", entity="topicId")
     partitions: list[PartitionData] = wire([PartitionData])
 
 
@@ -19,14 +19,14 @@ class ReadStateSummaryData(Struct):
 class ReadShareGroupStateSummaryRequest(Message):
     """Kafka's ReadShareGroupStateSummaryRequest, versions 0 to 1."""
 
-    group_id: str = wire("string")
+    group_id: str = wire("string", entity="groupId")
     topics: list[ReadStateSummaryData] = wire([ReadStateSummaryData])
 
 
 @struct
 class PartitionResult(Struct):
-    partition: int = wire("int32")
-    error_code: int = wire("int16")
+    partition: int = wire("int32", entity="partition")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0, default=None)
     state_epoch: int = wire("int32")
     leader_epoch: int = wire("int32")
@@ -36,7 +36,7 @@ class PartitionResult(Struct):
 
 @struct
 class ReadStateSummaryResult(Struct):
-    topic_id: bytes = wire("uuid")
+    topic_id: bytes = wire("uuid", entity="topicId")
     partitions: list[PartitionResult] = wire([PartitionResult])
 
 

@@ -17,5 +17,5 @@ class RemoveRaftVoterResponse(Message):
     """Kafka's RemoveRaftVoterResponse, versions 0 to 0."""
 
     throttle_time_ms: int = wire("int32", default=0)
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0)

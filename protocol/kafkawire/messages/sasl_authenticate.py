@@ -14,7 +14,7 @@ class SaslAuthenticateRequest(Message):
 class SaslAuthenticateResponse(Message):
     """Kafka's SaslAuthenticateResponse, versions 0 to 2."""
 
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0)
     auth_bytes: bytes = wire("bytes")
     session_lifetime_ms: int = wire("int64", since=1, default=0)

@@ -14,5 +14,5 @@ class SaslHandshakeRequest(Message):
 class SaslHandshakeResponse(Message):
     """Kafka's SaslHandshakeResponse, versions 0 to 1."""
 
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     mechanisms: list[str] = wire(["string"])

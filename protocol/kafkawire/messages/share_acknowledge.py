@@ -12,13 +12,13 @@ class AcknowledgementBatch(Struct):
 
 @struct
 class AcknowledgePartition(Struct):
-    partition_index: int = wire("int32")
+    partition_index: int = wire("int32", entity="partition")
     acknowledgement_batches: list[AcknowledgementBatch] = wire([AcknowledgementBatch])
 
 
 @struct
 class AcknowledgeTopic(Struct):
-    topic_id: bytes = wire("uuid")
+    topic_id: bytes = wire("uuid", entity="topicId")
     partitions: list[AcknowledgePartition] = wire([AcknowledgePartition])
 
 
@@ -26,7 +26,7 @@ class AcknowledgeTopic(Struct):
 class ShareAcknowledgeRequest(Message):
     """Kafka's ShareAcknowledgeRequest, versions 1 to 2."""
 
-    group_id: str | None = wire("string", nullable=0, default=None)
+    group_id: str | None = wire("string", nullable=0, entity="groupId", default=None)
     member_id: str | None = wire("string", nullable=0)
     share_session_epoch: int = wire("int32")
     is_renew_ack: bool = wire("bool", since=2, default=False)
@@ -35,27 +35,27 @@ class ShareAcknowledgeRequest(Message):
 
 @struct
 class LeaderIdAndEpoch(Struct):
-    leader_id: int = wire("int32")
+    leader_id: int = wire("int32", entity="brokerId")
     leader_epoch: int = wire("int32")
 
 
 @struct
 class PartitionData(Struct):
-    partition_index: int = wire("int32")
-    error_code: int = wire("int16")
+    partition_index: int = wire("int32", entity="partition")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0, default=None)
     current_leader: LeaderIdAndEpoch = wire(LeaderIdAndEpoch)
 
 
 @struct
 class ShareAcknowledgeTopicResponse(Struct):
-    topic_id: bytes = wire("uuid")
+    topic_id: bytes = wire("uuid", entity="topicId")
     partitions: list[PartitionData] = wire([PartitionData])
 
 
 @struct
 class NodeEndpoint(Struct):
-    node_id: int = wire("int32")
+    node_id: int = wire("int32", entity="brokerId")
     host: str = wire("string")
     port: int = wire("int32")
     rack: str | None = wire("string", nullable=0, default=None)
@@ -66,7 +66,7 @@ class ShareAcknowledgeResponse(Message):
     """Kafka's ShareAcknowledgeResponse, versions 1 to 2."""
 
     throttle_time_ms: int = wire("int32", default=0)
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0, default=None)
     acquisition_lock_timeout_ms: int = wire("int32", since=2, default=0)
     responses: list[ShareAcknowledgeTopicResponse] = wire([ShareAcknowledgeTopicResponse])

@@ -13,28 +13,28 @@ class AcknowledgementBatch(Struct):
 
 @struct
 class FetchPartition(Struct):
-    partition_index: int = wire("int32")
+    partition_index: int = wire("int32", entity="partition")
     partition_max_bytes: int = wire("int32", until=0, default=0)
     acknowledgement_batches: list[AcknowledgementBatch] = wire([AcknowledgementBatch])
 
 
 @struct
 class FetchTopic(Struct):
-    topic_id: bytes = wire("uuid")
+    topic_id: bytes = wire("uuid", entity="topicId")
     partitions: list[FetchPartition] = wire([FetchPartition])
 
 
 @struct
 class ForgottenTopic(Struct):
-    topic_id: bytes = wire("uuid")
-    partitions: list[int] = wire(["int32"])
+    topic_id: bytes = wire("uuid", entity="topicId")
+    partitions: list[int] = wire(["int32"], entity="partition")
 
 
 @message(key=78, versions=(1, 2), flexible=0)
 class ShareFetchRequest(Message):
     """Kafka's ShareFetchRequest, versions 1 to 2."""
 
-    group_id: str | None = wire("string", nullable=0, default=None)
+    group_id: str | None = wire("string", nullable=0, entity="groupId", default=None)
     member_id: str | None = wire("string", nullable=0)
     share_session_epoch: int = wire("int32")
     max_wait_ms: int = wire("int32")
@@ -50,7 +50,7 @@ class ShareFetchRequest(Message):
 
 @struct
 class LeaderIdAndEpoch(Struct):
-    leader_id: int = wire("int32")
+    leader_id: int = wire("int32", entity="brokerId")
     leader_epoch: int = wire("int32")
 
 
@@ -63,8 +63,8 @@ class AcquiredRecords(Struct):
 
 @struct
 class PartitionData(Struct):
-    partition_index: int = wire("int32")
-    error_code: int = wire("int16")
+    partition_index: int = wire("int32", entity="partition")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0, default=None)
     acknowledge_error_code: int = wire("int16")
     acknowledge_error_message: str | None = wire("string", nullable=0, default=None)
@@ -75,13 +75,13 @@ class PartitionData(Struct):
 
 @struct
 class ShareFetchableTopicResponse(Struct):
-    topic_id: bytes = wire("uuid")
+    topic_id: bytes = wire("uuid", entity="topicId")
     partitions: list[PartitionData] = wire([PartitionData])
 
 
 @struct
 class NodeEndpoint(Struct):
-    node_id: int = wire("int32")
+    node_id: int = wire("int32", entity="brokerId")
     host: str = wire("string")
     port: int = wire("int32")
     rack: str | None = wire("string", nullable=0, default=None)
@@ -92,7 +92,7 @@ class ShareFetchResponse(Message):
     """Kafka's ShareFetchResponse, versions 1 to 2."""
 
     throttle_time_ms: int = wire("int32", default=0)
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0, default=None)
     acquisition_lock_timeout_ms: int = wire("int32", since=1, default=0)
     responses: list[ShareFetchableTopicResponse] = wire([ShareFetchableTopicResponse])

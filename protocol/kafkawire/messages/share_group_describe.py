@@ -7,15 +7,15 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 class ShareGroupDescribeRequest(Message):
     """Kafka's ShareGroupDescribeRequest, versions 1 to 1."""
 
-    group_ids: list[str] = wire(["string"])
+    group_ids: list[str] = wire(["string"], entity="groupId")
     include_authorized_operations: bool = wire("bool")
 
 
 @struct
 class TopicPartitions(Struct):
-    topic_id: bytes = wire("uuid")
-    topic_name: str = wire("string")
-    partitions: list[int] = wire(["int32"])
+    topic_id: bytes = wire("uuid", entity="topicId")
+    topic_name: str = wire("string", entity="topicName")
+    partitions: list[int] = wire(["int32"], entity="partition")
 
 
 @struct
@@ -30,15 +30,15 @@ class Member(Struct):
     member_epoch: int = wire("int32")
     client_id: str = wire("string")
     client_host: str = wire("string")
-    subscribed_topic_names: list[str] = wire(["string"])
+    subscribed_topic_names: list[str] = wire(["string"], entity="topicName")
     assignment: Assignment = wire(Assignment)
 
 
 @struct
 class DescribedGroup(Struct):
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0, default=None)
-    group_id: str = wire("string")
+    group_id: str = wire("string", entity="groupId")
     group_state: str = wire("string")
     group_epoch: int = wire("int32")
     assignment_epoch: int = wire("int32")

@@ -7,17 +7,17 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 class ShareGroupHeartbeatRequest(Message):
     """Kafka's ShareGroupHeartbeatRequest, versions 1 to 1."""
 
-    group_id: str = wire("string")
+    group_id: str = wire("string", entity="groupId")
     member_id: str = wire("string")
     member_epoch: int = wire("int32")
     rack_id: str | None = wire("string", nullable=0, default=None)
-    subscribed_topic_names: list[str] | None = wire(["string"], nullable=0, default=None)
+    subscribed_topic_names: list[str] | None = wire(["string"], nullable=0, entity="topicName", default=None)
 
 
 @struct
 class TopicPartitions(Struct):
-    topic_id: bytes = wire("uuid")
-    partitions: list[int] = wire(["int32"])
+    topic_id: bytes = wire("uuid", entity="topicId")
+    partitions: list[int] = wire(["int32"], entity="partition")
 
 
 @struct
@@ -30,7 +30,7 @@ class ShareGroupHeartbeatResponse(Message):
     """Kafka's ShareGroupHeartbeatResponse, versions 1 to 1."""
 
     throttle_time_ms: int = wire("int32", default=0)
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0, default=None)
     member_id: str | None = wire("string", nullable=0, default=None)
     member_epoch: int = wire("int32")

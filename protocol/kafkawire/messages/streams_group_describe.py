@@ -7,7 +7,7 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 class StreamsGroupDescribeRequest(Message):
     """Kafka's StreamsGroupDescribeRequest, versions 0 to 0."""
 
-    group_ids: list[str] = wire(["string"])
+    group_ids: list[str] = wire(["string"], entity="groupId")
     include_authorized_operations: bool = wire("bool")
 
 
@@ -20,14 +20,14 @@ class Endpoint(Struct):
 @struct
 class TaskOffset(Struct):
     subtopology_id: str = wire("string")
-    partition: int = wire("int32")
+    partition: int = wire("int32", entity="partition")
     offset: int = wire("int64")
 
 
 @struct
 class TaskIds(Struct):
     subtopology_id: str = wire("string")
-    partitions: list[int] = wire(["int32"])
+    partitions: list[int] = wire(["int32"], entity="partition")
 
 
 @struct
@@ -45,7 +45,7 @@ class KeyValue(Struct):
 
 @struct
 class TopicInfo(Struct):
-    name: str = wire("string")
+    name: str = wire("string", entity="topicName")
     partitions: int = wire("int32")
     replication_factor: int = wire("int16")
     topic_configs: list[KeyValue] = wire([KeyValue])
@@ -54,8 +54,8 @@ class TopicInfo(Struct):
 @struct
 class Subtopology(Struct):
     subtopology_id: str = wire("string")
-    source_topics: list[str] = wire(["string"])
-    repartition_sink_topics: list[str] = wire(["string"])
+    source_topics: list[str] = wire(["string"], entity="topicName")
+    repartition_sink_topics: list[str] = wire(["string"], entity="topicName")
     state_changelog_topics: list[TopicInfo] = wire([TopicInfo])
     repartition_source_topics: list[TopicInfo] = wire([TopicInfo])
 
@@ -87,9 +87,9 @@ class Member(Struct):
 
 @struct
 class DescribedGroup(Struct):
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0, default=None)
-    group_id: str = wire("string")
+    group_id: str = wire("string", entity="groupId")
     group_state: str = wire("string")
     group_epoch: int = wire("int32")
     assignment_epoch: int = wire("int32")

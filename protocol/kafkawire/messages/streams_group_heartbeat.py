@@ -11,7 +11,7 @@ class KeyValue(Struct):
 
 @struct
 class TopicInfo(Struct):
-    name: str = wire("string")
+    name: str = wire("string", entity="topicName")
     partitions: int = wire("int32")
     replication_factor: int = wire("int16")
     topic_configs: list[KeyValue] = wire([KeyValue])
@@ -26,14 +26,14 @@ class Endpoint(Struct):
 @struct
 class TaskOffset(Struct):
     subtopology_id: str = wire("string")
-    partition: int = wire("int32")
+    partition: int = wire("int32", entity="partition")
     offset: int = wire("int64")
 
 
 @struct
 class TaskIds(Struct):
     subtopology_id: str = wire("string")
-    partitions: list[int] = wire(["int32"])
+    partitions: list[int] = wire(["int32"], entity="partition")
 
 
 @struct
@@ -46,10 +46,10 @@ class CopartitionGroup(Struct):
 @struct
 class Subtopology(Struct):
     subtopology_id: str = wire("string")
-    source_topics: list[str] = wire(["string"])
+    source_topics: list[str] = wire(["string"], entity="topicName")
     source_topic_regex: list[str] = wire(["string"])
     state_changelog_topics: list[TopicInfo] = wire([TopicInfo])
-    repartition_sink_topics: list[str] = wire(["string"])
+    repartition_sink_topics: list[str] = wire(["string"], entity="topicName")
     repartition_source_topics: list[TopicInfo] = wire([TopicInfo])
     copartition_groups: list[CopartitionGroup] = wire([CopartitionGroup])
 
@@ -64,7 +64,7 @@ class Topology(Struct):
 class StreamsGroupHeartbeatRequest(Message):
     """Kafka's StreamsGroupHeartbeatRequest, versions 0 to 0."""
 
-    group_id: str = wire("string")
+    group_id: str = wire("string", entity="groupId")
     member_id: str = wire("string")
     member_epoch: int = wire("int32")
     endpoint_information_epoch: int = wire("int32")
@@ -91,14 +91,14 @@ class Status(Struct):
 
 @struct
 class TopicPartition(Struct):
-    topic: str = wire("string")
-    partitions: list[int] = wire(["int32"])
+    topic: str = wire("string", entity="topicName")
+    partitions: list[int] = wire(["int32"], entity="partition")
 
 
 @struct
 class ResponseTaskIds(Struct):
     subtopology_id: str = wire("string")
-    partitions: list[int] = wire(["int32"])
+    partitions: list[int] = wire(["int32"], entity="partition")
 
 
 @struct
@@ -119,7 +119,7 @@ class StreamsGroupHeartbeatResponse(Message):
     """Kafka's StreamsGroupHeartbeatResponse, versions 0 to 0."""
 
     throttle_time_ms: int = wire("int32", default=0)
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0, default=None)
     member_id: str = wire("string")
     member_epoch: int = wire("int32")

@@ -5,7 +5,7 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @struct
 class TxnOffsetCommitRequestPartition(Struct):
-    partition_index: int = wire("int32")
+    partition_index: int = wire("int32", entity="partition")
     committed_offset: int = wire("int64")
     committed_leader_epoch: int = wire("int32", since=2, default=-1)
     committed_metadata: str | None = wire("string", nullable=0)
@@ -13,7 +13,7 @@ class TxnOffsetCommitRequestPartition(Struct):
 
 @struct
 class TxnOffsetCommitRequestTopic(Struct):
-    name: str = wire("string")
+    name: str = wire("string", entity="topicName")
     partitions: list[TxnOffsetCommitRequestPartition] = wire([TxnOffsetCommitRequestPartition])
 
 
@@ -21,10 +21,10 @@ class TxnOffsetCommitRequestTopic(Struct):
 class TxnOffsetCommitRequest(Message):
     """Kafka's TxnOffsetCommitRequest, versions 0 to 5."""
 
-    transactional_id: str = wire("string")
-    group_id: str = wire("string")
-    producer_id: int = wire("int64")
-    producer_epoch: int = wire("int16")
+    transactional_id: str = wire("string", entity="transactionalId")
+    group_id: str = wire("string", entity="groupId")
+    producer_id: int = wire("int64", entity="producerId")
+    producer_epoch: int = wire("int16", entity="producerEpoch")
     generation_id: int = wire("int32", since=3, default=-1)
     member_id: str = wire("string", since=3, default="")
     group_instance_id: str | None = wire("string", since=3, nullable=3, default=None)
@@ -33,13 +33,13 @@ class TxnOffsetCommitRequest(Message):
 
 @struct
 class TxnOffsetCommitResponsePartition(Struct):
-    partition_index: int = wire("int32")
-    error_code: int = wire("int16")
+    partition_index: int = wire("int32", entity="partition")
+    error_code: int = wire("int16", entity="errorCode")
 
 
 @struct
 class TxnOffsetCommitResponseTopic(Struct):
-    name: str = wire("string")
+    name: str = wire("string", entity="topicName")
     partitions: list[TxnOffsetCommitResponsePartition] = wire([TxnOffsetCommitResponsePartition])
 
 

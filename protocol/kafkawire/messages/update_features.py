@@ -23,7 +23,7 @@ class UpdateFeaturesRequest(Message):
 @struct
 class UpdatableFeatureResult(Struct):
     feature: str = wire("string")
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0)
 
 
@@ -32,6 +32,6 @@ class UpdateFeaturesResponse(Message):
     """Kafka's UpdateFeaturesResponse, versions 0 to 2."""
 
     throttle_time_ms: int = wire("int32", default=0)
-    error_code: int = wire("int16")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0)
     results: list[UpdatableFeatureResult] = wire([UpdatableFeatureResult], until=1, default=[])

@@ -13,7 +13,7 @@ class StateBatch(Struct):
 
 @struct
 class PartitionData(Struct):
-    partition: int = wire("int32")
+    partition: int = wire("int32", entity="partition")
     state_epoch: int = wire("int32")
     leader_epoch: int = wire("int32")
     start_offset: int = wire("int64")
@@ -23,7 +23,7 @@ class PartitionData(Struct):
 
 @struct
 class WriteStateData(Struct):
-    topic_id: bytes = wire("uuid")
+    topic_id: bytes = wire("uuid", entity="topicId")
     partitions: list[PartitionData] = wire([PartitionData])
 
 
@@ -31,20 +31,20 @@ class WriteStateData(Struct):
 class WriteShareGroupStateRequest(Message):
     """Kafka's WriteShareGroupStateRequest, versions 0 to 1."""
 
-    group_id: str = wire("string")
+    group_id: str = wire("string", entity="groupId")
     topics: list[WriteStateData] = wire([WriteStateData])
 
 
 @struct
 class PartitionResult(Struct):
-    partition: int = wire("int32")
-    error_code: int = wire("int16")
+    partition: int = wire("int32", entity="partition")
+    error_code: int = wire("int16", entity="errorCode")
     error_message: str | None = wire("string", nullable=0, default=None)
 
 
 @struct
 class WriteStateResult(Struct):
-    topic_id: bytes = wire("uuid")
+    topic_id: bytes = wire("uuid", entity="topicId")
     partitions: list[PartitionResult] = wire([PartitionResult])
 
 

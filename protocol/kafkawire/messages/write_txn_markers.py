@@ -5,14 +5,14 @@ from kafkawire.declare import Message, Struct, message, struct, wire
 
 @struct
 class WritableTxnMarkerTopic(Struct):
-    name: str = wire("string")
-    partition_indexes: list[int] = wire(["int32"])
+    name: str = wire("string", entity="topicName")
+    partition_indexes: list[int] = wire(["int32"], entity="partition")
 
 
 @struct
 class WritableTxnMarker(Struct):
-    producer_id: int = wire("int64")
-    producer_epoch: int = wire("int16")
+    producer_id: int = wire("int64", entity="producerId")
+    producer_epoch: int = wire("int16", entity="producerEpoch")
     transaction_result: bool = wire("bool")
     topics: list[WritableTxnMarkerTopic] = wire([WritableTxnMarkerTopic])
     coordinator_epoch: int = wire("int32")
@@ -28,19 +28,19 @@ class WriteTxnMarkersRequest(Message):
 
 @struct
 class WritableTxnMarkerPartitionResult(Struct):
-    partition_index: int = wire("int32")
-    error_code: int = wire("int16")
+    partition_index: int = wire("int32", entity="partition")
+    error_code: int = wire("int16", entity="errorCode")
 
 
 @struct
 class WritableTxnMarkerTopicResult(Struct):
-    name: str = wire("string")
+    name: str = wire("string", entity="topicName")
     partitions: list[WritableTxnMarkerPartitionResult] = wire([WritableTxnMarkerPartitionResult])
 
 
 @struct
 class WritableTxnMarkerResult(Struct):
-    producer_id: int = wire("int64")
+    producer_id: int = wire("int64", entity="producerId")
     topics: list[WritableTxnMarkerTopicResult] = wire([WritableTxnMarkerTopicResult])
 
 

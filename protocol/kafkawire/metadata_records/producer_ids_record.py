@@ -7,6 +7,6 @@ from kafkawire.declare import Message, message, wire
 class ProducerIdsRecord(Message):
     """Kafka's ProducerIdsRecord, versions 0 to 0."""
 
-    broker_id: int = wire("int32")
+    broker_id: int = wire("int32", entity="brokerId")
     broker_epoch: int = wire("int64", default=-1)
     next_producer_id: int = wire("int64")

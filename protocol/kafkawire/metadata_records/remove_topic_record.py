@@ -7,4 +7,4 @@ from kafkawire.declare import Message, message, wire
 class RemoveTopicRecord(Message):
     """Kafka's RemoveTopicRecord, versions 0 to 0."""
 
-    topic_id: bytes = wire("uuid")
+    topic_id: bytes = wire("uuid", entity="topicId")

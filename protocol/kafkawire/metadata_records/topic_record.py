@@ -7,5 +7,5 @@ from kafkawire.declare import Message, message, wire
 class TopicRecord(Message):
     """Kafka's TopicRecord, versions 0 to 0."""
 
-    name: str = wire("string")
-    topic_id: bytes = wire("uuid")
+    name: str = wire("string", entity="topicName")
+    topic_id: bytes = wire("uuid", entity="topicId")

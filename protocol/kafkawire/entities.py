@@ -1,0 +1,69 @@
+"""What the fields of messages identify: topics, partitions, groups, producers …, as Kafka's definitions say (`entityType`).
+
+Messages name the same thing in different ways (`name`, `topic`, `topic_name`, `topic_names`); whoever looks for topics in
+any message asks for the entity "topicName" and needs no table of names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, Literal
+
+from kafkawire.declare import Struct
+
+Entity = Literal[
+    "topicName", "topicId", "partition", "groupId", "transactionalId", "producerId", "producerEpoch", "brokerId",
+    "coordinatorKey", "errorCode",
+]  # fmt: skip
+"""Kafka's entity types, and five that scripts/generate-messages adds: Kafka has none for them."""
+
+
+@cache
+def holders(cls: type, entity: Entity) -> tuple[str, ...]:
+    """The fields of a class that hold such an entity, or a list of them."""
+    return tuple(field.name for field in getattr(cls, "__wire__", ()) if field.entity == entity)
+
+
+@cache
+def lists(cls: type) -> tuple[str, ...]:
+    """The fields of a class that hold a list."""
+    return tuple(field.name for field in getattr(cls, "__wire__", ()) if isinstance(field.spec, list))
+
+
+@cache
+def struct_lists(cls: type) -> tuple[tuple[str, type[Struct]], ...]:
+    """The fields of a class that hold a list of structs, with the structs' class."""
+    fields = getattr(cls, "__wire__", ())
+    return tuple((f.name, f.spec[0]) for f in fields if isinstance(f.spec, list) and isinstance(f.spec[0], type))
+
+
+@cache
+def mentions(cls: type, entity: Entity) -> bool:
+    """Whether messages of this class can name such an entity, directly or in a list at any depth."""
+    return bool(holders(cls, entity)) or any(mentions(part, entity) for _, part in struct_lists(cls))
+
+
+def parts(struct: Any) -> Iterator[Any]:
+    """The structs in the lists of a message or struct."""
+    for name, _ in struct_lists(type(struct)):
+        yield from getattr(struct, name) or ()
+
+
+def first(struct: Any, entity: Entity) -> Any:
+    """The first value of this entity that the struct itself holds and that is not empty; None if there is none."""
+    return next((value for name in holders(type(struct), entity) if (value := getattr(struct, name))), None)
+
+
+def values(struct: Any, entity: Entity) -> Iterator[Any]:
+    """Every value of this entity in a message, at any depth; null is left out."""
+    for name in holders(type(struct), entity):
+        value = getattr(struct, name)
+        if isinstance(value, list):
+            yield from value
+        elif value is not None:
+            yield value
+    for name, part_class in struct_lists(type(struct)):
+        if mentions(part_class, entity):
+            for part in getattr(struct, name) or ():
+                yield from values(part, entity)
