@@ -34,6 +34,7 @@ from wirebroker.core.maintenance import Maintenance
 from wirebroker.core.profile import Rules
 from wirebroker.core.purgatory import Timers
 from wirebroker.core.transactions import TransactionCoordinator
+from wirebroker.directory import EngineDirectory
 from wirebroker.exchange import Aside, Close, Connection, Effect, Exchange, Outcome, Steps
 from wirebroker.trace.recorder import Recorder
 from wirebroker.turns import Turns, steps_of
@@ -88,6 +89,7 @@ class Engine:
         slots = self.configs.integer("max.incremental.fetch.session.cache.slots")
         self.fetch_sessions = FetchSessions(random_bytes, slots)
         self.groups = GroupCoordinator(self.cluster, now)
+        self.directory = EngineDirectory(self)
         self.transactions = TransactionCoordinator(self.cluster, self.groups.offsets.end_transaction, now)
         self.maintenance = Maintenance(self.cluster, now)
         self.controller = Controller(self.cluster, self._coordinator_moved)

@@ -15,6 +15,7 @@ from kafkawire.primitives import Buffer
 
 if TYPE_CHECKING:
     from wirebroker.core.cluster import Cluster
+    from wirebroker.directory import EngineDirectory
     from wirebroker.engine import Engine
 
 
@@ -147,6 +148,11 @@ class Exchange:
         return self.engine.cluster
 
     @property
+    def directory(self) -> EngineDirectory:
+        """The topics, sessions and offsets that requests refer to."""
+        return self.engine.directory
+
+    @property
     def node_id(self) -> int:
         """The broker that the request reached."""
         return self.connection.node_id
@@ -196,10 +202,10 @@ class Exchange:
         Where even that cannot be said, because it repeats the name that is too long, Kafka answers nothing and leaves
         the client waiting; here the connection is closed.
         """
-        from wirebroker.faults.refusals import error_answers
+        from wirebroker.requests.errors import error_answers
 
         logger.info("connection %d gets UNKNOWN_SERVER_ERROR: %s", self.connection.number, wrong)
-        for answer in error_answers(self):
+        for answer in error_answers(self.request, self) if self.request is not None else ():
             with suppress(EncodeError):
                 self.send(answer, encode_response(self.correlation_id, answer, self.version))
                 return

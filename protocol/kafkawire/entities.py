@@ -6,12 +6,14 @@ any message asks for the entity "topicName" and needs no table of names.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 from kafkawire.declare import Struct
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Entity = Literal[
     "topicName", "topicId", "partition", "groupId", "transactionalId", "producerId", "producerEpoch", "brokerId",
     "coordinatorKey", "errorCode",
@@ -19,26 +21,31 @@ Entity = Literal[
 """Kafka's entity types, and five that scripts/generate-messages adds: Kafka has none for them."""
 
 
-@cache
+def _cached(function: Callable[P, T]) -> Callable[P, T]:
+    """`functools.cache` with the function's own signature; mypy does not accept a class without a hash otherwise."""
+    return cast("Callable[P, T]", cache(function))
+
+
+@_cached
 def holders(cls: type, entity: Entity) -> tuple[str, ...]:
     """The fields of a class that hold such an entity, or a list of them."""
     return tuple(field.name for field in getattr(cls, "__wire__", ()) if field.entity == entity)
 
 
-@cache
+@_cached
 def lists(cls: type) -> tuple[str, ...]:
     """The fields of a class that hold a list."""
     return tuple(field.name for field in getattr(cls, "__wire__", ()) if isinstance(field.spec, list))
 
 
-@cache
+@_cached
 def struct_lists(cls: type) -> tuple[tuple[str, type[Struct]], ...]:
     """The fields of a class that hold a list of structs, with the structs' class."""
     fields = getattr(cls, "__wire__", ())
     return tuple((f.name, f.spec[0]) for f in fields if isinstance(f.spec, list) and isinstance(f.spec[0], type))
 
 
-@cache
+@_cached
 def mentions(cls: type, entity: Entity) -> bool:
     """Whether messages of this class can name such an entity, directly or in a list at any depth."""
     return bool(holders(cls, entity)) or any(mentions(part, entity) for _, part in struct_lists(cls))

@@ -17,7 +17,7 @@ M = TypeVar("M", bound=Message)
 
 def timed_out(request: Message, exchange: Exchange, answer: type[M]) -> M:
     """The answer to an overdue request."""
-    from wirebroker.faults.refusals import refuse
+    from wirebroker.requests.errors import refuse
 
     response = refuse(request, ErrorCode.REQUEST_TIMED_OUT, exchange)
     assert isinstance(response, answer)

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from wirebroker.faults.facts import Batch, Facts
 from wirebroker.faults.rules import Answerer, FaultError, NotFired, Rule, error_code, make
+from wirebroker.requests.facts import Batch, Facts
 
 Then = Literal["disconnect", "silence"]
 

@@ -16,9 +16,10 @@ from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
 from wirebroker.exchange import Exchange, Outcome
 from wirebroker.faults import state
-from wirebroker.faults.facts import Batch, Facts, TopicPartition, Where, named_in
-from wirebroker.faults.refusals import READING, join, names_topics, part_of, refuse
 from wirebroker.faults.rules import Count, Match, Rule
+from wirebroker.requests.errors import READING, join, refuse
+from wirebroker.requests.facts import Batch, Facts
+from wirebroker.requests.parts import TopicPartition, Where, named_in, names_topics, part_of
 
 if TYPE_CHECKING:
     from wirebroker.core.partition import Partition
@@ -127,11 +128,11 @@ def _refuse(plan: FaultPlan, code: int, only: Where | None, request: Message, ex
         struck.overwrites.append(Strike(rule, only, []))
         return request
     if only is not None:
-        refused = refuse(part_of(request, lambda *where: where in only, exchange), code, exchange)
-        if names_topics(refused, exchange) and not named_in(request, exchange) <= only:
+        refused = refuse(part_of(request, lambda *where: where in only, exchange.directory), code, exchange)
+        if names_topics(refused, exchange.directory) and not named_in(request, exchange.directory) <= only:
             struck.refused = join(refused, struck.refused) if struck.refused else refused
             struck.gone |= only
-            return part_of(request, lambda *where: where not in only, exchange)
+            return part_of(request, lambda *where: where not in only, exchange.directory)
     if struck.facts.acks == 0:
         return exchange.close(REFUSED_ACKS_0)
     return _reply(plan, refuse(request, code, exchange), exchange)

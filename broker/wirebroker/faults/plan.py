@@ -22,9 +22,10 @@ from kafkawire.registry import KEYS
 from wirebroker.core.purgatory import Timer
 from wirebroker.exchange import Connection, Exchange, Outcome, Reply, Shape, Shaped
 from wirebroker.faults.actions import ACTIONS, AFTER, CHANGES, REFUSED_ACKS_0, Strike, Struck
-from wirebroker.faults.facts import Facts, TopicPartition, Where, facts_of, facts_of_header
-from wirebroker.faults.refusals import join, overwrite, throttle
 from wirebroker.faults.rules import WIRE, Rule, partitions_of
+from wirebroker.requests.errors import join, overwrite, throttle
+from wirebroker.requests.facts import Facts, facts_of, facts_of_header
+from wirebroker.requests.parts import TopicPartition, Where
 from wirebroker.turns import own_records
 
 if TYPE_CHECKING:
@@ -376,7 +377,7 @@ class FaultPlan:
         if struck.refused is not None and type(response) is type(struck.refused):
             response, struck.refused = join(response, struck.refused), None
         for rule, only, _ in struck.overwrites:
-            overwrite(response, rule.options["code"], only, exchange)
+            overwrite(response, rule.options["code"], only, exchange, struck.facts.partitions)
         struck.overwrites.clear()
         while struck.after:
             strike = self._left_of(struck.after.pop(0))
@@ -392,7 +393,7 @@ class FaultPlan:
             return True
         self._tell(strike, exchange)
         if rule.kind == "error":
-            overwrite(response, rule.options["code"], strike.only, exchange)
+            overwrite(response, rule.options["code"], strike.only, exchange, exchange.struck.facts.partitions)
             return True
         if rule.kind == "delay":
             exchange.park()

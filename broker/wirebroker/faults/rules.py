@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kafkawire.errors import ErrorCode
 from kafkawire.registry import KEYS, versions
-from wirebroker.faults.facts import Batch, Facts, Where, has
+from wirebroker.requests.facts import Batch, Facts, can_name
+from wirebroker.requests.parts import Where
 
 if TYPE_CHECKING:
     from kafkawire.declare import Message
@@ -287,7 +288,7 @@ def _check(kind: Kind, match: Match, count: Count) -> None:
     if match.sequence is not None and match.api is not None and "Produce" not in match.api:
         raise FaultError("api", f"{kind}: only a Produce has sequences, and this rule is for {', '.join(match.api)}")
     for word in ("group", "transactional_id", "producer_id", "producer_epoch"):
-        if getattr(match, word) is not None and match.api and not any(has(api, word) for api in match.api):
+        if getattr(match, word) is not None and match.api and not any(can_name(api, word) for api in match.api):
             raise FaultError(word, f"{kind}: no request of {', '.join(match.api)} says a {word}")
     for word, pair in (("version", match.version), ("sequence", match.sequence)):
         if pair is not None and pair[0] > pair[1]:

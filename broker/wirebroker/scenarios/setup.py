@@ -9,9 +9,9 @@ from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProdu
 from wirebroker import faults
 from wirebroker.core.transactions.transaction import Transaction
 from wirebroker.engine import Engine
-from wirebroker.faults.facts import Facts
 from wirebroker.faults.rules import Rule
 from wirebroker.mock import MockKafka
+from wirebroker.requests.facts import Facts
 from wirebroker.scenarios.scenario import RESULTS, TOPIC, Part
 
 

@@ -14,8 +14,8 @@ from kafkawire.batches import HEADER_SIZE, iter_records
 from kafkawire.declare import Message
 from kafkawire.messages.produce import ProduceRequest
 from wirebroker import faults
-from wirebroker.faults.facts import Facts
 from wirebroker.mock import MockKafka
+from wirebroker.requests.facts import Facts
 from wirebroker.trace.rows import FaultRow, ProduceRow, ReplyRow, Row
 
 SHOWN = ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")

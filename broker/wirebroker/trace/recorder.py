@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkawire.batches import read_header
 from kafkawire.declare import Message
+from kafkawire.entities import values
 from kafkawire.errors import error_name
 from kafkawire.registry import api_name
 from wirebroker.core.changes import (
@@ -53,8 +54,8 @@ from wirebroker.trace.verdicts import produce_row
 
 if TYPE_CHECKING:
     from kafkawire.messages.fetch import PartitionData
-    from wirebroker.faults.facts import Facts
     from wirebroker.faults.rules import Rule
+    from wirebroker.requests.facts import Facts
 
 logger = logging.getLogger("wirebroker")
 
@@ -64,7 +65,6 @@ LONGEST = 1000
 """Characters that a row keeps of a name which a client made up."""
 NAMED = 8
 """How many of the things that a request names are traced."""
-CODES = ("error_code", "partition_error_code")
 CHANGED: dict[type[Change], type[Row]] = {
     TopicChange: TopicRow, LeaderChange: LeaderRow, InSyncChange: InSyncRow, BrokerChange: BrokerRow,
     ProducerChange: ProducerRow, TransactionChange: TransactionRow, GroupChange: GroupRow,
@@ -180,7 +180,7 @@ class Recorder:
         """Note an answer that is being sent."""
         now, connection = self._now(), exchange.connection
         arrived, about = exchange.traced or (now, ())
-        errors = dict.fromkeys(error_name(code) for code in _codes(response))
+        errors = dict.fromkeys(error_name(code) for code in values(response, "errorCode") if code)
         row = ReplyRow(
             now, connection.node_id, connection.number, _cut(exchange.client_id), software_of(connection),
             api_name(exchange.api_key), exchange.version, exchange.correlation_id, size, max(now - arrived, 0),
@@ -286,7 +286,7 @@ def _row(raw: tuple[Any, ...]) -> ProduceRow:
 
 
 def _about(request: Message, exchange: Exchange) -> Iterator[str]:
-    from wirebroker.faults.facts import facts_of
+    from wirebroker.requests.facts import facts_of
 
     facts = facts_of(request, exchange)
     with_index = {topic for topic, _ in facts.partitions}
@@ -297,15 +297,3 @@ def _about(request: Message, exchange: Exchange) -> Iterator[str]:
     yield from map(_cut, names[:NAMED])
     if len(names) > NAMED:
         yield f"{len(names) - NAMED} more"
-
-
-def _codes(part: Any) -> Iterator[int]:
-    """Every error code in a response, at any depth."""
-    for attribute in type(part).__slots__:
-        value = getattr(part, attribute)
-        if attribute in CODES:
-            if value:
-                yield value
-        elif isinstance(value, list) and value and hasattr(type(value[0]), "__wire__"):
-            for each in value:
-                yield from _codes(each)

@@ -1,0 +1,232 @@
+"""Error answers: an answer with an error for everything that the request names, or for some of its partitions.
+
+A request that only reads is handled and its answer overwritten. One that changes something is not handled; its error answer
+follows from the request: the same topics, partitions and names, each with the error. If only some partitions get the error,
+the request is split in two and the answers are joined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from kafkawire.declare import Field, Message, Struct
+from kafkawire.entities import Entity, first, holders, parts
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from kafkawire.messages.offset_fetch import OffsetFetchResponse
+from kafkawire.registry import api_name, response_class
+from wirebroker.requests.parts import Where, partition_index, topic_name
+from wirebroker.requests.received import Received
+
+READING = frozenset(
+    {
+        "Fetch", "ListOffsets", "Metadata", "OffsetFetch", "FindCoordinator", "DescribeGroups", "ListGroups", "ApiVersions",
+        "OffsetForLeaderEpoch", "DescribeConfigs", "DescribeLogDirs", "DescribeCluster", "DescribeProducers",
+        "DescribeTransactions", "ListTransactions", "DescribeTopicPartitions", "ConsumerGroupDescribe",
+        "ListPartitionReassignments", "DescribeQuorum", "ListConfigResources", "DescribeAcls",
+    }
+)  # fmt: skip
+"""APIs that change nothing: handling their requests before the answer is overwritten does no harm."""
+TOPIC_ERRORS = frozenset({"Metadata", "DescribeTopicPartitions", "CreateTopics", "DeleteTopics", "CreatePartitions"})
+"""APIs whose answers have their errors beside the topics."""
+SESSION_ERRORS = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)  # fmt: skip
+"""Errors that a Fetch has at its top; all others belong to partitions."""
+OFFSET_ERRORS = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)  # fmt: skip
+"""Errors that OffsetFetch has beside partitions; from version 2 on all others belong to the group."""
+REPEATED_ENTITIES: tuple[Entity, ...] = ("topicName", "topicId", "groupId", "transactionalId", "coordinatorKey", "partition")
+"""An answer repeats these from the request, whatever the fields are called,"""
+REPEATED_FIELDS = ("member_id", "group_instance_id", "resource_type", "resource_name", "producer_id")
+"""and these if the field has the same name in both."""
+BLANK = frozenset(
+    {"base_offset", "high_watermark", "last_stable_offset", "offset", "timestamp", "log_start_offset", "producer_id",
+     "producer_epoch", "generation_id", "committed_offset", "low_watermark"}
+)  # fmt: skip
+"""Numbers that are −1 beside an error."""
+PARTS = {
+    "responses": ("topic_data", "resources", "topic_names", "topics"), "partition_responses": ("partition_data",),
+    "topics": ("topics",), "partitions": ("partitions", "partition_indexes"),
+    "results": ("topics", "groups_names", "creations", "dirs"),
+    "results_by_topic_v3_and_below": ("v3_and_below_topics",), "results_by_partition": ("partitions",),
+    "results_by_transaction": ("transactions",), "topic_results": ("topics",), "members": ("members",),
+    "markers": ("markers",), "filter_results": ("filters",), "replica_election_results": ("topic_partitions",),
+    "partition_result": ("partitions",), "groups": ("groups", "group_ids"), "coordinators": ("coordinator_keys",),
+    "transaction_states": ("transactional_ids",),
+}  # fmt: skip
+"""A list in an answer, and the lists of the request that it answers."""
+
+
+def overwrite(response: Any, code: int, only: Where | None, received: Received, about: Iterable[tuple[str, int]] = ()) -> None:
+    """Put the error into the answer where Kafka has it; with `only`, beside these partitions or topics alone.
+
+    Without `only` each partition gets the error, or the whole answer if it has no partitions. Errors that belong to the whole
+    are put there: those of the session in Fetch, those of the group in OffsetFetch. `about` are the partitions that a Fetch
+    is about, for those that its answer leaves out.
+    """
+    if isinstance(response, FetchResponse):
+        _overwrite_fetch(response, code, only, received, about)
+    elif only is None and isinstance(response, OffsetFetchResponse) and received.version >= 2 and code not in OFFSET_ERRORS:
+        groups: list[Any] = response.groups or [response]
+        for group in groups:
+            group.error_code, group.topics = code, []
+    elif not _overwrite(response, code, only, received) and only is not None:
+        _overwrite(response, code, None, received)
+
+
+def _overwrite_fetch(
+    response: FetchResponse, code: int, only: Where | None, received: Received, about: Iterable[tuple[str, int]]
+) -> None:
+    if code in SESSION_ERRORS and only is None:
+        response.error_code, response.session_id, response.responses = code, 0, []
+        return
+    answered = {
+        (topic_name(topic, received.directory), part.partition_index)
+        for topic in response.responses
+        for part in topic.partitions
+    }
+    for name, index in only or about:
+        if index is not None and (name, index) not in answered and not response.error_code:
+            response.responses.append(_empty_fetch(name, index, received))
+    for topic in response.responses:
+        _overwrite(topic, code, only, received)
+
+
+def _empty_fetch(name: str, index: int, received: Received) -> FetchableTopicResponse:
+    """A partition that the answer leaves out, because nothing in it has changed since the last one of its session."""
+    data = PartitionData(partition_index=index, error_code=0, high_watermark=-1, records=b"")
+    return FetchableTopicResponse(topic=name, topic_id=received.directory.topic_id(name), partitions=[data])
+
+
+def _overwrite(response: Any, code: int, only: Where | None, received: Received, topic: str = "") -> bool:
+    """Put the error into this part of an answer and the parts in it. Returns whether there was a field for it."""
+    own_topic = topic_name(response, received.directory)
+    topic = own_topic or topic
+    index = partition_index(response)
+    by_topic = own_topic is not None and index is None and api_name(received.api_key) in TOPIC_ERRORS
+    here = only is None or (topic, index) in only or (by_topic and any(wanted == topic for wanted, _ in only))
+    found = False
+    if here and (by_topic or not _parts_have_codes(response)):
+        for field in holders(type(response), "errorCode"):
+            setattr(response, field, code)
+            _blank(response)
+            found = True
+    for part in () if by_topic else parts(response):
+        found |= _overwrite(part, code, only, received, topic)
+    return found
+
+
+def _parts_have_codes(response: Any) -> bool:
+    """Whether the error belongs to the parts of this, at any depth, and not to itself."""
+    return any(holders(type(part), "errorCode") or _parts_have_codes(part) for part in parts(response))
+
+
+def _blank(part: Any) -> None:
+    """Replace the results in a part that has an error."""
+    for attribute in BLANK & set(type(part).__slots__):
+        setattr(part, attribute, -1)
+    if hasattr(part, "records"):
+        part.records = b""
+
+
+def refuse(request: Message, code: int, received: Received) -> Message:
+    """The answer with this error everywhere, made from the request alone."""
+    made: Message = _like(response_class(received.api_key), request, code)
+    return made
+
+
+def error_answers(request: Message, received: Received) -> Iterator[Message]:
+    """UNKNOWN_SERVER_ERROR in place of an answer that cannot be encoded, as `AbstractRequest.getErrorResponse`.
+
+    Each is to be tried if the one before cannot be encoded either: the first names everything that the request names, the
+    second names nothing.
+    """
+    code = ErrorCode.UNKNOWN_SERVER_ERROR
+    full = refuse(request, code, received)
+    if isinstance(full, OffsetFetchResponse):
+        overwrite(full, code, None, received)
+    yield full
+    cls: Any = response_class(received.api_key)
+    if any(field.name == "error_code" and field.present(received.version) for field in cls.__wire__):
+        yield cls(error_code=code)
+
+
+def _like(cls: type[Struct], source: Any, code: int) -> Any:
+    """A part of the answer, made from the part of the request that it answers."""
+    values: dict[str, Any] = {}
+    answered_by_parts = False
+    for field in cls.__wire__:
+        part_class = field.spec[0] if isinstance(field.spec, list) else None
+        if isinstance(part_class, type) and field.name in PARTS:
+            sources = _sources(source, field.name)
+            values[field.name] = [_like(part_class, each, code) for each in sources]
+            answered_by_parts = answered_by_parts or bool(sources)
+        elif field.entity == "errorCode":
+            values[field.name] = code
+        elif not isinstance(field.spec, list) and (repeated := _repeated(source, field)) is not None:
+            values[field.name] = repeated
+    if answered_by_parts and "error_code" in values:
+        values["error_code"] = 0
+    made = cls(**values)
+    if holders(cls, "errorCode"):
+        _blank(made)
+    return made
+
+
+def _sources(source: Any, name: str) -> list[Any]:
+    """The parts of the request that this list of the answer answers."""
+    found: list[Any] = next((each for name in PARTS[name] if (each := getattr(source, name, None))), [])
+    if hasattr(source, "dirs"):  # AlterReplicaLogDirs is answered by topic
+        return [topic for each in found for topic in each.topics]
+    return found
+
+
+def _repeated(source: Any, field: Field) -> Any:
+    """The value of the request that a field of the answer repeats, None if it repeats none."""
+    if field.name in REPEATED_FIELDS:
+        return getattr(source, field.name, None)
+    for entity in REPEATED_ENTITIES:
+        if field.entity == entity and isinstance(source, Struct):
+            return partition_index(source) if entity == "partition" else first(source, entity)
+        if field.entity == entity != "topicId" and isinstance(source, int if entity == "partition" else str):
+            return source
+    return None
+
+
+def join(handled: Any, refused: Any) -> Any:
+    """One answer from two halves: refused partitions join the handled ones of the same topic."""
+    for attribute in type(handled).__slots__:
+        more = getattr(refused, attribute)
+        if isinstance(more, list) and more:
+            present = getattr(handled, attribute)
+            known = {_identity(part): part for part in present}
+            for part in more:
+                if (same := known.get(_identity(part))) is not None:
+                    join(same, part)
+                else:
+                    present.append(part)
+    return handled
+
+
+def _identity(part: Any) -> tuple[Any, ...]:
+    """The values by which a part of an answer differs from the others."""
+    return (
+        *(partition_index(part) if entity == "partition" else first(part, entity) for entity in REPEATED_ENTITIES),
+        *(getattr(part, name, None) for name in REPEATED_FIELDS),
+    )
+
+
+def throttle(response: Any, version: int, ms: int) -> bool:
+    """Set the answer's throttle_time_ms. Returns False if this version has none."""
+    present = any(field.name == "throttle_time_ms" and field.present(version) for field in response.__wire__)
+    if present:
+        response.throttle_time_ms = ms
+    return present

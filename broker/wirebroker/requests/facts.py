@@ -1,0 +1,140 @@
+"""What a request is about: its topics, partitions, groups and producers, read from any request in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kafkawire.batches import HEADER_SIZE, read_header
+from kafkawire.declare import Message
+from kafkawire.entities import holders, mentions, values
+from kafkawire.frames import RequestHeader
+from kafkawire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from kafkawire.messages.fetch import FetchRequest
+from kafkawire.messages.metadata import MetadataRequest
+from kafkawire.messages.offset_fetch import OffsetFetchRequest
+from kafkawire.messages.produce import ProduceRequest
+from kafkawire.registry import KEYS, api_name, request_class
+from wirebroker.requests.parts import TopicPartition, named, topic_name
+from wirebroker.requests.received import Directory, Received
+
+GROUP_KEY, TRANSACTION_KEY = 0, 1
+"""FindCoordinator's key types."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch in a Produce; numbers are −1 if it has no producer, or its header cannot be read."""
+
+    topic: str
+    partition: int
+    producer_id: int = -1
+    producer_epoch: int = -1
+    first_sequence: int = -1
+    last_sequence: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """One request. `batches` and `acks` belong to Produce.
+
+    `topics` and `partitions` are those that the request names, those that its fetch session holds, and all if it asks for all.
+    """
+
+    api: str
+    version: int
+    client_id: str | None
+    node: int
+    connection: int
+    topics: frozenset[str] = frozenset()
+    partitions: frozenset[TopicPartition] = frozenset()
+    groups: frozenset[str] = frozenset()
+    transactional_ids: frozenset[str] = frozenset()
+    producer: tuple[int, int] | None = None
+    batches: tuple[Batch, ...] = ()
+    acks: int | None = None
+
+
+def facts_of(request: Message, received: Received) -> Facts:
+    """The facts of a request."""
+    about = [*named(request, received.directory), *_implied(request, received)]
+    produce = request if isinstance(request, ProduceRequest) else None
+    return Facts(
+        api=api_name(received.api_key),
+        version=received.version,
+        client_id=received.client_id,
+        node=received.node_id,
+        connection=received.connection.number,
+        topics=frozenset(topic for topic, _ in about),
+        partitions=frozenset((topic, index) for topic, index in about if index is not None),
+        groups=frozenset(_ids(request, "groupId", GROUP_KEY)),
+        transactional_ids=frozenset(_ids(request, "transactionalId", TRANSACTION_KEY)),
+        producer=_producer(request),
+        batches=tuple(_batches(produce, received.directory)) if produce is not None else (),
+        acks=produce.acks if produce is not None else None,
+    )
+
+
+def facts_of_header(header: RequestHeader, node: int, connection: int) -> Facts:
+    """The facts that the header alone gives."""
+    return Facts(api_name(header.api_key), header.api_version, header.client_id, node, connection)
+
+
+def can_name(api: str, word: str) -> bool:
+    """Whether requests of this API can name a group, transactional_id, producer_id or producer_epoch."""
+    cls = request_class(KEYS[api])
+    if word == "group":
+        return mentions(cls, "groupId") or mentions(cls, "coordinatorKey")
+    if word == "transactional_id":
+        return mentions(cls, "transactionalId") or mentions(cls, "coordinatorKey")
+    return api == "Produce" or bool(holders(cls, "producerEpoch"))
+
+
+def _implied(request: Message, received: Received) -> Iterator[tuple[str, int | None]]:
+    """Every topic and partition that a request is about without naming it."""
+    directory = received.directory
+    if isinstance(request, FetchRequest):
+        for topic, index in directory.session_partitions(request, received.node_id):
+            yield from ((topic, None), (topic, index))
+    elif isinstance(request, OffsetFetchRequest):
+        groups: list[Any] = request.groups if received.version >= 8 else [request]
+        for group in groups:
+            for topic, index in directory.group_partitions(group.group_id) if group.topics is None else ():
+                yield from ((topic, None), (topic, index))
+    elif _asks_for_all_topics(request, received.version):
+        yield from ((topic, None) for topic in directory.topics())
+
+
+def _asks_for_all_topics(request: Message, version: int) -> bool:
+    if isinstance(request, MetadataRequest):
+        return request.topics is None or (version == 0 and not request.topics)
+    return isinstance(request, DescribeTopicPartitionsRequest) and not request.topics
+
+
+def _ids(request: Any, entity: Any, key_type: int) -> Iterator[str]:
+    """The groups or transactional ids that a request names."""
+    yield from (each for each in values(request, entity) if each)
+    if getattr(request, "key_type", None) == key_type:
+        yield from request.coordinator_keys or [request.key]
+
+
+def _producer(request: Any) -> tuple[int, int] | None:
+    cls = type(request)
+    for id_field, epoch_field in zip(holders(cls, "producerId"), holders(cls, "producerEpoch"), strict=False):
+        if (producer_id := getattr(request, id_field)) >= 0:
+            return producer_id, getattr(request, epoch_field)
+    return None
+
+
+def _batches(request: ProduceRequest, directory: Directory) -> Iterator[Batch]:
+    for data in request.topic_data:
+        topic = topic_name(data, directory) or ""
+        for part in data.partition_data:
+            if part.records is None or len(part.records) < HEADER_SIZE:
+                yield Batch(topic, part.index)
+                continue
+            header = read_header(part.records)
+            yield Batch(
+                topic, part.index, header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence
+            )
