@@ -109,7 +109,7 @@ def observe(engine: Engine) -> Truth:
             rows.append((header.base_offset, header.last_offset, header.partition_leader_epoch, hashed))
         found[partition.topic, partition.index] = rows
     state = state_of(engine)
-    state["epochs"] = {(p.topic, p.index): list(p._epoch_starts) for p in engine.cluster.partitions()}
+    state["epochs"] = {(p.topic, p.index): list(p.epochs.starts) for p in engine.cluster.partitions()}
     state["cluster"] = engine.cluster.cluster_id
     return Truth(engine.now, state, found, engine.cluster.producer_ids.next_block)
 

@@ -174,7 +174,7 @@ def test_a_leader_epoch_that_was_changed_is_refused_and_one_that_is_lost_is_foun
     path.write_bytes(sound)
     checkpoint.unlink()
     with MockKafka(data=stopped) as kafka:
-        starts = kafka._call(lambda engine: engine.cluster.topics["orders"].partitions[0]._epoch_starts)
+        starts = kafka._call(lambda engine: engine.cluster.topics["orders"].partitions[0].epochs.starts)
     assert starts[0] == (0, 0)
 
 

@@ -133,7 +133,7 @@ CHANGES: list[Callable[[Partition, int], object]] = [
     lambda partition, now: truncate(partition, 3, now),
     lambda partition, now: truncate(partition, partition.log.cleaned_to - 20, now),
     lambda partition, now: partition.log.start_at(partition.log_end_offset, now),
-    lambda partition, _: partition.delete(),
+    lambda partition, now: partition.delete(now),
 ]
 
 

@@ -88,7 +88,7 @@ def test_the_short_way_comes_to_the_same_as_the_ordinary_one(
         data = memoryview(made(pid, epoch, first[where], count, codec, late, damage))
         now = NOW + step
         expected = ordinary.append(data, now, 9)
-        base = quick.append_next(data, now, False)
+        base = quick.fast_path.append(data, now, False)
         if base >= 0:
             found = appended_next(base, read_header(data))
             assert found.verdict == expected.verdict
@@ -103,7 +103,7 @@ def test_the_short_way_comes_to_the_same_as_the_ordinary_one(
 def test_nearly_every_batch_takes_the_short_way() -> None:
     partition = Partition("orders", 0, [1], TopicConfigs(BrokerConfigs({}), {}), PROFILES["kafka-4.3"], NOW)
     partition.append(memoryview(made(0, 0, 0, 3, 0, 0, "")), NOW, 9)
-    assert [partition.append_next(memoryview(made(0, 0, i, 3, 0, 0, "")), NOW, False) for i in (3, 6, 9)] == [3, 6, 9]
+    assert [partition.fast_path.append(memoryview(made(0, 0, i, 3, 0, 0, "")), NOW, False) for i in (3, 6, 9)] == [3, 6, 9]
 
 
 def test_d5_a_producer_with_five_batches_takes_at_most_400_bytes_of_a_partition() -> None:

@@ -930,7 +930,7 @@ def test_d2_what_a_failover_cut_off_does_not_come_back_from_the_directory(data: 
         producer.wire = client(kafka, kafka.partition("orders").leader - 1)
         assert producer.send(3).base_offset == 3
         assert producer.send(4).base_offset == 4
-        epochs = kafka._call(lambda engine: engine.cluster.topics["orders"].partitions[0]._epoch_starts)
+        epochs = kafka._call(lambda engine: engine.cluster.topics["orders"].partitions[0].epochs.starts)
         assert [start for _, start in epochs] == sorted({start for _, start in epochs})
 
 

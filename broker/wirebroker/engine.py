@@ -175,7 +175,7 @@ class Engine:
                 and faults is None
                 and key == PRODUCE
                 and version == shape.version
-                and produce_alike(self, connection, frame, correlation_id, now, owned)
+                and produce_alike(self, connection, shape, frame, correlation_id, now, owned)
             ):
                 return
             oldest, newest = self.versions.get(key, (1, 0))

@@ -14,6 +14,7 @@ from kafkawire.frames import encode_response
 from kafkawire.primitives import Buffer
 
 if TYPE_CHECKING:
+    from wirebroker.apis.produce_shape import ProduceShape
     from wirebroker.core.cluster import Cluster
     from wirebroker.directory import EngineDirectory
     from wirebroker.engine import Engine
@@ -44,8 +45,8 @@ class Connection:
         them are made, or because the connection is closed. Whoever drives the engine looks closer, and clears it."""
         self.silent = False
         """Set when a fault has lost an answer: those that follow are withheld too, as clients match answers by order."""
-        self.produce_shape: Any = None
-        """What the last Produce request looked like up to its records; see `wirebroker.apis.produce`."""
+        self.produce_shape: ProduceShape | None = None
+        """The last Produce request up to its records, for the fast path; see `wirebroker.apis.produce_shape`."""
 
     def silence(self) -> None:
         """Send no further answer."""
@@ -139,8 +140,8 @@ class Exchange:
         """What was asked, once it is decoded; its records may lie in a buffer that others receive into."""
         self.struck: Any = None
         """What faults want of the answer; see `wirebroker.faults.plan`."""
-        self.traced: Any = None
-        """What the trace needs for the row of the answer: when the request arrived, and what it names."""
+        self.traced: tuple[int, tuple[str, ...]] | None = None
+        """For the trace row of the answer: when the request arrived, in ms since the epoch, and what it names."""
 
     @property
     def cluster(self) -> Cluster:

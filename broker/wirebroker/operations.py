@@ -107,7 +107,7 @@ def create_topic(
 
 def delete_topic(engine: Engine, name: str, now: int) -> None:
     """Delete a topic, as DeleteTopics does. Raises NoSuchTopic, OSError if that cannot be written down."""
-    engine.cluster.delete_topic(topic_named(engine, name), lambda: engine.groups.topic_deleted(name, now))
+    engine.cluster.delete_topic(topic_named(engine, name), now, lambda: engine.groups.topic_deleted(name, now))
     _settle(engine, now)
 
 

@@ -20,7 +20,7 @@ from kafkawire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from wirebroker.core.leadership import leader_fault
-from wirebroker.core.partition import LATEST
+from wirebroker.core.offset_lookup import LATEST
 from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
 
@@ -75,7 +75,7 @@ def _one(
         found = partition.offset_for(asked.timestamp, committed)
     except OSError:  # the data directory cannot be read, or is damaged
         return _answer(asked, ErrorCode.KAFKA_STORAGE_ERROR)
-    if partition.epoch_start > partition.high_watermark and (asked.timestamp == LATEST or found.offset < 0):
+    if partition.epochs.latest_start > partition.high_watermark and (asked.timestamp == LATEST or found.offset < 0):
         known = exchange.version >= OFFSET_NOT_AVAILABLE_FROM
         return _answer(asked, ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)
     return _answer(asked, ErrorCode.NONE, found.offset, found.timestamp, found.leader_epoch)

@@ -113,10 +113,9 @@ def _cut_answer(shape: ProduceShape, data: TopicProduceData, version: int) -> No
 
 
 def produce_alike(
-    engine: Engine, connection: Connection, frame: memoryview, correlation_id: int, now: int, owned: bool
+    engine: Engine, connection: Connection, shape: ProduceShape, frame: memoryview, correlation_id: int, now: int, owned: bool
 ) -> bool:
-    """Handle a Produce that looks like the last one; False if it does not, and nothing was done."""
-    shape: ProduceShape = connection.produce_shape
+    """Handle a Produce request that has this shape; False, with nothing changed, if it has not."""
     at, end = shape.at, len(frame)
     if frame[HEAD_START:at].tobytes() != shape.head or shape.cluster_version != engine.cluster.version:
         return False
@@ -134,7 +133,7 @@ def produce_alike(
     partition, version, client_id = shape.partition, shape.version, shape.client_id
     records = frame[at:end]
     append_time = -1
-    base_offset = partition.append_next(records, now, owned)
+    base_offset = partition.fast_path.append(records, now, owned)
     if base_offset >= 0:
         if engine.trace.verdicts:
             header = records[:HEADER_SIZE].tobytes()

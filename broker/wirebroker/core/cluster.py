@@ -166,7 +166,7 @@ class Cluster:
 
         def undo() -> None:
             self._remove(topic)
-            self._shrink(topic, 0)
+            self._shrink(topic, 0, now)
 
         self.decisions.made(undo, lambda: self.tell(TopicChange("created", name, count)))
         return topic
@@ -182,7 +182,7 @@ class Cluster:
         self._grow(topic, total, now, factor, assignment)
         self.version += 1
         grown = TopicChange("grown", topic.name, total)
-        self.decisions.made(lambda: self._shrink(topic, before), lambda: self.tell(grown))
+        self.decisions.made(lambda: self._shrink(topic, before, now), lambda: self.tell(grown))
 
     def _grow(self, topic: Topic, total: int, now: int, factor: int, assignment: Mapping[int, Sequence[int]] | None) -> None:
         nodes = sorted(self.live_brokers)
@@ -194,19 +194,19 @@ class Cluster:
             try:
                 made = self._new_partition(topic, index, replicas, now)
             except OSError:
-                self._shrink(topic, before)
+                self._shrink(topic, before, now)
                 raise
             for node_id in self.offline(made):
-                made.replication.absent(node_id)
+                made.replication.absent(node_id, now)
             topic.partitions.append(made)
 
-    def _shrink(self, topic: Topic, count: int) -> None:
-        """Take back the partitions from this number on, which nobody has been told of."""
+    def _shrink(self, topic: Topic, count: int, now: int) -> None:
+        """Remove the partitions from this number on, which no client has seen."""
         gone = topic.partitions[count:]
         del topic.partitions[count:]
         self.version += 1
         for partition in gone:
-            partition.delete()
+            partition.delete(now)
 
     def _new_partition(self, topic: Topic, index: int, replicas: list[int], now: int) -> Partition:
         log = self._open_log(topic, index, replicas, now)
@@ -245,8 +245,8 @@ class Cluster:
         """The topics that have the same name but for '.' and '_'."""
         return self._alike.get(name.replace(".", "_"), ())
 
-    def delete_topic(self, topic: Topic, then: Callable[[], None]) -> None:
-        """Forget the topic and everything in it; `then` is done once that is written down."""
+    def delete_topic(self, topic: Topic, now: int, then: Callable[[], None]) -> None:
+        """Delete the topic and everything in it; `then` is called once the deletion is written down."""
         self._remove(topic)
         self.version += 1
 
@@ -256,7 +256,7 @@ class Cluster:
 
         def done() -> None:
             for partition in topic.partitions:
-                partition.delete()
+                partition.delete(now)
             self.tell(TopicChange("deleted", topic.name, len(topic.partitions)))
             then()
 

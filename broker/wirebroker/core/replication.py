@@ -116,10 +116,10 @@ class Replication:
         self.frozen.discard(node_id)
         self._change(self._registration, alive, now)
 
-    def absent(self, node_id: int) -> None:
+    def absent(self, node_id: int, now: int) -> None:
         """The partition is created while the replica's broker is down."""
         partition = self._partition
-        self._stop_following(node_id, 0)
+        self._stop_following(node_id, now)
         partition.in_sync.remove(node_id)
         partition.leader = next(iter(partition.in_sync), NO_LEADER)
         self.review()

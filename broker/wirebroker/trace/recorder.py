@@ -110,7 +110,7 @@ class Recorder:
         self, now: int, connection: Connection, client_id: str | None, version: int, correlation_id: int, acks: int,
         partition: Partition, base_offset: int, header: bytes,
     ) -> None:  # fmt: skip
-        """Note a batch that `append_next` stored, by its base offset and its 61 header bytes as they came."""
+        """Note a batch that the fast path stored, by its base offset and its 61 header bytes as they came."""
         raw = (now, connection, client_id, version, correlation_id, acks, partition, base_offset, header)
         if self.sinks:
             self._note(raw)

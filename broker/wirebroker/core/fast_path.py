@@ -1,0 +1,107 @@
+"""The fast path for batches that need no decision, which are nearly all of them.
+
+Such a batch is plain, sound, and the next one of its producer. `FastPath.append` recognises and stores it in one pass, with
+the same result as `Partition.append`. It leaves every other batch to `Partition.append`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from crc32c import crc32c
+
+from kafkawire.batches import CRC_START, HEADER, HEADER_SIZE, LOG_OVERHEAD
+from kafkawire.errors import ProtocolError
+from kafkawire.record_walk import walk_records
+from wirebroker.core.producers import advance_in_order
+from wirebroker.core.record_checks import MANY_RECORDS
+
+if TYPE_CHECKING:
+    from wirebroker.core.partition import Partition
+
+_unpack = HEADER.unpack_from
+_NEVER = -1
+"""The version of settings that never was."""
+
+
+class FastPath:
+    """One partition's fast path, with a copy of the settings that it needs.
+
+    The copy is outdated when a setting changes, and when `invalidate` is called because something else that it depends on
+    has changed. Until `renew` is called it then stores nothing.
+    """
+
+    __slots__ = (
+        "_after_max_ms", "_before_max_ms", "_full_checks", "_largest", "_partition", "_segment_bytes", "_segment_ms",
+        "_settings", "_version", "_window",
+    )  # fmt: skip
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        self._settings = partition.configs.broker
+        self._full_checks = partition.full_checks
+        self._window = partition.rules.window
+        self._version = _NEVER
+        self._largest = self._after_max_ms = self._before_max_ms = self._segment_bytes = self._segment_ms = 0
+
+    @property
+    def outdated(self) -> bool:
+        """Whether a setting, or something else that the fast path depends on, has changed."""
+        return self._version != self._settings.version
+
+    def invalidate(self) -> None:
+        """Store nothing before `renew` is called."""
+        self._version = _NEVER
+
+    def renew(self) -> None:
+        """Copy the settings again; the fast path stays closed if the partition's batches all need a decision."""
+        partition = self._partition
+        policy = partition.policy
+        plain = policy.compression == "producer" and not policy.append_time and not policy.compacted
+        by_id = partition.rules.key == "producer_id"
+        writable = not partition.write_fails and partition.offline_at is None
+        self._largest = min(policy.max_message_bytes, policy.segment_bytes) if plain and by_id and writable else 0
+        self._after_max_ms, self._before_max_ms = policy.after_max_ms, policy.before_max_ms
+        self._segment_bytes = min(policy.segment_bytes, partition.log.largest_segment)
+        self._segment_ms = policy.segment_ms
+        self._version = self._settings.version
+
+    def append(self, records: memoryview, now: int, owned: bool) -> int:
+        """Store the batch and return its base offset; −1, with nothing changed, if `Partition.append` must handle it."""
+        size = len(records)
+        if not HEADER_SIZE <= size <= self._largest or self._version != self._settings.version:
+            return -1
+        base_offset, length, _, magic, crc, attributes, delta, base_time, latest, pid, epoch, sequence, count = _unpack(records)
+        partition = self._partition
+        state = partition.producers.get(pid)
+        if state is None or length != size - LOG_OVERHEAD or magic != 2 or attributes or base_offset:
+            return -1
+        if not 0 < count <= MANY_RECORDS or count != delta + 1 or latest - now > self._after_max_ms:
+            return -1
+        if crc32c(records[CRC_START:]) != crc:
+            return -1
+        if self._full_checks:
+            try:
+                high, low, _ = walk_records(records[HEADER_SIZE:], count)
+            except ProtocolError:
+                return -1
+            if base_time + high != latest or now - base_time - low > self._before_max_ms:
+                return -1
+        log = partition.log
+        base = log.end_offset
+        advanced = advance_in_order(state, epoch, sequence, delta, base, latest, self._window)
+        if advanced is None:
+            return -1
+        active = log.active
+        try:
+            if active.size + size > self._segment_bytes or now - active.created > self._segment_ms:
+                log.roll(now)
+                active = log.active
+            active.append(records, base, partition.leader_epoch, latest, owned)
+        except OSError:
+            return -1
+        log.end_offset = base + count
+        partition.producers[pid] = advanced
+        if partition.waiting:
+            partition.tell(now)
+        return base
