@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
+from wirebroker import clients
+from wirebroker.clients import PACKAGES, aiokafka, confluent
 from wirebroker.commands.demo import FLOWS, demonstrate
-from wirebroker.commands.demo.clients import CLIENTS, RECORDS, Client
+from wirebroker.commands.demo.clients import CLIENTS, RECORDS
 from wirebroker.commands.demo.show import WIDTH, Screen
 from wirebroker.mock import MockKafka
 from wirebroker.scenarios.play import play
@@ -52,7 +54,7 @@ def printed() -> str:
 def test_every_client_and_every_flow_is_shown(printed: str) -> None:
     for client in CLIENTS:
         assert re.search(
-            rf"^  {client.package} \d\S+ +ok  {RECORDS} acknowledged, {RECORDS} stored, {RECORDS} read",
+            rf"^  {PACKAGES[client]} \d\S+ +ok  {RECORDS} acknowledged, {RECORDS} stored, {RECORDS} read",
             printed,
             re.MULTILINE,
         ), client
@@ -84,29 +86,32 @@ def test_a_difference_is_shown_and_the_exit_code_is_1(mock_kafka: MockKafka) -> 
     assert "1 of 1 parts went otherwise than expected." in shown
 
 
-def test_a_client_that_is_not_installed_is_skipped_by_name(mock_kafka: MockKafka) -> None:
-    absent = replace(CLIENTS[0], package="no-such-client")
-    code, shown = run(mock_kafka, clients=(absent,), flows=(flow("B7"),))
+def test_a_client_that_is_not_installed_is_skipped_by_name(mock_kafka: MockKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(clients.PACKAGES, "aiokafka", "no-such-client")
+    code, shown = run(mock_kafka, clients=("aiokafka",), flows=(flow("B7"),))
     assert code == 0
-    assert "no-such-client          skipped, not installed: pip install no-such-client" in shown
+    assert "no-such-client          skipped, no-such-client is not installed: pip install no-such-client" in shown
     assert "as expected, 1 skipped" in shown
 
 
-def test_a_client_that_fails_or_loses_a_record_is_a_difference(mock_kafka: MockKafka) -> None:
-    def refuse(*_: object) -> list[tuple[int, int]]:
+def test_a_client_that_fails_or_loses_a_record_is_a_difference(mock_kafka: MockKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
         raise ConnectionError("no route")
 
-    code, shown = run(mock_kafka, clients=(Client("aiokafka", refuse, CLIENTS[1].consume),))
+    monkeypatch.setattr(aiokafka.Producer, "start", refuse)
+    code, shown = run(mock_kafka, clients=("aiokafka",))
     assert code == 1
     assert "aiokafka failed: ConnectionError: no route" in shown
     assert "expected that each record is stored once" in shown
 
 
-def test_acknowledgements_of_other_offsets_are_a_difference(mock_kafka: MockKafka) -> None:
-    def off_by_one(*arguments: Any) -> list[tuple[int, int]]:
-        return [(partition, offset + 1) for partition, offset in CLIENTS[2].produce(*arguments)]
+def test_acknowledgements_of_other_offsets_are_a_difference(mock_kafka: MockKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    class OffByOne(confluent.Producer):
+        def __init__(self, address: str, settings: clients.ProducerSettings, report: clients.Report) -> None:
+            super().__init__(address, settings, lambda value, offset, error: report(value, offset + 1, error))
 
-    code, shown = run(mock_kafka, clients=(Client("confluent-kafka", off_by_one, CLIENTS[2].consume),))
+    monkeypatch.setattr(confluent, "Producer", OffByOne)
+    code, shown = run(mock_kafka, clients=("confluent",))
     assert code == 1
     assert "expected that the offsets acknowledged are those stored" in shown
     assert "stored once" not in shown

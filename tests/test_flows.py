@@ -10,8 +10,9 @@ from dataclasses import replace
 
 import pytest
 
+from wirebroker.clients import ClientName
 from wirebroker.scenarios.play import Result, play
-from wirebroker.scenarios.scenario import ClientName, Part, Scenario, find
+from wirebroker.scenarios.scenario import Part, Scenario, find
 
 ALL: tuple[ClientName, ...] = ("kafka-python", "aiokafka", "confluent", "wire")
 LIBRARIES = ALL[:3]

@@ -17,13 +17,14 @@ from typing import Any
 import kafka
 import pytest
 
+from wirebroker import clients
 from wirebroker.cli import main
+from wirebroker.clients import CLIENTS, ClientName
 from wirebroker.mock import StoredRecord
-from wirebroker.scenarios import drivers
 from wirebroker.scenarios.journal import Journal, Sent, label
 from wirebroker.scenarios.outcome import Counts, count, judge
 from wirebroker.scenarios.play import Result, play
-from wirebroker.scenarios.scenario import CLIENTS, ClientName, Expect, ScenarioError, find, names, read
+from wirebroker.scenarios.scenario import Expect, ScenarioError, find, names, read
 from wirebroker.scenarios.show import catalogue
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -102,7 +103,7 @@ def test_a_client_that_hangs_ends_all_the_same() -> None:
 
 
 def test_what_a_consumer_raises_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    from wirebroker.scenarios.drivers import kafka_python
+    from wirebroker.clients import kafka_python
 
     def refuse(*_: object) -> int:
         raise ConnectionError("no route")
@@ -356,7 +357,7 @@ def test_what_cannot_be_run_is_exit_code_2(arguments: list[str], sentence: str, 
 def test_a_client_that_is_not_installed_is_named(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(drivers.PACKAGES, "confluent", "no-such-client")
+    monkeypatch.setitem(clients.PACKAGES, "confluent", "no-such-client")
     assert main(["scenario", "run", name, "--client", "confluent"]) == 2
     assert capsys.readouterr().err == "wirebroker scenario: no-such-client is not installed: pip install no-such-client\n"
 

@@ -7,9 +7,9 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 
-from wirebroker.scenarios.drivers import NotInstalled, driver, silence
+from wirebroker.clients import ClientName, NotInstalled, driver, silence
 from wirebroker.scenarios.play import Result, play
-from wirebroker.scenarios.scenario import ClientName, Scenario, ScenarioError, find, names
+from wirebroker.scenarios.scenario import Scenario, ScenarioError, find, names
 from wirebroker.scenarios.show import Screen, as_json
 
 

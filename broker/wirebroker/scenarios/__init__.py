@@ -3,7 +3,6 @@
 files/      one TOML file per scenario: the broker, its faults, the workload, and the end that is expected
 scenario    what such a file says, and errors that point at what it says wrongly
 setup       a broker as a scenario wants it
-drivers/    how each client library is driven: the same few calls, with short timeouts
 workload    the application, which does the steps; raw is what others do to its topic
 play        one run: a broker, the faults, the workload, and what was seen of it
 journal     what the application meant to send, and what it was told

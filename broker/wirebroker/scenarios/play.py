@@ -11,11 +11,11 @@ import time
 from dataclasses import dataclass
 
 from wirebroker.audit.report import AuditReport
+from wirebroker.clients import ClientName, client_version, driver
 from wirebroker.mock import MockKafka, StoredRecord
 from wirebroker.scenarios import outcome
-from wirebroker.scenarios.drivers import client_version, driver
 from wirebroker.scenarios.journal import Journal, Note
-from wirebroker.scenarios.scenario import TOPIC, ClientName, Part, Scenario
+from wirebroker.scenarios.scenario import TOPIC, Part, Scenario
 from wirebroker.scenarios.setup import bring_about, broker
 from wirebroker.scenarios.watch import Event, Watch
 from wirebroker.scenarios.workload import Workload

@@ -16,13 +16,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from wirebroker.clients import CLIENTS, ClientName, ProducerSettings
 from wirebroker.faults.files import FaultFileError, parse
 from wirebroker.faults.rules import Rule
 
 TOPIC, RESULTS = "orders", "results"
 """What a workload writes to, and where a pipeline's results go."""
-ClientName = Literal["kafka-python", "aiokafka", "confluent", "wire"]
-CLIENTS: tuple[ClientName, ...] = get_args(ClientName)
 OutcomeName = Literal["recovers", "fails cleanly", "duplicates", "loses", "reorders", "hangs", "refuses"]
 OUTCOMES: tuple[OutcomeName, ...] = get_args(OutcomeName)
 OPTIONS: dict[str, dict[str, type | tuple[type, ...]]] = {
@@ -78,24 +77,6 @@ class BrokerSettings:
     configs: dict[str, Any] = field(default_factory=dict)
     producer_epoch: int = 0
     """Epoch that the first InitProducerId hands out, or that the transactional id has reached."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerSettings:
-    """How the application sets its producer up; times in ms."""
-
-    idempotence: bool = True
-    acks: int | str = "all"
-    in_flight: int = 5
-    retries: bool = True
-    transactional_id: str | None = None
-    transaction_timeout: int = 60_000
-    request_timeout: int = 2000
-    delivery_timeout: int = 4000
-    batches: list[int] = field(default_factory=list)
-    """How many records the wire client puts into its batches; all others send every record in a batch of its own."""
-    first_sequence: int = 0
-    """Where the wire client begins to count; all others begin at 0."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from wirebroker.clients import CLIENTS
 from wirebroker.mock import StoredRecord
 from wirebroker.scenarios.outcome import Counts, commits
 from wirebroker.scenarios.play import Result
-from wirebroker.scenarios.scenario import CLIENTS, RESULTS, TOPIC, Part, Scenario
+from wirebroker.scenarios.scenario import RESULTS, TOPIC, Part, Scenario
 from wirebroker.scenarios.watch import Event, named
 from wirebroker.trace.rows import ProduceRow
 

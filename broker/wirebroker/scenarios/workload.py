@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
+from wirebroker.clients import Refused, sentence
 from wirebroker.mock import MockKafka
 from wirebroker.scenarios import raw
-from wirebroker.scenarios.drivers import Refused, sentence
 from wirebroker.scenarios.journal import Journal, Note, Sent, label
 from wirebroker.scenarios.scenario import RESULTS, TOPIC, Part, rules_of, verb_of
 from wirebroker.scenarios.watch import Watch, named
@@ -103,7 +103,7 @@ class Workload:
             held = _Held(self._part.producer.transactional_id is not None, self.journal)
             held.producer = self._clients.Producer(self._address, self._part.producer, held.tell)
             self._producers[by] = held
-            held.broken = self._call("start", held.producer.begin_with)
+            held.broken = self._call("start", held.producer.start)
         return held
 
     # Records

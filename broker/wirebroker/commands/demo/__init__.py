@@ -1,7 +1,6 @@
 """`wirebroker demo`: real clients and raw retries against a broker in this process, and the reason for each verdict.
 
-What is expected is written down in `clients` and in the scenarios before anything is sent; the exit code says whether it
-held.
+`clients` and the scenarios state what is expected before anything is sent; the exit code is 1 if something differs.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from wirebroker.commands.demo.clients import CLIENTS, VALUES, Client, ClientResult, drive, topic_of
+from wirebroker.clients import ClientName, silence
+from wirebroker.commands.demo.clients import CLIENTS, VALUES, ClientResult, drive, topic_of
 from wirebroker.commands.demo.show import Screen
 from wirebroker.mock import MockKafka
-from wirebroker.scenarios.drivers import silence
 from wirebroker.scenarios.play import Result, play
 from wirebroker.scenarios.scenario import Part, Scenario, find
 
@@ -27,7 +26,7 @@ FLOWS = ("B1", "B2", "B3", "B4", "B7")
 
 def run(options: argparse.Namespace) -> int:
     """Send, show and compare: 0 if everything went as expected, 1 if anything did not."""
-    silence()  # what the libraries think of a broker that goes away is not the demo's subject
+    silence()  # the libraries complain when the broker stops, which is not the demo's subject
     with MockKafka() as kafka:
         code = demonstrate(kafka, Screen())
         if options.no_spark or find_spec("pyspark") is None:
@@ -46,7 +45,7 @@ def audit_on_spark(address: str) -> int:
 def demonstrate(
     kafka: MockKafka,
     screen: Screen,
-    clients: Sequence[Client] = CLIENTS,
+    clients: Sequence[ClientName] = CLIENTS,
     flows: Sequence[tuple[Scenario, Part]] | None = None,
 ) -> int:
     """Run the demo, the clients on this broker and each flow on one of its own; the exit code."""
@@ -60,7 +59,7 @@ def demonstrate(
         results.append(played := play(scenario, part, "wire"))
         screen.flow(played)
     run = [client for client, result in zip(clients, results, strict=False) if getattr(result, "rows", None)]
-    intended = [(topic_of(client), None, value) for client in run for value in VALUES]
+    intended = [(topic_of(client), None, value.encode()) for client in run for value in VALUES]
     audit = kafka.audit([topic_of(client) for client in run], intended=intended)
     screen.audit(audit, [result for result in results if isinstance(result, Result)])
     screen.end(results, time.monotonic() - started)

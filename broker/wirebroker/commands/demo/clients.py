@@ -1,43 +1,26 @@
-"""The demo's first half: unmodified client libraries, each producing with idempotence on and reading in a group.
-
-A library is imported only when it is its turn, so that one that is not installed is skipped by name.
-"""
+"""The demo's first half: unmodified client libraries, each producing with idempotence on and reading in a group."""
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 
+from wirebroker.clients import PACKAGES, ClientName, NotInstalled, ProducerSettings, client_version, driver
 from wirebroker.mock import MockKafka
 from wirebroker.trace.rows import ProduceRow
 
+CLIENTS: tuple[ClientName, ...] = ("kafka-python", "aiokafka", "confluent")
 PARTITIONS = 3
 RECORDS, ROUND = 60, 15
 """How many records each client sends, and after how many it waits for their acknowledgements."""
 TIMEOUT = 15.0
 """Seconds that a client may take to produce, and again to consume."""
-
-VALUES = [b"order %d" % number for number in range(RECORDS)]
-
-Told = list[tuple[int, int]]
-"""Partition and offset of each acknowledgement."""
-
-
-@dataclass(frozen=True, slots=True)
-class Client:
-    """A client library: its distribution, and how it produces and consumes."""
-
-    package: str
-    produce: Callable[[str, str, list[bytes]], Told]
-    consume: Callable[[str, str, int], list[bytes]]
+VALUES = [f"order {number}" for number in range(RECORDS)]
+PARTITION_OF = {value: number % PARTITIONS for number, value in enumerate(VALUES)}
 
 
 @dataclass(slots=True)
 class ClientResult:
-    """What came of one client. `skipped` says why it was not run."""
+    """The outcome of one client. `skipped` says why it did not run."""
 
     name: str
     sent: int = RECORDS
@@ -50,150 +33,64 @@ class ClientResult:
     skipped: str = ""
 
 
-def topic_of(client: Client) -> str:
-    """The topic that is the client's own."""
-    return f"{client.package}-orders"
+def topic_of(client: ClientName) -> str:
+    """The client's own topic."""
+    return f"{PACKAGES[client]}-orders"
 
 
-def drive(client: Client, kafka: MockKafka) -> ClientResult:
-    """Produce and consume with this client, and compare what it was told with what is stored."""
+def drive(client: ClientName, kafka: MockKafka) -> ClientResult:
+    """Produce and consume with this client, and compare its acknowledgements with the stored records."""
+    package = PACKAGES[client]
     try:
-        result = ClientResult(f"{client.package} {version(client.package)}")
-    except PackageNotFoundError:
-        return ClientResult(client.package, 0, skipped=f"not installed: pip install {client.package}")
-    topic, values = topic_of(client), VALUES
+        result = ClientResult(f"{package} {client_version(client)}")
+    except NotInstalled as missing:
+        return ClientResult(package, 0, skipped=str(missing))
+    topic, acknowledged, read = topic_of(client), dict[str, int](), list[str]()
     kafka.create_topic(topic, PARTITIONS)
-    told: Told = []
-    read: list[bytes] = []
     try:
-        told = client.produce(kafka.bootstrap_servers, topic, values)
-        read = client.consume(kafka.bootstrap_servers, topic, len(values))
-    except Exception as failed:  # whatever a client raises is a finding, and the others are still to come
-        result.differences.append(f"{client.package} failed: {type(failed).__name__}: {failed}")
-    _compare(result, kafka, topic, values, told, read)
+        _produce(client, kafka.bootstrap_servers, topic, acknowledged)
+        read = _consume(client, kafka.bootstrap_servers, topic)
+    except Exception as failed:  # whatever a client raises is a difference, and the others still run
+        result.differences.append(f"{package} failed: {type(failed).__name__}: {failed}")
+    _compare(result, kafka, topic, acknowledged, read)
     return result
 
 
-def _compare(result: ClientResult, kafka: MockKafka, topic: str, values: list[bytes], told: Told, read: list[bytes]) -> None:
+def _produce(client: ClientName, address: str, topic: str, acknowledged: dict[str, int]) -> None:
+    """Send all records, and enter the offset of each that is acknowledged."""
+
+    def report(value: str, offset: int, error: str) -> None:
+        if not error:
+            acknowledged[value] = offset
+
+    producer = driver(client).Producer(address, ProducerSettings(quick=False), report)
+    producer.start()
+    for first in range(0, RECORDS, ROUND):
+        for value in VALUES[first : first + ROUND]:
+            producer.send(topic, value, PARTITION_OF[value])
+        producer.flush(TIMEOUT)
+    producer.close(TIMEOUT)
+
+
+def _consume(client: ClientName, address: str, topic: str) -> list[str]:
+    reader = driver(client).Reader(address, topic, f"{topic}-readers", "read_uncommitted", member=True)
+    read = [value for _, value in reader.read(None, RECORDS, TIMEOUT)]
+    reader.close()
+    return read
+
+
+def _compare(result: ClientResult, kafka: MockKafka, topic: str, acknowledged: dict[str, int], read: list[str]) -> None:
     stored = kafka.records(topic)
+    values = [(record.value or b"").decode() for record in stored]
+    offsets = sorted((PARTITION_OF[value], offset) for value, offset in acknowledged.items())
     result.rows = kafka.trace.produce(topic)
-    result.acknowledged, result.stored, result.read = len(told), len(stored), len(read)
-    result.twice = len(stored) - len({record.value for record in stored})
+    result.acknowledged, result.stored, result.read = len(acknowledged), len(stored), len(read)
+    result.twice = len(values) - len(set(values))
     expectations = {
-        "each record is stored once": sorted(record.value or b"" for record in stored) == sorted(values),
-        "the offsets acknowledged are those stored": sorted(told) == [(r.partition, r.offset) for r in stored],
+        "each record is stored once": sorted(values) == sorted(VALUES),
+        "the offsets acknowledged are those stored": offsets == [(record.partition, record.offset) for record in stored],
         "every batch carries a producer id": all(record.producer_id >= 0 for record in stored),
         "every batch is accepted": all(row.verdict == "accepted" for row in result.rows),
-        "the group reads each record once": sorted(read) == sorted(values),
+        "the group reads each record once": sorted(read) == sorted(VALUES),
     }
     result.differences += [f"expected that {what}" for what, holds in expectations.items() if not holds]
-
-
-# The libraries. Records go to the partitions in turn, and every acknowledgement is waited for.
-
-
-def _rounds(values: list[bytes]) -> list[list[bytes]]:
-    return [values[i : i + ROUND] for i in range(0, len(values), ROUND)]
-
-
-def _produce_kafka_python(address: str, topic: str, values: list[bytes]) -> Told:
-    from kafka import KafkaProducer
-
-    producer = KafkaProducer(bootstrap_servers=address, acks="all", enable_idempotence=True)
-    told: Told = []
-    for part in _rounds(values):
-        futures = [producer.send(topic, value, partition=i % PARTITIONS) for i, value in enumerate(part)]
-        told += [(future.get(TIMEOUT).partition, future.get(TIMEOUT).offset) for future in futures]
-    producer.close()
-    return told
-
-
-def _consume_kafka_python(address: str, topic: str, count: int) -> list[bytes]:
-    from kafka import KafkaConsumer
-
-    consumer = KafkaConsumer(bootstrap_servers=address, group_id=f"{topic}-readers", auto_offset_reset="earliest")
-    consumer.subscribe([topic])
-    consumer.partitions_for_topic(topic)  # learnt before the join: it joins again for a topic learnt later, and may hang
-    found: list[bytes] = []
-    end = time.monotonic() + TIMEOUT
-    while len(found) < count and time.monotonic() < end:
-        for records in consumer.poll(timeout_ms=100).values():
-            found += [record.value for record in records]
-    consumer.close()
-    return found
-
-
-def _produce_aiokafka(address: str, topic: str, values: list[bytes]) -> Told:
-    from aiokafka import AIOKafkaProducer
-
-    async def work() -> Told:
-        told: Told = []
-        async with (
-            AIOKafkaProducer(bootstrap_servers=address, enable_idempotence=True) as producer,
-            asyncio.timeout(TIMEOUT),
-        ):
-            for part in _rounds(values):
-                sent = [await producer.send(topic, value, partition=i % PARTITIONS) for i, value in enumerate(part)]
-                told += [(answer.partition, answer.offset) for answer in await asyncio.gather(*sent)]
-        return told
-
-    return asyncio.run(work())
-
-
-def _consume_aiokafka(address: str, topic: str, count: int) -> list[bytes]:
-    from aiokafka import AIOKafkaConsumer
-
-    async def work() -> list[bytes]:
-        found: list[bytes] = []
-        async with (
-            AIOKafkaConsumer(
-                topic, bootstrap_servers=address, group_id=f"{topic}-readers", auto_offset_reset="earliest"
-            ) as consumer,
-            asyncio.timeout(TIMEOUT),
-        ):
-            while len(found) < count:
-                for records in (await consumer.getmany(timeout_ms=100)).values():
-                    found += [record.value for record in records]
-        return found
-
-    return asyncio.run(work())
-
-
-def _produce_confluent(address: str, topic: str, values: list[bytes]) -> Told:
-    from confluent_kafka import Producer
-
-    settings = {"bootstrap.servers": address, "acks": "all", "enable.idempotence": True, "log_level": 0}
-    producer = Producer(settings)
-    told: Told = []
-    for part in _rounds(values):
-        for i, value in enumerate(part):
-            producer.produce(
-                topic, value, partition=i % PARTITIONS,
-                on_delivery=lambda error, m: told.append((m.partition() or 0, m.offset() or 0)) if error is None else None,
-            )  # fmt: skip
-        producer.flush(TIMEOUT)
-    return told
-
-
-def _consume_confluent(address: str, topic: str, count: int) -> list[bytes]:
-    from confluent_kafka import Consumer
-
-    settings = {
-        "bootstrap.servers": address, "group.id": f"{topic}-readers", "auto.offset.reset": "earliest", "log_level": 0,
-    }  # fmt: skip
-    consumer = Consumer(settings)
-    consumer.subscribe([topic])
-    found: list[bytes] = []
-    end = time.monotonic() + TIMEOUT
-    while len(found) < count and time.monotonic() < end:
-        messages = consumer.consume(count, timeout=0.1)
-        found += [message.value() or b"" for message in messages if message.error() is None]
-    consumer.close()
-    return found
-
-
-CLIENTS = (
-    Client("kafka-python", _produce_kafka_python, _consume_kafka_python),
-    Client("aiokafka", _produce_aiokafka, _consume_aiokafka),
-    Client("confluent-kafka", _produce_confluent, _consume_confluent),
-)

@@ -9,41 +9,29 @@ from typing import Any
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.errors import KafkaConfigurationError
 
-from wirebroker.scenarios.drivers import BLOCK, Refused, Told, sentence
-from wirebroker.scenarios.scenario import ProducerSettings
+from wirebroker.clients import BLOCK, ProducerSettings, Refused, Report, sentence
 
-PATIENCE = {
-    "retry_backoff_ms": 20,
-    "reconnect_backoff_ms": 10,
-    "reconnect_backoff_max_ms": 50,
-    "metrics_enabled": False,
-}
+QUICK = {"retry_backoff_ms": 20, "reconnect_backoff_ms": 10, "reconnect_backoff_max_ms": 50, "metrics_enabled": False}
 
 
 class Producer:
     """A KafkaProducer."""
 
-    def __init__(self, address: str, settings: ProducerSettings, told: Told) -> None:
-        self._told = told
-        given: dict[str, Any] = {
-            "acks": settings.acks, "enable_idempotence": settings.idempotence, "request_timeout_ms": settings.request_timeout,
-            "max_in_flight_requests_per_connection": settings.in_flight, "delivery_timeout_ms": settings.delivery_timeout,
-            "max_block_ms": int(BLOCK * 1000), "batch_size": 0,
-        } | PATIENCE  # fmt: skip
+    def __init__(self, address: str, settings: ProducerSettings, report: Report) -> None:
+        self._report = report
+        self._transactional = settings.transactional_id is not None
+        options: dict[str, Any] = {"max_in_flight_requests_per_connection": settings.in_flight} | settings.options()
+        if settings.quick:
+            options |= {"delivery_timeout_ms": settings.delivery_timeout, "max_block_ms": int(BLOCK * 1000), "batch_size": 0}
+            options |= QUICK
         if not settings.retries:
-            given["retries"] = 0
-        if settings.transactional_id:
-            given |= {
-                "transactional_id": settings.transactional_id,
-                "transaction_timeout_ms": settings.transaction_timeout,
-            }
+            options["retries"] = 0
         try:
-            self._producer = KafkaProducer(bootstrap_servers=address, **given)
+            self._producer = KafkaProducer(bootstrap_servers=address, **options)
         except KafkaConfigurationError as refused:
             raise Refused(sentence(refused)) from None
-        self._transactional = settings.transactional_id is not None
 
-    def begin_with(self) -> None:
+    def start(self) -> None:
         if self._transactional:
             self._producer.init_transactions()
 
@@ -51,10 +39,10 @@ class Producer:
         try:
             future = self._producer.send(topic, value.encode(), partition=partition)
         except Exception as failed:
-            self._told(value, -1, sentence(failed))
+            self._report(value, -1, sentence(failed))
             return
-        future.add_callback(lambda metadata: self._told(value, metadata.offset, ""))
-        future.add_errback(lambda error: self._told(value, -1, sentence(error)))
+        future.add_callback(lambda metadata: self._report(value, metadata.offset, ""))
+        future.add_errback(lambda error: self._report(value, -1, sentence(error)))
 
     def push(self) -> None:
         pass
@@ -87,20 +75,26 @@ class Producer:
 class Reader:
     """A KafkaConsumer."""
 
-    def __init__(self, address: str, topic: str, group: str, isolation: str) -> None:
+    def __init__(self, address: str, topic: str, group: str, isolation: str, *, member: bool = False) -> None:
         self.topic, self.group = topic, group
         self.partition = TopicPartition(topic, 0)
         self.consumer = KafkaConsumer(
-            bootstrap_servers=address, group_id=group, isolation_level=isolation, enable_auto_commit=False,
-            auto_offset_reset="earliest", request_timeout_ms=3000, fetch_max_wait_ms=100, **PATIENCE,
+            bootstrap_servers=address, group_id=group, isolation_level=isolation, enable_auto_commit=member,
+            auto_offset_reset="earliest", fetch_max_wait_ms=100, **({} if member else {"request_timeout_ms": 3000}), **QUICK,
         )  # fmt: skip
-        self.consumer.assign([self.partition])
+        if member:
+            self.consumer.subscribe([topic])
+            # Learn of the topic before joining: it joins once more for a topic that it learns of later, and may hang.
+            self.consumer.partitions_for_topic(topic)
+        else:
+            self.consumer.assign([self.partition])
 
     def committed(self) -> int:
         return self.consumer.committed(self.partition) or 0
 
-    def read(self, offset: int, count: int, timeout: float) -> list[tuple[int, str]]:
-        self.consumer.seek(self.partition, offset)
+    def read(self, offset: int | None, count: int, timeout: float) -> list[tuple[int, str]]:
+        if offset is not None:
+            self.consumer.seek(self.partition, offset)
         found: list[tuple[int, str]] = []
         end = time.monotonic() + timeout
         while len(found) < count and time.monotonic() < end:

@@ -20,8 +20,7 @@ from kafkawire.errors import ProtocolError, error_name
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from wirebroker.scenarios.drivers import Told
-from wirebroker.scenarios.scenario import ProducerSettings
+from wirebroker.clients import ProducerSettings, Report
 from wirebroker.wire_client import WireClient
 
 VERSION, METADATA_VERSION = 12, 12
@@ -51,8 +50,8 @@ class _Batch:
 class Producer:
     """An idempotent producer, or one that is not. It sends when it is flushed."""
 
-    def __init__(self, address: str, settings: ProducerSettings, told: Told) -> None:
-        self._settings, self._told = settings, told
+    def __init__(self, address: str, settings: ProducerSettings, report: Report) -> None:
+        self._settings, self._report = settings, report
         self._bootstrap = address
         self._wires: dict[str, WireClient] = {}
         self._leaders: dict[tuple[str, int], str] = {}
@@ -66,7 +65,7 @@ class Producer:
         self._flushing = threading.Lock()
         self._dead = False
 
-    def begin_with(self) -> None:
+    def start(self) -> None:
         if self._settings.idempotence:
             self._init()
 
@@ -149,7 +148,7 @@ class Producer:
     def _done(self, batch: _Batch, offset: int, error: str) -> None:
         self._unacknowledged.remove(batch)
         for number, value in enumerate(batch.values):
-            self._told(value, offset + number if offset >= 0 else -1, error)
+            self._report(value, offset + number if offset >= 0 else -1, error)
 
     def _begin_epoch(self) -> None:
         """The next epoch, or a new producer id where there is none; what is left is numbered anew."""

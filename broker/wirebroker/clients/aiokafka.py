@@ -1,4 +1,4 @@
-"""aiokafka, in an event loop of its own. It has one request per partition in flight, and no settings for that."""
+"""aiokafka, in an event loop of its own. It has one request per partition in flight, and no option for that."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
+from wirebroker.clients import ProducerSettings, Refused, Report, sentence
 from wirebroker.net.thread import LoopThread
-from wirebroker.scenarios.drivers import Refused, Told, sentence
-from wirebroker.scenarios.scenario import ProducerSettings
 
 T = TypeVar("T")
-PATIENCE = {"retry_backoff_ms": 20}
+QUICK = {"retry_backoff_ms": 20}
 
 
 class _Looped:
-    """Something that lives in a loop in a thread."""
+    """A client in a thread's event loop."""
 
     def __init__(self) -> None:
         self._thread = LoopThread()
@@ -43,25 +42,16 @@ class _Looped:
 class Producer(_Looped):
     """An AIOKafkaProducer."""
 
-    def __init__(self, address: str, settings: ProducerSettings, told: Told) -> None:
+    def __init__(self, address: str, settings: ProducerSettings, report: Report) -> None:
         if settings.in_flight > 5 or not settings.retries:
-            raise Refused("aiokafka has no setting for requests in flight or retries")
+            raise Refused("aiokafka has no option for requests in flight or retries")
         super().__init__()
-        self._told = told
-        self._transactional = settings.transactional_id is not None
+        self._report = report
         self._tasks: set[asyncio.Task[None]] = set()
-        given: dict[str, Any] = {
-            "acks": settings.acks, "enable_idempotence": settings.idempotence, "request_timeout_ms": settings.request_timeout,
-            "max_batch_size": 1,
-        } | PATIENCE  # fmt: skip
-        if settings.transactional_id:
-            given |= {
-                "transactional_id": settings.transactional_id,
-                "transaction_timeout_ms": settings.transaction_timeout,
-            }
+        options = settings.options() | ({"max_batch_size": 1} | QUICK if settings.quick else {})
 
         async def make() -> AIOKafkaProducer:
-            return AIOKafkaProducer(bootstrap_servers=address, **given)
+            return AIOKafkaProducer(bootstrap_servers=address, **options)
 
         try:
             self._producer = self._await(make())
@@ -69,7 +59,7 @@ class Producer(_Looped):
             self._end()
             raise Refused(sentence(refused)) from None
 
-    def begin_with(self) -> None:
+    def start(self) -> None:
         self._await(self._producer.start())
 
     def send(self, topic: str, value: str, partition: int) -> None:
@@ -77,7 +67,7 @@ class Producer(_Looped):
             try:
                 future = await self._producer.send(topic, value.encode(), partition=partition)
             except Exception as failed:
-                self._told(value, -1, sentence(failed))
+                self._report(value, -1, sentence(failed))
                 return
             task = asyncio.ensure_future(self._outcome(future, value))
             self._tasks.add(task)
@@ -89,9 +79,9 @@ class Producer(_Looped):
         try:
             metadata = await future
         except Exception as failed:
-            self._told(value, -1, sentence(failed))
+            self._report(value, -1, sentence(failed))
         else:
-            self._told(value, metadata.offset if metadata else -1, "")  # with acks=0 there is none
+            self._report(value, metadata.offset if metadata else -1, "")  # acks=0: there is no metadata
 
     def push(self) -> None:
         pass
@@ -99,11 +89,11 @@ class Producer(_Looped):
     def flush(self, timeout: float) -> None:
         self._await(self._producer.flush(), timeout)
 
-        async def tell() -> None:
+        async def report() -> None:
             if self._tasks:
                 await asyncio.wait(self._tasks, timeout=timeout)
 
-        self._await(tell())
+        self._await(report())
 
     def begin(self) -> None:
         self._await(self._producer.begin_transaction())
@@ -136,18 +126,18 @@ class Producer(_Looped):
 class Reader(_Looped):
     """An AIOKafkaConsumer."""
 
-    def __init__(self, address: str, topic: str, group: str, isolation: str) -> None:
+    def __init__(self, address: str, topic: str, group: str, isolation: str, *, member: bool = False) -> None:
         super().__init__()
         self.topic, self.group = topic, group
         self.partition = TopicPartition(topic, 0)
 
         async def make() -> AIOKafkaConsumer:
             consumer = AIOKafkaConsumer(
-                bootstrap_servers=address, group_id=group, isolation_level=isolation, enable_auto_commit=False,
-                auto_offset_reset="earliest", fetch_max_wait_ms=100, **PATIENCE,
+                bootstrap_servers=address, group_id=group, isolation_level=isolation, enable_auto_commit=member,
+                auto_offset_reset="earliest", fetch_max_wait_ms=100, **QUICK,
             )  # fmt: skip
             await consumer.start()
-            consumer.assign([self.partition])
+            consumer.subscribe([topic]) if member else consumer.assign([self.partition])
             return consumer
 
         self._consumer = self._await(make())
@@ -155,9 +145,10 @@ class Reader(_Looped):
     def committed(self) -> int:
         return self._await(self._consumer.committed(self.partition)) or 0
 
-    def read(self, offset: int, count: int, timeout: float) -> list[tuple[int, str]]:
+    def read(self, offset: int | None, count: int, timeout: float) -> list[tuple[int, str]]:
         async def work() -> list[tuple[int, str]]:
-            self._consumer.seek(self.partition, offset)
+            if offset is not None:
+                self._consumer.seek(self.partition, offset)
             found: list[tuple[int, str]] = []
             end = time.monotonic() + timeout
             while len(found) < count and time.monotonic() < end:

@@ -10,45 +10,42 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka import Producer as ConfluentProducer
 
-from wirebroker.scenarios.drivers import BLOCK, Refused, Told, sentence
-from wirebroker.scenarios.scenario import ProducerSettings
+from wirebroker.clients import BLOCK, ProducerSettings, Refused, Report, sentence
 
-PATIENCE = {
+QUICK = {
     "retry.backoff.ms": 20, "retry.backoff.max.ms": 50, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 50,
     "topic.metadata.refresh.fast.interval.ms": 20, "broker.address.family": "v4",
 }  # fmt: skip
 SILENT = logging.getLogger("wirebroker.silent")
-"""For what librdkafka writes of its own accord, fatal errors among it: the application hears of them as well."""
+"""Discards librdkafka's own log lines, fatal errors included: the application gets those as well."""
 SILENT.setLevel(logging.CRITICAL + 1)
 
 
 class Producer:
     """A Producer."""
 
-    def __init__(self, address: str, settings: ProducerSettings, told: Told) -> None:
-        self._told = told
+    def __init__(self, address: str, settings: ProducerSettings, report: Report) -> None:
+        self._report = report
         self._pending: list[str] = []
-        self._reports: deque[tuple[str, Any, Any]] = deque()
-        given: dict[str, Any] = {
-            "bootstrap.servers": address, "acks": settings.acks, "enable.idempotence": settings.idempotence,
-            "max.in.flight.requests.per.connection": settings.in_flight, "socket.timeout.ms": settings.request_timeout,
-            "message.timeout.ms": settings.delivery_timeout, "request.timeout.ms": settings.request_timeout,
-            "batch.num.messages": 1, "linger.ms": 0, "error_cb": lambda error: None,
-        } | PATIENCE  # fmt: skip
+        self._delivered: deque[tuple[str, Any, Any]] = deque()
+        self._transactional = settings.transactional_id is not None
+        options: dict[str, Any] = {
+            "bootstrap.servers": address, "max.in.flight.requests.per.connection": settings.in_flight,
+            "error_cb": lambda error: None,
+        } | {name.replace("_", "."): value for name, value in settings.options().items()}  # fmt: skip
+        if settings.quick:
+            options |= QUICK | {
+                "socket.timeout.ms": settings.request_timeout, "message.timeout.ms": settings.delivery_timeout,
+                "batch.num.messages": 1, "linger.ms": 0,
+            }  # fmt: skip
         if not settings.retries:
-            given["retries"] = 0
-        if settings.transactional_id:
-            given |= {
-                "transactional.id": settings.transactional_id,
-                "transaction.timeout.ms": settings.transaction_timeout,
-            }
+            options["retries"] = 0
         try:
-            self._producer = ConfluentProducer(given, logger=SILENT)
+            self._producer = ConfluentProducer(options, logger=SILENT)
         except KafkaException as refused:
             raise Refused(sentence(refused)) from None
-        self._transactional = settings.transactional_id is not None
 
-    def begin_with(self) -> None:
+    def start(self) -> None:
         if self._transactional:
             self._producer.init_transactions(BLOCK)
 
@@ -57,10 +54,10 @@ class Producer:
         try:
             self._producer.produce(
                 topic, value.encode(), partition=partition,
-                on_delivery=lambda error, message: self._reports.append((value, error, message)),
+                on_delivery=lambda error, message: self._delivered.append((value, error, message)),
             )  # fmt: skip
         except Exception as failed:
-            self._tell(value, -1, sentence(failed))
+            self._outcome(value, -1, sentence(failed))
 
     def push(self) -> None:
         pass
@@ -72,28 +69,28 @@ class Producer:
         except Exception as error:
             raised = error.__cause__ or error
             self._producer.flush(timeout)
-        self._hear()
+        self._report_delivered()
         if raised is not None and not len(self._producer):
-            # What is fatal the library raises while it is at the delivery reports, and the report of the record that it
-            # is about may get lost in that. The application knows by the exception.
+            # librdkafka raises a fatal error while it serves delivery reports, and the report of the record concerned may
+            # get lost. The application knows from the exception.
             for value in list(self._pending):
-                self._tell(value, -1, sentence(raised))
+                self._outcome(value, -1, sentence(raised))
 
-    def _hear(self) -> None:
-        while self._reports:
-            value, failed, message = self._reports.popleft()
-            self._tell(value, -1 if failed else message.offset(), f"{failed.name()}: {failed.str()}" if failed else "")
+    def _report_delivered(self) -> None:
+        while self._delivered:
+            value, failed, message = self._delivered.popleft()
+            self._outcome(value, -1 if failed else message.offset(), f"{failed.name()}: {failed.str()}" if failed else "")
 
-    def _tell(self, value: str, offset: int | None, error: str) -> None:
+    def _outcome(self, value: str, offset: int | None, error: str) -> None:
         self._pending.remove(value)
-        self._told(value, -1 if offset is None else offset, error)
+        self._report(value, -1 if offset is None else offset, error)
 
     def begin(self) -> None:
         self._producer.begin_transaction()
 
     def commit(self) -> None:
         self._producer.commit_transaction(BLOCK)
-        self._hear()
+        self._report_delivered()
 
     def abort(self) -> None:
         self._producer.abort_transaction(BLOCK)
@@ -115,22 +112,25 @@ class Producer:
 class Reader:
     """A Consumer."""
 
-    def __init__(self, address: str, topic: str, group: str, isolation: str) -> None:
+    def __init__(self, address: str, topic: str, group: str, isolation: str, *, member: bool = False) -> None:
         self.topic, self.group = topic, group
         self.consumer = Consumer(
             {
-                "bootstrap.servers": address, "group.id": group, "isolation.level": isolation, "enable.auto.commit": False,
+                "bootstrap.servers": address, "group.id": group, "isolation.level": isolation, "enable.auto.commit": member,
                 "auto.offset.reset": "earliest", "fetch.wait.max.ms": 100, "error_cb": lambda error: None,
-            } | PATIENCE,
+            } | QUICK,
             logger=SILENT,
         )  # fmt: skip
+        if member:
+            self.consumer.subscribe([topic])
 
     def committed(self) -> int:
         (known,) = self.consumer.committed([TopicPartition(self.topic, 0)], timeout=BLOCK)
         return max(known.offset, 0)
 
-    def read(self, offset: int, count: int, timeout: float) -> list[tuple[int, str]]:
-        self.consumer.assign([TopicPartition(self.topic, 0, offset)])
+    def read(self, offset: int | None, count: int, timeout: float) -> list[tuple[int, str]]:
+        if offset is not None:
+            self.consumer.assign([TopicPartition(self.topic, 0, offset)])
         found: list[tuple[int, str]] = []
         end = time.monotonic() + timeout
         while len(found) < count and time.monotonic() < end:

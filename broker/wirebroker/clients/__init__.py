@@ -1,0 +1,151 @@
+"""One interface to the client libraries: the same few blocking calls for each, and each call ends in bounded time.
+
+Each library has a module with a `Producer` and, where the client has one, a `Reader`. A library is imported only when it is
+asked for, so that a missing one can be named. The scenarios, the demo and the interoperability checks use them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Literal, Protocol, get_args
+
+ClientName = Literal["kafka-python", "aiokafka", "confluent", "wire"]
+CLIENTS: tuple[ClientName, ...] = get_args(ClientName)
+Report = Callable[[str, int, str], None]
+"""Takes the outcome of a record: its value, its offset (−1 if there is none), the error ("" if there is none)."""
+BLOCK = 2.0
+"""Seconds that a call may block where the client has a bound for that."""
+PACKAGES: dict[ClientName, str] = {
+    "kafka-python": "kafka-python", "aiokafka": "aiokafka", "confluent": "confluent-kafka", "wire": "wirebroker",
+}  # fmt: skip
+"""The distribution of each client."""
+
+
+class NotInstalled(Exception):
+    """The client library is not installed; the message says how to get it."""
+
+
+class Refused(Exception):
+    """The client refuses the settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerSettings:
+    """How the application sets up its producer; times in ms."""
+
+    idempotence: bool = True
+    acks: int | str = "all"
+    in_flight: int = 5
+    retries: bool = True
+    transactional_id: str | None = None
+    transaction_timeout: int = 60_000
+    request_timeout: int = 2000
+    delivery_timeout: int = 4000
+    quick: bool = True
+    """Short timeouts and one record per batch, so that a scenario ends soon; else the library's defaults."""
+    batches: list[int] = field(default_factory=list)
+    """Batch sizes of the wire client, in records; the libraries send each record in a batch of its own."""
+    first_sequence: int = 0
+    """The wire client's first sequence; the libraries begin at 0."""
+
+    def options(self) -> dict[str, Any]:
+        """The options that all libraries have, under Kafka's names with underscores for dots."""
+        shared: dict[str, Any] = {"acks": self.acks, "enable_idempotence": self.idempotence}
+        if self.quick:
+            shared["request_timeout_ms"] = self.request_timeout
+        if self.transactional_id:
+            shared |= {"transactional_id": self.transactional_id, "transaction_timeout_ms": self.transaction_timeout}
+        return shared
+
+
+class Producer(Protocol):
+    """An application's producer. It passes on the client's exceptions unchanged."""
+
+    def __init__(self, address: str, settings: ProducerSettings, report: Report) -> None:
+        """Raises Refused if the client does not take the settings."""
+
+    def start(self) -> None:
+        """Do what comes before the first record: connect, and call init_transactions if the producer is transactional."""
+
+    def send(self, topic: str, value: str, partition: int) -> None:
+        """Hand over a record; its outcome is reported later, or at once."""
+
+    def push(self) -> None:
+        """Start to send the records handed over, which most clients do by themselves."""
+
+    def flush(self, timeout: float) -> None:
+        """Wait up to `timeout` seconds until the outcome of every record is reported."""
+
+    def begin(self) -> None:
+        """begin_transaction"""
+
+    def commit(self) -> None:
+        """commit_transaction"""
+
+    def abort(self) -> None:
+        """abort_transaction"""
+
+    def send_offset(self, reader: Any, offset: int) -> None:
+        """send_offsets_to_transaction for partition 0 of the reader's topic."""
+
+    def close(self, timeout: float) -> None:
+        """Close it, waiting up to `timeout` seconds."""
+
+    def crash(self) -> None:
+        """Drop it as if the process had died: it sends and reports nothing more."""
+
+
+class Reader(Protocol):
+    """A consumer of partition 0 of a topic, or with `member` the one member of a group that reads the whole topic."""
+
+    group: str
+    topic: str
+
+    def __init__(self, address: str, topic: str, group: str, isolation: str, *, member: bool = False) -> None: ...
+
+    def committed(self) -> int:
+        """The group's offset, 0 if it has none."""
+
+    def read(self, offset: int | None, count: int, timeout: float) -> list[tuple[int, str]]:
+        """Offsets and values of up to `count` records that arrive in time, from this offset or the current position on."""
+
+    def position(self) -> int:
+        """The offset after the last record or marker read."""
+
+    def commit(self, offset: int) -> None:
+        """Commit the group's offset."""
+
+    def close(self) -> None:
+        """Close it."""
+
+
+def client_version(client: ClientName) -> str:
+    """The installed version. Raises NotInstalled."""
+    package = PACKAGES[client]
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        raise NotInstalled(f"{package} is not installed: pip install {package}") from None
+
+
+def driver(client: ClientName) -> Any:
+    """The module that drives this client. Raises NotInstalled."""
+    client_version(client)
+    return import_module(f"{__name__}.{client.replace('-', '_')}")
+
+
+def silence() -> None:
+    """Keep the libraries from logging errors, for a program that prints their outcome itself."""
+    for library in ("kafka", "aiokafka"):
+        logging.getLogger(library).setLevel(logging.CRITICAL + 1)
+
+
+def sentence(error: BaseException) -> str:
+    """An error on one line, as an application would log it."""
+    name, text = type(error).__name__, " ".join(str(error).split())
+    text = text.removeprefix(f"{name}: ")
+    return f"{name}: {text}" if text and text != name else name
