@@ -237,7 +237,7 @@ class Broker:
         self._perform()
 
     def _perform(self) -> None:
-        self.engine.cluster.decisions.settle(self.now)
+        self.engine.cluster.decisions.write_down(self.now)
         held: list[Effect] = []
         if self.store.holds_answers and (job := self.store.sync_now()) is not None:
             held, self.engine.effects = self.engine.effects, []

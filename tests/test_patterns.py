@@ -14,7 +14,7 @@ from kafkawire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRe
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.list_transactions import ListTransactionsRequest
 from test_groups import find
-from wirebroker.core.patterns import LONGEST, TOO_LARGE, PatternFault, compile_pattern, is_java_pattern
+from wirebroker.core.patterns import LONGEST, TOO_LARGE, PatternError, compile_pattern, is_java_pattern
 from wirebroker.mock import MockKafka
 from wirekit import client
 
@@ -34,7 +34,7 @@ def said_of(pattern: str) -> str:
     """Which texts of the table match, as digits, or why the pattern is refused."""
     try:
         compiled = compile_pattern(pattern)
-    except PatternFault as fault:
+    except PatternError as fault:
         return str(fault)
     return "".join("01"[compiled.matches(text)] for text in TABLE["texts"])
 
@@ -72,7 +72,7 @@ def test_each_pattern_matches_what_it_matches_in_re2j() -> None:
 )
 def test_what_re2j_refuses_is_refused_in_its_words(pattern: str, said: str) -> None:
     assert TABLE["patterns"].get(pattern, said) == said
-    with pytest.raises(PatternFault) as refused:
+    with pytest.raises(PatternError) as refused:
         compile_pattern(pattern)
     assert str(refused.value) == said
 

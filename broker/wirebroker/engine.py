@@ -212,7 +212,7 @@ class Engine:
         """Have the request's API answer it, now or later."""
         outcome = self.turns.outcome_of(exchange, self._handler(exchange.api_key)(request, exchange))
         decisions = self.cluster.decisions
-        if decisions.unsettled and (failed := decisions.settle(exchange.now)) is not None:
+        if decisions.pending and (failed := decisions.write_down(exchange.now)) is not None:
             exchange.close(f"what it asks for cannot be written down: {failed}")
             return
         if outcome is Outcome.PARKED:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkawire.batches import Record, build_batch, iter_records, read_header
 from kafkawire.errors import error_name
 from wirebroker.core.cluster import Topic
-from wirebroker.core.names import topic_name_fault
+from wirebroker.core.names import topic_name_error
 from wirebroker.core.partition import Partition
 from wirebroker.core.producers import Key, ProducerEntry, unpack
 from wirebroker.core.record_checks import RecordReject
@@ -87,7 +87,7 @@ def create_topic(
 
     Raises TopicExists, ValueError, OSError if it cannot be written down.
     """
-    if (fault := topic_name_fault(name)) is not None:
+    if (fault := topic_name_error(name)) is not None:
         raise ValueError(fault)
     if name in engine.cluster.topics:
         raise TopicExists(f"Topic '{name}' already exists.")
@@ -101,18 +101,18 @@ def create_topic(
     made = engine.cluster.create_topic(
         name, now, partitions=partitions, replication_factor=replication_factor, overrides=overrides
     )
-    _settle(engine, now)
+    _write_down(engine, now)
     return made
 
 
 def delete_topic(engine: Engine, name: str, now: int) -> None:
     """Delete a topic, as DeleteTopics does. Raises NoSuchTopic, OSError if that cannot be written down."""
     engine.cluster.delete_topic(topic_named(engine, name), now, lambda: engine.groups.topic_deleted(name, now))
-    _settle(engine, now)
+    _write_down(engine, now)
 
 
-def _settle(engine: Engine, now: int) -> None:
-    if (failed := engine.cluster.decisions.settle(now)) is not None:
+def _write_down(engine: Engine, now: int) -> None:
+    if (failed := engine.cluster.decisions.write_down(now)) is not None:
         raise failed
 
 

@@ -17,8 +17,8 @@ def handle(request: AddOffsetsToTxnRequest, exchange: Exchange) -> AddOffsetsToT
 
 def _add(request: AddOffsetsToTxnRequest, exchange: Exchange) -> ErrorCode:
     transactions = exchange.engine.transactions
-    if request.transactional_id and (fault := transactions.here(request.transactional_id, exchange.node_id)):
-        return fault
+    if request.transactional_id and (error := transactions.here(request.transactional_id, exchange.node_id)):
+        return error
     home = exchange.engine.groups.home(request.group_id)
     return transactions.add_partitions(
         request.transactional_id, request.producer_id, request.producer_epoch, [(GROUP_TOPIC, home)], 0, exchange.now

@@ -85,8 +85,8 @@ def _answers(
 def _codes(asked: AddPartitionsToTxnTransaction, wanted: list[TopicPartition], exchange: Exchange) -> Codes:
     transactions = exchange.engine.transactions
     who = (asked.transactional_id, asked.producer_id, asked.producer_epoch)
-    if asked.transactional_id and (fault := transactions.here(asked.transactional_id, exchange.node_id)):
-        return dict.fromkeys(wanted, fault)
+    if asked.transactional_id and (error := transactions.here(asked.transactional_id, exchange.node_id)):
+        return dict.fromkeys(wanted, error)
     if asked.verify_only:
         return transactions.verify_partitions(*who, wanted)
     version = BUMPS_EPOCH if exchange.version >= BATCHED_FROM else 0

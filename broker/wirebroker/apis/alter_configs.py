@@ -12,7 +12,7 @@ from kafkawire.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from wirebroker.apis.settling import CHANGES, Settling
+from wirebroker.apis.metadata_changes import CHANGES, MetadataChanges
 from wirebroker.core.config_resources import REPEATED, Alteration, Change, Operation, Refusal, repeated
 from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
@@ -22,17 +22,17 @@ def handle(request: AlterConfigsRequest, exchange: Exchange) -> Steps:
     """Change the settings, and say of each resource what came of it."""
     twice = repeated((resource.resource_type, resource.resource_name) for resource in request.resources)
     responses: list[AlterConfigsResourceResponse] = []
-    settling, pause = Settling(responses, exchange), pauses(CHANGES)
+    changes, pause = MetadataChanges(responses, exchange), pauses(CHANGES)
     for resource in request.resources:
         if pause():
-            settling.settle()
+            changes.write_down()
             yield None
         if (resource.resource_type, resource.resource_name) in twice:
             refusal: Refusal | None = REPEATED
         else:
             refusal = _alteration(resource, exchange).alter(validate_only=request.validate_only)
         responses.append(_answer(resource, refusal or Refusal(ErrorCode.NONE, None)))
-    settling.settle()
+    changes.write_down()
     return AlterConfigsResponse(responses=responses)
 
 

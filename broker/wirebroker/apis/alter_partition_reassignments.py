@@ -15,9 +15,9 @@ from kafkawire.messages.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 from wirebroker.apis.overdue import timed_out
-from wirebroker.apis.settling import CHANGES
+from wirebroker.apis.metadata_changes import CHANGES
 from wirebroker.core.config_resources import Refusal, unwritten
-from wirebroker.core.placement import assignment_fault
+from wirebroker.core.placement import assignment_error
 from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
 
@@ -34,7 +34,7 @@ def handle(request: AlterPartitionReassignmentsRequest, exchange: Exchange) -> S
         partitions = []
         for asked in topic.partitions:
             if pause():
-                failed = decisions.settle(exchange.now) or failed
+                failed = decisions.write_down(exchange.now) or failed
                 yield None
             refusal = _reassign(topic.name, asked, exchange, any_number)
             code, message = refusal if refusal is not None else (ErrorCode.NONE, None)
@@ -43,9 +43,9 @@ def handle(request: AlterPartitionReassignmentsRequest, exchange: Exchange) -> S
             )
         responses.append(ReassignableTopicResponse(name=topic.name, partitions=partitions))
         if pause():
-            failed = decisions.settle(exchange.now) or failed
+            failed = decisions.write_down(exchange.now) or failed
             yield None
-    failed = decisions.settle(exchange.now) or failed
+    failed = decisions.write_down(exchange.now) or failed
     code, message = (ErrorCode.NONE, None) if failed is None else unwritten(failed)
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=any_number, error_code=code, error_message=message, responses=responses
@@ -62,9 +62,9 @@ def _reassign(topic: str, asked: ReassignablePartition, exchange: Exchange, any_
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
     if asked.replicas is None:
         return Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None)
-    fault = assignment_fault(asked.replicas, None, cluster)
-    if fault is not None:
-        return fault
+    error = assignment_error(asked.replicas, None, cluster)
+    if error is not None:
+        return error
     have, wanted = len(partition.replicas), len(asked.replicas)
     if wanted != have and not any_number:
         message = f"The replication factor is changed from {have} to {wanted}"

@@ -38,13 +38,13 @@ def handle(request: AlterReplicaLogDirsRequest, exchange: Exchange) -> Steps:
         for index, path in paths.items():
             if pause():
                 yield None
-            code = _fault(name, index, path, exchange)
+            code = _error(name, index, path, exchange)
             partitions.append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
         results.append(AlterReplicaLogDirTopicResult(topic_name=name, partitions=partitions))
     return AlterReplicaLogDirsResponse(results=results)
 
 
-def _fault(topic: str, index: int, path: str, exchange: Exchange) -> ErrorCode:
+def _error(topic: str, index: int, path: str, exchange: Exchange) -> ErrorCode:
     if len(f"{topic}-{index}") + FUTURE_SUFFIX > LONGEST_NAME:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     if path != log_dir(exchange.cluster.configs):

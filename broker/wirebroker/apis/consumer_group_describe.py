@@ -62,8 +62,8 @@ def _refused(group_id: str, code: ErrorCode, message: str | None = None) -> Desc
 def _describe(group_id: str, exchange: Exchange) -> tuple[ConsumerGroup | None, DescribedGroup]:
     """The group, if there is one to describe, and the answer without its members."""
     groups = exchange.engine.groups
-    if fault := groups.membership_fault(group_id, exchange.node_id):
-        return None, _refused(group_id, fault)
+    if error := groups.membership_error(group_id, exchange.node_id):
+        return None, _refused(group_id, error)
     group = groups.groups.get(group_id)
     if not isinstance(group, ConsumerGroup):
         why = "not found" if group is None else "is not a consumer group"

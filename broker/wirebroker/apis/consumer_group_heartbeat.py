@@ -30,8 +30,8 @@ def handle(request: ConsumerGroupHeartbeatRequest, exchange: Exchange) -> Consum
         request.server_assignor, None if claimed is None else [(each.topic_id, each.partitions) for each in claimed],
         exchange.client_id or "", f"/{exchange.connection.client_host}",
     )  # fmt: skip
-    if fault := groups.consumers.request_fault(asked, exchange.version):
-        return _refused(fault)
+    if error := groups.consumers.request_error(asked, exchange.version):
+        return _refused(error)
     if code := groups.here(request.group_id, exchange.node_id):
         return _refused(Refused(code, "This is not the correct coordinator."))
     told = groups.consumers.heartbeat(asked, exchange.now)

@@ -16,10 +16,10 @@ from kafkawire.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from wirebroker.apis.overdue import timed_out
-from wirebroker.apis.settling import CHANGES, Settling
+from wirebroker.apis.metadata_changes import CHANGES, MetadataChanges
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.config_resources import Refusal, unwritten
-from wirebroker.core.placement import all_down, assignment_fault
+from wirebroker.core.placement import all_down, assignment_error
 from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
 
@@ -33,17 +33,17 @@ def handle(request: CreatePartitionsRequest, exchange: Exchange) -> Steps:
         return timed_out(request, exchange, CreatePartitionsResponse)
     names = Counter(topic.name for topic in request.topics)
     results: list[CreatePartitionsTopicResult] = []
-    settling, pause = Settling(results, exchange), pauses(CHANGES)
+    changes, pause = MetadataChanges(results, exchange), pauses(CHANGES)
     records = 0
     for name, times in names.items():
         if times > 1:
             results.append(_result(name, Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")))
     for topic in request.topics:
         if pause():
-            settling.settle()
+            changes.write_down()
             yield None
         if names[topic.name] == 1:
-            refusal = _fault(topic, exchange.cluster)
+            refusal = _error(topic, exchange.cluster)
             if refusal is None:
                 records += topic.count - len(exchange.cluster.topics[topic.name].partitions)
                 if records > MOST_RECORDS:
@@ -51,11 +51,11 @@ def handle(request: CreatePartitionsRequest, exchange: Exchange) -> Steps:
             if refusal is None and not request.validate_only:
                 refusal = _add(topic, exchange)
             results.append(_result(topic.name, refusal))
-    settling.settle()
+    changes.write_down()
     return CreatePartitionsResponse(results=results)
 
 
-def _fault(asked: CreatePartitionsTopic, cluster: Cluster) -> Refusal | None:
+def _error(asked: CreatePartitionsTopic, cluster: Cluster) -> Refusal | None:
     topic = cluster.topics.get(asked.name)
     if topic is None:
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
@@ -75,9 +75,9 @@ def _fault(asked: CreatePartitionsTopic, cluster: Cluster) -> Refusal | None:
         return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
     factor = len(topic.partitions[0].replicas)
     for index, each in enumerate(asked.assignments, count):
-        fault = assignment_fault(each.broker_ids, factor, cluster) or all_down(each.broker_ids, index, cluster)
-        if fault is not None:
-            return fault
+        error = assignment_error(each.broker_ids, factor, cluster) or all_down(each.broker_ids, index, cluster)
+        if error is not None:
+            return error
     return None
 
 

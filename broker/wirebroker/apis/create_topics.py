@@ -20,12 +20,12 @@ from kafkawire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from wirebroker.apis.overdue import timed_out
-from wirebroker.apis.settling import CHANGES, Settling
+from wirebroker.apis.metadata_changes import CHANGES, MetadataChanges
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.config_resources import Refusal, unwritten
 from wirebroker.core.configs import ConfigError, TopicConfigs, check_topic_configs
-from wirebroker.core.names import topic_name_fault
-from wirebroker.core.placement import all_down, assignment_fault, factor_fault
+from wirebroker.core.names import topic_name_error
+from wirebroker.core.placement import all_down, assignment_error, factor_error
 from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
 
@@ -64,10 +64,10 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
         refusal = Refusal(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
         return CreateTopicsResponse(topics=[_refused(topic.name, refusal) for topic in request.topics])
     answers: list[CreatableTopicResult] = []
-    settling = Settling(answers, exchange)
+    changes = MetadataChanges(answers, exchange)
     for name, plan in plans:
         if pause_for_creation():
-            settling.settle(_instead)
+            changes.write_down(_instead)
             yield None
         if isinstance(plan, Refusal):
             answers.append(_refused(name, plan))
@@ -75,7 +75,7 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
             answers.append(_refused(name, _exists(name)))
         else:
             answers.append(_create(name, plan, exchange, request.validate_only))
-    settling.settle(_instead)
+    changes.write_down(_instead)
     for name, times in names.items():
         if times > 1:
             answers.append(_refused(name, Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")))
@@ -86,9 +86,9 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
 
 
 def _plan(topic: CreatableTopic, cluster: Cluster) -> Plan | Refusal:
-    fault = _name_fault(topic.name, cluster)
-    if fault is not None:
-        return fault
+    error = _name_error(topic.name, cluster)
+    if error is not None:
+        return error
     nulls = [config.name for config in topic.configs if config.value is None]
     if nulls:
         message = f"Null value not supported for topic configs: {','.join(nulls)}"
@@ -101,7 +101,7 @@ def _plan(topic: CreatableTopic, cluster: Cluster) -> Plan | Refusal:
     return _assigned(topic, overrides, cluster) if topic.assignments else _counted(topic, overrides, cluster)
 
 
-def _name_fault(name: str, cluster: Cluster) -> Refusal | None:
+def _name_error(name: str, cluster: Cluster) -> Refusal | None:
     if name in cluster.topics:
         return _exists(name)
     if "." in name or "_" in name:
@@ -109,8 +109,8 @@ def _name_fault(name: str, cluster: Cluster) -> Refusal | None:
         for other in cluster.topics_like(name):
             message = f"Topic '{name}' collides with existing topic: {other}"
             return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
-    fault = topic_name_fault(name)
-    return None if fault is None else Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+    error = topic_name_error(name)
+    return None if error is None else Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, error)
 
 
 def _exists(name: str) -> Refusal:
@@ -129,9 +129,9 @@ def _assigned(topic: CreatableTopic, overrides: dict[str, str], cluster: Cluster
         if each.partition_index in assignment:
             message = f"Found multiple manual partition assignments for partition {each.partition_index}"
             return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
-        fault = assignment_fault(each.broker_ids, factor, cluster) or all_down(each.broker_ids, each.partition_index, cluster)
-        if fault is not None:
-            return fault
+        error = assignment_error(each.broker_ids, factor, cluster) or all_down(each.broker_ids, each.partition_index, cluster)
+        if error is not None:
+            return error
         factor = len(each.broker_ids)
         assignment[each.partition_index] = each.broker_ids
     if sorted(assignment) != list(range(len(assignment))):
@@ -152,7 +152,7 @@ def _counted(topic: CreatableTopic, overrides: dict[str, str], cluster: Cluster)
     factor = topic.replication_factor
     if factor == -1:
         factor = configs.integer("default.replication.factor")
-    return factor_fault(factor, cluster) or Plan(partitions, factor, {}, overrides)
+    return factor_error(factor, cluster) or Plan(partitions, factor, {}, overrides)
 
 
 def _create(name: str, plan: Plan, exchange: Exchange, validate_only: bool) -> CreatableTopicResult:

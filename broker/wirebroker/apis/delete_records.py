@@ -20,7 +20,7 @@ from kafkawire.messages.delete_records import (
 )
 from wirebroker.apis.delayed import Delayed
 from wirebroker.core.cluster import INTERNAL_TOPICS
-from wirebroker.core.leadership import leader_fault
+from wirebroker.core.leadership import leader_error
 from wirebroker.core.partition import Partition
 from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Outcome, Steps
@@ -71,9 +71,9 @@ def _delete(
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if partition.topic in INTERNAL_TOPICS:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
-    fault = leader_fault(partition, exchange.node_id)
-    if fault:
-        return fault
+    error = leader_error(partition, exchange.node_id)
+    if error:
+        return error
     policy = partition.configs.value("cleanup.policy")
     if policy == ["compact"]:
         return ErrorCode.POLICY_VIOLATION
@@ -95,12 +95,12 @@ def _wait(awaited: list[Awaited], timeout_ms: int, response: DeleteRecordsRespon
         waiting = left[:]
         left.clear()
         for each in waiting:
-            fault = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if each.partition.deleted else ErrorCode.NONE
-            fault = fault or leader_fault(each.partition, exchange.node_id)
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if each.partition.deleted else ErrorCode.NONE
+            error = error or leader_error(each.partition, exchange.node_id)
             low_watermark = each.partition.replication.low_watermark
-            if fault or low_watermark >= each.required_offset:
-                each.result.error_code = fault
-                each.result.low_watermark = UNKNOWN_LOW_WATERMARK if fault else low_watermark
+            if error or low_watermark >= each.required_offset:
+                each.result.error_code = error
+                each.result.low_watermark = UNKNOWN_LOW_WATERMARK if error else low_watermark
             else:
                 left.append(each)
         return not left

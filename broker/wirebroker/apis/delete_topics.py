@@ -19,7 +19,7 @@ from kafkawire.messages.delete_topics import (
 )
 from kafkawire.primitives import ZERO_UUID
 from wirebroker.apis.overdue import timed_out
-from wirebroker.apis.settling import CHANGES, Settling
+from wirebroker.apis.metadata_changes import CHANGES, MetadataChanges
 from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
 
@@ -43,7 +43,7 @@ def _answers(asked: list[DeleteTopicState], exchange: Exchange) -> Generator[Non
     names = Counter(each.name for each in asked if each.name is not None and each.topic_id == ZERO_UUID)
     ids = Counter(each.topic_id for each in asked if each.name is None and each.topic_id != ZERO_UUID)
     answers: list[DeletableTopicResult] = []
-    settling, pause = Settling(answers, exchange), pauses(CHANGES)
+    changes, pause = MetadataChanges(answers, exchange), pauses(CHANGES)
     for each in asked:
         if pause():
             yield None
@@ -56,15 +56,15 @@ def _answers(asked: list[DeleteTopicState], exchange: Exchange) -> Generator[Non
     once = {topic_id: None for topic_id, times in ids.items() if times == 1}
     for name in [name for name, times in names.items() if times == 1]:
         if pause():
-            settling.settle()
+            changes.write_down()
             yield None
         answers.append(_by_name(name, once, ids, exchange))
     for topic_id in once:
         if pause():
-            settling.settle()
+            changes.write_down()
             yield None
         answers.append(_by_id(topic_id, exchange))
-    settling.settle()
+    changes.write_down()
     return answers
 
 

@@ -21,7 +21,7 @@ from kafkawire.messages.describe_configs import (
 )
 from wirebroker.core.config_resources import Refusal, ResourceType, describe_client_metrics, describe_group
 from wirebroker.core.configs import Entry
-from wirebroker.core.names import topic_name_fault
+from wirebroker.core.names import topic_name_error
 from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
 
@@ -72,9 +72,9 @@ def _entries(resource: DescribeConfigsResource, exchange: Exchange) -> list[Entr
 
 
 def _topic(name: str, exchange: Exchange) -> list[Entry] | Refusal:
-    fault = topic_name_fault(name)
-    if fault is not None:
-        return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+    error = topic_name_error(name)
+    if error is not None:
+        return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, error)
     topic = exchange.cluster.topics.get(name)
     if topic is None:
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")

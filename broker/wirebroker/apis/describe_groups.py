@@ -49,8 +49,8 @@ def handle(request: DescribeGroupsRequest, exchange: Exchange) -> Steps:
 def _describe(group_id: str, exchange: Exchange) -> tuple[Group | None, DescribedGroup]:
     """The group, if there is one to describe, and the answer without its members."""
     groups = exchange.engine.groups
-    if fault := groups.here(group_id, exchange.node_id):
-        return None, _without_members(group_id, fault, "")
+    if error := groups.here(group_id, exchange.node_id):
+        return None, _without_members(group_id, error, "")
     group = groups.groups.get(group_id)
     if not isinstance(group, Group):
         code = ErrorCode.GROUP_ID_NOT_FOUND if exchange.version >= 6 else ErrorCode.NONE

@@ -14,8 +14,8 @@ from kafkawire.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
-from wirebroker.core.leadership import leader_fault
-from wirebroker.core.names import topic_name_fault
+from wirebroker.core.leadership import leader_error
+from wirebroker.core.names import topic_name_error
 from wirebroker.core.partition import Partition
 from wirebroker.core.producers import unpack
 from wirebroker.core.slices import pauses
@@ -52,16 +52,16 @@ def handle(request: DescribeProducersRequest, exchange: Exchange) -> Steps:
 def _found(topic: str, index: int, exchange: Exchange) -> tuple[Partition | None, PartitionResponse]:
     """The partition if it may be described here, and the answer without producers."""
     answer = PartitionResponse(partition_index=index, error_code=ErrorCode.NONE, active_producers=[])
-    fault = topic_name_fault(topic)
-    if fault is not None:
-        answer.error_code, answer.error_message = ErrorCode.INVALID_TOPIC_EXCEPTION, fault
+    error = topic_name_error(topic)
+    if error is not None:
+        answer.error_code, answer.error_message = ErrorCode.INVALID_TOPIC_EXCEPTION, error
         return None, answer
     if topic not in exchange.cluster.topics:
         answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         answer.error_message = "This server does not host this topic-partition."
         return None, answer
     partition = exchange.cluster.partition(topic, index)
-    answer.error_code = leader_fault(partition, exchange.node_id)
+    answer.error_code = leader_error(partition, exchange.node_id)
     return None if answer.error_code else partition, answer
 
 

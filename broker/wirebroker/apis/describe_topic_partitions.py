@@ -18,7 +18,7 @@ from kafkawire.messages.describe_topic_partitions import (
 from kafkawire.primitives import ZERO_UUID
 from wirebroker.apis.metadata import ALL_TOPIC_OPERATIONS
 from wirebroker.core.cluster import Cluster, Topic
-from wirebroker.core.names import topic_name_fault
+from wirebroker.core.names import topic_name_error
 from wirebroker.core.partition import Partition
 from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
@@ -70,7 +70,7 @@ def _refused(request: DescribeTopicPartitionsRequest, code: ErrorCode) -> Descri
 
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
-    bad = topic_name_fault(name) is not None
+    bad = topic_name_error(name) is not None
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.INVALID_TOPIC_EXCEPTION if bad else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         name=name,

@@ -40,12 +40,12 @@ def _state(transactional_id: str, exchange: Exchange) -> tuple[TransactionState,
     """How the transaction stands, and the partitions that are part of it."""
     transactions = exchange.engine.transactions
     if not transactional_id:
-        return _fault(transactional_id, ErrorCode.INVALID_REQUEST), []
-    if fault := transactions.here(transactional_id, exchange.node_id):
-        return _fault(transactional_id, fault), []
+        return _error(transactional_id, ErrorCode.INVALID_REQUEST), []
+    if error := transactions.here(transactional_id, exchange.node_id):
+        return _error(transactional_id, error), []
     transaction = transactions.transactions.get(transactional_id)
     if transaction is None:
-        return _fault(transactional_id, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND), []
+        return _error(transactional_id, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND), []
     state = TransactionState(
         error_code=ErrorCode.NONE,
         transactional_id=transactional_id,
@@ -59,7 +59,7 @@ def _state(transactional_id: str, exchange: Exchange) -> tuple[TransactionState,
     return state, list(transaction.partitions)
 
 
-def _fault(transactional_id: str, code: ErrorCode) -> TransactionState:
+def _error(transactional_id: str, code: ErrorCode) -> TransactionState:
     return TransactionState(
         error_code=code, transactional_id=transactional_id, transaction_state="", transaction_timeout_ms=0,
         transaction_start_time_ms=0, producer_id=0, producer_epoch=0, topics=[],

@@ -16,7 +16,7 @@ from kafkawire.messages.elect_leaders import (
     ReplicaElectionResult,
 )
 from wirebroker.apis.overdue import timed_out
-from wirebroker.apis.settling import CHANGES
+from wirebroker.apis.metadata_changes import CHANGES
 from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
 
@@ -42,12 +42,12 @@ def handle(request: ElectLeadersRequest, exchange: Exchange) -> Steps:
         results.append(ReplicaElectionResult(topic=topic, partition_result=shown))
         for index in indexes:
             if pause():
-                failed = decisions.settle(exchange.now) or failed
+                failed = decisions.write_down(exchange.now) or failed
                 yield None
             elected = _refused(index, request) if code else _elect(topic, index, request, exchange)
             if not everything or elected.error_code != ErrorCode.ELECTION_NOT_NEEDED:
                 shown.append(elected)
-    failed = decisions.settle(exchange.now) or failed
+    failed = decisions.write_down(exchange.now) or failed
     if failed is not None:
         code = ErrorCode.KAFKA_STORAGE_ERROR
     return ElectLeadersResponse(error_code=code, replica_election_results=results)

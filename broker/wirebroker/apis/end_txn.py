@@ -22,8 +22,8 @@ def handle(request: EndTxnRequest, exchange: Exchange) -> EndTxnResponse:
         request.transactional_id, request.producer_id, request.producer_epoch, request.committed,
         2 if exchange.version >= BUMPS_EPOCH_FROM else 0,
     )  # fmt: skip
-    fault = transactions.here(asked.transactional_id, exchange.node_id) if asked.transactional_id else ErrorCode.NONE
-    producer = Producer(fault) if fault else transactions.end(asked, exchange.now)
+    error = transactions.here(asked.transactional_id, exchange.node_id) if asked.transactional_id else ErrorCode.NONE
+    producer = Producer(error) if error else transactions.end(asked, exchange.now)
     return EndTxnResponse(
         error_code=epoch_error(producer.code, exchange.version >= PRODUCER_FENCED_FROM),
         producer_id=producer.producer_id,

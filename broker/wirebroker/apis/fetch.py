@@ -27,7 +27,7 @@ from kafkawire.messages.fetch import (
 )
 from wirebroker.core.cluster import Topic
 from wirebroker.core.fetch_sessions import FetchContext, PartitionKey, Results, TopicKey
-from wirebroker.core.leadership import leader_fault
+from wirebroker.core.leadership import leader_error
 from wirebroker.core.partition import Partition
 from wirebroker.core.purgatory import Timer
 from wirebroker.core.slices import at_once, pauses
@@ -83,7 +83,7 @@ def _in_slices(request: FetchRequest, exchange: Exchange, opened: Generator[None
 class _Found:
     topic: Topic | None
     partition: Partition | None
-    fault: ErrorCode
+    error: ErrorCode
 
 
 class Fetch:
@@ -118,7 +118,7 @@ class Fetch:
                 absent.append((key, self._refuse(asked, found)))
                 enough = True
                 continue
-            if found.fault:
+            if found.error:
                 data, available = self._refuse(asked, found), 0
                 enough = True
             else:
@@ -144,16 +144,16 @@ class Fetch:
             topic = cluster.topics.get(name)
         partition = topic.partition(index) if topic is not None else None
         followers = self.exchange.version >= FROM_FOLLOWERS_SINCE
-        fault = leader_fault(partition, self.exchange.node_id, asked.current_leader_epoch, or_follower=followers)
-        return _Found(topic, partition, fault)
+        error = leader_error(partition, self.exchange.node_id, asked.current_leader_epoch, or_follower=followers)
+        return _Found(topic, partition, error)
 
     def _refuse(self, asked: FetchPartition, found: _Found) -> PartitionData:
         data = PartitionData(
-            partition_index=asked.partition, error_code=found.fault, high_watermark=-1, records=NO_BYTES,
+            partition_index=asked.partition, error_code=found.error, high_watermark=-1, records=NO_BYTES,
             # Kafka's answer about a partition that is there is made in another place, with another default.
             aborted_transactions=[] if found.partition is None else None,
         )  # fmt: skip
-        if found.fault in TELLS_LEADER and self.exchange.version >= 16 and found.partition is not None:
+        if found.error in TELLS_LEADER and self.exchange.version >= 16 and found.partition is not None:
             leader = found.partition
             data.current_leader = LeaderIdAndEpoch(leader_id=leader.leader, leader_epoch=leader.leader_epoch)
         return data
@@ -274,7 +274,7 @@ class Fetch:
         """Whether to answer now that this partition has changed; the others stand as before (DelayedFetch.tryComplete)."""
         key, asked = self._watched[partition]
         found = self._find(key, asked)
-        if found.partition is None or found.fault:
+        if found.partition is None or found.error:
             return True
         data, available = self._records(asked, found.partition, self.request.max_bytes, at_least_one=False)
         if data.error_code or data.diverging_epoch.epoch >= 0:

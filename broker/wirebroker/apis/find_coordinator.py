@@ -47,7 +47,7 @@ def _find(key_type: int, key: str, exchange: Exchange) -> Coordinator:
     if node_id is None and topic not in cluster.topics:
         with suppress(OSError, ConfigError):  # its settings may be such that no topic can have them
             cluster.create_internal_topic(topic, exchange.now)
-        cluster.decisions.settle(exchange.now)
+        cluster.decisions.write_down(exchange.now)
         node_id = None if cluster.cold_start else cluster.coordinator(kind, key)
     broker = cluster.brokers.get(node_id) if node_id is not None else None
     if broker is None:

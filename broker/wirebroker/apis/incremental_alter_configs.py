@@ -13,7 +13,7 @@ from kafkawire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from wirebroker.apis.settling import CHANGES, Settling
+from wirebroker.apis.metadata_changes import CHANGES, MetadataChanges
 from wirebroker.core.config_resources import REPEATED, Alteration, Change, Refusal, repeated
 from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
@@ -23,17 +23,17 @@ def handle(request: IncrementalAlterConfigsRequest, exchange: Exchange) -> Steps
     """Change the settings, and say of each resource what came of it."""
     twice = repeated((resource.resource_type, resource.resource_name) for resource in request.resources)
     responses: list[AlterConfigsResourceResponse] = []
-    settling, pause = Settling(responses, exchange), pauses(CHANGES)
+    changes, pause = MetadataChanges(responses, exchange), pauses(CHANGES)
     for resource in request.resources:
         if pause():
-            settling.settle()
+            changes.write_down()
             yield None
         if (resource.resource_type, resource.resource_name) in twice:
             refusal: Refusal | None = REPEATED
         else:
             refusal = _alteration(resource, exchange).alter(validate_only=request.validate_only)
         responses.append(_answer(resource, refusal or Refusal(ErrorCode.NONE, None)))
-    settling.settle()
+    changes.write_down()
     return IncrementalAlterConfigsResponse(responses=responses)
 
 

@@ -11,8 +11,8 @@ from wirebroker.exchange import Exchange, Steps
 def handle(request: LeaveGroupRequest, exchange: Exchange) -> Steps:
     """Let the members go."""
     groups = exchange.engine.groups
-    if fault := groups.membership_fault(request.group_id, exchange.node_id):
-        return LeaveGroupResponse(error_code=fault)
+    if error := groups.membership_error(request.group_id, exchange.node_id):
+        return LeaveGroupResponse(error_code=error)
     leaving = [(member.member_id, member.group_instance_id) for member in request.members]
     if exchange.version < 3:
         leaving = [(request.member_id, None)]

@@ -19,7 +19,7 @@ from kafkawire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from wirebroker.core.leadership import leader_fault
+from wirebroker.core.leadership import leader_error
 from wirebroker.core.offset_lookup import LATEST
 from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
@@ -68,9 +68,9 @@ def _one(
     if asked.timestamp < 0 and exchange.version < OLDEST_VERSION_OF_STAND_IN.get(asked.timestamp, NEVER):
         return _answer(asked, ErrorCode.UNSUPPORTED_VERSION)
     partition = exchange.cluster.partition(topic, asked.partition_index)
-    fault = leader_fault(partition, exchange.node_id, asked.current_leader_epoch)
-    if fault or partition is None:
-        return _answer(asked, fault)
+    error = leader_error(partition, exchange.node_id, asked.current_leader_epoch)
+    if error or partition is None:
+        return _answer(asked, error)
     try:
         found = partition.offset_for(asked.timestamp, committed)
     except OSError:  # the data directory cannot be read, or is damaged

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
-from wirebroker.core.patterns import PatternFault, compile_pattern
+from wirebroker.core.patterns import PatternError, compile_pattern
 from wirebroker.core.slices import IDS, pauses
 from wirebroker.core.transactions.states import State
 from wirebroker.core.transactions.transaction import Transaction
@@ -24,7 +24,7 @@ def handle(request: ListTransactionsRequest, exchange: Exchange) -> Steps:
     """List them."""
     try:
         pattern = compile_pattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
-    except PatternFault:
+    except PatternError:
         code = ErrorCode.INVALID_REGULAR_EXPRESSION
         return ListTransactionsResponse(error_code=code, unknown_state_filters=[], transaction_states=[])
     known = {state.value for state in State}

@@ -26,7 +26,7 @@ from kafkawire.messages.metadata import (
 from kafkawire.primitives import ZERO_UUID
 from wirebroker.core.cluster import Cluster, Topic
 from wirebroker.core.elections import NO_LEADER
-from wirebroker.core.names import topic_name_fault
+from wirebroker.core.names import topic_name_error
 from wirebroker.core.partition import Partition
 from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
@@ -105,7 +105,7 @@ def _find(
         return cluster.topics_by_id.get(asked.topic_id) or _refused(ErrorCode.UNKNOWN_TOPIC_ID, None, asked.topic_id)
     if name in cluster.topics:
         return cluster.topics[name]
-    if topic_name_fault(name) is not None:
+    if topic_name_error(name) is not None:
         return _refused(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
     if exchange.version >= 4 and not request.allow_auto_topic_creation:
         return _refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
@@ -120,7 +120,7 @@ def auto_create(cluster: Cluster, name: str, now: int) -> ErrorCode:
         return ErrorCode.INVALID_REPLICATION_FACTOR
     with suppress(OSError):  # the topic is not there either if it cannot be written down
         cluster.create_topic(name, now)
-    cluster.decisions.settle(now)
+    cluster.decisions.write_down(now)
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

@@ -49,19 +49,19 @@ def handle(request: OffsetCommitRequest, exchange: Exchange) -> Steps:
             if topic is None or topic.partition(partition.partition_index) is None:
                 _answer(answers, asked, partition, code)
                 continue
-            fault = metadata_fault(partition.committed_metadata, exchange)
-            known.append((topic, asked, partition, fault))
-            if not fault:
+            error = metadata_error(partition.committed_metadata, exchange)
+            known.append((topic, asked, partition, error))
+            if not error:
                 commit.add((topic.name, partition.partition_index), _committed(partition, request, exchange))
     batch = yield from made_batch(commit)
     code = ErrorCode.NONE
     if known:
-        where = [(topic.topic_id, partition.partition_index) for topic, _, partition, fault in known if not fault]
-        code = _fault(request, exchange, where) or exchange.engine.groups.commit(commit, batch, exchange.now)
-    for _, asked, partition, fault in known:
+        where = [(topic.topic_id, partition.partition_index) for topic, _, partition, error in known if not error]
+        code = _error(request, exchange, where) or exchange.engine.groups.commit(commit, batch, exchange.now)
+    for _, asked, partition, error in known:
         if pause():
             yield None
-        _answer(answers, asked, partition, code or fault)
+        _answer(answers, asked, partition, code or error)
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=partitions)
@@ -78,13 +78,13 @@ def _answer(
     answers.setdefault((asked.name, asked.topic_id), []).append(answer)
 
 
-def _fault(request: OffsetCommitRequest, exchange: Exchange, where: list[tuple[bytes, int]]) -> ErrorCode:
+def _error(request: OffsetCommitRequest, exchange: Exchange, where: list[tuple[bytes, int]]) -> ErrorCode:
     groups = exchange.engine.groups
-    fault = groups.here(request.group_id, exchange.node_id) or groups.commit_fault(
+    error = groups.here(request.group_id, exchange.node_id) or groups.commit_error(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch,
         exchange.version, exchange.now, where,
     )  # fmt: skip
-    return fault or groups.log_fault(request.group_id)
+    return error or groups.log_error(request.group_id)
 
 
 def _topic(asked: OffsetCommitRequestTopic, exchange: Exchange) -> Topic | None:
@@ -92,7 +92,7 @@ def _topic(asked: OffsetCommitRequestTopic, exchange: Exchange) -> Topic | None:
     return cluster.topics_by_id.get(asked.topic_id) if exchange.version >= 10 else cluster.topics.get(asked.name)
 
 
-def metadata_fault(metadata: str | None, exchange: Exchange) -> ErrorCode:
+def metadata_error(metadata: str | None, exchange: Exchange) -> ErrorCode:
     """Whether what the client wants to keep with an offset is too long."""
     if len(metadata or "") > exchange.cluster.configs.integer("offset.metadata.max.bytes"):
         return ErrorCode.OFFSET_METADATA_TOO_LARGE

@@ -16,8 +16,8 @@ from wirebroker.exchange import Exchange, Steps
 
 def handle(request: OffsetDeleteRequest, exchange: Exchange) -> Steps:
     """Forget what may be forgotten, each partition answered on its own."""
-    if fault := _fault(request, exchange):
-        return OffsetDeleteResponse(error_code=fault, topics=[])
+    if error := _error(request, exchange):
+        return OffsetDeleteResponse(error_code=error, topics=[])
     groups = exchange.engine.groups
     group = groups.groups[request.group_id]
     pause = pauses()
@@ -44,12 +44,12 @@ def handle(request: OffsetDeleteRequest, exchange: Exchange) -> Steps:
     for i in range(0, len(gone), SLICE):
         if i:
             yield None
-        fault = _fault(request, exchange) or groups.delete_offsets(request.group_id, gone[i : i + SLICE], exchange.now)
-        if fault:
-            return OffsetDeleteResponse(error_code=fault, topics=[])
+        error = _error(request, exchange) or groups.delete_offsets(request.group_id, gone[i : i + SLICE], exchange.now)
+        if error:
+            return OffsetDeleteResponse(error_code=error, topics=[])
     return OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=topics)
 
 
-def _fault(request: OffsetDeleteRequest, exchange: Exchange) -> ErrorCode:
+def _error(request: OffsetDeleteRequest, exchange: Exchange) -> ErrorCode:
     groups = exchange.engine.groups
-    return groups.membership_fault(request.group_id, exchange.node_id) or groups.deletion_fault(request.group_id)
+    return groups.membership_error(request.group_id, exchange.node_id) or groups.deletion_error(request.group_id)

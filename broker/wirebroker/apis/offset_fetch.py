@@ -35,10 +35,10 @@ def handle(request: OffsetFetchRequest, exchange: Exchange) -> Steps:
     """Answer with what was committed."""
     if exchange.version >= 8:
         return (yield from _groups(request, exchange))
-    fault = exchange.engine.groups.here(request.group_id, exchange.node_id)
+    error = exchange.engine.groups.here(request.group_id, exchange.node_id)
     asked = None if request.topics is None else [(topic.name, topic.partition_indexes) for topic in request.topics]
-    if fault and exchange.version >= 2:
-        return OffsetFetchResponse(error_code=fault, topics=[])
+    if error and exchange.version >= 2:
+        return OffsetFetchResponse(error_code=error, topics=[])
     pause = pauses()
     topics: dict[tuple[int, str], OffsetFetchResponseTopic] = {}
     for number, (name, index), found, code in _offsets(request.group_id, asked, exchange, request.require_stable):
@@ -50,10 +50,10 @@ def handle(request: OffsetFetchRequest, exchange: Exchange) -> Steps:
         topic.partitions.append(
             OffsetFetchResponsePartition(
                 partition_index=index,
-                committed_offset=-1 if fault else found.offset,
+                committed_offset=-1 if error else found.offset,
                 committed_leader_epoch=found.leader_epoch,
                 metadata=found.metadata,
-                error_code=fault or code,
+                error_code=error or code,
             )
         )
     return OffsetFetchResponse(topics=list(topics.values()), error_code=ErrorCode.NONE)
@@ -71,11 +71,11 @@ def _groups(request: OffsetFetchRequest, exchange: Exchange) -> Steps:
         if asked.topics is None and who in whole:  # all that it has, once more
             answers.append(whole[who])
             continue
-        fault = groups.here(asked.group_id, exchange.node_id)
-        fault = fault or groups.fetch_fault(asked.group_id, asked.member_id, asked.member_epoch)
-        answer = OffsetFetchResponseGroup(group_id=asked.group_id, topics=[], error_code=fault)
+        error = groups.here(asked.group_id, exchange.node_id)
+        error = error or groups.fetch_error(asked.group_id, asked.member_id, asked.member_epoch)
+        answer = OffsetFetchResponseGroup(group_id=asked.group_id, topics=[], error_code=error)
         answers.append(answer)
-        if not fault:
+        if not error:
             answer.topics = yield from _topics(asked, request.require_stable, pause, exchange)
         if asked.topics is None:
             whole[who] = answer

@@ -14,7 +14,7 @@ from kafkawire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from wirebroker.core.leadership import leader_fault
+from wirebroker.core.leadership import leader_error
 from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
 
@@ -37,8 +37,8 @@ def handle(request: OffsetForLeaderEpochRequest, exchange: Exchange) -> Steps:
 
 def _one(topic: str, asked: OffsetForLeaderPartition, exchange: Exchange) -> EpochEndOffset:
     partition = exchange.cluster.partition(topic, asked.partition)
-    fault = leader_fault(partition, exchange.node_id, asked.current_leader_epoch)
-    if fault or partition is None:
-        return EpochEndOffset(error_code=fault, partition=asked.partition)
+    error = leader_error(partition, exchange.node_id, asked.current_leader_epoch)
+    if error or partition is None:
+        return EpochEndOffset(error_code=error, partition=asked.partition)
     epoch, end = partition.end_offset_for_epoch(asked.leader_epoch)
     return EpochEndOffset(error_code=ErrorCode.NONE, partition=asked.partition, leader_epoch=epoch, end_offset=end)

@@ -36,7 +36,7 @@ from wirebroker.apis.produce_shape import remember_shape
 from wirebroker.apis.produce_transaction import REFUSALS, check_transaction, message_of, told_by_produce, unreadable
 from wirebroker.apis.produce_twice import answer_unread, named_once, names_twice
 from wirebroker.core.cluster import Topic
-from wirebroker.core.leadership import leader_fault
+from wirebroker.core.leadership import leader_error
 from wirebroker.core.partition import Appended, Partition
 from wirebroker.core.record_checks import Checked, RecordReject, TakesLong, check, size_of_only_batch
 from wirebroker.core.slices import pauses
@@ -97,7 +97,7 @@ def _append_all(request: ProduceRequest, checked: Verified | None, exchange: Exc
         response.responses.append(TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=answers))
     if unread:
         answer_unread(response.responses, unread)
-        failed += [fault.code for fault in unread.values()]
+        failed += [error.code for error in unread.values()]
     if awaited:
         return _wait(awaited, request.timeout_ms, response, exchange)
     if request.acks != 0:
@@ -144,9 +144,9 @@ def _partition(
         return _refuse(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if topic.internal and exchange.client_id != ADMIN_CLIENT:
         return _refuse(asked, ErrorCode.INVALID_TOPIC_EXCEPTION)
-    fault = leader_fault(partition, exchange.node_id)
-    if fault:
-        return _refuse(asked, fault)
+    error = leader_error(partition, exchange.node_id)
+    if error:
+        return _refuse(asked, error)
     where = (topic.name, asked.index)
     if checked is not None and (code := checked.errors.get(where)):
         refused = _refuse(asked, told_by_produce(code, exchange.version))
@@ -185,12 +185,12 @@ def _wait(awaited: list[Awaited], timeout_ms: int, response: ProduceResponse, ex
 
     def is_complete() -> bool:
         for each in list(left):
-            fault = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if each.partition.deleted else ErrorCode.NONE
-            fault = fault or leader_fault(each.partition, exchange.node_id)
-            if fault or each.partition.high_watermark >= each.required_offset:
-                each.answer.error_code = fault
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if each.partition.deleted else ErrorCode.NONE
+            error = error or leader_error(each.partition, exchange.node_id)
+            if error or each.partition.high_watermark >= each.required_offset:
+                each.answer.error_code = error
                 left.remove(each)
-                if fault == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                if error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                     _tell_leader(each.answer, each.topic, response, exchange)
         return not left
 
@@ -267,8 +267,8 @@ def _invalid_acks(request: ProduceRequest, exchange: Exchange) -> ProduceRespons
         if topic is None or topic.partition(asked.index) is None:
             return _refuse(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         records = memoryview(asked.records) if asked.records is not None else None
-        fault = size_of_only_batch(records, exchange.version)
-        code = ErrorCode(fault.code) if isinstance(fault, RecordReject) else ErrorCode.INVALID_REQUIRED_ACKS
+        error = size_of_only_batch(records, exchange.version)
+        code = ErrorCode(error.code) if isinstance(error, RecordReject) else ErrorCode.INVALID_REQUIRED_ACKS
         return _refuse(asked, code)
 
     return _each(request, exchange, refuse)

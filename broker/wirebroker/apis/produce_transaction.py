@@ -22,7 +22,7 @@ from kafkawire.errors import ErrorCode, error_name
 from kafkawire.messages.produce import ProduceRequest, TopicProduceData
 from kafkawire.primitives import Buffer
 from wirebroker.core.cluster import Topic
-from wirebroker.core.leadership import leader_fault
+from wirebroker.core.leadership import leader_error
 from wirebroker.core.partition import Partition
 from wirebroker.core.record_checks import OLDEST_VERSION_OF_ZSTD
 from wirebroker.core.transactions.verification import Speaks, TransactionalProducer, Verified, verify
@@ -106,7 +106,7 @@ def check_transaction(request: ProduceRequest, exchange: Exchange) -> Verified |
     for data, index, header in batches:
         topic = _topic(data, exchange)
         partition = topic.partition(index) if topic is not None else None
-        if partition is not None and header.producer_id >= 0 and not leader_fault(partition, exchange.node_id):
+        if partition is not None and header.producer_id >= 0 and not leader_error(partition, exchange.node_id):
             wanted.append((partition, header.base_sequence))
     if not producers:
         return Verified(frozenset(), {})

@@ -47,9 +47,9 @@ def named_once(request: ProduceRequest, version: int) -> dict[Named, RecordRejec
         topics.setdefault(key, TopicProduceData(name=data.name, topic_id=data.topic_id, partition_data=[]))
         for asked in data.partition_data:
             records = memoryview(asked.records) if asked.records is not None else None
-            fault = size_of_only_batch(records, version)
-            if isinstance(fault, RecordReject):
-                unread[key, asked.index] = fault
+            error = size_of_only_batch(records, version)
+            if isinstance(error, RecordReject):
+                unread[key, asked.index] = error
                 kept.setdefault((key, asked.index), asked)
             else:
                 kept[key, asked.index] = asked
@@ -63,8 +63,8 @@ def answer_unread(topics: Iterable[TopicProduceResponse], unread: dict[Named, Re
     """Put the errors of what could not be read in the place of other answers, but for partitions that are not there."""
     for topic in topics:
         for number, answer in enumerate(topic.partition_responses):
-            fault = unread.get((topic.name or topic.topic_id, answer.index))
-            if fault is not None and answer.error_code not in NOT_THERE:
+            error = unread.get((topic.name or topic.topic_id, answer.index))
+            if error is not None and answer.error_code not in NOT_THERE:
                 topic.partition_responses[number] = PartitionProduceResponse(
-                    index=answer.index, error_code=fault.code, base_offset=-1, error_message=fault.message
+                    index=answer.index, error_code=error.code, base_offset=-1, error_message=error.message
                 )

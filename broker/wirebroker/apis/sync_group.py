@@ -18,8 +18,8 @@ def handle(request: SyncGroupRequest, exchange: Exchange) -> Message | Outcome:
     unnamed = request.protocol_type is None or request.protocol_name is None
     if exchange.version >= 5 and unnamed:
         return _response(Synced(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-    if fault := groups.membership_fault(request.group_id, exchange.node_id):
-        return _response(Synced(fault))
+    if error := groups.membership_error(request.group_id, exchange.node_id):
+        return _response(Synced(error))
     assignments = [(given.member_id, given.assignment) for given in request.assignments]
     return exchange.answer_by(
         lambda reply: groups.sync(

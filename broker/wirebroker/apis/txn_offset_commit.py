@@ -16,9 +16,9 @@ from kafkawire.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from wirebroker.apis.offset_commit import made_batch, metadata_fault
+from wirebroker.apis.offset_commit import made_batch, metadata_error
 from wirebroker.core.cluster import GROUP_TOPIC, Cluster
-from wirebroker.core.coordinator_errors import told_as
+from wirebroker.core.coordinator_errors import translate_error
 from wirebroker.core.groups.commit import Commit
 from wirebroker.core.groups.offsets import Committed, TopicPartition
 from wirebroker.core.slices import pauses
@@ -45,16 +45,16 @@ def handle(request: TxnOffsetCommitRequest, exchange: Exchange) -> Steps:
             if exchange.cluster.partition(asked.name, partition.partition_index) is None:
                 _answer(answers, asked.name, partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 continue
-            fault = metadata_fault(partition.committed_metadata, exchange)
-            known.append((asked.name, partition, fault))
-            if not fault:
+            error = metadata_error(partition.committed_metadata, exchange)
+            known.append((asked.name, partition, error))
+            if not error:
                 commit.add((asked.name, partition.partition_index), _committed(partition, exchange))
     batch = yield from made_batch(commit)
     code = _commit(request, commit, batch, exchange) if known else ErrorCode.NONE
-    for topic, partition, fault in known:
+    for topic, partition, error in known:
         if pause():
             yield None
-        _answer(answers, topic, partition, code or fault)
+        _answer(answers, topic, partition, code or error)
     return TxnOffsetCommitResponse(
         topics=[TxnOffsetCommitResponseTopic(name=name, partitions=partitions) for name, partitions in answers.items()]
     )
@@ -75,16 +75,16 @@ def _committed(asked: TxnOffsetCommitRequestPartition, exchange: Exchange) -> Co
 
 def _commit(request: TxnOffsetCommitRequest, commit: Commit, batch: bytes | None, exchange: Exchange) -> ErrorCode:
     groups = exchange.engine.groups
-    if fault := groups.membership_fault(request.group_id, exchange.node_id):
-        return fault
+    if error := groups.membership_error(request.group_id, exchange.node_id):
+        return error
     home = (GROUP_TOPIC, groups.home(request.group_id))
     checked = _verify(request, home, exchange)
-    fault = checked.errors.get(home, ErrorCode.NONE) or groups.transactional_commit_fault(
+    error = checked.errors.get(home, ErrorCode.NONE) or groups.transactional_commit_error(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id, exchange.now,
         _with_ids(commit.offsets, exchange.cluster),
     )  # fmt: skip
-    fault = fault or groups.commit_in_transaction(commit, batch, home in checked.first_writes, exchange.now)
-    return told_as(fault)
+    error = error or groups.commit_in_transaction(commit, batch, home in checked.first_writes, exchange.now)
+    return translate_error(error)
 
 
 def _with_ids(partitions: Iterable[TopicPartition], cluster: Cluster) -> list[tuple[bytes, int]]:

@@ -14,7 +14,7 @@ from kafkawire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from wirebroker.core.leadership import leader_fault
+from wirebroker.core.leadership import leader_error
 from wirebroker.core.partition import EndMarker
 from wirebroker.core.slices import pauses
 from wirebroker.core.transactions.coordinator import MARKERS
@@ -55,7 +55,7 @@ def _topic(name: str, codes: dict[int, ErrorCode]) -> WritableTxnMarkerTopicResu
 
 
 def _write(asked: WritableTxnMarker, topic: str, index: int, exchange: Exchange) -> ErrorCode:
-    if leader_fault(exchange.cluster.partition(topic, index), exchange.node_id):
+    if leader_error(exchange.cluster.partition(topic, index), exchange.node_id):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     marker = EndMarker(
         asked.producer_id, asked.producer_epoch, asked.transaction_result, asked.coordinator_epoch,

@@ -20,7 +20,7 @@ from kafkawire.disk.damage import DataError
 from kafkawire.registry import KEYS
 from wirebroker.clock import clock
 from wirebroker.core.configs import ConfigError
-from wirebroker.core.names import topic_name_fault
+from wirebroker.core.names import topic_name_error
 from wirebroker.core.profile import profile
 from wirebroker.engine import Engine, first_node
 from wirebroker.net.host import Host, ListenError, new_loop
@@ -166,7 +166,7 @@ def _engine(options: argparse.Namespace, faults: FaultFile | None, part: Part | 
     )
     for text in options.topic:
         _create_topic(engine, text, now)
-    if (failed := engine.cluster.decisions.settle(now)) is not None:
+    if (failed := engine.cluster.decisions.write_down(now)) is not None:
         raise failed
     for rule_of_file in faults.rules if faults else ():
         engine.plan.add(replace(rule_of_file, seen=0, fired=0))
@@ -227,7 +227,7 @@ def _fault_file(path: str) -> FaultFile:
 
 def _create_topic(engine: Engine, text: str, now: int) -> None:
     name, colon, count = text.partition(":")
-    if (fault := topic_name_fault(name)) is not None:
+    if (fault := topic_name_error(name)) is not None:
         raise UsageError(f"--topic {text}: {fault}")
     if colon and _number(count) < 1:
         raise UsageError(f"--topic {text}: the number of partitions is {count!r}")

@@ -153,8 +153,8 @@ class Cluster:
     ) -> Topic:
         """Create the topic; the caller has checked name, counts and configs. Leaders go round the brokers.
 
-        Raises OSError if its logs cannot be created; then there is no topic. It is taken back if `decisions` cannot be
-        settled.
+        Raises OSError if its logs cannot be created; then there is no topic. It is undone if `decisions` cannot
+        be written down.
         """
         topic = Topic(name, self._new_topic_id(), TopicConfigs(self.configs, overrides or {}))
         count = len(assignment) if assignment else partitions or self.configs.integer("num.partitions")
@@ -269,7 +269,7 @@ class Cluster:
         made = ids.allocate(node_id)
         if ids.next_block != before:
             self.decisions.made(lambda: ids.give_back(node_id, before), lambda: None)
-            if self.decisions.settle(now) is not None:
+            if self.decisions.write_down(now) is not None:
                 return None
         return made
 
@@ -298,13 +298,13 @@ class Cluster:
         index = self.coordinator_partition(kind, key)
         return None if index is None else self.partition(GROUP_TOPIC if kind == "group" else TRANSACTION_TOPIC, index)
 
-    def coordinator_log_fault(self, kind: str, key: str) -> ErrorCode:
+    def coordinator_log_error(self, kind: str, key: str) -> ErrorCode:
         """Why a coordinator cannot write down anything: too few replicas of its log are in sync."""
         log = self.coordinator_log(kind, key)
         unavailable = log is not None and (log.leader == NO_LEADER or log.replication.too_few)
         return ErrorCode.COORDINATOR_NOT_AVAILABLE if unavailable else ErrorCode.NONE
 
-    def coordinator_fault(self, kind: str, key: str, node_id: int) -> ErrorCode:
+    def coordinator_error(self, kind: str, key: str, node_id: int) -> ErrorCode:
         """Whether this broker coordinates the key. On a cold start whoever comes first finds it still loading."""
         if self.coordinator(kind, key) != node_id:
             return ErrorCode.NOT_COORDINATOR

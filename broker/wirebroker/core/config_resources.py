@@ -14,7 +14,7 @@ from typing import NamedTuple
 from kafkawire.errors import ErrorCode
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.configs import BrokerConfigs, ConfigError, Entry, Source, Synonym, check_topic_configs
-from wirebroker.core.names import topic_name_fault
+from wirebroker.core.names import topic_name_error
 from wirebroker.core.patterns import is_java_pattern
 from wirebroker.core.settings import (
     BROKER_SETTINGS,
@@ -166,14 +166,14 @@ class Alteration:
         if any(len(value) > LONGEST_VALUE for value in wanted.values()):
             message = f"The configuration value is longer than the {LONGEST_VALUE} bytes that a setting may have."
             return Refusal(ErrorCode.INVALID_CONFIG, message)
-        refusal = self._replicas_fault(wanted) or self._check(wanted)
+        refusal = self._replicas_error(wanted) or self._check(wanted)
         if refusal is None and not validate_only:
             before = dict(current(self.cluster, self.kind, self.name))
             self._store(wanted)
             self.cluster.decisions.made(lambda: self._store(before), lambda: None)
         return refusal
 
-    def _replicas_fault(self, wanted: Mapping[str, str]) -> Refusal | None:
+    def _replicas_error(self, wanted: Mapping[str, str]) -> Refusal | None:
         """With eligible leader replicas (KIP-966) all brokers have one min.insync.replicas, and always have one."""
         name = "min.insync.replicas"
         if self.kind != ResourceType.BROKER:
@@ -199,9 +199,9 @@ class Alteration:
     def _check_topic(self, wanted: dict[str, str]) -> Refusal | None:
         if not self.name:
             return Refusal(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
-        fault = topic_name_fault(self.name)
-        if fault is not None:
-            return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+        error = topic_name_error(self.name)
+        if error is not None:
+            return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, error)
         check_topic_configs(wanted, self.cluster.configs)
         if self.name not in self.cluster.topics:
             message = f"The topic '{self.name}' does not exist."

@@ -1,10 +1,10 @@
-"""What a client is told when the log behind a coordinator refuses a record."""
+"""The errors that a coordinator's client gets when the coordinator's log refuses a record."""
 
 from __future__ import annotations
 
 from kafkawire.errors import ErrorCode
 
-_TOLD_AS = {
+_TRANSLATED = {
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -13,12 +13,12 @@ _TOLD_AS = {
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
 }
 RETRY_MS = 500
-"""How long after a timer of a coordinator could not write it is tried again (CoordinatorTimerImpl)."""
+"""How long a coordinator waits before it repeats a timer's write that failed (CoordinatorTimerImpl)."""
 
 
-def told_as(code: ErrorCode) -> ErrorCode:
-    """The error as the coordinator's client is told it (CoordinatorOperationExceptionHelper, TransactionStateManager).
+def translate_error(code: ErrorCode) -> ErrorCode:
+    """The log's error as the coordinator reports it (CoordinatorOperationExceptionHelper, TransactionStateManager).
 
-    Other errors are told as they are.
+    Errors that are not in the table are reported unchanged.
     """
-    return _TOLD_AS.get(code, code)
+    return _TRANSLATED.get(code, code)

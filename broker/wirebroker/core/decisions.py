@@ -1,7 +1,7 @@
-"""What the cluster decides is written down before anybody is told of it, or it is taken back.
+"""The cluster's changes of its metadata: each is written down before any client sees it, or it is undone.
 
-Kafka's controller stops when its log cannot be written. Here the request that wants the change is refused, and everybody
-else goes on. What cannot be taken back, as who leads, is written down as soon as that can be.
+Kafka's controller stops when its log cannot be written. Here the broker refuses the request that wants the change, and
+continues. A change that cannot be undone, such as a new leader, is written down as soon as that is possible.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ class Decisions:
         self._timers = timers
         self._versions = versions
         self._write: Callable[[int], None] | None = None
-        self._settled: Versions | None = None
+        self._written: Versions | None = None
         self._given_up: Versions | None = None
-        """The versions at which writing has failed. Only a further change, or the timer, tries again."""
+        """The versions at which writing failed. Only another change, or the timer, tries again."""
         self._waiting = False
         self._made: list[tuple[Callable[[], None], Callable[[], None]]] = []
 
     def write_with(self, write: Callable[[int], None]) -> None:
-        """From now on changes are written down by this, which raises OSError. In memory there is nothing to write."""
+        """Write down changes by this function, which raises OSError. Without it, in memory, nothing is written."""
         self._write = write
-        self._settled = self._given_up = None
+        self._written = self._given_up = None
         self._waiting = False
 
     def made(self, undo: Callable[[], None], done: Callable[[], None]) -> None:
-        """Something was changed: `undo` takes it back, `done` is what follows once it is written down."""
+        """Register a change: `undo` takes it back, `done` is called once it is written down."""
         if self._write is None:
             done()
         else:
             self._made.append((undo, done))
 
     @property
-    def unsettled(self) -> bool:
-        """Whether something has changed that is not written down, and nobody has been refused for it."""
-        return self._write is not None and self._versions() not in (self._settled, self._given_up)
+    def pending(self) -> bool:
+        """Whether there are changes that are neither written down nor refused."""
+        return self._write is not None and self._versions() not in (self._written, self._given_up)
 
-    def settle(self, now: int) -> OSError | None:
-        """Write down what has changed; if that fails, why, and then all that can be taken back is taken back."""
-        if not self.unsettled or self._write is None:
+    def write_down(self, now: int) -> OSError | None:
+        """Write down the pending changes; if that fails, undo those that can be undone and return the reason."""
+        if not self.pending or self._write is None:
             return None
         made, self._made = self._made, []
         versions = self._versions()
@@ -59,7 +59,7 @@ class Decisions:
             self._given_up = self._versions()
             self._try_again(now)
             return failed
-        self._settled = versions
+        self._written = versions
         for _, done in made:
             done()
         return None
@@ -72,4 +72,4 @@ class Decisions:
     def _again(self, now: int) -> None:
         self._waiting = False
         self._given_up = None
-        self.settle(now)
+        self.write_down(now)

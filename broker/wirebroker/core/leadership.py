@@ -6,7 +6,7 @@ from kafkawire.errors import ErrorCode
 from wirebroker.core.partition import Partition
 
 
-def leader_fault(partition: Partition | None, node_id: int, leader_epoch: int = -1, *, or_follower: bool = False) -> ErrorCode:
+def leader_error(partition: Partition | None, node_id: int, leader_epoch: int = -1, *, or_follower: bool = False) -> ErrorCode:
     """What a broker answers that is asked about a partition as its leader, or as a replica; NONE if it may answer.
 
     `leader_epoch` is what the client believes, −1 if it does not say.

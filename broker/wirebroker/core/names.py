@@ -12,7 +12,7 @@ LONGEST = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
-def topic_name_fault(name: str) -> str | None:
+def topic_name_error(name: str) -> str | None:
     """What is wrong with a topic's name, as a sentence; None if it is good."""
     if not name:
         return "Topic name is invalid: the empty string is not allowed"

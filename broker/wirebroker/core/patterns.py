@@ -48,7 +48,7 @@ _WORDS = {
 """What RE2 says, and what RE2/J says of the same."""
 
 
-class PatternFault(ValueError):
+class PatternError(ValueError):
     """A pattern that is not taken; the text says why, in RE2/J's words."""
 
 
@@ -96,9 +96,9 @@ def compile_pattern(pattern: str) -> Pattern:
     """The compiled pattern. Raises PatternFault."""
     classes = pattern.count(r"\p") + pattern.count(r"\P")
     if len(pattern) > LONGEST or classes > MOST_UNICODE_CLASSES:
-        raise PatternFault(TOO_LARGE)
+        raise PatternError(TOO_LARGE)
     if _compile(pattern, MEMORY_AT_FIRST).programsize > MOST_STATES + classes * STATES_OF_CLASS:
-        raise PatternFault(TOO_LARGE)
+        raise PatternError(TOO_LARGE)
     _check_differences(pattern)
     return Pattern(_compile(pattern, MEMORY))
 
@@ -112,8 +112,8 @@ def _compile(pattern: str, memory: int) -> Any:
     options.max_mem = memory
     try:
         return re2.compile(pattern, options)
-    except re2.error as fault:
-        raise PatternFault(_in_words_of_re2j(fault.args[0])) from None
+    except re2.error as error:
+        raise PatternError(_in_words_of_re2j(error.args[0])) from None
 
 
 def _in_words_of_re2j(said: str | bytes) -> str:
@@ -127,13 +127,13 @@ def _check_differences(pattern: str) -> None:
     names: set[str] = set()
     for token in _TOKENS.finditer(pattern):
         if token["escaped"] == "C":
-            raise PatternFault("invalid escape sequence")
+            raise PatternError("invalid escape sequence")
         if token["name"] in names:
-            raise PatternFault("duplicate capture group name")
+            raise PatternError("duplicate capture group name")
         if token["name"] is not None:
             names.add(token["name"])
         if any(int(count) > MOST_REPEATS for count in (token["low"], token["high"]) if count):
-            raise PatternFault("invalid repeat count")
+            raise PatternError("invalid repeat count")
 
 
 def is_java_pattern(text: str) -> bool:

@@ -9,7 +9,7 @@ from wirebroker.core.cluster import Cluster
 from wirebroker.core.config_resources import Refusal
 
 
-def assignment_fault(broker_ids: Sequence[int], factor: int | None, cluster: Cluster) -> Refusal | None:
+def assignment_error(broker_ids: Sequence[int], factor: int | None, cluster: Cluster) -> Refusal | None:
     """What is wrong with these replicas of one partition; `factor` is how many the other partitions have, if known."""
     manual = "The manual partition assignment includes"
     if not broker_ids:
@@ -42,7 +42,7 @@ def all_down(broker_ids: Sequence[int], partition: int, cluster: Cluster) -> Ref
     )
 
 
-def factor_fault(factor: int, cluster: Cluster) -> Refusal | None:
+def factor_error(factor: int, cluster: Cluster) -> Refusal | None:
     """What is wrong with having this many replicas."""
     brokers = len(cluster.brokers)
     if factor <= brokers:

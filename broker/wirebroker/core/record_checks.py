@@ -150,7 +150,7 @@ def check(
     if crc32c(records[CRC_START:]) != crc:
         return RecordReject(ErrorCode.CORRUPT_MESSAGE, "crc", header=header)
     if codec > ZSTD or count <= 0 or count != last_delta + 1 or attributes & CONTROL or (first < 0 and pid > -1):
-        return _header_fault(header)
+        return _header_error(header)
     full = full or max_timestamp - now > policy.after_max_ms
     if at_once and count > MANY_RECORDS and (full or policy.compression != "producer"):
         raise TakesLong
@@ -167,8 +167,8 @@ def check(
             latest - now > policy.after_max_ms
             or now - base_timestamp - low > policy.before_max_ms
             or (keyless and policy.compacted)
-        ) and (fault := _record_errors(body, header, policy, now)) is not None:
-            return fault
+        ) and (error := _record_errors(body, header, policy, now)) is not None:
+            return error
         if latest < NO_TIMESTAMP:  # Kafka looks for the largest from −1 on
             latest = NO_TIMESTAMP
     else:
@@ -238,7 +238,7 @@ def _codec_of_later_version(codec: int, header: BatchHeader | None) -> RecordRej
     return RecordReject(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd_before_version_7", header=header)
 
 
-def _header_fault(header: BatchHeader) -> RecordReject:
+def _header_error(header: BatchHeader) -> RecordReject:
     """Which check of the header failed: UnifiedLog's of the codec, or LogValidator.validateBatch's, in its order."""
     code = ErrorCode.INVALID_RECORD
     if header.compression > ZSTD:
@@ -342,13 +342,13 @@ def _record_errors(body: memoryview, header: BatchHeader, policy: RecordPolicy, 
     code = ErrorCode.INVALID_RECORD
     for index, record in enumerate(_skim(body, header.records_count)):
         if policy.compacted and record.keyless:
-            fault: str | None = f"Compacted topic cannot accept message without key in topic partition {policy.topic}"
-        elif (fault := _timestamp_fault(record, header, policy, now)) is not None:
+            error: str | None = f"Compacted topic cannot accept message without key in topic partition {policy.topic}"
+        elif (error := _timestamp_error(record, header, policy, now)) is not None:
             code = ErrorCode.INVALID_TIMESTAMP
-        if fault is not None:
+        if error is not None:
             found += 1
             if found <= MOST_ERRORS:
-                errors.append((index, fault))
+                errors.append((index, error))
     if not errors:
         return None
     if code is ErrorCode.INVALID_TIMESTAMP:
@@ -363,7 +363,7 @@ def _record_errors(body: memoryview, header: BatchHeader, policy: RecordPolicy, 
     return RecordReject(code, rule, message, errors, True, header)
 
 
-def _timestamp_fault(record: _Skimmed, header: BatchHeader, policy: RecordPolicy, now: int) -> str | None:
+def _timestamp_error(record: _Skimmed, header: BatchHeader, policy: RecordPolicy, now: int) -> str | None:
     append_time = header.is_log_append_time
     timestamp = header.max_timestamp if append_time else header.base_timestamp + record.timestamp_delta
     if not policy.append_time and timestamp != NO_TIMESTAMP:
@@ -406,9 +406,9 @@ def _check_unusual(
             walked, ordered = _walk_compressed(body, header.records_count)
         else:
             walked = walk_records(body, header.records_count)
-        fault = _record_errors(body, header, policy, now) if _suspicious(walked, header, policy, now) else None
-        if fault is not None:
-            return fault
+        error = _record_errors(body, header, policy, now) if _suspicious(walked, header, policy, now) else None
+        if error is not None:
+            return error
         if codec != target:
             return _rebuilt(body, header, target, policy, now)
     except ProtocolError as damage:

@@ -49,8 +49,8 @@ class Keeper:
     def look(self) -> None:
         """Write down what has changed, and take the engine's effects if they have to wait."""
         store, engine = self._store, self._engine
-        if engine.cluster.decisions.unsettled:  # by a timer, or by the test; requests have seen to theirs
-            engine.cluster.decisions.settle(self._clock.now())
+        if engine.cluster.decisions.pending:  # by a timer, or by the test; requests have seen to theirs
+            engine.cluster.decisions.write_down(self._clock.now())
         if self._holds_answers and not self._closing:
             job = None if self._syncing or self._resting is not None else store.sync_now()
             if job is not None:

@@ -135,7 +135,7 @@ class Group:
         self.state_since = now
         self._entered(self)
 
-    def member_fault(self, member_id: str, instance_id: str | None) -> ErrorCode:
+    def member_error(self, member_id: str, instance_id: str | None) -> ErrorCode:
         """Whether this is a member, under this static identity if it names one."""
         if instance_id is not None:
             known = self.static_members.get(instance_id)
@@ -238,9 +238,9 @@ class Group:
             self.complete_join_if_all_are_here(now)
         elif self.protocol != self._choose_protocol():
             self.rebalance_or_complete(now)
-        elif fault := self._persist(now):
+        elif error := self._persist(now):
             self._put_back(old, member, former_leader, now)
-            joiner(Joined(fault, "", self.generation, self.protocol_type, self.protocol, former_leader or ""))
+            joiner(Joined(error, "", self.generation, self.protocol_type, self.protocol, former_leader or ""))
         else:
             member.joiner = None
             told = self.joined(member)
@@ -394,8 +394,8 @@ class Group:
             given = dict(assignments)
             for known in self.members.values():
                 known.assignment = given.get(known.member_id, b"")
-            if fault := self._persist(now):
-                self._answer_syncs(fault, now)
+            if error := self._persist(now):
+                self._answer_syncs(error, now)
                 self.prepare_rebalance(now)
                 return
             self.transition(State.STABLE, now)
@@ -496,10 +496,10 @@ class Group:
     # Restarting
 
     def _persist(self, now: int) -> ErrorCode:
-        fault = self._written(self, now)
-        if not fault:
+        error = self._written(self, now)
+        if not error:
             self.is_written()
-        return fault
+        return error
 
     def is_written(self) -> None:
         """What the group is now is written down, and a restart finds it."""

@@ -139,7 +139,7 @@ class ConsumerGroup:
             for index in indexes
         )
 
-    def commit_fault(self, member_id: str, epoch: int, version: int | None, where: Iterable[tuple[bytes, int]]) -> ErrorCode:
+    def commit_error(self, member_id: str, epoch: int, version: int | None, where: Iterable[tuple[bytes, int]]) -> ErrorCode:
         """Why a member may not commit offsets of these partitions (topic id, index) at this epoch.
 
         `version` is that of OffsetCommit, None for a transactional commit. An epoch that is over will do for partitions
@@ -160,7 +160,7 @@ class ConsumerGroup:
                 return ErrorCode.NONE
         return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
 
-    def fetch_fault(self, member_id: str | None, epoch: int) -> ErrorCode:
+    def fetch_error(self, member_id: str | None, epoch: int) -> ErrorCode:
         """Why somebody may not see the group's offsets; who does not say who it is may."""
         if member_id is None:
             return ErrorCode.NONE if epoch < 0 else ErrorCode.UNKNOWN_SERVER_ERROR  # Kafka looks for null and fails

@@ -32,7 +32,7 @@ from wirebroker.core.groups.members import (
     reconcile,
 )
 from wirebroker.core.names import java_hash
-from wirebroker.core.patterns import Pattern, PatternFault, compile_pattern
+from wirebroker.core.patterns import Pattern, PatternError, compile_pattern
 
 REGEX_REFRESH_MIN_MS = 10_000
 """Regular expressions are matched with the topics again no sooner than this."""
@@ -139,7 +139,7 @@ class ConsumerGroups:
 
     # Heartbeats
 
-    def request_fault(self, asked: HeartbeatAsked, version: int) -> Refused | None:
+    def request_error(self, asked: HeartbeatAsked, version: int) -> Refused | None:
         """What is wrong with a request whatever the group."""
         invalid = ErrorCode.INVALID_REQUEST
         if not asked.member_id and (version >= 1 or asked.epoch > 0 or asked.epoch == LEAVES):
@@ -174,8 +174,8 @@ class ConsumerGroups:
         group = self._find(asked.group_id, asked.epoch == 0, now)
         if isinstance(group, Refused):
             return group
-        if fault := self.is_full(group, asked.member_id):
-            return fault
+        if error := self.is_full(group, asked.member_id):
+            return error
         member_id = asked.member_id or self.new_member_id()
         found = self._member(group, member_id, asked)
         if isinstance(found, Refused):
@@ -224,9 +224,9 @@ class ConsumerGroups:
             member = group.members.get(member_id)
             if member is None:
                 return (ConsumerMember(member_id), None) if joins else unknown_member(group, member_id)
-            return epoch_fault(member, asked) or (member, None)
-        if fault := instance_gone(group, asked.instance_id):
-            return fault
+            return epoch_error(member, asked) or (member, None)
+        if error := instance_gone(group, asked.instance_id):
+            return error
         static = group.static_member(asked.instance_id)
         if joins:
             if static is None:
@@ -238,10 +238,10 @@ class ConsumerGroups:
                     f"instance id is owned by {static.member_id} member.",
                 )
             return replace(static, member_id=member_id, epoch=0, previous_epoch=0), static.member_id
-        if fault := instance_fault(static, member_id, asked.instance_id):
-            return fault
+        if error := instance_error(static, member_id, asked.instance_id):
+            return error
         assert static is not None
-        return epoch_fault(static, asked) or (static, None)
+        return epoch_error(static, asked) or (static, None)
 
     # Working it out
 
@@ -257,8 +257,8 @@ class ConsumerGroups:
             if new.regex and not group.subscriptions.regexes[new.regex]:
                 try:
                     compile_pattern(new.regex)
-                except PatternFault as fault:
-                    said = f"SubscribedTopicRegex `{new.regex}` is not a valid regular expression: {fault}."
+                except PatternError as error:
+                    said = f"SubscribedTopicRegex `{new.regex}` is not a valid regular expression: {error}."
                     return Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, said)
             # An expression that is not resolved yet makes the epoch rise once it is.
             bumps = bumps or not new.regex or new.regex in group.resolved
@@ -379,14 +379,14 @@ class ConsumerGroups:
         if change.targets is not None:
             group.take_targets(change.targets)
             group.assignment_epoch, group.assigned_at = change.epoch, now
-        if fault := self._log(group, now):
+        if error := self._log(group, now):
             group.cancel_timer(REBALANCE, new.member_id)
             known = group.members.get(new.member_id)
             if known is not None and known.state is MemberState.UNREVOKED_PARTITIONS:
                 self._await_revocation(group, known, now)
         elif rose:
             self._tell(group)
-        return fault
+        return error
 
     # Regular expressions
 
@@ -446,8 +446,8 @@ class ConsumerGroups:
                 return unknown_member(group, asked.member_id)
         else:
             member = group.static_member(asked.instance_id)
-            if fault := instance_gone(group, asked.instance_id) or instance_fault(member, asked.member_id, asked.instance_id):
-                return fault
+            if error := instance_gone(group, asked.instance_id) or instance_error(member, asked.member_id, asked.instance_id):
+                return error
             assert member is not None
             if asked.epoch == LEAVES_FOR_A_WHILE:
                 assigned = {topic: dict.fromkeys(owned, 0) for topic, owned in member.assigned.items()}
@@ -489,8 +489,8 @@ class ConsumerGroups:
             group.resolve(regex, None)
         group.facts = self.facts(group.subscriptions)
         group.epoch += 1
-        if fault := self._log(group, now):
-            return fault
+        if error := self._log(group, now):
+            return error
         for member in leaving:
             for kind in (SESSION, REBALANCE, JOIN, SYNC):
                 group.cancel_timer(kind, member.member_id)
@@ -540,7 +540,7 @@ def instance_gone(group: ConsumerGroup, instance_id: str) -> Refused | None:
     return None if member_id is None or member_id in group.members else unknown_member(group, member_id)
 
 
-def instance_fault(member: ConsumerMember | None, member_id: str, instance_id: str) -> Refused | None:
+def instance_error(member: ConsumerMember | None, member_id: str, instance_id: str) -> Refused | None:
     """Whether `member`, which is known by this instance, is not the one that asks."""
     if member is None:
         return Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
@@ -550,7 +550,7 @@ def instance_fault(member: ConsumerMember | None, member_id: str, instance_id: s
     return None
 
 
-def epoch_fault(member: ConsumerMember, asked: HeartbeatAsked) -> Refused | None:
+def epoch_error(member: ConsumerMember, asked: HeartbeatAsked) -> Refused | None:
     """Whether the member's epoch is not the one it was told last; that answer may have been lost."""
     if asked.epoch in (0, member.epoch):
         return None
@@ -572,6 +572,6 @@ def _compiled(regexes: Iterable[str]) -> dict[str, Pattern]:
     """The patterns of these regular expressions. One from a data directory that cannot be read is left out, as in Kafka."""
     found = {}
     for regex in regexes:
-        with suppress(PatternFault):
+        with suppress(PatternError):
             found[regex] = compile_pattern(regex)
     return found

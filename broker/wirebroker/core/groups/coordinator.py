@@ -13,7 +13,7 @@ from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.errors import EncodeError, ErrorCode
 from wirebroker.core.changes import GroupChange
 from wirebroker.core.cluster import GROUP_TOPIC, Cluster
-from wirebroker.core.coordinator_errors import told_as
+from wirebroker.core.coordinator_errors import translate_error
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.groups.classic import CONSUMER, Group, Joined, Joiner, Member, Protocols, Synced, Syncer
 from wirebroker.core.groups.commit import Commit
@@ -29,7 +29,7 @@ from wirebroker.core.groups.migration import (
     ClassicMembers,
     downgraded,
     policy,
-    upgrade_fault,
+    upgrade_error,
     upgraded,
 )
 from wirebroker.core.groups.offsets import Committed, OffsetStore, TopicPartition
@@ -98,9 +98,9 @@ class GroupCoordinator:
         else:
             group.restart(now)
 
-    def log_fault(self, group_id: str) -> ErrorCode:
+    def log_error(self, group_id: str) -> ErrorCode:
         """Why nothing of the group can be written down: COORDINATOR_NOT_AVAILABLE if too few replicas are in sync."""
-        return self._cluster.coordinator_log_fault("group", group_id)
+        return self._cluster.coordinator_log_error("group", group_id)
 
     def load(self, home: int, batches: Iterable[memoryview], now: int) -> None:
         """Know what this partition of __consumer_offsets says. Raises ProtocolError."""
@@ -137,9 +137,9 @@ class GroupCoordinator:
 
     def here(self, group_id: str, node_id: int) -> ErrorCode:
         """Whether this broker coordinates the group."""
-        return self._cluster.coordinator_fault("group", group_id, node_id)
+        return self._cluster.coordinator_error("group", group_id, node_id)
 
-    def membership_fault(self, group_id: str, node_id: int) -> ErrorCode:
+    def membership_error(self, group_id: str, node_id: int) -> ErrorCode:
         """Whether the group may have members, and they are looked after here."""
         return self.here(group_id, node_id) if group_id else ErrorCode.INVALID_GROUP_ID
 
@@ -157,7 +157,7 @@ class GroupCoordinator:
             return Refused(ErrorCode.GROUP_ID_NOT_FOUND, absent)
         if group is None or group.state is State.EMPTY:
             return ConsumerGroup(group_id, self._cluster.timers)
-        return upgrade_fault(group, self._cluster) or upgraded(group, self._cluster, self.consumers, now)
+        return upgrade_error(group, self._cluster) or upgraded(group, self._cluster, self.consumers, now)
 
     def _adopt(self, group: ConsumerGroup) -> None:
         """Once it is written down this is the group of its id; the end of a classic one goes before what it writes."""
@@ -186,9 +186,9 @@ class GroupCoordinator:
     ) -> ErrorCode:  # fmt: skip
         made = self._new_group(group.group_id, now)
         downgraded(group, leaving, joining, made, self._cluster)
-        _, fault = self._log(group.group_id, [*ends(group), group_record(made)], now)
-        if fault:
-            return fault
+        _, error = self._log(group.group_id, [*ends(group), group_record(made)], now)
+        if error:
+            return error
         group.cancel_timers()
         self.groups[group.group_id] = made
         made.is_written()
@@ -202,11 +202,11 @@ class GroupCoordinator:
 
     def join(self, asked: JoinAsked, joiner: Joiner, now: int) -> None:
         """A client wants to be a member; `joiner` is answered now or when the join phase is over."""
-        if fault := self._session_fault(asked):
-            joiner(Joined(fault, asked.member_id))
+        if error := self._session_error(asked):
+            joiner(Joined(error, asked.member_id))
             return
-        if fault := self.here(asked.group_id, asked.node_id):
-            joiner(Joined(fault))
+        if error := self.here(asked.group_id, asked.node_id):
+            joiner(Joined(error))
             return
         group = self.groups.get(asked.group_id)
         if isinstance(group, ConsumerGroup) and group.members:
@@ -218,9 +218,9 @@ class GroupCoordinator:
         if not isinstance(group, Group):
             made = self._new_group(asked.group_id, now)
             before = ends(group) if group is not None else []
-            _, fault = self._log(asked.group_id, [*before, group_record(made)], now)
-            if fault:
-                joiner(Joined(fault))
+            _, error = self._log(asked.group_id, [*before, group_record(made)], now)
+            if error:
+                joiner(Joined(error))
                 return
             group = self.groups[asked.group_id] = made
         if not group.accepts(asked.member_id, self._cluster.configs.integer("group.max.size")):
@@ -234,7 +234,7 @@ class GroupCoordinator:
         else:
             self._join_known(group, asked, joiner, now)
 
-    def _session_fault(self, asked: JoinAsked) -> ErrorCode:
+    def _session_error(self, asked: JoinAsked) -> ErrorCode:
         if not asked.group_id:
             return ErrorCode.INVALID_GROUP_ID
         configs = self._cluster.configs
@@ -279,8 +279,8 @@ class GroupCoordinator:
             else:  # Kafka takes this for a fault of its own, since pending members cannot be static
                 joiner(Joined(ErrorCode.UNKNOWN_SERVER_ERROR))
             return
-        if fault := group.member_fault(asked.member_id, asked.instance_id):
-            joiner(Joined(fault, asked.member_id))
+        if error := group.member_error(asked.member_id, asked.instance_id):
+            joiner(Joined(error, asked.member_id))
             return
         member = group.members[asked.member_id]
         same = list(member.protocols) == list(asked.protocols)
@@ -303,11 +303,11 @@ class GroupCoordinator:
         if isinstance(modern, ConsumerGroup):
             self._classic_members.sync(modern, member_id, instance_id, generation, protocol_type, protocol, syncer, now)
             return
-        group, fault = self._member_of(group_id, member_id, instance_id, generation)
+        group, error = self._member_of(group_id, member_id, instance_id, generation)
         if group is None or group.state is State.EMPTY:
-            fault = ErrorCode.UNKNOWN_MEMBER_ID
-        if group is None or fault:
-            syncer(Synced(fault))
+            error = ErrorCode.UNKNOWN_MEMBER_ID
+        if group is None or error:
+            syncer(Synced(error))
             return
         if _differs(protocol_type, group.protocol_type) or _differs(protocol, group.protocol):
             syncer(Synced(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
@@ -326,9 +326,9 @@ class GroupCoordinator:
         modern = self.groups.get(group_id)
         if isinstance(modern, ConsumerGroup):
             return self._classic_members.heartbeat(modern, member_id, instance_id, generation, now)
-        group, fault = self._member_of(group_id, member_id, instance_id, generation)
-        if group is None or fault:
-            return fault
+        group, error = self._member_of(group_id, member_id, instance_id, generation)
+        if group is None or error:
+            return error
         if group.state is State.EMPTY:
             return ErrorCode.UNKNOWN_MEMBER_ID
         group.alive(group.members[member_id], now)
@@ -340,10 +340,10 @@ class GroupCoordinator:
         group = self.groups.get(group_id)
         if not isinstance(group, Group):
             return None, ErrorCode.UNKNOWN_MEMBER_ID
-        fault = group.member_fault(member_id, instance_id)
-        if not fault and generation != group.generation:
-            fault = ErrorCode.ILLEGAL_GENERATION
-        return group, fault
+        error = group.member_error(member_id, instance_id)
+        if not error and generation != group.generation:
+            error = ErrorCode.ILLEGAL_GENERATION
+        return group, error
 
     def leave(self, group_id: str, leaving: Sequence[tuple[str, str | None]], now: int) -> list[ErrorCode] | ErrorCode:
         """Members (id, instance id) leave, each with its own answer; a static one may be named by its instance alone.
@@ -368,14 +368,14 @@ class GroupCoordinator:
         elif member_id in group.pending:
             group.drop_pending(member_id)
             return ErrorCode.NONE
-        if fault := group.member_fault(member_id, instance_id):
-            return fault
+        if error := group.member_error(member_id, instance_id):
+            return error
         group.remove(group.members[member_id])
         return ErrorCode.NONE
 
     # Offsets
 
-    def commit_fault(
+    def commit_error(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, version: int, now: int,
         where: Iterable[tuple[bytes, int]] = (),
     ) -> ErrorCode:  # fmt: skip
@@ -386,15 +386,15 @@ class GroupCoordinator:
         """
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
-            return group.commit_fault(member_id, generation, version, where)
+            return group.commit_error(member_id, generation, version, where)
         if group is None:
             if generation >= 0:
                 return ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION
             return ErrorCode.NONE
         if generation < 0 and group.state is State.EMPTY:
             return ErrorCode.NONE
-        if fault := group.member_fault(member_id, instance_id):
-            return fault
+        if error := group.member_error(member_id, instance_id):
+            return error
         if generation != group.generation:
             return ErrorCode.ILLEGAL_GENERATION
         if group.state is State.COMPLETING_REBALANCE:
@@ -402,7 +402,7 @@ class GroupCoordinator:
         group.alive(group.members[member_id], now)
         return ErrorCode.NONE
 
-    def transactional_commit_fault(
+    def transactional_commit_error(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: int,
         where: Iterable[tuple[bytes, int]] = (),
     ) -> ErrorCode:  # fmt: skip
@@ -411,16 +411,16 @@ class GroupCoordinator:
         if isinstance(group, ConsumerGroup):
             if generation == -1 and not member_id and instance_id is None:
                 return ErrorCode.NONE
-            fault = group.commit_fault(member_id, generation, None, where)
-            return ErrorCode.ILLEGAL_GENERATION if fault is ErrorCode.STALE_MEMBER_EPOCH else fault
+            error = group.commit_error(member_id, generation, None, where)
+            return ErrorCode.ILLEGAL_GENERATION if error is ErrorCode.STALE_MEMBER_EPOCH else error
         if group is None:
             return ErrorCode.ILLEGAL_GENERATION if generation >= 0 else ErrorCode.NONE
         if generation < 0 and group.state is State.EMPTY:
             return ErrorCode.NONE
         if generation < 0 and not member_id and instance_id is None:
             return ErrorCode.NONE
-        if fault := group.member_fault(member_id, instance_id):
-            return fault
+        if error := group.member_error(member_id, instance_id):
+            return error
         return ErrorCode.NONE if generation == group.generation else ErrorCode.ILLEGAL_GENERATION
 
     def home(self, group_id: str) -> int:
@@ -438,9 +438,9 @@ class GroupCoordinator:
 
         `batch` is the commit's. One that cannot be written is UNKNOWN_SERVER_ERROR, as in Kafka.
         """
-        base, fault = self._log_commit(commit, batch, now)
-        if fault:
-            return fault
+        base, error = self._log_commit(commit, batch, now)
+        if error:
+            return error
         self._begin(commit.group_id, now)
         self.offsets.commit_all(commit.group_id, commit.offsets, base)
         return ErrorCode.NONE
@@ -451,11 +451,11 @@ class GroupCoordinator:
         if not commit.offsets:
             return ErrorCode.NONE
         group_id = commit.group_id
-        if fault := self.log_fault(group_id):
-            return fault
-        base, fault = self._log_commit(commit, batch, now, verified)
-        if fault:
-            return fault
+        if error := self.log_error(group_id):
+            return error
+        base, error = self._log_commit(commit, batch, now, verified)
+        if error:
+            return error
         self._begin(group_id, now)
         self.offsets.commit_in_transaction(self.home(group_id), commit.producer[0], group_id, commit.offsets, base)
         return ErrorCode.NONE
@@ -472,15 +472,15 @@ class GroupCoordinator:
         if batch is None:
             return -1, ErrorCode.UNKNOWN_SERVER_ERROR
         base = log.log_end_offset
-        return base, told_as(log.append_own(batch, now, verified=verified))
+        return base, translate_error(log.append_own(batch, now, verified=verified))
 
     def delete_offsets(self, group_id: str, where: Iterable[TopicPartition], now: int) -> ErrorCode:
         """Forget committed offsets; what the client is told if that cannot be written, and then none is forgotten."""
         gone = [each for each in dict.fromkeys(where) if self.offsets.has(group_id, each)]
-        _, fault = self._log(group_id, [offset_tombstone(group_id, each) for each in gone], now)
-        for each in gone if not fault else ():
+        _, error = self._log(group_id, [offset_tombstone(group_id, each) for each in gone], now)
+        for each in gone if not error else ():
             self.offsets.delete(group_id, each)
-        return fault
+        return error
 
     def topic_deleted(self, topic: str, now: int) -> None:
         """Forget what was committed of a topic that is gone, at once or in slices."""
@@ -514,10 +514,10 @@ class GroupCoordinator:
     def _write_changes(self, group: ConsumerGroup, now: int) -> ErrorCode:
         """Write down what has changed, or take it back; a new group is known from now on, or not at all."""
         before = self.groups.get(group.group_id)
-        _, fault = self._log(group.group_id, [*group.prelude, *changes(group)], now)
-        if fault and before is group:
+        _, error = self._log(group.group_id, [*group.prelude, *changes(group)], now)
+        if error and before is group:
             group.revert()
-        elif fault:
+        elif error:
             group.cancel_timers()
         else:
             group.prelude = []
@@ -525,7 +525,7 @@ class GroupCoordinator:
             if isinstance(before, Group):
                 before.die(now)
             self.groups[group.group_id] = group
-        return fault
+        return error
 
     def _log(
         self, group_id: str, records: Sequence[CoordinatorRecord], now: int,
@@ -543,14 +543,14 @@ class GroupCoordinator:
         except EncodeError:
             return -1, ErrorCode.UNKNOWN_SERVER_ERROR
         base = log.log_end_offset
-        return base, told_as(log.append_own(batch, now, verified=verified))
+        return base, translate_error(log.append_own(batch, now, verified=verified))
 
-    def fetch_fault(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
+    def fetch_error(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
         """Why somebody may not see the offsets of a group; classic groups show theirs to everybody."""
         group = self.groups.get(group_id)
-        return group.fetch_fault(member_id, epoch) if isinstance(group, ConsumerGroup) else ErrorCode.NONE
+        return group.fetch_error(member_id, epoch) if isinstance(group, ConsumerGroup) else ErrorCode.NONE
 
-    def deletion_fault(self, group_id: str) -> ErrorCode:
+    def deletion_error(self, group_id: str) -> ErrorCode:
         """Why no offset of this group may be deleted: only members that say what they subscribe to can be asked."""
         group = self.groups.get(group_id)
         if group is None:
@@ -576,10 +576,10 @@ class GroupCoordinator:
             return ErrorCode.NON_EMPTY_GROUP
         waiting = [where for where, _ in self.offsets.pending_of(group_id)]
         gone = dict.fromkeys([*self.offsets.of(group_id), *waiting])
-        fault = self._forget(group, now, [offset_tombstone(group_id, each) for each in gone])
-        if not fault:
+        error = self._forget(group, now, [offset_tombstone(group_id, each) for each in gone])
+        if not error:
             self.offsets.delete_group(group_id)
-        return fault
+        return error
 
     def _expire_offsets(self, now: int) -> None:
         """Forget what offsets.retention.minutes no longer keeps; an empty group without offsets goes with them."""
@@ -590,7 +590,7 @@ class GroupCoordinator:
         for group_id, group in list(self.groups.items()):
             if pause():
                 yield
-            if self.groups.get(group_id) is not group or self.log_fault(group_id):
+            if self.groups.get(group_id) is not group or self.log_error(group_id):
                 continue
             yield from self._expiring_offsets_of(group, now)
             gone = self.groups.get(group_id) is not group
@@ -623,12 +623,12 @@ class GroupCoordinator:
     def _forget(self, group: Group | ConsumerGroup, now: int, before: Sequence[CoordinatorRecord] = ()) -> ErrorCode:
         """Let the group be gone, its end written behind the records `before`; if it cannot be, the group stays."""
         end = [group_tombstone(group.group_id)] if isinstance(group, Group) else ends(group)
-        _, fault = self._log(group.group_id, [*before, *end], now)
-        if not fault:
+        _, error = self._log(group.group_id, [*before, *end], now)
+        if not error:
             del self.groups[group.group_id]
             if isinstance(group, Group):
                 group.die(now)
-        return fault
+        return error
 
 
 def _is_empty(group: Group | ConsumerGroup) -> bool:

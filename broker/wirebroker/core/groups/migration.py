@@ -22,7 +22,7 @@ from wirebroker.core.groups.consumer_groups import (
     Change,
     ConsumerGroups,
     Refused,
-    instance_fault,
+    instance_error,
     instance_gone,
     unknown_member,
 )
@@ -42,7 +42,7 @@ def policy(cluster: Cluster) -> str:
     return str(cluster.configs.value("group.consumer.migration.policy")).upper()
 
 
-def upgrade_fault(group: Group, cluster: Cluster) -> Refused | None:
+def upgrade_error(group: Group, cluster: Cluster) -> Refused | None:
     """Why a classic group with members must stay one."""
     reason = None
     if policy(cluster) not in ("UPGRADE", "BIDIRECTIONAL"):
@@ -163,8 +163,8 @@ class ClassicMembers:
         if policy(self._cluster) == "DISABLED":
             return Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         member_id = asked.member_id or self._groups.new_member_id()
-        if fault := self._groups.is_full(group, member_id):
-            return Joined(fault.code)
+        if error := self._groups.is_full(group, member_id):
+            return Joined(error.code)
         votes, everybody = group.classic_protocols, group.classic_members
         if asked.protocol_type != CONSUMER or not any(votes[name] == everybody for name, _ in asked.protocols):
             return Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -226,9 +226,9 @@ class ClassicMembers:
             return gone
         static = group.static_member(asked.instance_id)
         if asked.member_id:
-            fault = instance_fault(static, member_id, asked.instance_id)
-            if fault is not None or static is None:
-                return fault or unknown_member(group, member_id)
+            error = instance_error(static, member_id, asked.instance_id)
+            if error is not None or static is None:
+                return error or unknown_member(group, member_id)
             return static, None
         if static is None:
             return ConsumerMember(member_id), None
@@ -303,8 +303,8 @@ class ClassicMembers:
             member = group.members.get(member_id)
         else:
             member = group.static_member(instance_id)
-            if fault := instance_fault(member, member_id, instance_id):
-                return fault
+            if error := instance_error(member, member_id, instance_id):
+                return error
         if member is None or member.classic is None:
             return unknown_member(group, member_id)
         if member.epoch != generation:
@@ -321,18 +321,18 @@ class ClassicMembers:
         codes = []
         gone: dict[str, ConsumerMember] = {}
         for member_id, instance_id in leaving:
-            fault: Refused | None = None
+            error: Refused | None = None
             if instance_id is None:
                 member = group.members.get(member_id)
             else:
                 member = group.static_member(instance_id)
                 if member is not None and member_id:
-                    fault = instance_fault(member, member_id, instance_id)
+                    error = instance_error(member, member_id, instance_id)
             if member is None:
-                fault = unknown_member(group, member_id)
-            elif fault is None:
+                error = unknown_member(group, member_id)
+            elif error is None:
                 gone[member.member_id] = member
-            codes.append(ErrorCode.NONE if fault is None else fault.code)
+            codes.append(ErrorCode.NONE if error is None else error.code)
         return self._groups.fence(group, list(gone.values()), now) or codes
 
 

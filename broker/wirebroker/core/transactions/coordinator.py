@@ -114,8 +114,8 @@ class TransactionCoordinator:
         transaction.last_producer_epoch = NO_EPOCH
         self._finish(transaction, now)
 
-    def _log_fault(self, transactional_id: str) -> ErrorCode:
-        return self._cluster.coordinator_log_fault("transaction", transactional_id)
+    def _log_error(self, transactional_id: str) -> ErrorCode:
+        return self._cluster.coordinator_log_error("transaction", transactional_id)
 
     def _set_timers(self, now: int) -> None:
         configs, timers = self._cluster.configs, self._cluster.timers
@@ -126,7 +126,7 @@ class TransactionCoordinator:
 
     def here(self, transactional_id: str, node_id: int) -> ErrorCode:
         """Whether this broker coordinates the transactional id."""
-        return self._cluster.coordinator_fault("transaction", transactional_id, node_id)
+        return self._cluster.coordinator_error("transaction", transactional_id, node_id)
 
     # Producers
 
@@ -136,8 +136,8 @@ class TransactionCoordinator:
             return Producer(ErrorCode.INVALID_REQUEST)
         if not 0 < asked.timeout_ms <= self._cluster.configs.integer("transaction.max.timeout.ms"):
             return Producer(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
-        if fault := self.here(asked.transactional_id, asked.node_id) or self._log_fault(asked.transactional_id):
-            return Producer(fault)
+        if error := self.here(asked.transactional_id, asked.node_id) or self._log_error(asked.transactional_id):
+            return Producer(error)
         known = self.transactions.get(asked.transactional_id)
         if known is None:
             producer_id = self._cluster.new_producer_id(asked.node_id, now)
@@ -165,10 +165,10 @@ class TransactionCoordinator:
                 return Producer(NO_ID_YET)
             after.begin_anew(asked.timeout_ms, now, following)
             after.producer_epoch, after.last_producer_epoch = 0, last
-        elif fault := self._bump(after, asked, now):
-            return Producer(fault)
-        if fault := self._change(known, after, now):
-            return Producer(fault)
+        elif error := self._bump(after, asked, now):
+            return Producer(error)
+        if error := self._change(known, after, now):
+            return Producer(error)
         return Producer(ErrorCode.NONE, known.producer_id, known.producer_epoch)
 
     @staticmethod
@@ -203,13 +203,13 @@ class TransactionCoordinator:
         client_version: int, now: int,
     ) -> ErrorCode:  # fmt: skip
         """Let the partitions be part of the producer's transaction, which begins with the first."""
-        transaction, fault = self._of_producer(transactional_id, producer_id, producer_epoch)
-        if transaction is None or fault:
-            return fault
+        transaction, error = self._of_producer(transactional_id, producer_id, producer_epoch)
+        if transaction is None or error:
+            return error
         if transaction.state is State.ONGOING and transaction.partitions.issuperset(partitions):
             return ErrorCode.NONE
-        if fault := self._log_fault(transactional_id):
-            return fault
+        if error := self._log_error(transactional_id):
+            return error
         after = transaction.copy()
         after.add(set(partitions), client_version, now)
         return self._change(transaction, after, now)
@@ -218,9 +218,9 @@ class TransactionCoordinator:
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
         """Whether each partition is part of the producer's transaction: TRANSACTION_ABORTABLE if not."""
-        transaction, fault = self._of_producer(transactional_id, producer_id, producer_epoch)
-        if transaction is None or fault:
-            return dict.fromkeys(partitions, fault)
+        transaction, error = self._of_producer(transactional_id, producer_id, producer_epoch)
+        if transaction is None or error:
+            return dict.fromkeys(partitions, error)
         return {
             each: ErrorCode.NONE if each in transaction.partitions else ErrorCode.TRANSACTION_ABORTABLE for each in partitions
         }
@@ -251,8 +251,8 @@ class TransactionCoordinator:
             if judged is ErrorCode.NONE and asked.transaction_version >= BUMPS_EPOCH:
                 return Producer(judged, transaction.producer_id, transaction.producer_epoch)
             return Producer(judged)
-        if fault := self._log_fault(asked.transactional_id):
-            return Producer(fault)
+        if error := self._log_error(asked.transactional_id):
+            return Producer(error)
         bumps = asked.transaction_version >= BUMPS_EPOCH
         following: int | None = NO_ID
         if bumps and transaction.exhausted:
@@ -262,8 +262,8 @@ class TransactionCoordinator:
         version = asked.transaction_version if bumps else 0
         after = transaction.copy()
         after.prepare(asked.commit, version, following, now)
-        if fault := self._change(transaction, after, now):
-            return Producer(fault)
+        if error := self._change(transaction, after, now):
+            return Producer(error)
         self._finish(transaction, now)
         if not bumps:
             return Producer(ErrorCode.NONE)
@@ -379,17 +379,17 @@ class TransactionCoordinator:
         keep = self._cluster.configs.integer("transactional.id.expiration.ms")
         for transaction in list(self.transactions.values()):
             expired = transaction.state.may_expire and transaction.updated <= now - keep
-            if expired and not self._log_fault(transaction.transactional_id):
+            if expired and not self._log_error(transaction.transactional_id):
                 self.forget(transaction, now)
 
     def forget(self, transaction: Transaction, now: int) -> ErrorCode:
         """A transactional id has expired; whoever comes with it next is a new producer. It stays if it cannot be written."""
         after = transaction.copy()
         after.enter(State.DEAD, now)
-        fault = self._change(transaction, after, now)
-        if not fault:
+        error = self._change(transaction, after, now)
+        if not error:
             del self.transactions[transaction.transactional_id]
-        return fault
+        return error
 
     def _change(self, transaction: Transaction, after: Transaction, now: int) -> ErrorCode:
         """Write down how the transaction is to stand, and let it stand so; what the client is told if that fails."""
@@ -399,8 +399,8 @@ class TransactionCoordinator:
             batch = transaction_batch(after, now)
         except EncodeError:  # the id is longer than a record can hold
             return ErrorCode.UNKNOWN_SERVER_ERROR
-        if log is not None and (fault := log.append_own(batch, now)):
-            return coordinator_errors.told_as(fault)
+        if log is not None and (error := log.append_own(batch, now)):
+            return coordinator_errors.translate_error(error)
         transaction.become(after)
         if self._cluster.watch is not None:
             partitions = tuple(f"{topic}-{partition}" for topic, partition in sorted(transaction.partitions))

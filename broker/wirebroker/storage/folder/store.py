@@ -313,7 +313,7 @@ class FolderStore:
         assert self._cluster is not None
         decisions = self._cluster.decisions
         decisions.write_with(self.settle)
-        if (failure := decisions.settle(now)) is not None:
+        if (failure := decisions.write_down(now)) is not None:
             raise failure
 
     def _write_metadata(self, image: Image, now: int) -> None:
