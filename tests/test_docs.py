@@ -33,6 +33,7 @@ from wirebroker.mock import MockKafka
 from wirebroker.scenarios.play import play
 from wirebroker.scenarios.scenario import find
 from wirebroker.trace.rows import ProduceRow
+from wirebroker.trace.sinks import ConsoleSink
 from wirekit import RawProducer, kafka_jars, lacking
 
 pytest_plugins = ["pytester"]
@@ -40,6 +41,12 @@ pytest_plugins = ["pytester"]
 ROOT = Path(__file__).resolve().parent.parent
 TEXTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text(encoding="utf-8")
+
+
 AUDIT = ROOT / "docs" / "audit.md"
 OF_OTHERS = {"--user", "--check", "--rm", "--build", "--py-files", "--archives"}
 """Flags of other programs that the texts show."""
@@ -129,13 +136,53 @@ def test_readme_shows_what_the_demo_prints(mock_kafka: MockKafka) -> None:
     assert shown in out.getvalue()
 
 
-def test_readme_shows_what_the_audit_says() -> None:
+def shown_after(text: str, remark: str) -> str:
+    """The block after a remark; clock times in it are made equal."""
+    return without_times(text.partition(f"<!-- {remark} -->\n```text\n")[2].partition("```")[0])
+
+
+def without_times(text: str) -> str:
+    return re.sub(r"\d\d:\d\d:\d\d\.\d{3}", "12:30:05.250", text)
+
+
+def test_readme_shows_what_serve_prints() -> None:
+    code = next(block.code for block in blocks("python") if block.path.name == "README.md")
+    out = io.StringIO()
+    with MockKafka(topics={"orders": 1}, cold_start=True) as kafka:
+        run = subprocess.run([sys.executable, "-c", code.replace("localhost:9092", kafka.bootstrap_servers)], timeout=40)
+        assert run.returncode == 0
+        for row in kafka.trace.produce("orders"):
+            ConsoleSink(out)(row)
+    assert without_times(out.getvalue()) == shown_after(README, "printed by serve")
+
+
+def test_readme_shows_how_its_test_fails_without_idempotence(pytester: pytest.Pytester) -> None:
+    (block,) = (block for block in blocks("python") if block.path.name == "README.md" and "def test_" in block.code)
+    code = block.code.replace("enable_idempotence=True", "enable_idempotence=False")
+    pytester.makepyfile("from kafka import KafkaProducer\n" + code)
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result.assert_outcomes(failed=1)
+    for line in shown_after(README, "printed by pytest").splitlines():
+        assert line in result.outlines
+
+
+def test_readme_shows_a_timeline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "trace.jsonl"
+    with MockKafka(topics={"orders": 1}) as kafka:
+        producer = RawProducer(kafka)
+        for first, last in ((0, 9), (10, 19), (20, 29), (20, 29), (40, 49)):
+            producer.send(first, last)
+        file.write_text("".join(row.as_json() + "\n" for row in kafka.trace.produce()), encoding="utf-8")
+    assert main(["trace", "show", str(file), "--timeline"]) == 0
+    assert without_times(capsys.readouterr().out) == shown_after(README, "printed by trace show")
+
+
+def test_the_page_on_testing_shows_what_the_audit_says() -> None:
     flow = find("B4")
     result = play(flow, flow.parts[0], "wire")
     with pytest.raises(AssertionError) as failed:
         result.audit.assert_exactly_once()
-    shown = README.partition("<!-- printed by the audit -->\n```text\n")[2].partition("```")[0]
-    assert shown == f"{failed.value}\n"
+    assert shown_after(page("testing.md"), "printed by the audit") == f"{failed.value}\n"
 
 
 def test_the_audits_page_shows_what_it_prints() -> None:
@@ -146,14 +193,14 @@ def test_the_audits_page_shows_what_it_prints() -> None:
     assert run.stdout == shown, run.stderr
 
 
-def test_readme_shows_what_verdicts_say(mock_kafka: MockKafka) -> None:
+def test_the_page_on_the_trace_shows_what_verdicts_say(mock_kafka: MockKafka) -> None:
     mock_kafka.create_topic("orders")
     producer = RawProducer(mock_kafka)
     for sequence in (0, 1, 2, 2, 5):
         producer.send(sequence)
     rows = mock_kafka.trace.produce("orders")[2:]
     lines = "".join(f"{row.verdict:<9}  {row.explain}\n" for row in rows)
-    assert f"```text\n{lines}```" in README
+    assert f"```text\n{lines}```" in page("trace.md")
 
 
 def test_readme_shows_what_conformance_counts() -> None:
@@ -174,7 +221,7 @@ def test_bad_input_shows_what_the_command_says(capsys: pytest.CaptureFixture[str
 
 
 def test_the_table_of_profiles_is_the_codes() -> None:
-    heading, *rows = table(README, "| rule | `kafka-4.3`")
+    heading, *rows = table(page("profiles.md"), "| rule | `kafka-4.3`")
     assert heading[1:] == list(PROFILES)
     rules = [field.name for field in fields(Rules) if field.name not in ("name", "api_versions")]
     assert rows == [[rule, *(str(getattr(profile, rule)) for profile in PROFILES.values())] for rule in rules]
@@ -183,7 +230,7 @@ def test_the_table_of_profiles_is_the_codes() -> None:
 def test_docs_name_every_profile_and_rule() -> None:
     text = (ROOT / "docs" / "profiles.md").read_text(encoding="utf-8")
     assert [row[0] for row in table(text, "| profile |")[1:]] == list(PROFILES)
-    rules = table(text, "| rule |")[1:]
+    rules = table(text, "| rule | values |")[1:]
     assert [row[0] for row in rules] == [f.name for f in fields(Rules) if f.name not in ("name", "api_versions")]
     for rule, values, _ in rules[1:]:
         for value in values.split(", "):
@@ -199,7 +246,7 @@ def test_the_table_of_defaults_that_differ_is_whole() -> None:
         for name, value in ours.static.items()
         if BROKER_SETTINGS[name].default != value
     }
-    rows = table(README, "| setting | Kafka | here |")[1:]
+    rows = table(page("conformance.md"), "| setting | Kafka | here |")[1:]
     assert {name: (kafka, here.split()[0]) for name, kafka, here in rows} == differing
     three = BrokerConfigs({}, brokers=3)
     assert {name for name, _, here in rows if "up to 3" in here} == {
@@ -248,21 +295,21 @@ def test_the_questions_in_jq_have_answers(number: int, mock_kafka: MockKafka, tm
         assert expected in run.stdout
 
 
-def test_readme_shows_what_interop_runs() -> None:
+def test_the_page_on_conformance_shows_what_interop_runs() -> None:
     sys.path.insert(0, str(ROOT / "scripts"))
     try:
         from interop_parts.checks import CHECKS
         from interop_parts.clients import CLIENTS
     finally:
         sys.path.pop(0)
-    headings, *rows = table(README, "| client | version |")
+    headings, *rows = table(page("conformance.md"), "| client | version |")
     assert headings[2:] == [check.replace("-", " ") for check in CHECKS]
     assert [row[0] for row in rows] == list(CLIENTS)
     assert {mark for row in rows for mark in row[2:]} == {"✓", "–"}
 
 
-def test_readme_shows_what_the_clients_suites_must_pass() -> None:
-    _, *rows = table(README, "| suite | version |")
+def test_the_page_on_conformance_shows_what_the_clients_suites_must_pass() -> None:
+    _, *rows = table(page("conformance.md"), "| suite | version |")
     for name, _, _, passing, _ in rows:
         recorded = ROOT / "scripts" / "suites_parts" / "expected" / f"{name}.txt"
         assert len(recorded.read_text(encoding="utf-8").split()) == int(passing)
@@ -282,7 +329,7 @@ def send_an_order(kafka: MockKafka) -> None:
     producer.close()
 
 
-@pytest.mark.parametrize(("name", "count"), [("README.md", 1), ("control.md", 4)])
+@pytest.mark.parametrize(("name", "count"), [("control.md", 4)])
 def test_the_control_answers_curl_as_shown(name: str, count: int, controlled: MockKafka) -> None:
     if shutil.which("curl") is None:
         lacking("curl", "curl is not installed")
@@ -330,6 +377,27 @@ def test_the_table_of_endpoints_is_the_controls() -> None:
 
 def test_readme_counts_the_apis() -> None:
     assert f"{len(SERVED)} APIs are served" in README
+
+
+# Behaviours
+
+
+def test_the_page_of_behaviours_names_the_ids_and_tests_that_there_are() -> None:
+    sys.path.insert(0, str(ROOT / "scripts"))
+    try:
+        from behaviours_parts.page import promises, tests_by_id, with_tests
+    finally:
+        sys.path.pop(0)
+    text = page("behaviours.md")
+    assert set(promises(text)) == set(tests_by_id()), "ids on the page, and in the names of tests"
+    assert text == with_tests(text), "run scripts/behaviours"
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
+def test_behaviours_that_texts_name_are_on_the_page(path: Path) -> None:
+    prose = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    named = set(re.findall(r"(?<![\w-])[A-E][0-9]+b?(?![\w-])", prose))
+    assert named <= set(re.findall(r"^\| ([A-E]\d+b?) \|", page("behaviours.md"), re.MULTILINE))
 
 
 # What is named
