@@ -14,8 +14,8 @@ from kafkawire.messages.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-from wirebroker.apis.overdue import timed_out
 from wirebroker.apis.metadata_changes import CHANGES
+from wirebroker.apis.overdue import timed_out
 from wirebroker.core.config_resources import Refusal, unwritten
 from wirebroker.core.placement import assignment_error
 from wirebroker.core.slices import pauses

@@ -15,8 +15,8 @@ from kafkawire.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
-from wirebroker.apis.overdue import timed_out
 from wirebroker.apis.metadata_changes import CHANGES, MetadataChanges
+from wirebroker.apis.overdue import timed_out
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.config_resources import Refusal, unwritten
 from wirebroker.core.placement import all_down, assignment_error

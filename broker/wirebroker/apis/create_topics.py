@@ -19,8 +19,8 @@ from kafkawire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from wirebroker.apis.overdue import timed_out
 from wirebroker.apis.metadata_changes import CHANGES, MetadataChanges
+from wirebroker.apis.overdue import timed_out
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.config_resources import Refusal, unwritten
 from wirebroker.core.configs import ConfigError, TopicConfigs, check_topic_configs

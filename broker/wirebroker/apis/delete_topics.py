@@ -18,8 +18,8 @@ from kafkawire.messages.delete_topics import (
     DeleteTopicState,
 )
 from kafkawire.primitives import ZERO_UUID
-from wirebroker.apis.overdue import timed_out
 from wirebroker.apis.metadata_changes import CHANGES, MetadataChanges
+from wirebroker.apis.overdue import timed_out
 from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
 

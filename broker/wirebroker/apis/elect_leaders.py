@@ -15,8 +15,8 @@ from kafkawire.messages.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
-from wirebroker.apis.overdue import timed_out
 from wirebroker.apis.metadata_changes import CHANGES
+from wirebroker.apis.overdue import timed_out
 from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
 
