@@ -679,7 +679,7 @@ def test_partitions_whose_brokers_are_all_down_are_not_made(start: Start) -> Non
     assert (error_name(grown.error_code), grown.error_message) == ("INVALID_REPLICA_ASSIGNMENT", refused.format(1))
     cluster.kill(1)
     for what in (lambda: cluster.kafka.create_topic("dead"), lambda: cluster.kafka.produce("dead", value=b"x")):
-        with pytest.raises(ValueError, match="nobody could lead dead: all brokers are down"):
+        with pytest.raises(ValueError, match=".dead. cannot be created, because all brokers are down"):
             what()
     cluster.kafka.start_broker(1)
     assert cluster.kafka.create_topic("dead") is None
@@ -779,7 +779,7 @@ def test_what_cannot_be_is_said(start: Start) -> None:
     with pytest.raises(ValueError, match="broker 2 is down"):
         kafka.freeze_replica("t", 0, 2)
     kafka.kill_broker(1)
-    with pytest.raises(ValueError, match="nobody leads t-0"):
+    with pytest.raises(ValueError, match="t-0 has no leader"):
         kafka.produce("t", value=b"x")
 
 

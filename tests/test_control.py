@@ -680,7 +680,7 @@ BAD = [
     ("GET", "/topics/", None, 404, None, "there is nothing at /topics/"),
     ("PUT", "/topics", None, 405, None, "/topics takes no PUT, only GET, HEAD, POST"),
     ("GET", "/topics/none", None, 404, "topic", "there is no topic 'none'"),
-    ("GET", "/topics/orders/records?partition=3", None, 404, "partition", "the partitions 0 to 2, and no partition 3"),
+    ("GET", "/topics/orders/records?partition=3", None, 404, "partition", "no partition 3, only 0 to 2"),
     ("GET", "/topics/orders/records?partition=-1", None, 404, "partition", "no partition -1"),
     ("GET", "/topics/orders/records?partiton=1", None, 422, "partiton", "did you mean 'partition'?"),
     ("GET", "/topics/orders/records?limit=many", None, 422, "limit", "limit is a whole number, not 'many'"),

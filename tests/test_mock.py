@@ -151,11 +151,11 @@ def test_one_seed_makes_ids_repeatable() -> None:
         ({"configs": {"num.partitons": 3}}, ConfigError, "num.partitions"),
         ({"profile": "kafka"}, ValueError, "there is no profile 'kafka'"),
         ({"rules": {"window": 0}}, ValueError, "from 1 up"),
-        ({"record_checks": "none"}, ValueError, "'full' or 'header'"),
+        ({"record_checks": "none"}, ValueError, "record_checks: 'none' is not one of full, header"),
         ({"clock": "fast"}, ValueError, "'system' or 'frozen'"),
         ({"max_versions": {"Prodce": 3}}, ValueError, "no API named 'Prodce'"),
         ({"topics": {"bad/name": 1}}, ValueError, "characters other than"),
-        ({"topics": {"orders": 0}}, ValueError, "at least one partition"),
+        ({"topics": {"orders": 0}}, ValueError, "topics: 'orders' needs at least 1 partition, not 0"),
     ],
 )
 def test_a_wrong_setting_says_what_is_wrong(settings: dict[str, object], error: type[Exception], message: str) -> None:

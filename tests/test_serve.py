@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,9 @@ from controlkit import ControlClient
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkawire.messages.metadata import MetadataRequest
+from wirebroker import MockKafka
 from wirebroker.cli import main
+from wirebroker.options import OptionError
 from wirebroker.wire_client import WireClient
 
 COMMAND = [sys.executable, "-m", "wirebroker.cli"]
@@ -146,7 +149,7 @@ def test_kafkas_listener_variables(serve: Start) -> None:
 
 
 REFUSED = [
-    (["--sync", "always"], "there is no --data"),
+    (["--sync", "always"], "--sync: 'always' needs a data directory, and none is given"),
     (["--config", "num.partitons=3"], "num.partitions"),
     (["--config", "num.partitions=many"], "num.partitions"),
     (["--config", "nothing"], "this is not NAME=VALUE"),
@@ -155,8 +158,8 @@ REFUSED = [
     (["--topic", "bad/name"], "characters other than"),
     (["--topic", "orders:zero"], "the number of partitions is 'zero'"),
     (["--topic", "a", "--topic", "a"], "named twice"),
-    (["--brokers", "0"], "from 1 up"),
-    (["--max-version", "Prodce=3"], "there is no API named 'Prodce'"),
+    (["--brokers", "0"], "--brokers: a cluster has at least 1 broker, not 0"),
+    (["--max-version", "Prodce=3"], "--max-version: there is no API named 'Prodce'"),
     (["--advertise", "somewhere"], "is not host:port"),
     (["--listener", "X=1:2", "--brokers", "2"], "--listener is for one broker"),
     (["--trace", "/nonexistent/trace.jsonl"], "No such file or directory"),
@@ -181,6 +184,27 @@ def test_what_cannot_be_done_is_one_sentence_and_exit_code_2(
     assert printed.err.count("\n") == 1
     assert said in printed.err
     assert printed.out == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "flags"),
+    [
+        ({"brokers": 0}, ["--brokers", "0"]),
+        ({"profile": "kafka-4"}, ["--profile", "kafka-4"]),
+        ({"rules": {"windw": 3}}, ["--set", "windw=3"]),
+        ({"topics": ["bad/name"]}, ["--topic", "bad/name"]),
+        ({"max_versions": {"Prodce": 3}}, ["--max-version", "Prodce=3"]),
+        ({"sync": "always"}, ["--sync", "always"]),
+    ],
+    ids=str,
+)
+def test_mock_kafka_and_serve_refuse_an_option_with_the_same_words(
+    options: dict[str, Any], flags: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(OptionError) as refused:
+        MockKafka(**options)
+    assert main(["serve", "--port", "0", *flags]) == 2
+    assert capfd.readouterr().err == f"wirebroker serve: {flags[0]}: {refused.value.problem}\n"
 
 
 def test_a_port_in_use(capfd: pytest.CaptureFixture[str]) -> None:

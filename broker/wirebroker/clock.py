@@ -51,8 +51,8 @@ def _forward(ms: int) -> int:
     return ms
 
 
-def clock(name: str) -> Clock:
-    """The clock that `--clock` names: "system" or "frozen"."""
+def new_clock(name: str) -> Clock:
+    """A clock of this kind: "system" or "frozen". Raises ValueError."""
     kinds: dict[str, type[Clock]] = {"system": SystemClock, "frozen": FrozenClock}
     if name not in kinds:
         raise ValueError(f"the clock is 'system' or 'frozen', not {name!r}")

@@ -76,7 +76,7 @@ class Engine:
     ) -> None:
         """With a `store` the cluster is the one that is in it. Raises OSError if it cannot be read."""
         self.timers = Timers()
-        self._told = now
+        self._time = now
         self.rules = rules or Rules()
         self.configs = BrokerConfigs(settings or {}, brokers=brokers)
         first = first_node(settings or {})
@@ -119,15 +119,12 @@ class Engine:
 
     @property
     def now(self) -> int:
-        """What time it is, as far as the engine was told by the latest request, timer or call of `it_is`.
+        """The time of the latest request, timer or call of `set_time`. The fast path does not update it."""
+        return max(self._time, self.timers.reached)
 
-        Requests that take the short way tell nothing.
-        """
-        return max(self._told, self.timers.reached)
-
-    def it_is(self, now: int) -> None:
-        """Say what time it is, before something that has no time as an argument."""
-        self._told = max(self._told, now)
+    def set_time(self, now: int) -> None:
+        """Set the time, before a call that has no time as an argument."""
+        self._time = max(self._time, now)
 
     def trace_at(self, level: str) -> None:
         """Trace so much from now on. ValueError for a level that does not exist."""
@@ -141,14 +138,14 @@ class Engine:
         connection = Connection(next(self._numbers), node_id, client_host, listener)
         self.connections.add(connection)
         if self.trace.changes:
-            self.it_is(now)
+            self.set_time(now)
             self.trace.opened(connection)
         return connection
 
     def disconnected(self, connection: Connection, reason: str = "the client closed it", now: int = 0) -> None:
         """The client has gone; an answer that it waited for is dropped."""
         if self.trace.changes and not connection.closed:
-            self.it_is(now)
+            self.set_time(now)
             self.trace.closed(connection, reason)
         connection.closed = connection.halted = True
         parked, connection.parked = connection.parked, None
@@ -198,7 +195,7 @@ class Engine:
             else:
                 self.close(connection, f"the client's request cannot be read: {damage}")
             return
-        self._told = now
+        self._time = now
         exchange = Exchange(self, connection, key, version, correlation_id, header.client_id, now, frame)
         exchange.request = request
         if self.trace.exchanges:
@@ -228,7 +225,7 @@ class Engine:
 
     def _receive_long(self, connection: Connection, frame: memoryview, header: RequestHeader, now: int, owned: bool) -> None:
         """Handle a request whose decoding takes long."""
-        self._told = now
+        self._time = now
         key, version, correlation_id, client_id, start = header
         exchange = Exchange(self, connection, key, version, correlation_id, client_id, now)
         whole = frame if owned else memoryview(bytes(frame))
@@ -278,7 +275,7 @@ class Engine:
         """
         if mode not in ("clean", "kill"):
             raise ValueError(f"a restart is 'clean' or 'kill', not {mode!r}")
-        self.it_is(now)
+        self.set_time(now)
         for connection in sorted(self.connections, key=lambda each: each.number):
             self.close(connection, "the broker restarts")
         self.timers.clear()

@@ -1,14 +1,12 @@
-"""What tests ask of a broker beside the wire: topics, stored records, seed data, producers' state, faults, waiting.
+"""What tests read and change beside the wire: topics, stored records, seed data, producers' state, fault files.
 
-MockKafka and the HTTP control both sit on these. They are for the thread that the engine runs in, and times are ms since
-the epoch; whoever changes something calls `changed` afterwards.
+MockKafka and the HTTP control both use these functions, in the thread that the engine runs in. Times are ms since the
+epoch. After a change the caller calls `Host.changed`.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkawire.batches import Record, build_batch, iter_records, read_header
@@ -19,7 +17,6 @@ from wirebroker.core.partition import Partition
 from wirebroker.core.producers import Key, ProducerEntry, unpack
 from wirebroker.core.record_checks import RecordReject
 from wirebroker.engine import Engine
-from wirebroker.net.host import Host
 
 if TYPE_CHECKING:
     from wirebroker.audit.stored import StoredPartition
@@ -53,7 +50,7 @@ class NoSuchTopic(KeyError):
 
 
 class NoSuchPartition(IndexError):
-    """The topic does not have this partition."""
+    """The topic has no such partition."""
 
 
 class TopicExists(ValueError):
@@ -75,7 +72,7 @@ def partition_of(topic: Topic, index: int) -> Partition:
     """The topic's partition. Raises NoSuchPartition."""
     if (found := topic.partition(index)) is None:
         last = len(topic.partitions) - 1
-        raise NoSuchPartition(f"the topic {topic.name!r} has the partitions 0 to {last}, and no partition {index}")
+        raise NoSuchPartition(f"the topic {topic.name!r} has no partition {index}, only 0 to {last}")
     return found
 
 
@@ -83,20 +80,20 @@ def create_topic(
     engine: Engine, name: str, now: int, partitions: int | None = None, configs: Mapping[str, Any] | None = None,
     replication_factor: int | None = None,
 ) -> Topic:  # fmt: skip
-    """Create a topic, with `num.partitions` partitions if they are not counted.
+    """Create a topic, with `num.partitions` partitions if `partitions` is None.
 
-    Raises TopicExists, ValueError, OSError if it cannot be written down.
+    Raises TopicExists, ValueError, OSError if the data directory cannot be written to.
     """
-    if (fault := topic_name_error(name)) is not None:
-        raise ValueError(fault)
+    if (error := topic_name_error(name)) is not None:
+        raise ValueError(error)
     if name in engine.cluster.topics:
         raise TopicExists(f"Topic '{name}' already exists.")
     if partitions is not None and partitions < 1:
-        raise ValueError(f"a topic has at least one partition, not {partitions}")
+        raise ValueError(f"a topic needs at least 1 partition, not {partitions}")
     if replication_factor is not None and not 1 <= replication_factor <= len(engine.cluster.brokers):
         raise ValueError(f"{len(engine.cluster.brokers)} brokers cannot hold {replication_factor} replicas")
     if not any(map(engine.cluster.alive, engine.cluster.brokers)):
-        raise ValueError(f"nobody could lead {name}: all brokers are down")
+        raise ValueError(f"{name!r} cannot be created, because all brokers are down")
     overrides = {key: setting(value) for key, value in (configs or {}).items()}
     made = engine.cluster.create_topic(
         name, now, partitions=partitions, replication_factor=replication_factor, overrides=overrides
@@ -106,7 +103,7 @@ def create_topic(
 
 
 def delete_topic(engine: Engine, name: str, now: int) -> None:
-    """Delete a topic, as DeleteTopics does. Raises NoSuchTopic, OSError if that cannot be written down."""
+    """Delete a topic, as DeleteTopics does. Raises NoSuchTopic, OSError if the data directory cannot be written to."""
     engine.cluster.delete_topic(topic_named(engine, name), now, lambda: engine.groups.topic_deleted(name, now))
     _write_down(engine, now)
 
@@ -122,14 +119,14 @@ def setting(value: Any) -> str:
 
 
 class PartitionState(NamedTuple):
-    """Where one partition stands, in Kafka's terms. `leader` is −1 while nobody leads."""
+    """The state of one partition, in Kafka's terms. `leader` is −1 while the partition has none."""
 
     leader: int
     leader_epoch: int
     replicas: list[int]
     in_sync: list[int]
     eligible: list[int]
-    """Who may lead too while nobody is in sync (eligible leader replicas, KIP-966)."""
+    """Replicas that may lead although nobody is in sync (eligible leader replicas, KIP-966)."""
     offline: list[int]
     log_start_offset: int
     high_watermark: int
@@ -137,7 +134,7 @@ class PartitionState(NamedTuple):
 
 
 def partition_state(engine: Engine, topic: str, index: int) -> PartitionState:
-    """Where a partition stands. Raises KeyError or IndexError if there is none."""
+    """The state of a partition. Raises KeyError or IndexError if it does not exist."""
     held = engine.cluster.topics[topic].partitions[index]
     return PartitionState(
         held.leader, held.leader_epoch, list(held.replicas), list(held.in_sync), list(held.eligible),
@@ -179,14 +176,14 @@ def record_count(engine: Engine, topic: str) -> int:
     return sum(each.log_end_offset - each.log_start_offset for each in found.partitions) if found else 0
 
 
-def store(engine: Engine, topic: str, partition: int, record: Record, timestamp: int, now: int) -> int:
+def store(engine: Engine, topic: str, partition: int, record: Record, timestamp: int | None, now: int) -> int:
     """Store a record without a client, creating the topic if there is none; its offset. ValueError if it is refused."""
     if topic not in engine.cluster.topics:
         create_topic(engine, topic, now)
-    batch = build_batch([record], base_timestamp=timestamp)
+    batch = build_batch([record], base_timestamp=now if timestamp is None else timestamp)
     held = partition_of(topic_named(engine, topic), partition)
     if held.leader < 0:
-        raise ValueError(f"nobody leads {topic}-{partition}, so that nothing can be stored there")
+        raise ValueError(f"{topic}-{partition} has no leader, so nothing can be stored there")
     appended = held.append(memoryview(batch), now, 9)
     if appended.error_code:
         why = appended.verdict.message if isinstance(appended.verdict, RecordReject) else None
@@ -202,7 +199,7 @@ def producers(partition: Partition) -> dict[Key, ProducerEntry]:
 def evidence(
     engine: Engine, topics: Iterable[str] | None, now: int
 ) -> tuple[list[StoredPartition], list[ProduceRow]]:  # fmt: skip
-    """What an audit of these topics, or of all, looks at: what is stored, and the verdicts. Raises NoSuchTopic."""
+    """What an audit of these topics, or of all, reads: the stored batches, and the verdicts. Raises NoSuchTopic."""
     from wirebroker.audit.stored import snapshot
 
     names = list(engine.cluster.topics) if topics is None else list(dict.fromkeys(topics))
@@ -214,39 +211,7 @@ def evidence(
 
 
 def load_faults(engine: Engine, file: FaultFile) -> list[Rule]:
-    """Load what a fault file says; its rules. Its seed, if it says one, holds from now on."""
+    """Load the rules of a fault file and return them. Its seed, if it has one, holds from now on."""
     if file.seed is not None:
         engine.plan.reseed(file.seed)
     return [engine.plan.add(rule) for rule in file.rules]
-
-
-# The host
-
-
-def changed(host: Host) -> None:
-    """Something was changed from outside: perform what comes of it, and tell those who wait."""
-    host.flush()
-    host.notify()
-
-
-ASK_AGAIN_S = 0.05
-"""Seconds after which somebody who waits asks again, though nothing has changed at the broker."""
-
-
-async def until(host: Host, condition: Callable[[], bool], timeout: float) -> None:
-    """Wait until the condition holds. TimeoutError after `timeout` s.
-
-    It is asked after every change of the broker's, and every 50 ms for what comes true elsewhere.
-    """
-    happened, end = asyncio.Event(), host.loop.time() + timeout
-    host.watchers.append(happened.set)
-    try:
-        while not condition():
-            left = end - host.loop.time()
-            if left <= 0:
-                raise TimeoutError(f"the condition did not come true within {timeout} s")
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(happened.wait(), min(left, ASK_AGAIN_S))
-            happened.clear()
-    finally:
-        host.watchers.remove(happened.set)

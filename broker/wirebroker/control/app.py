@@ -121,7 +121,7 @@ async def _answer(endpoint: Endpoint, request: Request) -> Response:
     _check_sender(request)
     asked = await _asked(endpoint, request)
     if endpoint.method != "GET":
-        controlled.engine.it_is(controlled.now)
+        controlled.engine.set_time(controlled.now)
     result = endpoint.handler(controlled, **asked)
     if isawaitable(result):
         result = await result

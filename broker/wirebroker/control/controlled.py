@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING
 
-from wirebroker import operations
 from wirebroker.control.problems import Problem
 from wirebroker.engine import Engine
 from wirebroker.net.host import Host
@@ -39,7 +38,7 @@ class Controlled:
 
     def changed(self) -> None:
         """Something was changed: perform what comes of it, and tell those who wait."""
-        operations.changed(self.host)
+        self.host.changed()
 
     def reset(self) -> None:
         """Close the connections and empty the broker, as if it had just been started. Problem if it keeps its data."""
@@ -54,7 +53,7 @@ class Controlled:
 
     async def until(self, condition: Callable[[], bool], timeout: float) -> None:
         """Wait until it holds. TimeoutError after `timeout` s, Problem if the broker stops before."""
-        await operations.until(self.host, lambda: self.closing or condition(), timeout)
+        await self.host.wait_until(lambda: self.closing or condition(), timeout)
         if self.closing:
             raise Problem(503, "the broker is stopping")
 

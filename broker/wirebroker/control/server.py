@@ -15,7 +15,7 @@ from wirebroker.control.controlled import Controlled
 from wirebroker.control.hosts import Hosts
 from wirebroker.engine import Engine
 from wirebroker.net.forks import give_up_in_children
-from wirebroker.net.host import Host, ListenError
+from wirebroker.net.host import Host, open_server
 
 try:
     from uvicorn import Config
@@ -66,16 +66,11 @@ class Control:
 
     async def listen(self, host: str, port: int) -> None:
         """Begin to listen; `url` says where. Raises ListenError."""
-        loop = asyncio.get_running_loop()
-        try:
-            self._server = await loop.create_server(lambda: _Protocol(self._config, self._state, {}), host, port)
-        except (OSError, OverflowError) as refused:
-            why = getattr(refused, "strerror", None) or refused
-            raise ListenError(f"cannot listen on {host}:{port} for the control: {why}") from refused
+        self._server, port = await open_server(lambda: _Protocol(self._config, self._state, {}), host, port, " for the control")
         self._hosts.add(host)
-        bound = [sock.getsockname() for sock in self._server.sockets]
-        self.url = f"http://{f'[{host}]' if ':' in host else host}:{bound[0][1]}"
-        self.open_to_others = not all(ipaddress.ip_address(name[0]).is_loopback for name in bound)
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        addresses = [each.getsockname()[0] for each in self._server.sockets]
+        self.open_to_others = not all(ipaddress.ip_address(address).is_loopback for address in addresses)
 
     async def close(self) -> None:
         """Close the listener and all connections; whoever still waits for something is told."""

@@ -19,6 +19,7 @@ from wirebroker.exchange import Aside, Close, Connection, Effect, Reply, Shaped
 from wirebroker.net.accepting import AcceptFaults
 from wirebroker.net.forks import give_up_in_children
 from wirebroker.net.limits import Limits
+from wirebroker.net.listener import Address, Listener, reachable
 from wirebroker.net.protocol import SHARED_BUFFER, SLICE, BrokerProtocol
 from wirebroker.storage.arena import Arena
 from wirebroker.turns import Turns, Unfinished
@@ -32,6 +33,9 @@ logger = logging.getLogger("wirebroker")
 JOIN_BELOW = 64 * 1024
 """Parts smaller than this are joined before they are sent; a larger one is sent as it is."""
 BACKLOG = 1024
+"""Connections that the system accepts before the loop gets to them."""
+RECHECK_S = 0.05
+"""Seconds after which a waiting condition is checked although nothing has changed in the broker."""
 LOOKS = 4
 """How often idle connections are looked for within connections.max.idle.ms."""
 
@@ -82,22 +86,16 @@ class Host:
         """The buffer that a new connection receives into."""
         return self._shared if self._shared is not None else bytearray(SHARED_BUFFER)
 
-    async def listen(
-        self, node_id: int, host: str, port: int, listener: str = "PLAINTEXT", advertised: tuple[str, int] | None = None
-    ) -> tuple[str, int]:
-        """Open a listener of this broker; the address it is bound to. Raises ListenError."""
-        try:
-            server = await self.loop.create_server(lambda: BrokerProtocol(self, node_id, listener), host, port, backlog=BACKLOG)
-        except (OSError, OverflowError) as refused:
-            raise ListenError(f"cannot listen on {host}:{port}: {getattr(refused, 'strerror', None) or refused}") from refused
+    async def listen(self, listener: Listener) -> Address:
+        """Open a listener of a broker; the address it is bound to. Raises ListenError."""
+        node_id, name, host = listener.node_id, listener.name, listener.host
+        server, port = await open_server(lambda: BrokerProtocol(self, node_id, name), host, listener.port)
         self._servers.append(server)
-        bound = server.sockets[0].getsockname()
-        shown = advertised or (_reachable(host), bound[1])
-        self.engine.cluster.brokers[node_id].addresses[listener] = shown
+        self.engine.cluster.brokers[node_id].addresses[name] = listener.advertised or (reachable(host), port)
         if self._idle_alarm is None:
             self.look_for_idle()
         self.arm()
-        return host, bound[1]
+        return host, port
 
     def look_for_idle(self) -> None:
         """Close the connections on which nothing came for connections.max.idle.ms, by the machine's own time.
@@ -239,10 +237,33 @@ class Host:
                 protocol.released()
         return True
 
+    def changed(self) -> None:
+        """Perform the effects of a change that came from outside, and wake those who wait for a condition."""
+        self.flush()
+        self.notify()
+
     def notify(self) -> None:
-        """Something may have changed: tell those who wait for a condition."""
+        """Wake those who wait for a condition: something may have changed."""
         for watcher in list(self.watchers):
             watcher()
+
+    async def wait_until(self, condition: Callable[[], bool], timeout: float) -> None:
+        """Wait until the condition holds. TimeoutError after `timeout` s.
+
+        It is checked after every change of the broker, and every 50 ms for what changes elsewhere.
+        """
+        happened, end = asyncio.Event(), self.loop.time() + timeout
+        self.watchers.append(happened.set)
+        try:
+            while not condition():
+                remaining = end - self.loop.time()
+                if remaining <= 0:
+                    raise TimeoutError(f"the condition did not come true within {timeout} s")
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(happened.wait(), min(remaining, RECHECK_S))
+                happened.clear()
+        finally:
+            self.watchers.remove(happened.set)
 
     def _send(self, connection: Connection | None, parts: Sequence[Buffer]) -> None:
         if connection is None or not parts or (protocol := self._protocols.get(connection)) is None:
@@ -356,9 +377,17 @@ class Host:
             self.engine.store.close(self.clock.now())
 
 
-def _reachable(host: str) -> str:
-    """What a client on this machine can connect to when a listener is bound to every interface."""
-    return {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+async def open_server(
+    protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int, purpose: str = ""
+) -> tuple[asyncio.Server, int]:
+    """A listening socket on the running loop, and its port. Raises ListenError; `purpose` follows the address there."""
+    loop = asyncio.get_running_loop()
+    try:
+        server = await loop.create_server(protocol, host, port, backlog=BACKLOG)
+    except (OSError, OverflowError) as refused:
+        why = getattr(refused, "strerror", None) or refused
+        raise ListenError(f"cannot listen on {host}:{port}{purpose}: {why}") from refused
+    return server, server.sockets[0].getsockname()[1]
 
 
 def new_loop(kind: str) -> asyncio.AbstractEventLoop:

@@ -185,8 +185,7 @@ def store(controlled: Controlled, topic: str, body: NewRecords) -> Places:
     given = [(_wire(each, f"records[{i}]"), each) for i, each in enumerate(body.records)]
     try:
         for wire, each in given:
-            timestamp = now if each.timestamp is None else each.timestamp
-            offset = operations.store(controlled.engine, topic, each.partition, wire, timestamp, now)
+            offset = operations.store(controlled.engine, topic, each.partition, wire, each.timestamp, now)
             places.append(Place(each.partition, offset))
     except (ValueError, LookupError) as refused:
         status = 404 if isinstance(refused, LookupError) else 422

@@ -1,0 +1,44 @@
+"""Listeners: where a broker accepts connections, and the address that it advertises to clients there.
+
+Whatever else belongs to a listener is a field here, such as its security: `Host.listen` opens the socket, and
+`Engine.new_gate` decides what a connection of it may do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+Address = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One listening socket of one broker. Port 0 is any free one; `advertised` is the bound address unless it is given."""
+
+    node_id: int
+    host: str
+    port: int = 0
+    advertised: Address | None = None
+    name: str = "PLAINTEXT"
+
+
+def one_each(node_ids: Iterable[int], host: str, port: int, advertised: Address | None = None) -> list[Listener]:
+    """A listener for each broker: the first one's ports, and each further broker takes the next."""
+    return [
+        Listener(node_id, host, port + i if port else 0, advertised and (advertised[0], advertised[1] + i))
+        for i, node_id in enumerate(node_ids)
+    ]
+
+
+def parse_address(text: str) -> Address:
+    """`host:port` as a pair, without the brackets of an IPv6 address. Raises ValueError."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):
+        raise ValueError(f"{text!r} is not host:port")
+    return host.strip("[]"), int(port)
+
+
+def reachable(host: str) -> str:
+    """What a client on this machine can connect to when a listener is bound to every interface."""
+    return {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)

@@ -1,0 +1,139 @@
+"""The options of a broker: checked once, worded once, the same for `wirebroker serve`, MockKafka and the pytest marker."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kafkawire.registry import KEYS
+from wirebroker import operations
+from wirebroker.clock import Clock, new_clock
+from wirebroker.core.names import topic_name_error
+from wirebroker.core.profile import Rules, profile
+from wirebroker.engine import Engine, first_node
+from wirebroker.trace.levels import includes
+
+if TYPE_CHECKING:
+    from wirebroker.storage.folder.store import FolderStore
+
+CHOICES = {"record_checks": ("full", "header"), "sync": ("always", "interval", "never")}
+
+
+class OptionError(ValueError):
+    """An option has a value that a broker cannot be started with. The message begins with the option's name."""
+
+    def __init__(self, option: str, problem: str) -> None:
+        super().__init__(f"{option}: {problem}")
+        self.option = option
+        self.problem = problem
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerOptions:
+    """The options that a cluster of brokers is started with. Raises OptionError.
+
+    `topics` maps names to partition counts, None for `num.partitions`; a list of names means one partition each.
+    `configs` are Kafka's settings by Kafka's names; `rules` change single rules of the `profile`. `random_seed` makes the
+    ids of each start repeatable, `fault_seed` the probabilities of faults. With `cold_start` coordinators need time at
+    first, as in Kafka. `data` is the directory that keeps the logs, and `sync` says when they are flushed to the disk.
+    """
+
+    brokers: int = 1
+    topics: Mapping[str, int | None] | Iterable[str] = ()
+    profile: str = "kafka-4.3"
+    rules: Mapping[str, Any] | None = None
+    configs: Mapping[str, Any] | None = None
+    clock: str = "system"
+    record_checks: str = "full"
+    max_versions: Mapping[str, int] | None = None
+    random_seed: int | None = None
+    fault_seed: int = 0
+    cold_start: bool = False
+    trace: str = "verdicts"
+    data: str | os.PathLike[str] | None = None
+    sync: str = "never"
+
+    def __post_init__(self) -> None:
+        if type(self.brokers) is not int or self.brokers < 1:
+            raise OptionError("brokers", f"a cluster has at least 1 broker, not {self.brokers!r}")
+        for option, choices in CHOICES.items():
+            if (value := getattr(self, option)) not in choices:
+                raise OptionError(option, f"{value!r} is not one of {', '.join(choices)}")
+        if self.sync != "never" and self.data is None:
+            raise OptionError("sync", f"{self.sync!r} needs a data directory, and none is given")
+        _check("clock", new_clock, self.clock)
+        _check("trace", includes, self.trace, "off")
+        _check("rules" if self.rules else "profile", self.new_rules)
+        for name, version in (self.max_versions or {}).items():
+            if name not in KEYS:
+                raise OptionError("max_versions", f"there is no API named {name!r}")
+            if type(version) is not int or version < 0:
+                raise OptionError("max_versions", f"{name}: {version!r} is not a version")
+        for name, partitions in self.partition_counts.items():
+            if (error := topic_name_error(name)) is not None:
+                raise OptionError("topics", error)
+            if partitions is not None and (type(partitions) is not int or partitions < 1):
+                raise OptionError("topics", f"{name!r} needs at least 1 partition, not {partitions!r}")
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """`configs` as Kafka writes them."""
+        return {name: operations.setting(value) for name, value in (self.configs or {}).items()}
+
+    @property
+    def partition_counts(self) -> dict[str, int | None]:
+        """The partitions of each topic; None for `num.partitions`."""
+        return dict(self.topics) if isinstance(self.topics, Mapping) else dict.fromkeys(self.topics, 1)
+
+    def new_rules(self) -> Rules:
+        """The rules of the profile, with the changes of `rules`. ValueError for one that does not exist."""
+        return profile(self.profile, **(self.rules or {}))
+
+    def new_clock(self) -> Clock:
+        """A clock of the kind that `clock` names."""
+        return new_clock(self.clock)
+
+    def new_engine(self, now: int) -> Engine:
+        """A cluster with its topics; with `data` the one that is stored there.
+
+        Raises ValueError for a setting that Kafka would not take, DataError (an OSError) if the directory cannot be used.
+        """
+        random_bytes = os.urandom if self.random_seed is None else random.Random(self.random_seed).randbytes
+        store = None if self.data is None else self._open_store(Path(self.data), random_bytes)
+        try:
+            return self._new_engine(now, random_bytes, store)
+        except BaseException:
+            if store is not None:
+                store.abandon()
+            raise
+
+    def _new_engine(self, now: int, random_bytes: Callable[[int], bytes], store: FolderStore | None) -> Engine:
+        engine = Engine(
+            now, random_bytes, brokers=self.brokers, settings=self.settings, rules=self.new_rules(),
+            full_checks=self.record_checks == "full", cold_start=self.cold_start,
+            max_versions={KEYS[name]: version for name, version in (self.max_versions or {}).items()},
+            seed=self.fault_seed, store=store,
+        )  # fmt: skip
+        engine.trace_at(self.trace)
+        found = store.topics_found if store is not None else ()
+        for name, partitions in self.partition_counts.items():
+            if name not in found:
+                operations.create_topic(engine, name, now, partitions)
+        return engine
+
+    def _open_store(self, data: Path, random_bytes: Callable[[int], bytes]) -> FolderStore:
+        from wirebroker.storage.folder.store import FolderStore
+
+        return FolderStore(data, random_bytes, brokers=self.brokers, sync=self.sync, first_node=first_node(self.settings))
+
+
+def _check(option: str, function: Callable[..., object], *values: object) -> None:
+    """Call a function that raises ValueError for a bad value. Raises OptionError."""
+    try:
+        function(*values)
+    except ValueError as wrong:
+        raise OptionError(option, str(wrong)) from None
