@@ -12,7 +12,7 @@ _ORDERED = "(?:log|offset|sequence|batch|record|epoch|marker|gap|end|start|windo
 
 WORST = {
     r"\banew\b": "say 'again', or 'new'",
-    r"\b(?:is|are|was|were) (?:no|none)(?! longer\b| more\b)\b": "say 'is not a', or what it is",
+    r"(?<!here )\b(?:is|are|was|were) (?:no|none)(?! longer\b| more\b)\b": "say 'is not a', or what it is",
     r"\b(?:is|are|was|were) (?:said|told)\b(?! to\b)": "name who reports it: 'X reports', 'X answers'",
     r"\b(?:is|are|was|were) left of\b": "say 'the remaining …'",
     r"\b(?:comes?|came|become|becomes|became) of (?:it|that|them|a|an|the|each|which|this|such)\b": "say 'the result of'",
