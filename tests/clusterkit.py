@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from dialogue import only
 from kafkawire.errors import error_name
 from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkawire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
@@ -89,7 +90,7 @@ class Cluster:
         self.wires[node].send(self.produce_request(topic, acks, timeout_ms, data), version)
 
     def told(self, node: int, version: int = 12) -> Told:
-        answer = self.wires[node].answer().responses[0].partition_responses[0]
+        answer = only(self.wires[node].answer())
         leader = (answer.current_leader.leader_id, answer.current_leader.leader_epoch)
         return Told(error_name(answer.error_code), answer.base_offset, answer.log_start_offset, leader)
 
@@ -110,7 +111,7 @@ class Cluster:
         return self.read(node, version)
 
     def read(self, node: int, version: int = 12) -> Read:
-        data = self.wires[node].answer().responses[0].partitions[0]
+        data = only(self.wires[node].answer())
         diverging = (data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
         return Read(
             error_name(data.error_code), data.high_watermark, data.last_stable_offset, len(data.records or b""), diverging
@@ -120,14 +121,14 @@ class Cluster:
         """ListOffsets of the end: error, offset, leader epoch."""
         part = ListOffsetsPartition(partition_index=0, timestamp=-1, current_leader_epoch=-1)
         request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[part])])
-        answer = self.wires[node].request(request, version).topics[0].partitions[0]
+        answer = only(self.wires[node].request(request, version))
         return error_name(answer.error_code), answer.offset, answer.leader_epoch
 
     def epoch_end(self, node: int, topic: str, epoch: int, current: int = -1) -> tuple[str, int, int]:
         """OffsetForLeaderEpoch: error, epoch, end offset."""
         part = OffsetForLeaderPartition(partition=0, current_leader_epoch=current, leader_epoch=epoch)
         request = OffsetForLeaderEpochRequest(replica_id=-1, topics=[OffsetForLeaderTopic(topic=topic, partitions=[part])])
-        answer = self.wires[node].request(request, 3).topics[0].partitions[0]
+        answer = only(self.wires[node].request(request, 3))
         return error_name(answer.error_code), answer.leader_epoch, answer.end_offset
 
     def delete_records(self, node: int, topic: str, offset: int, timeout_ms: int = 1000) -> None:
@@ -136,12 +137,12 @@ class Cluster:
         self.wires[node].send(DeleteRecordsRequest(topics=topics, timeout_ms=timeout_ms), 2)
 
     def deleted(self, node: int) -> tuple[str, int]:
-        answer = self.wires[node].answer().topics[0].partitions[0]
+        answer = only(self.wires[node].answer())
         return error_name(answer.error_code), answer.low_watermark
 
     def describe(self, topic: str) -> Described:
         request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=topic)], response_partition_limit=10)
-        part: Any = self.anyone().request(request, 0, "admin").topics[0].partitions[0]
+        part: Any = only(self.anyone().request(request, 0, "admin"))
         return Described(
             part.leader_id, part.leader_epoch, part.isr_nodes, part.eligible_leader_replicas, part.last_known_elr,
             part.offline_replicas,
@@ -150,7 +151,7 @@ class Cluster:
     def metadata(self, topic: str, version: int = 9) -> dict[str, Any]:
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
         answer = self.anyone().request(request, version, "admin")
-        part = answer.topics[0].partitions[0]
+        part = only(answer)
         return {
             "brokers": [broker.node_id for broker in answer.brokers], "error": error_name(part.error_code),
             "leader": part.leader_id, "epoch": part.leader_epoch, "replicas": part.replica_nodes,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
+from dialogue import only, sole
 from kafkawire.batches import Record, build_batch, iter_batches, iter_records, read_header
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -96,7 +97,7 @@ class Sender(threading.Thread):
     def send(self, wire: WireClient, sequence: int) -> tuple[int, int]:
         """Send one batch; the error code and the offset."""
         request = produce_request(TOPIC, self.data(sequence), self.partition)
-        answer = wire.request(request, 9).responses[0].partition_responses[0]
+        answer = only(wire.request(request, 9))
         return answer.error_code, answer.base_offset
 
     def run(self) -> None:
@@ -177,7 +178,7 @@ class Bookkeeper(threading.Thread):
         )
         request = produce_request(LEDGER, data)
         request.transactional_id = LEDGER
-        told = wire.request(request, 12).responses[0].partition_responses[0]
+        told = only(wire.request(request, 12))
         keeps = self.number % 4 != 3
         ended = wire.request(
             EndTxnRequest(transactional_id=LEDGER, producer_id=producer_id, producer_epoch=epoch, committed=keeps), 5
@@ -220,7 +221,7 @@ def commit(wire: WireClient, offset: int, topic: str = TOPIC) -> int:
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
     topics = [OffsetCommitRequestTopic(name=topic, partitions=[partition])]
     request = OffsetCommitRequest(group_id="group", generation_id_or_member_epoch=-1, member_id="", topics=topics)
-    code: int = wire.request(request, 8).topics[0].partitions[0].error_code
+    code: int = only(wire.request(request, 8)).error_code
     return code
 
 
@@ -231,7 +232,7 @@ def committed(wire: WireClient, topic: str = TOPIC) -> int:
         topics = [OffsetFetchRequestTopic(name=topic, partition_indexes=[0])]
         answer = wire.request(OffsetFetchRequest(group_id="group", topics=topics), 7)
         if answer.error_code == 0:
-            return int(answer.topics[0].partitions[0].committed_offset)
+            return int(only(answer).committed_offset)
     raise AssertionError(f"OffsetFetch: {answer.error_code}")
 
 
@@ -240,7 +241,7 @@ def fetch(wire: WireClient, topic: str, partition: int, offset: int, isolation_l
     asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
     topics = [FetchTopic(topic=topic, partitions=[asked])]
     request = FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=0, isolation_level=isolation_level, topics=topics)
-    answer = wire.request(request, 11).responses[0].partitions[0]
+    answer = only(wire.request(request, 11))
     assert answer.error_code == 0, answer
     return answer
 
@@ -303,7 +304,7 @@ def create_ledger(wire: WireClient) -> None:
     """Create the compacted topic, if it is not there."""
     configs = [CreatableTopicConfig(name=name, value=value) for name, value in LEDGER_SETTINGS.items()]
     topic = CreatableTopic(name=LEDGER, num_partitions=1, replication_factor=1, assignments=[], configs=configs)
-    code = wire.request(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7).topics[0].error_code
+    code = sole(wire.request(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7).topics).error_code
     assert code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 
 

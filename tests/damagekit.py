@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from crashkit import commit
+from dialogue import only
 from kafkawire.batches import Record, build_batch, iter_batches, read_header
 from kafkawire.disk.damage import DataError
 from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -205,7 +206,7 @@ def _transactions(kafka: MockKafka, wire: WireClient, chance: random.Random) -> 
             )  # fmt: skip
             request = produce_request("orders", data, partition)
             request.transactional_id = name
-            assert wire.request(request, 12).responses[0].partition_responses[0].error_code == 0
+            assert only(wire.request(request, 12)).error_code == 0
         if name != "open":
             request = EndTxnRequest(
                 transactional_id=name, producer_id=begun.producer_id, producer_epoch=begun.producer_epoch,

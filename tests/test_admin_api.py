@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from dialogue import sole
 from kafkawire.batches import Record, build_batch
 from kafkawire.declare import Message
 from kafkawire.frames import decode_response, encode_request
@@ -100,7 +101,7 @@ class Admin:
     def describe(self, kind: int, name: str, keys: list[str] | None = None, version: int = 4) -> Any:
         resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
         request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
-        return self.ask(request, version).results[0]
+        return sole(self.ask(request, version).results)
 
     def value(self, kind: int, name: str, key: str) -> tuple[str | None, int]:
         (config,) = self.describe(kind, name, [key]).configs
@@ -822,7 +823,7 @@ def test_sizes_are_those_of_the_partitions_that_the_broker_holds(version: int) -
     ]
     (result,) = admin.ask(DescribeLogDirsRequest(topics=wanted), version).results
     assert [(each.name, [p.partition_index for p in each.partitions]) for each in result.topics] == [("orders", [1])]
-    assert admin.ask(DescribeLogDirsRequest(topics=[]), version).results[0].topics == []
+    assert sole(admin.ask(DescribeLogDirsRequest(topics=[]), version).results).topics == []
 
 
 # DeleteRecords
@@ -942,7 +943,7 @@ def test_producers_are_described_by_what_they_wrote_last() -> None:
     store(admin, "orders", 2, producer_id=5, epoch=2, sequence=10)
     store(admin, "orders", 1, producer_id=6, epoch=0, sequence=0)
     request = DescribeProducersRequest(topics=[ProducersOf(name="orders", partition_indexes=[0])])
-    (partition,) = admin.ask(request, 0).topics[0].partitions
+    (partition,) = sole(admin.ask(request, 0).topics).partitions
     states = [
         (each.producer_id, each.producer_epoch, each.last_sequence, each.last_timestamp) for each in partition.active_producers
     ]
@@ -1128,12 +1129,12 @@ def test_the_quorum_is_all_brokers(version: int) -> None:
         return answer
 
     answer = asked("__cluster_metadata", 0)
-    (told,) = answer.topics[0].partitions
+    (told,) = sole(answer.topics).partitions
     assert (told.error_code, told.error_message, told.leader_id, told.observers) == (0, "", 1, [])
     assert [each.replica_id for each in told.current_voters] == [1, 2, 3]
     assert [each.node_id for each in answer.nodes] == ([1, 2, 3] if version == 2 else [])
     for name, indexes in (("__cluster_metadata", [0, 1]), ("x", [0])):
-        unknown = asked(name, *indexes).topics[0].partitions
+        unknown = sole(asked(name, *indexes).topics).partitions
         assert [(each.partition_index, each.error_code) for each in unknown] == [(index, 3) for index in indexes]
 
 

@@ -19,6 +19,7 @@ import kafka
 import kafka.errors
 import pytest
 
+from dialogue import only
 from kafkawire.batches import Record, build_batch, read_header, seal
 from kafkawire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -578,7 +579,7 @@ def test_information_never_fails(broker: MockKafka) -> None:
         v3_and_below_transactional_id="till", v3_and_below_producer_id=who[0], v3_and_below_producer_epoch=who[1],
         v3_and_below_topics=[AddPartitionsToTxnTopic(name="orders", partitions=[0])],
     )  # fmt: skip
-    assert wire.request(joined, 3).results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code == 0
+    assert only(wire.request(joined, 3)).partition_error_code == 0
     ended = EndTxnRequest(transactional_id="till", producer_id=who[0], producer_epoch=who[1], committed=False)
     assert wire.request(ended, 3).error_code == 0
     report = broker.audit()

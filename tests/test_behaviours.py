@@ -8,6 +8,7 @@ from typing import Any
 import kafka
 import pytest
 
+from dialogue import only
 from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkawire.messages.delete_topics import DeleteTopicsRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
@@ -250,7 +251,7 @@ def test_b4_by_hand_a_bumped_epoch_stores_the_duplicate(broker: MockKafka, produ
 def test_b7_without_idempotence_the_retry_is_stored_twice(broker: MockKafka) -> None:
     data = batch(count=3)
     wire = client(broker)
-    answers = [wire.request(produce_request("orders", data), 9).responses[0].partition_responses[0] for _ in range(2)]
+    answers = [only(wire.request(produce_request("orders", data), 9)) for _ in range(2)]
     assert [decided(answer) for answer in answers] == [(0, 0), (0, 3)]
     assert [record.value for record in broker.records("orders")] == [b"v0", b"v1", b"v2"] * 2
 
@@ -266,7 +267,7 @@ def test_b7_with_a_real_client(broker: MockKafka) -> None:
 def delete_records(broker: MockKafka, offset: int) -> tuple[int, int]:
     topic = DeleteRecordsTopic(name="orders", partitions=[DeleteRecordsPartition(partition_index=0, offset=offset)])
     answer = client(broker).request(DeleteRecordsRequest(topics=[topic], timeout_ms=1000), 2)
-    return answer.topics[0].partitions[0].error_code, answer.topics[0].partitions[0].low_watermark
+    return only(answer).error_code, only(answer).low_watermark
 
 
 def test_d6_delete_records_keeps_the_state_until_a_restart(broker: MockKafka, producer: RawProducer) -> None:

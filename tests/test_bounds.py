@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dialogue import only
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.heartbeat import HeartbeatRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
@@ -42,7 +43,7 @@ def committed(wire: Any, group: str) -> None:
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
     topic = OffsetCommitRequestTopic(name="orders", partitions=[partition])
     answer = wire.request(OffsetCommitRequest(group_id=group, topics=[topic]), 7)
-    assert answer.topics[0].partitions[0].error_code == 0
+    assert only(answer).error_code == 0
 
 
 def groups_held(kafka: MockKafka) -> int:
@@ -93,7 +94,7 @@ def test_transactional_ids_and_producers_expire(kafka: MockKafka) -> None:
         wire.request(produce_request("orders", batch(0, pid=pid, epoch=0)), 9)
         refused = produce_request("orders", batch(0, pid=10**6 + number, epoch=0, transactional=True))
         refused.transactional_id = f"x{number}"
-        assert wire.request(refused, 9).responses[0].partition_responses[0].error_code
+        assert only(wire.request(refused, 9)).error_code
 
     def held(engine: Engine) -> tuple[int, int, int]:
         partition = engine.cluster.topics["orders"].partitions[0]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dialogue import only
 from kafkawire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkawire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -50,7 +51,7 @@ def join_and_commit(wire: Any) -> None:
     commit = OffsetCommitRequest(
         group_id="team", generation_id_or_member_epoch=joined.generation_id, member_id=joined.member_id, topics=[topic]
     )
-    assert wire.request(commit, 6).topics[0].partitions[0].error_code == 0
+    assert only(wire.request(commit, 6)).error_code == 0
 
 
 def begin_transaction(wire: Any) -> None:
@@ -64,7 +65,7 @@ def begin_transaction(wire: Any) -> None:
         v3_and_below_producer_epoch=producer.producer_epoch, v3_and_below_topics=[topic],
     )  # fmt: skip
     answer = wire.request(begun, 3)
-    assert answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code == 0
+    assert only(answer).partition_error_code == 0
 
 
 def heartbeat(wire: Any) -> None:

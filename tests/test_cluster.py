@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from clusterkit import Cluster, Described, Read, Told
+from dialogue import only, sole
 from kafkawire.errors import error_name
 from kafkawire.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -434,7 +435,7 @@ def test_d3_delete_records_waits_for_the_replicas(start: Start) -> None:
 def coordinator(cluster: Cluster, kind: str, key: str) -> int:
     """Who coordinates it; its topic is created by the question."""
     asked = FindCoordinatorRequest(key_type=int(kind == "transaction"), coordinator_keys=[key])
-    return int(cluster.anyone().request(asked, 4, "admin").coordinators[0].node_id)
+    return int(sole(cluster.anyone().request(asked, 4, "admin").coordinators).node_id)
 
 
 def move_coordinator(cluster: Cluster, kind: str, key: str) -> int:
@@ -460,7 +461,7 @@ def join_request(member_id: str) -> JoinGroupRequest:
 
 
 def described(cluster: Cluster, node: int) -> tuple[int, str, list[str]]:
-    group = cluster.wire(node).request(DescribeGroupsRequest(groups=["team"]), 4).groups[0]
+    group = sole(cluster.wire(node).request(DescribeGroupsRequest(groups=["team"]), 4).groups)
     return group.error_code, group.group_state, [member.member_id for member in group.members]
 
 
@@ -520,7 +521,7 @@ def write_in_transaction(cluster: Cluster, node: int, topic: str, pid: int, epoc
     data = batch(0, 1, pid=pid, epoch=epoch, timestamp=cluster.kafka.clock.now(), transactional=True)
     request = cluster.produce_request(topic, -1, 5000, data)
     request.transactional_id = "till"
-    code: int = cluster.wire(node).request(request, 12).responses[0].partition_responses[0].error_code
+    code: int = only(cluster.wire(node).request(request, 12)).error_code
     return code
 
 
@@ -672,10 +673,10 @@ def test_partitions_whose_brokers_are_all_down_are_not_made(start: Start) -> Non
         name="dead", num_partitions=-1, replication_factor=-1, configs=[],
         assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=[3, 2])],
     )  # fmt: skip
-    created = cluster.anyone().request(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7).topics[0]
+    created = sole(cluster.anyone().request(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7).topics)
     assert (error_name(created.error_code), created.error_message) == ("INVALID_REPLICA_ASSIGNMENT", refused.format(0))
     more = CreatePartitionsTopic(name="t", count=2, assignments=[CreatePartitionsAssignment(broker_ids=[3])])
-    grown = cluster.anyone().request(CreatePartitionsRequest(topics=[more], timeout_ms=1000), 3).results[0]
+    grown = sole(cluster.anyone().request(CreatePartitionsRequest(topics=[more], timeout_ms=1000), 3).results)
     assert (error_name(grown.error_code), grown.error_message) == ("INVALID_REPLICA_ASSIGNMENT", refused.format(1))
     cluster.kill(1)
     for what in (lambda: cluster.kafka.create_topic("dead"), lambda: cluster.kafka.produce("dead", value=b"x")):

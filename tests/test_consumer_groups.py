@@ -11,6 +11,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 
+from dialogue import only, sole
 from kafkawire.codec import encode
 from kafkawire.coordinator_log import read_record
 from kafkawire.coordinator_records import GROUP_RECORDS
@@ -142,20 +143,20 @@ class Member:
             group_id=self.group, member_id=self.name, topics=[OffsetCommitRequestTopic(name="orders", partitions=[committed])],
             generation_id_or_member_epoch=self.epoch if epoch is None else epoch,
         )  # fmt: skip
-        code: int = self.wire.request(request, version).topics[0].partitions[0].error_code
+        code: int = only(self.wire.request(request, version)).error_code
         return code
 
     def fetch(self, **who: Any) -> tuple[int, int | None]:
         asked = OffsetFetchRequestGroup(
             group_id=self.group, topics=[OffsetFetchRequestTopics(name="orders", partition_indexes=[0])], **who
         )
-        group = self.wire.request(OffsetFetchRequest(groups=[asked]), 9).groups[0]
-        return group.error_code, group.topics[0].partitions[0].committed_offset if group.topics else None
+        group = sole(self.wire.request(OffsetFetchRequest(groups=[asked]), 9).groups)
+        return group.error_code, only(group).committed_offset if group.topics else None
 
 
 def describe(broker: MockKafka, group: str = GROUP, version: int = 1) -> Any:
     request = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
-    return client(broker).request(request, version).groups[0]
+    return sole(client(broker).request(request, version).groups)
 
 
 def state(broker: MockKafka) -> tuple[str, int, int]:
@@ -304,7 +305,7 @@ def test_expressions_and_the_end_of_a_group_are_written_down(broker: MockKafka) 
     assert (row[1], row[2].topics) == ("ord.*", ["orders"])
     one.leave()
     before = len(written(broker))
-    assert one.wire.request(DeleteGroupsRequest(groups_names=[GROUP]), 2).results[0].error_code == 0
+    assert sole(one.wire.request(DeleteGroupsRequest(groups_names=[GROUP]), 2).results).error_code == 0
     assert ("RegularExpression", "ord.*", False) in kinds(written(broker)[:before])
     ends = [("TargetAssignmentMetadata", None, False), ("PartitionMetadata", None, False), ("Metadata", None, False)]
     assert kinds(written(broker)[before:]) == ends
@@ -644,15 +645,15 @@ def test_administration_of_both_kinds(broker: MockKafka) -> None:
         (GROUP, "consumer", "Stable", "consumer")
     ]
     assert admin.request(ListGroupsRequest(states_filter=[], types_filter=["classic"]), 5).groups == []
-    classic = admin.request(DescribeGroupsRequest(groups=[GROUP]), 6).groups[0]
+    classic = sole(admin.request(DescribeGroupsRequest(groups=[GROUP]), 6).groups)
     assert (classic.error_code, classic.group_state) == (GROUP_ID_NOT_FOUND, "Dead")
-    assert admin.request(DeleteGroupsRequest(groups_names=[GROUP]), 2).results[0].error_code == NON_EMPTY
+    assert sole(admin.request(DeleteGroupsRequest(groups_names=[GROUP]), 2).results).error_code == NON_EMPTY
     asked = OffsetDeleteRequestTopic(name="orders", partitions=[OffsetDeleteRequestPartition(partition_index=0)])
     delete = OffsetDeleteRequest(group_id=GROUP, topics=[asked])
-    assert admin.request(delete, 0).topics[0].partitions[0].error_code == SUBSCRIBED
+    assert only(admin.request(delete, 0)).error_code == SUBSCRIBED
     one.leave()
-    assert admin.request(delete, 0).topics[0].partitions[0].error_code == 0
-    assert admin.request(DeleteGroupsRequest(groups_names=[GROUP]), 2).results[0].error_code == 0
+    assert only(admin.request(delete, 0)).error_code == 0
+    assert sole(admin.request(DeleteGroupsRequest(groups_names=[GROUP]), 2).results).error_code == 0
     assert describe(broker).error_code == GROUP_ID_NOT_FOUND
 
 

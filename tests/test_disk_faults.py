@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from dialogue import only, sole
 from diskkit import START, Broker, Disk, Failure, kept, opened_again
 from kafkawire.batches import iter_records, read_header, read_marker
 from kafkawire.errors import ErrorCode
@@ -117,13 +118,13 @@ class Client:
 
     def coordinator(self, kind: int, key: str) -> None:
         request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
-        self.ask(request, 4, lambda answer: answer.coordinators[0].error_code)
+        self.ask(request, 4, lambda answer: sole(answer.coordinators).error_code)
 
     def create(self, name: str, **configs: str) -> None:
         given = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
         request = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=given)])
         held = (1, {key.replace("_", "."): value for key, value in configs.items()})
-        code_of = lambda answer: answer.topics[0].error_code  # noqa: E731
+        code_of = lambda answer: sole(answer.topics).error_code  # noqa: E731
         self.change(f"topic {name}", held, request, 5, code_of, ErrorCode.TOPIC_ALREADY_EXISTS)
 
     def there(self, name: str) -> bool:
@@ -141,7 +142,7 @@ class Client:
             topic_data=[TopicProduceData(name="orders", partition_data=[PartitionProduceData(index=0, records=data)])],
         )  # fmt: skip
         self.unsure.add(f"{value}{sequence}")
-        answer = self.ask(request, 9, lambda answer: answer.responses[0].partition_responses[0].error_code)
+        answer = self.ask(request, 9, lambda answer: only(answer).error_code)
         if answer and transactional is None:
             self.values.append(f"{value}{sequence}")
         if answer is None and self.refused:
@@ -155,7 +156,7 @@ class Client:
             topics=[OffsetCommitRequestTopic(name="orders", partitions=[partition])],
         )  # fmt: skip
         what = "offset readers ('orders', 0)"
-        self.change(what, offset, request, 8, lambda answer: answer.topics[0].partitions[0].error_code)
+        self.change(what, offset, request, 8, lambda answer: only(answer).error_code)
 
     def transaction(self, name: str, value: str, commit: bool, offset: int) -> None:
         who = self.init(name)
@@ -165,7 +166,7 @@ class Client:
             v3_and_below_transactional_id=name, v3_and_below_producer_id=who[0], v3_and_below_producer_epoch=who[1],
             v3_and_below_topics=[AddPartitionsToTxnTopic(name="orders", partitions=[0])],
         )  # fmt: skip
-        codes = lambda answer: answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code  # noqa: E731
+        codes = lambda answer: only(answer).partition_error_code  # noqa: E731
         if not self.ask(add, 3, codes) or not self.produce(value, 0, who, name):
             return
         partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
@@ -173,7 +174,7 @@ class Client:
             transactional_id=name, group_id="workers", producer_id=who[0], producer_epoch=who[1],
             topics=[TxnOffsetCommitRequestTopic(name="orders", partitions=[partition])],
         )  # fmt: skip
-        if not self.ask(offsets, 5, lambda answer: answer.topics[0].partitions[0].error_code):
+        if not self.ask(offsets, 5, lambda answer: only(answer).error_code):
             return
         end = EndTxnRequest(transactional_id=name, producer_id=who[0], producer_epoch=who[1], committed=commit)
         what = "offset workers ('orders', 0)"
@@ -227,28 +228,28 @@ class Client:
         )
         partitions, configs = self.told[f"topic {name}"][-1]
         after = (partitions, {**configs, "retention.ms": value})
-        self.change(f"topic {name}", after, request, 1, lambda answer: answer.responses[0].error_code)
+        self.change(f"topic {name}", after, request, 1, lambda answer: sole(answer.responses).error_code)
 
     def grow(self, name: str) -> None:
         request = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name=name, count=3, assignments=None)], timeout_ms=1)
         after = (3, self.told[f"topic {name}"][-1][1])
-        code_of = lambda answer: answer.results[0].error_code  # noqa: E731
+        code_of = lambda answer: sole(answer.results).error_code  # noqa: E731
         self.change(f"topic {name}", after, request, 2, code_of, ErrorCode.INVALID_PARTITIONS)
 
     def delete(self, name: str) -> None:
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=1)
-        code_of = lambda answer: answer.responses[0].error_code  # noqa: E731
+        code_of = lambda answer: sole(answer.responses).error_code  # noqa: E731
         self.change(f"topic {name}", None, request, 6, code_of, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def delete_group(self) -> None:
         request = DeleteGroupsRequest(groups_names=["readers"])
-        code_of = lambda answer: answer.results[0].error_code  # noqa: E731
+        code_of = lambda answer: sole(answer.results).error_code  # noqa: E731
         self.change("offset readers ('orders', 0)", None, request, 2, code_of, ErrorCode.GROUP_ID_NOT_FOUND)
 
     def delete_records(self) -> None:
         partition = DeleteRecordsPartition(partition_index=0, offset=2)
         request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="orders", partitions=[partition])], timeout_ms=1)
-        if self.ask(request, 2, lambda answer: answer.topics[0].partitions[0].error_code):
+        if self.ask(request, 2, lambda answer: only(answer).error_code):
             gone, self.values = self.values[:2], self.values[2:]
             self.unsure |= set(gone)  # a crash may bring them back, as in Kafka
 

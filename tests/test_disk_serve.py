@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from crashkit import Served
+from dialogue import only, sole
 from kafkawire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from test_groups import Client, find
 from test_transactions import Reader, TransactionalProducer
@@ -65,13 +66,13 @@ def said(served: Served, code: int) -> list[str]:
 
 
 def produce(wire: WireClient) -> int:
-    code: int = wire.request(produce_request("orders", batch()), 9).responses[0].partition_responses[0].error_code
+    code: int = only(wire.request(produce_request("orders", batch()), 9)).error_code
     return code
 
 
 def create(wire: WireClient, name: str) -> int:
     topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
-    code: int = wire.request(CreateTopicsRequest(topics=[topic]), 5).topics[0].error_code
+    code: int = sole(wire.request(CreateTopicsRequest(topics=[topic]), 5).topics).error_code
     return code
 
 

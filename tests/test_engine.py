@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from dialogue import only
 from kafkawire.declare import Message
 from kafkawire.frames import decode_response, encode_request
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -56,7 +57,7 @@ def test_the_short_way_of_a_produce_answers_as_the_long_one() -> None:
             assert (before is not None) == (i > 0)
             fresh = lab.engine.connect(1)
             (again,) = lab.send(produce_request("orders", data), version, connection=fresh)
-            answer, retried = (r.responses[0].partition_responses[0] for r in (got, again))
+            answer, retried = (only(r) for r in (got, again))
             assert (answer.error_code, answer.base_offset) == (retried.error_code, retried.base_offset)
             assert (answer.error_code == 45) == (i in (5, 8))
 
@@ -86,7 +87,7 @@ def test_a_topic_deleted_under_a_remembered_request_is_not_written_to() -> None:
     lab.send(produce_request("orders", data))
     operations.delete_topic(lab.engine, "orders", NOW)
     (answer,) = lab.send(produce_request("orders", data))
-    assert answer.responses[0].partition_responses[0].error_code == 3
+    assert only(answer).error_code == 3
 
 
 def test_a_parked_fetch_is_a_deadline_and_no_sleep() -> None:
@@ -102,7 +103,7 @@ def test_a_parked_fetch_is_a_deadline_and_no_sleep() -> None:
     assert lab.engine.take_effects() == []
     lab.engine.tick(NOW + 500)
     (effect,) = lab.engine.take_effects()
-    assert lab.effect(effect).responses[0].partitions[0].records == b""
+    assert only(lab.effect(effect)).records == b""
     assert lab.connection.parked is None
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from dialogue import only
 from wirebroker import faults
 from wirebroker.faults.files import MAKERS, FaultFileError, dump, load, parse, schema
 from wirebroker.mock import MockKafka
@@ -178,7 +179,7 @@ def test_require_fired(tmp_path: Path, fires: bool) -> None:
     process, wire = serve("--faults", str(path), "--require-fired")
     if fires:
         answer: Any = wire.request(produce_request("orders", b"\0" * 61), 9)
-        assert answer.responses[0].partition_responses[0].error_code == 7
+        assert only(answer).error_code == 7
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=20)
     assert process.returncode == (0 if fires else 1)

@@ -9,6 +9,7 @@ import confluent_kafka
 import kafka as kafka_python
 import pytest
 
+from dialogue import only, sole
 from kafkawire.declare import Message
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -54,7 +55,7 @@ def test_b2_the_other_form_goes_silent_and_what_is_in_the_pipe_is_handled(mock_k
     producer = RawProducer(mock_kafka)
     for sequence in range(4):
         producer.wire.send(_produce(producer, sequence), 9)
-    assert producer.wire.answer().responses[0].partition_responses[0].base_offset == 0
+    assert only(producer.wire.answer()).base_offset == 0
     with pytest.raises(NoAnswer):
         producer.wire.answer(timeout=0.2)
     assert values(mock_kafka) == [b"v0", b"v1", b"v2", b"v3"], "the broker handled all four"
@@ -116,12 +117,12 @@ def test_errors_of_requests_that_only_ask(mock_kafka: MockKafka) -> None:
     wire = client(mock_kafka)
     asked = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(3)]
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="orders", partitions=asked)])
-    assert [part.error_code for part in wire.request(request, 6).topics[0].partitions] == [0, TIMED_OUT, 0]
+    assert [part.error_code for part in sole(wire.request(request, 6).topics).partitions] == [0, TIMED_OUT, 0]
     part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
     fetch = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic="orders", partitions=[part])], max_bytes=1 << 20)
-    assert [wire.request(fetch, 12).responses[0].partitions[0].error_code for _ in range(2)] == [9999, 0]
+    assert [only(wire.request(fetch, 12)).error_code for _ in range(2)] == [9999, 0]
     metadata = MetadataRequest(topics=[MetadataRequestTopic(name="orders")])
-    assert [wire.request(metadata, 8).topics[0].error_code for _ in range(2)] == [5, 0]
+    assert [sole(wire.request(metadata, 8).topics).error_code for _ in range(2)] == [5, 0]
 
 
 def test_errors_of_requests_that_change_something_change_nothing(mock_kafka: MockKafka) -> None:
@@ -136,7 +137,7 @@ def test_a_fault_of_a_coordinator(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.error("COORDINATOR_NOT_AVAILABLE", api="FindCoordinator", group="team", times=2))
     wire = client(mock_kafka)
     ask = FindCoordinatorRequest(key_type=0, coordinator_keys=["team"])
-    assert [wire.request(ask, 4).coordinators[0].error_code for _ in range(3)] == [15, 15, 0]
+    assert [sole(wire.request(ask, 4).coordinators).error_code for _ in range(3)] == [15, 15, 0]
 
 
 # Time and order
@@ -149,7 +150,7 @@ def test_a_delay_holds_the_request_until_the_clock_has_moved(mock_kafka: MockKaf
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
     assert values(mock_kafka) == []
     mock_kafka.clock.advance(seconds=60)
-    assert producer.wire.answer().responses[0].partition_responses[0].base_offset == 0
+    assert only(producer.wire.answer()).base_offset == 0
 
 
 def test_a_delayed_answer_comes_after_the_batch_is_stored(mock_kafka: MockKafka) -> None:
@@ -162,7 +163,7 @@ def test_a_delayed_answer_comes_after_the_batch_is_stored(mock_kafka: MockKafka)
     other = RawProducer(mock_kafka)
     other.wire.send(_produce(other, 0), 9)
     mock_kafka.clock.advance(seconds=60)
-    assert other.wire.answer().responses[0].partition_responses[0].error_code == 0
+    assert only(other.wire.answer()).error_code == 0
 
 
 def test_b11_a_request_that_is_held_back_is_overtaken(mock_kafka: MockKafka) -> None:
@@ -172,7 +173,7 @@ def test_b11_a_request_that_is_held_back_is_overtaken(mock_kafka: MockKafka) -> 
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
     for number in range(2):
         quick.request(_plain(f"early{number}-"), 9)
-    assert slow.answer().responses[0].partition_responses[0].base_offset == 2
+    assert only(slow.answer()).base_offset == 2
     assert values(mock_kafka) == [b"early0-0", b"early1-0", b"late0"]
 
 
@@ -194,7 +195,7 @@ def test_what_is_held_back_meets_the_other_rules_when_it_goes_on(mock_kafka: Moc
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
     mock_kafka.clock.advance(minutes=1)
     answer = wire.answer()
-    assert (answer.responses[0].partition_responses[0].error_code, answer.throttle_time_ms) == (56, 7)
+    assert (only(answer).error_code, answer.throttle_time_ms) == (56, 7)
     assert [row.kind for row in mock_kafka.trace.faults()] == ["delay", "fail_write", "throttle"]
     assert [rule.fired for rule in rules] == [1, 1, 1]
 
@@ -264,7 +265,7 @@ def test_a_callable_that_raises_closes_the_connection_and_is_logged(
 def test_a_rule_for_a_group_sees_who_describes_it(mock_kafka: MockKafka) -> None:
     rule = mock_kafka.faults.add(faults.error(TIMED_OUT, api="ConsumerGroupDescribe", group="team"))
     asked = ConsumerGroupDescribeRequest(group_ids=["team"], include_authorized_operations=False)
-    assert client(mock_kafka).request(asked, 0).groups[0].error_code == TIMED_OUT
+    assert sole(client(mock_kafka).request(asked, 0).groups).error_code == TIMED_OUT
     rule.assert_fired(1)
 
 
@@ -347,7 +348,7 @@ def test_clearing_lets_go_what_was_held_back(mock_kafka: MockKafka) -> None:
     wire.send(_plain("held"), 9)
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
     mock_kafka.faults.clear()
-    assert wire.answer().responses[0].partition_responses[0].base_offset == 0
+    assert only(wire.answer()).base_offset == 0
     assert mock_kafka.faults.rules == []
 
 
@@ -367,9 +368,9 @@ def test_what_a_rule_holds_back_goes_on_when_it_is_unloaded(mock_kafka: MockKafk
     wire.send(_plain("held"), 9)
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
     mock_kafka.faults.clear() if unload == "clear" else mock_kafka.faults.remove(rule)
-    assert wire.answer().responses[0].partition_responses[0].base_offset == 0
+    assert only(wire.answer()).base_offset == 0
     mock_kafka.clock.advance(minutes=2)
-    assert wire.request(_plain("next"), 9).responses[0].partition_responses[0].base_offset == 1
+    assert only(wire.request(_plain("next"), 9)).base_offset == 1
 
 
 def test_a_rule_that_is_unloaded_strikes_no_more(mock_kafka: MockKafka) -> None:
@@ -382,7 +383,7 @@ def test_a_rule_that_is_unloaded_strikes_no_more(mock_kafka: MockKafka) -> None:
     for rule in behind:
         mock_kafka.faults.remove(rule)
     mock_kafka.clock.advance(minutes=1)
-    assert wire.answer().responses[0].partition_responses[0].error_code == 0
+    assert only(wire.answer()).error_code == 0
     assert [rule.fired for rule in behind] == [0, 0]
 
 
@@ -420,7 +421,7 @@ def test_what_a_broker_held_back_dies_with_it(mock_kafka_factory: Any) -> None:
     kafka.clock.advance(minutes=1)
     assert values(kafka) == []
     assert (slow.fired, failing.fired) == (1, 0)
-    assert client(kafka, leader - 1).request(_plain("new"), 9).responses[0].partition_responses[0].base_offset == 0
+    assert only(client(kafka, leader - 1).request(_plain("new"), 9)).base_offset == 0
 
 
 # What counts
@@ -431,7 +432,7 @@ def test_a_rule_that_is_loaded_twice_is_asked_once(mock_kafka: MockKafka) -> Non
     for _ in range(2):
         mock_kafka.faults.add(rule)
     wire = client(mock_kafka)
-    codes = [wire.request(_plain("v"), 9).responses[0].partition_responses[0].error_code for _ in range(2)]
+    codes = [only(wire.request(_plain("v"), 9)).error_code for _ in range(2)]
     assert (codes, mock_kafka.faults.rules) == ([0, TIMED_OUT], [rule])
 
 
@@ -446,7 +447,7 @@ def test_a_rule_that_found_nothing_to_strike_has_not_fired(mock_kafka: MockKafka
         )
     ]  # fmt: skip
     wire = client(mock_kafka)
-    assert wire.request(_plain("v"), 9).responses[0].partition_responses[0].base_offset == 0
+    assert only(wire.request(_plain("v"), 9)).base_offset == 0
     wire.request(ApiVersionsRequest(), 0)
     assert [rule.fired for rule in rules] == [0] * len(rules)
     assert all(rule.seen for rule in rules if rule.match.transactional_id is None)
@@ -474,7 +475,7 @@ def test_delays_of_an_answer_add_up(mock_kafka_factory: Any) -> None:
         kafka.clock.advance(milliseconds=advance)
         assert somebody_waits(kafka)
     kafka.clock.advance(milliseconds=1)
-    assert wire.answer().responses[0].partition_responses[0].base_offset == 0
+    assert only(wire.answer()).base_offset == 0
     assert [rule.fired for rule in rules] == [1, 1]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dialogue import only, sole
 from kafkawire.batches import iter_batches, read_header
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -33,7 +34,7 @@ def wire(broker: MockKafka) -> WireClient:
 def store(wire: WireClient, batches: int, partition: int = 0, size: int = 1, **options: Any) -> None:
     for _ in range(batches):
         answer = wire.request(produce_request("orders", batch(tag="x" * size, **options), partition), 9)
-        assert answer.responses[0].partition_responses[0].error_code == 0
+        assert only(answer).error_code == 0
 
 
 def fetch(offsets: dict[int, int], *, wait: int = 0, least: int = 1, most: int = 1 << 26, each: int = LARGE, session: int = 0,
@@ -225,9 +226,9 @@ def test_a_session_that_has_lasted_makes_room_for_a_larger_one(mock_kafka_factor
 
 def test_topics_by_id(wire: WireClient) -> None:
     store(wire, 1)
-    topic_id = wire.request(MetadataRequest(topics=None), 12).topics[0].topic_id
+    topic_id = sole(wire.request(MetadataRequest(topics=None), 12).topics).topic_id
     answer = wire.request(fetch({0: 0}, topic=topic_id), 13)
-    assert answer.responses[0].topic_id == topic_id
+    assert sole(answer.responses).topic_id == topic_id
     assert offsets_of(parts(answer)[0]) == [0]
     assert parts(wire.request(fetch({0: 0}, topic=b"\1" * 16), 13))[0].error_code == 100
 
@@ -263,7 +264,7 @@ def list_offsets(wire: WireClient, timestamp: int, version: int = 8) -> tuple[in
     partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     topic = ListOffsetsTopic(name="orders", partitions=[partition])
     request = ListOffsetsRequest(replica_id=-1, topics=[topic])
-    answer = wire.request(request, version).topics[0].partitions[0]
+    answer = only(wire.request(request, version))
     return answer.error_code, answer.offset, answer.timestamp
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dialogue import only, sole
 from kafkawire.messages.delete_groups import DeleteGroupsRequest
 from kafkawire.messages.describe_groups import DescribeGroupsRequest
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
@@ -42,14 +43,14 @@ REBALANCE, UNKNOWN_MEMBER, ILLEGAL_GENERATION, MEMBER_ID_REQUIRED, FENCED_INSTAN
 @pytest.fixture
 def broker(mock_kafka_factory: Callable[..., MockKafka]) -> MockKafka:
     broker = mock_kafka_factory(topics={"orders": 2})
-    assert client(broker).request(find(GROUP), 4).coordinators[0].error_code == 0
+    assert sole(client(broker).request(find(GROUP), 4).coordinators).error_code == 0
     return broker
 
 
 def test_on_a_cold_start_clients_have_to_ask_again(mock_kafka_factory: Callable[..., MockKafka]) -> None:
     broker = mock_kafka_factory(cold_start=True)
     asker = client(broker)
-    codes = [asker.request(find(GROUP), 4).coordinators[0].error_code for _ in range(2)]
+    codes = [sole(asker.request(find(GROUP), 4).coordinators).error_code for _ in range(2)]
     assert codes == [15, 0], "the first to ask creates the coordinators' topic"
     fetch = OffsetFetchRequest(group_id=GROUP, topics=None)
     assert [asker.request(fetch, 7).error_code for _ in range(2)] == [16, 0], "whoever comes first finds it loading"
@@ -126,14 +127,14 @@ class Client:
             group_id=self.group, generation_id_or_member_epoch=self.generation, member_id=self.member,
             group_instance_id=self.instance, topics=[OffsetCommitRequestTopic(name=topic, partitions=[partition])],
         )  # fmt: skip
-        code: int = self.wire.request(request, 8).topics[0].partitions[0].error_code
+        code: int = only(self.wire.request(request, 8)).error_code
         return code
 
     def committed(self) -> int:
         request = OffsetFetchRequest(
             group_id=self.group, topics=[OffsetFetchRequestTopic(name="orders", partition_indexes=[0])]
         )
-        offset: int = self.wire.request(request, 7).topics[0].partitions[0].committed_offset
+        offset: int = only(self.wire.request(request, 7)).committed_offset
         return offset
 
 
@@ -290,7 +291,7 @@ def test_a_commit_that_the_log_cannot_take_changes_nothing(mock_kafka_factory: C
     """257 offsets with 4,000 bytes of metadata fit into max.message.bytes; Kafka refuses 258."""
     broker = mock_kafka_factory(topics={"orders": 258})
     asker = client(broker)
-    assert asker.request(find(GROUP), 4).coordinators[0].error_code == 0
+    assert sole(asker.request(find(GROUP), 4).coordinators).error_code == 0
 
     def commit(count: int, offset: int) -> set[int]:
         partitions = [
@@ -299,7 +300,7 @@ def test_a_commit_that_the_log_cannot_take_changes_nothing(mock_kafka_factory: C
         ]
         topics = [OffsetCommitRequestTopic(name="orders", partitions=partitions)]
         request = OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, member_id="", topics=topics)
-        return {each.error_code for each in asker.request(request, 8).topics[0].partitions}
+        return {each.error_code for each in sole(asker.request(request, 8).topics).partitions}
 
     assert [commit(257, 5), commit(258, 6)] == [{0}, {-1}]
     (topic,) = asker.request(OffsetFetchRequest(group_id="g", topics=None), 7).topics
@@ -347,7 +348,7 @@ def test_describe_and_list(broker: MockKafka) -> None:
         (one.member, b"half"), (two.member, b"other half"),
     }  # fmt: skip
     assert (unknown.error_code, unknown.group_state) == (69, "Dead")
-    assert wire.request(DescribeGroupsRequest(groups=["nobody"]), 5).groups[0].error_code == 0
+    assert sole(wire.request(DescribeGroupsRequest(groups=["nobody"]), 5).groups).error_code == 0
     listed = wire.request(ListGroupsRequest(states_filter=["stable"]), 5).groups
     assert [(g.group_id, g.group_state, g.group_type) for g in listed] == [(GROUP, "Stable", "classic")]
     assert wire.request(ListGroupsRequest(states_filter=["Empty"]), 5).groups == []
@@ -377,7 +378,7 @@ def test_deleting_offsets(broker: MockKafka) -> None:
     partitions = [OffsetDeleteRequestPartition(partition_index=i) for i in (0, 9)]
     request = OffsetDeleteRequest(group_id=GROUP, topics=[OffsetDeleteRequestTopic(name="orders", partitions=partitions)])
     answer = client(broker).request(request, 0)
-    assert [p.error_code for p in answer.topics[0].partitions] == [0, 3]
+    assert [p.error_code for p in sole(answer.topics).partitions] == [0, 3]
     assert one.committed() == -1
     request.group_id = "nobody"
     assert client(broker).request(request, 0).error_code == 69
@@ -387,7 +388,7 @@ def test_another_broker_does_not_coordinate_the_group(mock_kafka_factory: Callab
     broker = mock_kafka_factory(brokers=3)
     wires = [client(broker, node) for node in range(3)]
     wires[0].request(find(GROUP), 4)
-    coordinator = wires[0].request(find(GROUP), 4).coordinators[0].node_id
+    coordinator = sole(wires[0].request(find(GROUP), 4).coordinators).node_id
     request = HeartbeatRequest(group_id=GROUP, generation_id=1, member_id="x")
     codes = [wire.request(request, 3).error_code for wire in wires]
     assert codes == [UNKNOWN_MEMBER if node == coordinator else 16 for node in (1, 2, 3)]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dialogue import only
 from kafkawire.batches import Record, build_batch, read_header
 from kafkawire.messages.end_txn import EndTxnRequest
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
@@ -222,7 +223,7 @@ def committed(wire: Any, offset: int) -> None:
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata=LARGE)
     topic = OffsetCommitRequestTopic(name="orders", partitions=[partition])
     answer = wire.request(OffsetCommitRequest(group_id="group", topics=[topic]), 7)
-    assert answer.topics[0].partitions[0].error_code == 0
+    assert only(answer).error_code == 0
 
 
 @pytest.mark.parametrize("clock", ["system", "frozen"])
@@ -239,7 +240,7 @@ def test_commits_without_end_take_no_more_memory(clock: str) -> None:
         kafka.restart("kill")
         topic = OffsetFetchRequestTopic(name="orders", partition_indexes=[0])
         answer = client(kafka).request(OffsetFetchRequest(group_id="group", topics=[topic]), 5)
-        assert answer.topics[0].partitions[0].committed_offset == 800
+        assert only(answer).committed_offset == 800
 
 
 def test_transactions_without_end_take_no_more_memory() -> None:

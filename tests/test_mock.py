@@ -13,6 +13,7 @@ from datetime import timedelta
 
 import pytest
 
+from dialogue import sole
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.metadata import MetadataRequest
 from wirebroker import MockKafka
@@ -139,7 +140,7 @@ def test_a_frozen_clock_moves_only_when_told() -> None:
 def test_one_seed_makes_ids_repeatable() -> None:
     def topic_id() -> bytes:
         with MockKafka(topics={"orders": 1}, random_seed=5) as kafka:
-            found: bytes = client(kafka).request(MetadataRequest(topics=None), 12).topics[0].topic_id
+            found: bytes = sole(client(kafka).request(MetadataRequest(topics=None), 12).topics).topic_id
             return found
 
     assert topic_id() == topic_id()

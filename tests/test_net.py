@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import psutil
 import pytest
 
+from dialogue import only, sole
 from kafkawire.frames import encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -124,7 +125,7 @@ def test_large_batches_arrive_whole(kafka: MockKafka, size: int) -> None:
         data = batch(tag=value.decode("latin1"))
         wire.send(produce_request("orders", data), 9)
     for i in range(3):
-        assert wire.answer().responses[0].partition_responses[0].base_offset == i
+        assert only(wire.answer()).base_offset == i
     assert [record.value for record in kafka.records("orders")] == [v.decode("latin1").encode() + b"0" for v in values]
 
 
@@ -156,7 +157,7 @@ def test_a_parked_fetch_holds_back_its_own_connection_only(kafka: MockKafka) -> 
     waiting.send(ApiVersionsRequest(), 0)
     other.request(produce_request("orders", batch(count=2)), 9)
     first = waiting.answer()
-    assert first.responses[0].partitions[0].high_watermark == 2
+    assert only(first).high_watermark == 2
     assert waiting.answer().error_code == 0
 
 
@@ -196,12 +197,12 @@ def test_idle_connections_are_closed_but_not_those_that_wait(mock_kafka_factory:
 def test_several_brokers_lead_their_share(mock_kafka_factory: Callable[..., MockKafka]) -> None:
     kafka = mock_kafka_factory(brokers=3, topics={"orders": 6})
     wires = [client(kafka, node) for node in range(3)]
-    topic = wires[0].request(MetadataRequest(topics=None), 9).topics[0]
+    topic = sole(wires[0].request(MetadataRequest(topics=None), 9).topics)
     assert sorted(p.leader_id for p in topic.partitions) == [1, 1, 2, 2, 3, 3]
     for partition in topic.partitions:
         for node, wire in enumerate(wires, 1):
             answer = wire.request(produce_request("orders", batch(), partition.partition_index), 12)
-            got = answer.responses[0].partition_responses[0]
+            got = only(answer)
             if node == partition.leader_id:
                 assert got.error_code == 0
             else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dialogue import only, sole
 from kafkawire.declare import Message
 from kafkawire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -63,12 +64,12 @@ def test_nobody_is_elected_or_moved(admin: Admin) -> None:
     assert (elected.error_code, elected.replica_election_results) == (OVERDUE, [])
     moved = admin.ask(AlterPartitionReassignmentsRequest(topics=[MOVE], timeout_ms=0), 0)
     assert (moved.error_code, moved.error_message) == (OVERDUE, None)
-    assert moved.responses[0].partitions[0].error_code == OVERDUE
+    assert only(moved).error_code == OVERDUE
 
 
 @pytest.mark.parametrize(("epoch", "answer"), [(-1, (-1, -1)), (-2, (-2, 0)), (-(2**31), (-(2**31), 0)), (5, (-1, -1))])
 def test_leader_epochs_that_never_were(admin: Admin, epoch: int, answer: tuple[int, int]) -> None:
     asked = OffsetForLeaderPartition(partition=0, current_leader_epoch=-1, leader_epoch=epoch)
     request = OffsetForLeaderEpochRequest(replica_id=-2, topics=[OffsetForLeaderTopic(topic="x", partitions=[asked])])
-    (found,) = admin.ask(request, 3).topics[0].partitions
+    (found,) = sole(admin.ask(request, 3).topics).partitions
     assert (found.error_code, (found.leader_epoch, found.end_offset)) == (0, answer)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dialogue import sole
 from fuzzing.known import Known
 from fuzzing.requests import Author
 from kafkawire.codec import decode, encode
@@ -131,7 +132,7 @@ def test_an_offset_fetch_says_of_its_group_what_is_not_about_partitions(version:
         engine = engine_with(faults.error(code, api="OffsetFetch", **words))
         ask(engine, FindCoordinatorRequest(key_type=0, key="team"), 3)
         answer = ask(engine, OffsetFetchRequest(require_stable=False, **topics), version)
-        group = answer.groups[0] if version >= 8 else answer
+        group = sole(answer.groups) if version >= 8 else answer
         return group.error_code, [part.error_code for topic in group.topics for part in topic.partitions]
 
     assert said(ErrorCode.UNSTABLE_OFFSET_COMMIT) == (0, [88, 88])
@@ -197,7 +198,7 @@ def test_who_asks_for_all_offsets_asks_for_those_of_each_partition(version: int)
     for index in range(3):
         engine.groups.offsets.commit("team", ("orders", index), Committed(7, -1, "", NOW))
     answer = ask(engine, everything, version)
-    (topic,) = (answer.groups[0] if version >= 8 else answer).topics
+    (topic,) = (sole(answer.groups) if version >= 8 else answer).topics
     assert [(part.error_code, part.committed_offset) for part in topic.partitions] == [(0, 7), (REFUSED, -1), (0, 7)]
 
 
@@ -216,7 +217,7 @@ def test_an_offset_that_is_refused_is_not_committed_and_the_others_are() -> None
         topic = OffsetCommitRequestTopic(name="orders", partitions=[parts[index] for index in indexes])
         answer = ask(engine, OffsetCommitRequest(group_id="team", topics=[topic]), 5)
         assert len(answer.topics) == 1, "one topic is one part of the answer"
-        return {part.partition_index: part.error_code for part in answer.topics[0].partitions}
+        return {part.partition_index: part.error_code for part in sole(answer.topics).partitions}
 
     assert commit(0, 1, 2) == {0: 0, 1: 30, 2: 0}
     assert sorted(engine.groups.offsets.of("team")) == [("orders", 0), ("orders", 2)]

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from controlkit import ControlClient
+from dialogue import only, sole
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkawire.messages.metadata import MetadataRequest
@@ -87,7 +88,7 @@ def test_uvloop(serve: Start) -> None:
     for size in (1, 300_000):
         for _ in range(3):
             answer = wire.request(produce_request("orders", batch(tag="x" * size)), 9)
-            assert answer.responses[0].partition_responses[0].error_code == 0
+            assert only(answer).error_code == 0
 
 
 def test_three_brokers(serve: Start) -> None:
@@ -121,7 +122,7 @@ def setting(process: subprocess.Popen[str], name: str) -> str:
     ((host, port, _),) = until_ready(process)
     resource = DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=[name])
     answer = WireClient(host, port).request(DescribeConfigsRequest(resources=[resource]), 4)
-    value: str = answer.results[0].configs[0].value
+    value: str = sole(answer.results).configs[0].value
     return value
 
 
@@ -260,7 +261,7 @@ def produced_twice(host: str, port: int) -> list[int]:
 
     wire = WireClient(host, port)
     answers = [wire.request(produce_request("orders", batch()), 9) for _ in range(2)]
-    return [answer.responses[0].partition_responses[0].error_code for answer in answers]
+    return [only(answer).error_code for answer in answers]
 
 
 def ended(process: subprocess.Popen[str]) -> list[str]:

@@ -18,6 +18,7 @@ import pytest
 
 from controlkit import ControlClient
 from crashkit import commit, committed, crash_once
+from dialogue import only, sole
 from kafkawire.batches import Record, build_batch, iter_batches, read_header
 from kafkawire.disk.checkpoints import offsets_text
 from kafkawire.disk.damage import DamagedFile, DataError
@@ -131,7 +132,7 @@ def test_d6_a_topic_that_is_deleted_leaves_nothing(data: Path) -> None:
         producer = RawProducer(kafka)
         producer.send(0)
         gone = DeleteTopicsRequest(topics=[DeleteTopicState(name="orders", topic_id=bytes(16))], timeout_ms=1000)
-        assert client(kafka).request(gone, 6).responses[0].error_code == 0
+        assert sole(client(kafka).request(gone, 6).responses).error_code == 0
         kafka.create_topic("orders")
         assert producer.send(7).base_offset == 0
     assert [path.name for path in data.iterdir() if path.name.startswith("orders")] == ["orders-0"]
@@ -148,7 +149,7 @@ def test_topics_their_ids_settings_and_producer_id_blocks_are_kept(data: Path) -
         first = RawProducer(kafka).pid
         config = CreatableTopicConfig(name="retention.ms", value="12345")
         topic = CreatableTopic(name="short", num_partitions=2, replication_factor=1, assignments=[], configs=[config])
-        assert client(kafka).request(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7).topics[0].error_code == 0
+        assert sole(client(kafka).request(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7).topics).error_code == 0
         before = topics(kafka)
     with MockKafka(data=data, topics={"orders": 3}) as kafka:
         assert topics(kafka) == before
@@ -171,7 +172,7 @@ def transactional(kafka: MockKafka, producer: tuple[int, int], sequence: int) ->
     records = batch(sequence, 1, pid=producer[0], epoch=producer[1], transactional=True)
     topic = TopicProduceData(name="orders", partition_data=[PartitionProduceData(index=0, records=records)])
     request = ProduceRequest(transactional_id="tx", acks=-1, timeout_ms=1000, topic_data=[topic])
-    return client(kafka).request(request, 12).responses[0].partition_responses[0]
+    return only(client(kafka).request(request, 12))
 
 
 def begin(kafka: MockKafka) -> tuple[int, int]:
@@ -232,7 +233,7 @@ def reassign(kafka: MockKafka, replicas: list[int]) -> None:
     partition = ReassignablePartition(partition_index=0, replicas=replicas)
     topics = [ReassignableTopic(name="orders", partitions=[partition])]
     asked = AlterPartitionReassignmentsRequest(timeout_ms=1000, topics=topics)
-    assert client(kafka).request(asked, 0).responses[0].partitions[0].error_code == 0
+    assert only(client(kafka).request(asked, 0)).error_code == 0
 
 
 @pytest.mark.parametrize("replicas", [[2, 1], [3, 2]])
@@ -474,7 +475,7 @@ def test_damage_that_is_met_while_reading_is_an_error_of_that_partition(data: Pa
         partitions = [FetchPartition(partition=i, fetch_offset=0, partition_max_bytes=1000) for i in range(2)]
         topics = [FetchTopic(topic="orders", partitions=partitions)]
         answer = client(kafka).request(FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=0, topics=topics), 11)
-        first, second = answer.responses[0].partitions
+        first, second = sole(answer.responses).partitions
         assert (first.error_code, second.error_code) == (ErrorCode.KAFKA_STORAGE_ERROR, 0)
         assert second.records
 
@@ -702,10 +703,10 @@ def test_a_topic_that_cannot_be_written_down_is_not_announced(
     with MockKafka(data=data, topics=["orders"]) as kafka:
         full_disk(True)
         wire = client(kafka)
-        assert [wire.request(asked, 9).topics[0].error_code for _ in range(2)] == [3, 3]
+        assert [sole(wire.request(asked, 9).topics).error_code for _ in range(2)] == [3, 3]
         assert f"{data} cannot be written to" in caplog.text
         full_disk(False)
-        assert [wire.request(asked, 9).topics[0].error_code for _ in range(2)] == [3, 0]
+        assert [sole(wire.request(asked, 9).topics).error_code for _ in range(2)] == [3, 0]
     with MockKafka(data=data) as kafka:
         assert kafka.records("made") == []
 
@@ -800,7 +801,7 @@ def test_with_sync_always_a_topic_is_on_the_disk_with_its_folders(data: Path, di
     with MockKafka(data=data, sync="always") as kafka:
         disk.synced.clear()
         topic = CreatableTopic(name="made", num_partitions=1, replication_factor=1, assignments=[], configs=[])
-        assert client(kafka).request(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7).topics[0].error_code == 0
+        assert sole(client(kafka).request(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7).topics).error_code == 0
         assert {str(path.relative_to(data)) for path in disk.synced} == {
             ".", "made-0", "made-0/partition.metadata", f"__cluster_metadata-0/{0:020d}.log",
             *(f"made-0/{0:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")),
@@ -899,7 +900,7 @@ def test_clients_are_told_which_directory_it_is(data: Path) -> None:
         kafka.produce("orders", value=bytes(100))
         (told,) = client(kafka).request(DescribeLogDirsRequest(topics=None), 2).results
     assert told.log_dir == str(data.resolve())
-    assert told.topics[0].partitions[0].partition_size == (data / "orders-0" / f"{0:020d}.log").stat().st_size
+    assert only(told).partition_size == (data / "orders-0" / f"{0:020d}.log").stat().st_size
 
 
 @pytest.mark.parametrize("ends", ["clean", "kill"])

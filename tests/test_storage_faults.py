@@ -11,6 +11,7 @@ import confluent_kafka
 import kafka as kafka_python
 import pytest
 
+from dialogue import only, sole
 from kafkawire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -42,7 +43,7 @@ def plain(tag: str, partition: int = 0) -> Any:
 
 
 def answered(wire: Any) -> Any:
-    return wire.answer().responses[0].partition_responses[0]
+    return only(wire.answer())
 
 
 # Writes
@@ -70,7 +71,7 @@ def test_a_slow_write_holds_back_the_partition_and_no_other(mock_kafka: MockKafk
     slow.send(plain("slow"), 9)
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
     behind.send(plain("behind"), 9)
-    assert aside.request(plain("aside", 1), 9).responses[0].partition_responses[0].error_code == 0
+    assert only(aside.request(plain("aside", 1), 9)).error_code == 0
     assert values(mock_kafka, "orders", 0) == []
     mock_kafka.clock.advance(minutes=1)
     assert [answered(slow).base_offset, answered(behind).base_offset] == [0, 1]
@@ -84,9 +85,9 @@ def test_only_the_slow_partition_of_a_request_holds_back_others(mock_kafka: Mock
     slow = client(mock_kafka)
     slow.send(both, 9)
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
-    assert client(mock_kafka).request(plain("aside", 1), 9).responses[0].partition_responses[0].base_offset == 0
+    assert only(client(mock_kafka).request(plain("aside", 1), 9)).base_offset == 0
     mock_kafka.clock.advance(minutes=1)
-    assert [part.base_offset for part in slow.answer().responses[0].partition_responses] == [0, 1]
+    assert [part.base_offset for part in sole(slow.answer().responses).partition_responses] == [0, 1]
 
 
 def test_slow_writes_add_up(mock_kafka: MockKafka) -> None:
@@ -124,13 +125,13 @@ def test_a_full_disk_that_holds_one_topic(mock_kafka: MockKafka) -> None:
 def ask_offsets(kafka: MockKafka) -> int:
     asked = ListOffsetsTopic(name="orders", partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
     found = client(kafka).request(ListOffsetsRequest(replica_id=-1, topics=[asked]), 6)
-    return int(found.topics[0].partitions[0].error_code)
+    return int(only(found).error_code)
 
 
 def fetch(kafka: MockKafka) -> int:
     part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
     asked = FetchRequest(max_wait_ms=0, topics=[FetchTopic(topic="orders", partitions=[part])], max_bytes=1 << 20)
-    return int(client(kafka).request(asked, 12).responses[0].partitions[0].error_code)
+    return int(only(client(kafka).request(asked, 12)).error_code)
 
 
 def test_b5_a_crash_after_the_write_keeps_log_and_state_together(mock_kafka: MockKafka) -> None:
@@ -173,8 +174,8 @@ def test_a_full_disk_is_one_brokers(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.disk_full(topic="orders"))
     producer = RawProducer(mock_kafka)
     assert producer.send(0).error_code == STORAGE_ERROR
-    topic = producer.wire.request(MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), 9).topics[0]
-    assert topic.partitions[0].offline_replicas == [1]
+    topic = sole(producer.wire.request(MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), 9).topics)
+    assert sole(topic.partitions).offline_replicas == [1]
     mock_kafka.faults.clear()
     mock_kafka.faults.add(faults.disk_full(topic="orders", node=1))
     assert producer.send(0).error_code == STORAGE_ERROR
@@ -213,7 +214,7 @@ def begin(wire: Any, producer: Any) -> int:
         v3_and_below_producer_epoch=producer.producer_epoch, v3_and_below_topics=[asked],
     )  # fmt: skip
     answer = wire.request(request, 3)
-    return int(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
+    return int(only(answer).partition_error_code)
 
 
 @pytest.fixture
@@ -292,16 +293,16 @@ def test_a_consumer_beyond_the_new_end_is_out_of_range(mock_kafka: MockKafka) ->
     wire.send(asked, 12)
     mock_kafka.wait_until(lambda: mock_kafka._call(lambda e: bool(e.cluster.topics["orders"].partitions[0].waiting)))
     mock_kafka.truncate("orders", 0, 1)
-    assert wire.answer().responses[0].partitions[0].error_code == 1
+    assert only(wire.answer()).error_code == 1
 
 
 def test_a_lost_coordinator_is_looked_for_again(mock_kafka: MockKafka) -> None:
     lost = mock_kafka.faults.add(faults.lose_coordinator(group="team", nth=[1, 3]))
     wire = client(mock_kafka)
     ask = FindCoordinatorRequest(key_type=0, coordinator_keys=["team"])
-    assert [wire.request(ask, 4).coordinators[0].error_code for _ in range(2)] == [NOT_AVAILABLE, 0]
+    assert [sole(wire.request(ask, 4).coordinators).error_code for _ in range(2)] == [NOT_AVAILABLE, 0]
     offsets = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="team", topics=None)], require_stable=False)
-    assert [wire.request(offsets, 8).groups[0].error_code for _ in range(2)] == [NOT_COORDINATOR, 0]
+    assert [sole(wire.request(offsets, 8).groups).error_code for _ in range(2)] == [NOT_COORDINATOR, 0]
     assert (lost.seen, lost.fired) == (4, 2)
     of_anybody = mock_kafka.faults.add(faults.lose_coordinator())
     assert RawProducer(mock_kafka).pid >= 0

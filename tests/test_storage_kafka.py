@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import pytest
 
 from crashkit import commit, committed
+from dialogue import only, sole
 from kafkawire.batches import Record, build_batch, iter_batches, iter_records, read_header
 from kafkawire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkawire.messages.end_txn import EndTxnRequest
@@ -95,19 +96,19 @@ class Dialogue:
         for name, configs in TOPICS.items():
             settings = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
             topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=settings)
-            answer = self.wire.request(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7).topics[0]
+            answer = sole(self.wire.request(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7).topics)
             assert answer.error_code == 0, answer
         wanted = [MetadataRequestTopic(name=name, topic_id=bytes(16)) for name in TOPICS]
         eventually(
             lambda: self.wire.request(MetadataRequest(topics=wanted), 12).topics,
-            lambda told: all(topic.error_code == 0 and topic.partitions[0].leader_id >= 0 for topic in told),
+            lambda told: all(topic.error_code == 0 and sole(topic.partitions).leader_id >= 0 for topic in told),
         )
 
     def produce(self, topic: str, records: list[Record], transactional_id: str | None = None, **options: Any) -> Any:
         made = build_batch(records, base_timestamp=self.now, transactional=transactional_id is not None, **options)
         data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=made)])
         request = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=5000, topic_data=[data])
-        return self.wire.request(request, 12).responses[0].partition_responses[0]
+        return only(self.wire.request(request, 12))
 
     def idempotent(self, topic: str, sequences: range, pid: int, size: int = 10) -> list[int]:
         offsets = []
@@ -154,7 +155,7 @@ def stored(wire: WireClient, topic: str, isolation: int = 1) -> list[tuple[int, 
             topics=[FetchTopic(topic=topic, partitions=[asked])],
         )  # fmt: skip
         answer = eventually(
-            lambda request=request: wire.request(request, 11).responses[0].partitions[0],
+            lambda request=request: only(wire.request(request, 11)),
             lambda each: each.error_code not in (3, 5, 6),
         )
         assert answer.error_code == 0, answer

@@ -17,6 +17,7 @@ import jsonschema
 import kafka as kafka_python
 import pytest
 
+from dialogue import only
 from kafkawire.frames import encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -171,7 +172,7 @@ def test_a_sink_that_fails_is_detached_and_nobody_else_notices(
     wire = client(mock_kafka)
     for _ in range(2):
         answer = wire.request(produce_request("orders", batch()), 9)
-        assert answer.responses[0].partition_responses[0].error_code == 0
+        assert only(answer).error_code == 0
     assert len(mock_kafka.records("orders")) == 2
     assert told == mock_kafka.trace.produce("orders")
     (warning,) = caplog.messages
@@ -247,7 +248,7 @@ def test_each_fetched_partition_is_a_row(mock_kafka: MockKafka) -> None:
     for _ in range(3):
         mock_kafka.produce("orders", value=b"v")
     wire = client(mock_kafka)
-    records = [fetch(wire, offset=offset).responses[0].partitions[0].records for offset in (1, 9)]
+    records = [only(fetch(wire, offset=offset)).records for offset in (1, 9)]
     rows = mock_kafka.trace.events("fetch")
     assert [
         (row.topic, row.partition, row.offset, row.bytes, row.high_watermark, row.committed, row.error)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dialogue import only, sole
 from kafkawire.batches import iter_batches, iter_records, read_header
 from kafkawire.coordinator_log import read_record
 from kafkawire.coordinator_records import GROUP_RECORDS, TRANSACTION_RECORDS
@@ -72,8 +73,8 @@ class TransactionalProducer:
             v3_and_below_producer_epoch=self.epoch,
             v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=[partition])],
         )  # fmt: skip
-        answer = self.wire.request(request, version).results_by_topic_v3_and_below[0]
-        code: int = answer.results_by_partition[0].partition_error_code
+        answer = sole(self.wire.request(request, version).results_by_topic_v3_and_below)
+        code: int = sole(answer.results_by_partition).partition_error_code
         return code
 
     def send(self, value: str, topic: str = "orders", partition: int = 0, **options: Any) -> Any:
@@ -85,7 +86,7 @@ class TransactionalProducer:
             transactional_id=self.txid, acks=-1, timeout_ms=5000,
             topic_data=[TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=data)])],
         )  # fmt: skip
-        answer = self.wire.request(request, self.version).responses[0].partition_responses[0]
+        answer = only(self.wire.request(request, self.version))
         if not answer.error_code:
             self.sequences[where] = sequence + 1
         return answer
@@ -111,7 +112,7 @@ class TransactionalProducer:
             transactional_id=self.txid, group_id=group, producer_id=self.pid, producer_epoch=self.epoch,
             topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[partition])],
         )  # fmt: skip
-        code: int = self.wire.request(commit, version).topics[0].partitions[0].error_code
+        code: int = only(self.wire.request(commit, version)).error_code
         return code
 
 
@@ -134,7 +135,7 @@ class Reader:
             max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, isolation_level=int(self.committed),
             topics=[FetchTopic(topic=topic, partitions=[asked])],
         )  # fmt: skip
-        return self.wire.request(request, 12).responses[0].partitions[0]
+        return only(self.wire.request(request, 12))
 
     def values(self, topic: str = "orders", partition: int = 0) -> list[str]:
         """What a consumer hands to its application: aborted records left out by the list it was given, as clients do."""
@@ -159,7 +160,7 @@ class Reader:
         request = ListOffsetsRequest(
             replica_id=-1, isolation_level=int(self.committed), topics=[ListOffsetsTopic(name=topic, partitions=[asked])]
         )
-        offset: int = self.wire.request(request, 6).topics[0].partitions[0].offset
+        offset: int = only(self.wire.request(request, 6)).offset
         return offset
 
     def committed_offset(self, group: str, topic: str = "orders", stable: bool = True) -> tuple[int, int]:
@@ -167,7 +168,7 @@ class Reader:
         asked = OffsetFetchRequestTopic(name=topic, partition_indexes=[0])
         request = OffsetFetchRequest(group_id=group, topics=[asked], require_stable=stable)
         self.wire.request(FindCoordinatorRequest(key_type=0, coordinator_keys=[group]), 4)
-        answer = self.wire.request(request, 7).topics[0].partitions[0]
+        answer = only(self.wire.request(request, 7))
         return answer.error_code, answer.committed_offset
 
 
@@ -279,7 +280,7 @@ def test_c2_what_is_not_transactional_has_no_place_in_an_open_transaction(kafka:
     producer = started(kafka)
     producer.send("a")
     plain = batch(1, 1, pid=producer.pid, epoch=producer.epoch, tag="b")
-    answer = producer.wire.request(produce_request("orders", plain), 9).responses[0].partition_responses[0]
+    answer = only(producer.wire.request(produce_request("orders", plain), 9))
     assert answer.error_code == INVALID_STATE
 
 
@@ -342,7 +343,7 @@ def test_c3_a_waiting_reader_is_answered_when_the_transaction_ends(kafka: MockKa
     )  # fmt: skip
     reader.send(request, 12)
     assert producer.end() == 0
-    answer = reader.answer(timeout=10).responses[0].partitions[0]
+    answer = only(reader.answer(timeout=10))
     assert (answer.last_stable_offset, len(list(iter_batches(answer.records)))) == (2, 2)
 
 
@@ -389,7 +390,7 @@ def test_c6_an_expired_producer_is_forgotten_and_a_late_duplicate_stored_again(k
     data = batch(5, 1, pid=7, epoch=0)
 
     def send() -> int:
-        answer = wire.request(produce_request("orders", data), 9).responses[0].partition_responses[0]
+        answer = only(wire.request(produce_request("orders", data), 9))
         offset: int = answer.base_offset
         return offset
 
@@ -506,10 +507,10 @@ def test_d4_admin_clients_see_transactions_and_their_producers(kafka: MockKafka)
     assert [row.transactional_id for row in listed.transaction_states] == ["till"]
     assert listed.unknown_state_filters == ["Odd"]
     request = DescribeProducersRequest(topics=[TopicRequest(name="orders", partition_indexes=[0])])
-    (shown,) = wire.request(request, 0).topics[0].partitions[0].active_producers
+    (shown,) = only(wire.request(request, 0)).active_producers
     assert (shown.producer_id, shown.current_txn_start_offset, shown.coordinator_epoch) == (producer.pid, 0, -1)
     assert producer.end() == 0
-    (shown,) = wire.request(request, 0).topics[0].partitions[0].active_producers
+    (shown,) = only(wire.request(request, 0)).active_producers
     assert (shown.producer_epoch, shown.current_txn_start_offset, shown.last_sequence) == (1, -1, -1)
     unknown = wire.request(DescribeTransactionsRequest(transactional_ids=["", "nobody"]), 0).transaction_states
     assert [state.error_code for state in unknown] == [42, 105]

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from dialogue import only, sole
 from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
 from kafkawire.frames import decode_response, encode_request
@@ -88,7 +89,7 @@ def heartbeat(**told: Any) -> ConsumerGroupHeartbeatRequest:
 
 def test_a_group_id_that_no_record_can_hold_is_refused_and_poisons_no_list(kafka: MockKafka) -> None:
     for version in (2, 8):
-        assert ask(kafka, commit(), version).topics[0].partitions[0].error_code == FAILED
+        assert only(ask(kafka, commit(), version)).error_code == FAILED
     assert ask(kafka, join(SENT), 2).error_code == FAILED
     for told in ({"group_id": SENT}, {"member_id": SENT}, {"instance_id": SENT}, {"rack_id": SENT},
                  {"subscribed_topic_names": [SENT]}):  # fmt: skip
@@ -111,7 +112,7 @@ def test_an_answer_that_cannot_be_written_is_an_unknown_server_error(kafka: Mock
     for version in (0, 5):
         listed = ask(kafka, ListGroupsRequest(), version)
         assert (listed.error_code, listed.groups) == (FAILED, [])
-        described = ask(kafka, DescribeGroupsRequest(groups=["g"]), version).groups[0]
+        described = sole(ask(kafka, DescribeGroupsRequest(groups=["g"]), version).groups)
         assert (described.error_code, described.group_id, described.members) == (FAILED, "g", [])
     assert ask(kafka, join("other", names=(SENT,)), 2).error_code == FAILED
     unknown = ask(kafka, ListTransactionsRequest(state_filters=[SENT], producer_id_filters=[]), 0)
@@ -121,7 +122,7 @@ def test_an_answer_that_cannot_be_written_is_an_unknown_server_error(kafka: Mock
 def test_an_error_answer_names_nothing_that_is_too_long(kafka: MockKafka) -> None:
     topics = [OffsetFetchRequestTopics(name=SENT, partition_indexes=[0])]
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)])
-    told = ask(kafka, request, 8).groups[0]
+    told = sole(ask(kafka, request, 8).groups)
     assert (told.group_id, told.error_code, told.topics) == ("g", FAILED, [])
 
 
@@ -142,11 +143,11 @@ def test_a_retention_beyond_the_end_of_time_wraps_as_in_java(kafka: MockKafka) -
     for version in (2, 3, 4):
         for retention in (2**63 - 1, -(2**63), 2**62):
             answer = ask(kafka, commit("g", retention), version)
-            assert answer.topics[0].partitions[0].error_code == 0
+            assert only(answer).error_code == 0
     where = OffsetFetchRequestGroup(group_id="g", topics=[OffsetFetchRequestTopics(name="orders", partition_indexes=[0])])
     ask(kafka, commit("g", 2**63 - 1), 2)
     kafka.clock.advance(minutes=11)  # offsets.retention.check.interval.ms, and nothing has expired that was not to
-    assert ask(kafka, OffsetFetchRequest(groups=[where]), 8).groups[0].topics[0].partitions[0].committed_offset == -1
+    assert only(ask(kafka, OffsetFetchRequest(groups=[where]), 8)).committed_offset == -1
 
 
 def test_a_protocol_that_a_member_names_twice_counts_once(kafka: MockKafka) -> None:

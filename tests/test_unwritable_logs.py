@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dialogue import sole
 from kafkawire.messages.delete_groups import DeleteGroupsRequest
 from kafkawire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -93,11 +94,11 @@ def test_offsets_and_groups_are_not_deleted(kafka: MockKafka) -> None:
     with unwritable(kafka, GROUP_TOPIC):
         answer = one.wire.request(delete_offsets, 0)
         assert (answer.error_code, answer.topics) == (NOT_COORDINATOR, [])
-        assert one.wire.request(delete_groups, 2).results[0].error_code == NOT_COORDINATOR
+        assert sole(one.wire.request(delete_groups, 2).results).error_code == NOT_COORDINATOR
         assert one.committed() == 13
         kafka.clock.advance(days=8)  # nor do they expire
     assert one.committed() == 13
-    assert one.wire.request(delete_groups, 2).results[0].error_code == 0
+    assert sole(one.wire.request(delete_groups, 2).results).error_code == 0
     assert one.committed() == -1
     as_after_a_crash(kafka)
 

@@ -15,6 +15,7 @@ import kafka as kafka_python
 import pytest
 from kafka.errors import CorruptRecordError
 
+from dialogue import only
 from kafkawire.errors import ProtocolError
 from kafkawire.frames import encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
@@ -103,7 +104,7 @@ def test_bandwidth_is_by_the_machines_time(mock_kafka: MockKafka) -> None:
     mock_kafka.produce("orders", value=b"v" * 3000)
     mock_kafka.faults.add(faults.bandwidth(20_000, api="Fetch"))
     start = time.monotonic()
-    assert len(fetch(mock_kafka).responses[0].partitions[0].records) > 3000
+    assert len(only(fetch(mock_kafka)).records) > 3000
     assert 0.08 < time.monotonic() - start < 2
 
 
@@ -236,7 +237,7 @@ def test_a_request_is_cut_while_it_comes(mock_kafka: MockKafka, size: int) -> No
 def test_a_whole_request_is_cut_as_well_and_a_shorter_one_is_not(mock_kafka: MockKafka) -> None:
     cut = mock_kafka.faults.add(faults.cut(200, request=True, api="Produce"))
     wire = client(mock_kafka)
-    assert wire.request(produce_request("orders", batch()), 9).responses[0].partition_responses[0].base_offset == 0
+    assert only(wire.request(produce_request("orders", batch()), 9)).base_offset == 0
     with pytest.raises(ConnectionClosed):
         wire.request(produce_request("orders", batch(tag="v" * 200)), 9)
     assert (cut.seen, cut.fired, values(mock_kafka)) == (1, 1, [b"v0"])
@@ -278,7 +279,7 @@ def test_acks_0_that_was_held_back_lets_go_on_what_came_behind_it(mock_kafka: Mo
     wire.send(produce_request("orders", batch()), 9)
     assert nothing_comes(wire)
     mock_kafka.clock.advance(minutes=1)
-    assert wire.answer().responses[0].partition_responses[0].base_offset == 1
+    assert only(wire.answer()).base_offset == 1
 
 
 def nothing_comes(wire: Connection) -> bool:

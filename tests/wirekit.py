@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from dialogue import only
 from kafkawire.batches import BatchHeader, Record, build_batch
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -88,7 +89,7 @@ class RawProducer:
     def raw(self, data: bytes | None, version: int = 9, acks: int = -1) -> Any:
         """Send this record data; the partition's answer."""
         request = produce_request(self.topic, data, self.partition, acks)
-        return self.wire.request(request, version).responses[0].partition_responses[0]
+        return only(self.wire.request(request, version))
 
 
 def lacking(what: str, reason: str) -> NoReturn:

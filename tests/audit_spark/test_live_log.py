@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dialogue import only
 from kafkawire.declare import Message
 from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkawire.messages.delete_topics import DeleteTopicsRequest
@@ -46,7 +47,7 @@ def delete_records(kafka: MockKafka, offset: int) -> None:
     entry = DeleteRecordsPartition(partition_index=0, offset=offset)
     request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="orders", partitions=[entry])], timeout_ms=1000)
     answer = RawProducer(kafka).wire.request(request, 2)
-    assert answer.topics[0].partitions[0].error_code == 0
+    assert only(answer).error_code == 0
 
 
 @pytest.mark.parametrize("pieces", [1, 2, 5, 18])
@@ -129,7 +130,7 @@ class After:
 
 
 def without_batches(answer: Any) -> Any:
-    answer.responses[0].partitions[0].records = b""
+    only(answer).records = b""
     return answer
 
 

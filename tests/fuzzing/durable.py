@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from dialogue import sole
 from kafkawire.declare import Message
 from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkawire.messages.describe_transactions import DescribeTransactionsRequest
@@ -26,7 +27,7 @@ def durable(ask: Ask, groups: list[str]) -> dict[str, Any]:
     for topic in ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), 12).topics:
         known[f"topic {topic.name}"] = (topic.topic_id, len(topic.partitions))
         asked = DescribeConfigsResource(resource_type=TOPIC, resource_name=topic.name, configuration_keys=None)
-        answer = ask(DescribeConfigsRequest(resources=[asked]), 4).results[0]
+        answer = sole(ask(DescribeConfigsRequest(resources=[asked]), 4).results)
         own = {each.name: each.value for each in answer.configs if each.config_source == DYNAMIC_TOPIC}
         known[f"the settings of topic {topic.name}"] = own
     listed = [each.group_id for each in ask(ListGroupsRequest(), 4).groups]
@@ -44,7 +45,7 @@ def _offsets(ask: Ask, group: str) -> dict[tuple[str, int], tuple[int, str]]:
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)], require_stable=False)
     return {
         (topic.name, each.partition_index): (each.committed_offset, each.metadata or "")
-        for topic in ask(request, 8).groups[0].topics
+        for topic in sole(ask(request, 8).groups).topics
         for each in topic.partitions
     }
 

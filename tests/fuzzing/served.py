@@ -21,6 +21,7 @@ from typing import Any
 
 import psutil
 
+from dialogue import only, sole
 from fuzzing.acknowledged import Acknowledged, read_log
 from fuzzing.frames import damaged_frame, frame
 from fuzzing.known import Known
@@ -353,7 +354,7 @@ def cleanup_policy(wire: WireClient, topic: str) -> str:
     """The cleanup.policy of a topic."""
     asked = DescribeConfigsResource(resource_type=2, resource_name=topic, configuration_keys=["cleanup.policy"])
     answer = wire.request(DescribeConfigsRequest(resources=[asked]), 4)
-    return str(answer.results[0].configs[0].value)
+    return str(sole(answer.results).configs[0].value)
 
 
 def read_all(wire: WireClient, topic: str, index: int) -> tuple[int, int, list[bytes]]:
@@ -363,10 +364,10 @@ def read_all(wire: WireClient, topic: str, index: int) -> tuple[int, int, list[b
     while True:
         asked = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)
         request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=topic, partitions=[asked])])
-        answer = wire.request(request, 11).responses[0].partitions[0]
+        answer = only(wire.request(request, 11))
         if answer.error_code == 1:  # OFFSET_OUT_OF_RANGE: it begins later
             asked.fetch_offset = offset = start = list_offset(wire, topic, index, -2)
-            answer = wire.request(request, 11).responses[0].partitions[0]
+            answer = only(wire.request(request, 11))
         if not answer.records:
             return start, answer.high_watermark, found
         for each in iter_batches(answer.records):
@@ -378,4 +379,4 @@ def list_offset(wire: WireClient, topic: str, index: int, timestamp: int) -> int
     """The offset that ListOffsets answers."""
     asked = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=index, timestamp=timestamp)])
     answer = wire.request(ListOffsetsRequest(replica_id=-1, topics=[asked]), 7)
-    return int(answer.topics[0].partitions[0].offset)
+    return int(only(answer).offset)

@@ -18,6 +18,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from dialogue import sole
 from kafkawire.declare import Message
 from kafkawire.errors import ProtocolError
 from kafkawire.messages.api_versions import ApiVersionsRequest
@@ -147,7 +148,7 @@ class Player:
     def _led(self, topic: str) -> bool:
         partitions = [ListOffsetsPartition(partition_index=i, timestamp=-1) for i in range(PARTITIONS)]
         request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=partitions)])
-        return not any(partition.error_code for partition in self._admin.request(request, 5).topics[0].partitions)
+        return not any(partition.error_code for partition in sole(self._admin.request(request, 5).topics).partitions)
 
     def busy(self) -> set[int]:
         """The connections with a request that is not answered."""

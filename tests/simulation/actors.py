@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from dialogue import only
 from kafkawire.batches import SEQUENCES, Record, build_batch, iter_batches, iter_records, read_header
 from kafkawire.messages.end_txn import EndTxnRequest
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -151,7 +152,7 @@ class IdempotentProducer(Actor):
         self._next_sequence = (self._next_sequence + count) % SEQUENCES
 
     def _answered(self, sent: Sent, response: Any) -> None:
-        answer = response.responses[0].partition_responses[0]
+        answer = only(response)
         self._under_way -= 1
         first = self._unacknowledged < len(self.batches) and self.batches[self._unacknowledged] is sent
         if answer.error_code == 0:
@@ -267,7 +268,7 @@ class TransactionalProducer(Actor):
             self._send(request, 5, self._ended)
 
     def _produced(self, response: Any) -> None:
-        code = response.responses[0].partition_responses[0].error_code
+        code = only(response).error_code
         if code in GONE:
             self._lost("aborted")
         elif code == NOT_LEADER:
@@ -361,7 +362,7 @@ class Consumer(Actor):
 
     def _fetched(self, response: Any) -> None:
         self._waits = False
-        answer = response.responses[0].partitions[0]
+        answer = only(response)
         if answer.error_code:
             raise Violation(f"{self.name}: Fetch from {self.offset} was answered {answer.error_code}")
         waiting = sorted(answer.aborted_transactions or [], key=lambda aborted: aborted.first_offset)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dialogue import sole
 from kafkawire.declare import Field, Struct
 from kafkawire.entities import first, holders, mentions, values
 from kafkawire.messages.create_topics import CreatableTopicResult
@@ -52,5 +53,5 @@ def test_values_are_found_at_any_depth_and_in_plain_lists() -> None:
     assert list(values(DescribeGroupsRequest(groups=["a", "b"]), "groupId")) == ["a", "b"]
     nested = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="team", topics=None)])
     assert [each for each in values(nested, "groupId") if each] == ["team"]
-    assert first(response.responses[0], "topicName") == "orders"
+    assert first(sole(response.responses), "topicName") == "orders"
     assert first(response, "topicName") is None
