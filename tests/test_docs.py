@@ -406,10 +406,14 @@ def test_behaviours_that_texts_name_are_on_the_page(path: Path) -> None:
 def test_the_map_of_folders_is_whole() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").partition("```\n")[2].partition("```")[0]
     shown: list[str] = []
+    top = ""
     for line in text.splitlines():
         name = line.split()[0].rstrip("/")
-        shown.append(f"{top}/{name}" if line.startswith(" ") else name)
-        top = top if line.startswith(" ") else name
+        if line.startswith(" "):
+            shown.append(f"{top}/{name}")
+        else:
+            shown.append(name)
+            top = name
     roots = [root for root in shown if root.count("/") == 1 and not root.startswith("scripts")]
     folders = {
         path.relative_to(ROOT).as_posix()
@@ -418,7 +422,6 @@ def test_the_map_of_folders_is_whole() -> None:
         if path.is_dir() and path.name != "__pycache__" and any(path.glob("*.*"))
     }
     assert {name for name in shown if name not in ("tests", "scripts")} == folders | set(roots)
-
 
 
 def flags_of_ours() -> set[str]:
