@@ -764,7 +764,7 @@ def test_what_cannot_be_is_said(start: Start) -> None:
     coordinator(cluster, "group", "team")
     for what, sentence in (
         (lambda: kafka.kill_broker(4), r"there is no broker 4; there are \[1, 2, 3\]"),
-        (lambda: kafka.start_broker(1), "broker 1 is up already"),
+        (lambda: kafka.start_broker(1), "broker 1 is already up"),
         (lambda: kafka.move_leader("t", to=3), r"broker 3 cannot lead t-0, which has \[1, 2\] in sync"),
         (lambda: kafka.move_leader("none", to=1), "there is no partition none-0"),
         (lambda: kafka.freeze_replica("t", 0, 1), "broker 1 leads t-0; only a follower can be frozen"),
@@ -775,7 +775,7 @@ def test_what_cannot_be_is_said(start: Start) -> None:
         with pytest.raises(ValueError, match=sentence):
             what()
     kafka.kill_broker(2)
-    with pytest.raises(ValueError, match="broker 2 is down already"):
+    with pytest.raises(ValueError, match="broker 2 is already down"):
         kafka.kill_broker(2)
     with pytest.raises(ValueError, match="broker 2 is down"):
         kafka.freeze_replica("t", 0, 2)

@@ -204,7 +204,7 @@ def test_with_several_brokers_the_coordinators_topics_are_replicated_as_kafka_do
         ({"retention.ms": "x"}, "Invalid value x for configuration retention.ms: Not a number of type LONG"),
         ({"log.retention.ms": "0"}, "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"),
         ({"log.roll.ms": "0"}, "log.roll.ms must be greater than or equal to 1"),
-        ({"retention.ms": "1", "log.retention.ms": "2"}, "log.retention.ms is given twice, as 1 and as 2"),
+        ({"retention.ms": "1", "log.retention.ms": "2"}, "log.retention.ms is set twice, to 1 and to 2"),
     ],
 )
 def test_a_broker_does_not_start_with_what_it_does_not_understand(given: dict[str, str], sentence: str) -> None:

@@ -209,7 +209,7 @@ def test_what_cannot_be_read_is_said_once_and_stays(caplog: pytest.LogCaptureFix
         engine.tick(NOW + 20_000)
     assert len(batches(partition.log)) == count
     (warning,) = caplog.messages
-    assert warning.startswith("orders-0 is not compacted any more: ")
+    assert warning.startswith("orders-0 is no longer compacted: ")
 
 
 # The coordinators' topics

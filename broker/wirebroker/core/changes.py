@@ -1,4 +1,4 @@
-"""What changes in a cluster besides its logs, told to whoever watches (`Cluster.watch`). The names are those of the trace."""
+"""Changes in a cluster besides its logs, for the callback `Cluster.watch`. The names are those of the trace."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class LeaderChange(NamedTuple):
 
 
 class InSyncChange(NamedTuple):
-    """Other replicas of a partition are in sync than before."""
+    """The in-sync replicas of a partition have changed."""
 
     topic: str
     partition: int
@@ -39,7 +39,7 @@ class BrokerChange(NamedTuple):
 
 
 class ProducerChange(NamedTuple):
-    """What a partition knows of a producer: from now on, at a new epoch, or no longer."""
+    """A partition begins to know a producer, sees a new epoch of it, or forgets it."""
 
     change: Literal["created", "epoch", "expired"]
     topic: str
@@ -68,7 +68,7 @@ class GroupChange(NamedTuple):
 
 
 class LogStartChange(NamedTuple):
-    """Retention let the log begin later."""
+    """Retention moved the log start offset."""
 
     topic: str
     partition: int

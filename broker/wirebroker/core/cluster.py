@@ -1,4 +1,4 @@
-"""The cluster: brokers, topics, and who leads what. The metadata that KRaft would keep, without the quorum."""
+"""The cluster: brokers, topics, and leaders. This is the metadata that KRaft would keep, without the quorum."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC})
 
 @dataclass(slots=True)
 class Broker:
-    """One broker and the addresses that clients are told, by the name of the listener they came in at."""
+    """One broker and its advertised addresses, by the name of the listener."""
 
     node_id: int
     addresses: dict[str, tuple[str, int]] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Broker:
     alive: bool = True
 
     def address(self, listener: str) -> tuple[str, int]:
-        """Host and port for a client of this listener; a listener unknown here is given the first address."""
+        """The advertised host and port for this listener; for an unknown listener those of the first one."""
         return self.addresses.get(listener) or next(iter(self.addresses.values()), ("", -1))
 
 
@@ -50,7 +50,7 @@ class Topic:
 
     @property
     def internal(self) -> bool:
-        """Whether clients must not write to it."""
+        """Whether it is a coordinators' topic, which clients must not write to."""
         return self.name in INTERNAL_TOPICS
 
     def partition(self, index: int) -> Partition | None:
@@ -59,14 +59,14 @@ class Topic:
 
 
 class StoredPartition(NamedTuple):
-    """A partition that was there before the broker started: the brokers that have it, and its leader epoch then."""
+    """A partition from before the broker started: the brokers that have replicas, and its leader epoch then."""
 
     replicas: list[int]
     leader_epoch: int
 
 
 OpenLog = Callable[[Topic, int, list[int], int], Log]
-"""Gives a partition its log: of which topic and index, with which replicas, and what time it is."""
+"""Opens a partition's log, given the topic, the index, the replicas and the time."""
 
 
 def memory_log(topic: Topic, index: int, replicas: list[int], now: int) -> Log:
@@ -75,7 +75,7 @@ def memory_log(topic: Topic, index: int, replicas: list[int], now: int) -> Log:
 
 
 class Cluster:
-    """All that the brokers of one process share. Time and random bytes are arguments."""
+    """The state that the brokers of one process share. Time and random bytes are arguments."""
 
     def __init__(
         self,
@@ -104,40 +104,40 @@ class Cluster:
         self._alike: dict[str, dict[str, None]] = {}
         """Topics whose names have a '.' or '_', by the name with '_' for both."""
         self.cold_start = cold_start
-        """Whether coordinators take their time at first, as Kafka's: clients are told to ask again twice."""
+        """Whether coordinators load at first, as Kafka's do: clients get a retriable error twice."""
         self._unloaded: set[str] = set()
         self.version = 0
         """Rises with every change of the metadata: topics, partitions, leaders, configs."""
         self.topics_created = 0
-        """How many topics there have ever been."""
+        """The number of topics ever created."""
         self.decisions = Decisions(timers, lambda: (self.version, configs.version, self.producer_ids.next_block))
         self.watch: Callable[[Change], None] | None = None
-        """Told of what changes, if somebody wants to know."""
+        """Called with every change, if it is set."""
         self.rolled: Callable[[Partition, int], None] | None = None
-        """Told when a segment of a compacted topic is closed."""
+        """Called when a segment of a compacted topic is closed."""
 
     def tell(self, change: Change) -> None:
-        """Something has changed."""
+        """Report a change to `watch`."""
         if self.watch is not None:
             self.watch(change)
 
     @property
     def controller_id(self) -> int:
-        """The broker that clients are told to send admin requests to; any would do."""
+        """The broker that clients send admin requests to. Every broker here can handle them."""
         return min(self.live_brokers, default=min(self.brokers))
 
     @property
     def live_brokers(self) -> dict[int, Broker]:
-        """The brokers that are not down, by id; they are all that clients are told of."""
+        """The brokers that are not down, by id. Metadata names only these."""
         return {node_id: broker for node_id, broker in self.brokers.items() if broker.alive}
 
     def alive(self, node_id: int) -> bool:
-        """Whether there is such a broker, and it is not down."""
+        """Whether the broker exists and is not down."""
         broker = self.brokers.get(node_id)
         return broker is not None and broker.alive
 
     def offline(self, partition: Partition) -> list[int]:
-        """The replicas of the partition whose brokers are down, or whose directory has failed."""
+        """The replicas of the partition whose brokers are down or whose log directories have failed."""
         at = partition.offline_at
         return [node_id for node_id in partition.replicas if not self.alive(node_id) or node_id == at]
 
@@ -151,10 +151,10 @@ class Cluster:
         assignment: Mapping[int, Sequence[int]] | None = None,
         overrides: Mapping[str, str] | None = None,
     ) -> Topic:
-        """Create the topic; the caller has checked name, counts and configs. Leaders go round the brokers.
+        """Create the topic, with its leaders spread over the brokers. The caller has checked name, counts and configs.
 
-        Raises OSError if its logs cannot be created; then there is no topic. It is undone if `decisions` cannot
-        be written down.
+        Raises OSError, and creates nothing, if a log cannot be created. The topic is removed again if `decisions` cannot
+        write it down.
         """
         topic = Topic(name, self._new_topic_id(), TopicConfigs(self.configs, overrides or {}))
         count = len(assignment) if assignment else partitions or self.configs.integer("num.partitions")
@@ -174,9 +174,9 @@ class Cluster:
     def add_partitions(
         self, topic: Topic, total: int, now: int, factor: int, assignment: Mapping[int, Sequence[int]] | None = None
     ) -> None:
-        """Let the topic have `total` partitions; each is led by the first of its replicas that is alive.
+        """Add partitions up to `total`; the first live replica of each leads it.
 
-        Raises OSError as `create_topic` does; then nothing has changed.
+        Raises OSError, and changes nothing, as `create_topic` does.
         """
         before = len(topic.partitions)
         self._grow(topic, total, now, factor, assignment)
@@ -217,7 +217,7 @@ class Cluster:
     def restore_topic(
         self, name: str, topic_id: bytes, overrides: Mapping[str, str], partitions: Sequence[StoredPartition], now: int
     ) -> Topic:
-        """Have a topic again that was there before; each partition's first replica is elected as its leader."""
+        """Restore a topic from before the start; the first replica of each partition becomes its leader."""
         topic = Topic(name, topic_id, TopicConfigs(self.configs, overrides))
         for index, stored in enumerate(partitions):
             partition = self._new_partition(topic, index, stored.replicas, now)
@@ -242,7 +242,7 @@ class Cluster:
                 del self._alike[alike]
 
     def topics_like(self, name: str) -> Iterable[str]:
-        """The topics that have the same name but for '.' and '_'."""
+        """The topics whose names differ from this one only in '.' and '_'."""
         return self._alike.get(name.replace(".", "_"), ())
 
     def delete_topic(self, topic: Topic, now: int, then: Callable[[], None]) -> None:
@@ -263,7 +263,7 @@ class Cluster:
         self.decisions.made(undo, done)
 
     def new_producer_id(self, node_id: int, now: int) -> int | None:
-        """An id from the broker's block; None if a new block is needed and cannot be written down."""
+        """The next id of the broker's block; None if a new block is needed and cannot be written down."""
         ids = self.producer_ids
         before = ids.next_block
         made = ids.allocate(node_id)
@@ -274,7 +274,7 @@ class Cluster:
         return made
 
     def partition(self, topic: str, index: int) -> Partition | None:
-        """The partition, or None if the cluster does not have it."""
+        """The partition, or None if the cluster has no such partition."""
         found = self.topics.get(topic)
         return found.partition(index) if found else None
 
@@ -284,7 +284,7 @@ class Cluster:
             yield from topic.partitions
 
     def coordinator_partition(self, kind: str, key: str) -> int | None:
-        """The partition of the coordinator's topic that this group or transactional id belongs to; None if it has none yet."""
+        """The partition of the coordinators' topic for this group or transactional id; None before the topic exists."""
         topic = self.topics.get(GROUP_TOPIC if kind == "group" else TRANSACTION_TOPIC)
         return abs_hash(key) % len(topic.partitions) if topic else None
 
@@ -294,18 +294,18 @@ class Cluster:
         return log.leader if log is not None and log.leader != NO_LEADER else None
 
     def coordinator_log(self, kind: str, key: str) -> Partition | None:
-        """The partition that holds what is written down of this group or transactional id; None if there is none yet."""
+        """The partition with the records of this group or transactional id; None before the topic exists."""
         index = self.coordinator_partition(kind, key)
         return None if index is None else self.partition(GROUP_TOPIC if kind == "group" else TRANSACTION_TOPIC, index)
 
     def coordinator_log_error(self, kind: str, key: str) -> ErrorCode:
-        """Why a coordinator cannot write down anything: too few replicas of its log are in sync."""
+        """COORDINATOR_NOT_AVAILABLE if too few replicas of the coordinator's log are in sync to write to it, else NONE."""
         log = self.coordinator_log(kind, key)
         unavailable = log is not None and (log.leader == NO_LEADER or log.replication.too_few)
         return ErrorCode.COORDINATOR_NOT_AVAILABLE if unavailable else ErrorCode.NONE
 
     def coordinator_error(self, kind: str, key: str, node_id: int) -> ErrorCode:
-        """Whether this broker coordinates the key. On a cold start whoever comes first finds it still loading."""
+        """NOT_COORDINATOR if another broker coordinates the key, and once after a cold start; else NONE."""
         if self.coordinator(kind, key) != node_id:
             return ErrorCode.NOT_COORDINATOR
         topic = GROUP_TOPIC if kind == "group" else TRANSACTION_TOPIC
@@ -315,7 +315,7 @@ class Cluster:
         return ErrorCode.NONE
 
     def create_internal_topic(self, name: str, now: int) -> Topic:
-        """Create one of the coordinators' topics as its first user does."""
+        """Create one of the coordinators' topics, as its first use does."""
         prefix = "offsets.topic" if name == GROUP_TOPIC else "transaction.state.log"
         factor = min(self.configs.integer(f"{prefix}.replication.factor"), len(self.brokers))
         overrides = {"cleanup.policy": "compact", "compression.type": "producer"}

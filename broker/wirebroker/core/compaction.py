@@ -1,8 +1,8 @@
-"""When logs in memory are compacted (Kafka's LogCleaner). Logs on disk: `FolderStore.compact`.
+"""The schedule by which logs in memory are compacted (Kafka's LogCleaner). For logs on disk see `FolderStore.compact`.
 
-One log is compacted at a time, in slices, so that nobody waits for it. As in Kafka a log that a segment was closed of is
-looked at after log.cleaner.backoff.ms. That of a coordinator is looked at when its segment is closed, so that it stays
-small also while the clock stands still.
+One log is compacted at a time, in slices, so that requests do not wait for it. As in Kafka, a log is considered
+log.cleaner.backoff.ms after one of its segments was closed. A coordinator's log is considered when the segment is closed, so
+that it stays small even while the clock stands still.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ SLICE = 256
 
 
 class Compaction:
-    """Compacts what is in the memory of a cluster; `now` is in ms since the epoch."""
+    """Compacts a cluster's logs in memory; `now` is in ms since the epoch."""
 
     def __init__(self, cluster: Cluster, now: int) -> None:
         self._cluster = cluster
         self._dirty: dict[Partition, None] = {}
-        """Partitions with a closed segment that was not compacted."""
+        """Partitions with a closed segment that is not compacted yet."""
         self._uncleanable: set[Partition] = set()
-        """Partitions whose compaction failed once; as in Kafka it is not tried again before the next start."""
+        """Partitions whose compaction has failed. As in Kafka it is not repeated before the next start."""
         self._running = False
         self._timer: Timer | None = None
         cluster.rolled = self.rolled
@@ -40,7 +40,7 @@ class Compaction:
             self.consider(partition, now)
 
     def consider(self, partition: Partition, now: int) -> None:
-        """Compact this partition in time, if there is something to compact."""
+        """Schedule the compaction of this partition, if it has segments to compact."""
         if partition not in self._dirty and self._is_dirty(partition):
             self._dirty[partition] = None
             self._wait(now)
@@ -52,7 +52,7 @@ class Compaction:
             self.begin(now)
 
     def begin(self, now: int) -> None:
-        """Compact what is dirty enough, the dirtiest first; what is not yet is looked at again later."""
+        """Compact the logs that are dirty enough, the dirtiest first; the others are considered again later."""
         if not self._running:
             self._running = True
             self._cluster.timers.work(self._rounds(now))
@@ -79,7 +79,7 @@ class Compaction:
 
     def _rounds(self, now: int) -> Iterator[None]:
         try:
-            yield  # whoever closed a segment is about to write to the log
+            yield  # the caller that closed a segment is about to write to the log
             while (found := self._dirtiest(now)) is not None:
                 yield from self._round(*found)
         finally:
@@ -88,7 +88,7 @@ class Compaction:
             self._wait(now)
 
     def _dirtiest(self, now: int) -> tuple[Partition, Steps[None]] | None:
-        """The log that is to be compacted next, and the steps of that."""
+        """The partition to compact next, and the steps of its compaction."""
         self._dirty = {partition: None for partition in self._dirty if self._is_dirty(partition)}
         if not self._cluster.configs.value("log.cleaner.enable"):
             return None
@@ -112,6 +112,6 @@ class Compaction:
                 if left <= 0:
                     yield
                     left = SLICE
-        except WireError as damage:  # with --record-checks header nobody has read the records before
+        except WireError as damage:  # with --record-checks header the records have not been read before
             self._uncleanable.add(partition)
-            logger.warning("%s-%d is not compacted any more: %s", partition.topic, partition.index, damage)
+            logger.warning("%s-%d is no longer compacted: %s", partition.topic, partition.index, damage)

@@ -1,7 +1,8 @@
-"""What has settings: topics, brokers, groups and client metrics, as DescribeConfigs and the AlterConfigs APIs see them.
+"""The resources that have settings, as DescribeConfigs and the AlterConfigs APIs see them.
 
-Kafka checks an alteration twice, first on the broker that received it (ConfigAdminManager) and then on the controller
-(ConfigurationControlManager), each in its own words; the order of the checks here is theirs.
+They are topics, brokers, groups and client metrics. Kafka checks an alteration twice, first on the broker that received it
+(ConfigAdminManager) and then on the controller (ConfigurationControlManager), each in its own words. The checks here have
+the same order.
 """
 
 from __future__ import annotations
@@ -52,14 +53,14 @@ class Change(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why a client does not get what it asked for."""
+    """The error code and message of a request that is refused."""
 
     code: ErrorCode
     message: str | None
 
 
 class Alteration:
-    """One resource of an alter request. `changes` are made to what is set, or else replace all of it (`replaces`)."""
+    """One resource of an alter request. With `replaces` the changes replace all its settings."""
 
     def __init__(self, cluster: Cluster, node_id: int, kind: int, name: str, changes: list[Change], *, replaces: bool) -> None:
         self.cluster = cluster
@@ -70,7 +71,7 @@ class Alteration:
         self.replaces = replaces
 
     def alter(self, *, validate_only: bool) -> Refusal | None:
-        """Make the changes, all or none; what is wrong with them, or None. With `validate_only` only the latter."""
+        """Make all changes or none; the Refusal if they are wrong, else None. With `validate_only` it only checks them."""
         refusal = self._on_broker()
         if refusal is not None or self.kind == ResourceType.BROKER_LOGGER:
             return refusal
@@ -97,7 +98,7 @@ class Alteration:
         return Refusal(ErrorCode.INVALID_REQUEST, f"Unknown resource type {self.kind}")
 
     def _on_loggers(self) -> Refusal | None:
-        """There are no log4j loggers here whose level could be set."""
+        """There are no log4j loggers here, so no level can be set."""
         if not _is_integer(self.name):
             return Refusal(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {self.name}")
         if int(self.name) != self.node_id:
@@ -174,7 +175,7 @@ class Alteration:
         return refusal
 
     def _replicas_error(self, wanted: Mapping[str, str]) -> Refusal | None:
-        """With eligible leader replicas (KIP-966) all brokers have one min.insync.replicas, and always have one."""
+        """With eligible leader replicas (KIP-966) min.insync.replicas is set for the whole cluster, and cannot be removed."""
         name = "min.insync.replicas"
         if self.kind != ResourceType.BROKER:
             return None
@@ -222,12 +223,12 @@ class Alteration:
 
 
 def unwritten(failed: OSError) -> Refusal:
-    """What whoever wants a change of the metadata is told if it cannot be written down: nothing has changed."""
-    return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"This cannot be written down: {failed.strerror or failed}")
+    """The refusal of a change of the metadata that could not be written down, and so was not made."""
+    return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"The change cannot be written down: {failed.strerror or failed}")
 
 
 def current(cluster: Cluster, kind: int, name: str) -> Mapping[str, str]:
-    """What is set for this resource itself, as text."""
+    """The settings of this resource itself, as text."""
     if kind == ResourceType.TOPIC:
         return cluster.topics[name].configs.overrides if name in cluster.topics else {}
     if kind == ResourceType.BROKER:
@@ -238,7 +239,7 @@ def current(cluster: Cluster, kind: int, name: str) -> Mapping[str, str]:
 
 
 def repeated(resources: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:
-    """The resources that a request names more than once; Kafka refuses all of them."""
+    """The resources that a request names more than once. Kafka refuses all of them."""
     seen: set[tuple[int, str]] = set()
     twice: set[tuple[int, str]] = set()
     for resource in resources:
@@ -300,12 +301,12 @@ def _check_group(name: str, wanted: Mapping[str, str], broker: BrokerConfigs) ->
 
 
 def group_number(wanted: Mapping[str, str], name: str, broker: BrokerConfigs) -> int:
-    """A group's setting that is a number, from the group or else from the broker."""
+    """A group's numeric setting: the group's own, else the broker's."""
     return int(wanted[name]) if name in wanted else broker.integer(f"group.{name}")
 
 
 def describe_group(name: str, configs: BrokerConfigs, node_id: int) -> list[Entry]:
-    """The settings of a group; one that was never heard of has the broker's."""
+    """The settings of a group; an unknown group has the broker's."""
     own = configs.groups.get(name, {})
     entries = []
     for setting in GROUP_SETTINGS.values():

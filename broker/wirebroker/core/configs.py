@@ -1,11 +1,9 @@
-"""Topic and broker settings: what is set where, and what holds.
+"""Topic and broker settings: where they are set, and which value is in effect.
 
-A broker's value comes, in this order, from what was altered for one broker, from what was altered for all, from what
-the broker was started with, and from the default (Kafka's DynamicBrokerConfig). A topic's value comes from the topic
-and else from the broker setting behind it.
-
-The brokers of a cluster are one process here, so that a value altered for one broker holds for all of them; it is shown
-only at the broker for which it was altered.
+The first of these gives a broker setting its value: an alteration for one broker, an alteration for all, the options at
+start, the default (Kafka's DynamicBrokerConfig). A topic setting has the topic's value, else that of the corresponding
+broker setting. All brokers of a cluster are one process here, so a value altered for one broker takes effect for all of
+them. DescribeConfigs shows it only at the broker for which it was altered.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ _SAME: tuple[tuple[str, ...], ...] = (
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
 )
-"""Broker settings that say the same in other units; the first that is set counts."""
+"""Broker settings with the same meaning in different units; the first one that is set takes effect."""
 _MS = {"hours": 3_600_000, "minutes": 60_000}
 
 
@@ -43,7 +41,7 @@ class Source(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """One of the places that could give a setting its value; `value` is None if it is not shown."""
+    """A place that gives a setting a value; `value` is None if it is not shown."""
 
     name: str
     value: str | None
@@ -51,7 +49,7 @@ class Synonym(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A setting as DescribeConfigs shows it; the first synonym is the one that counts."""
+    """A setting as DescribeConfigs shows it; the first synonym is in effect."""
 
     name: str
     value: str | None
@@ -63,7 +61,7 @@ class Entry(NamedTuple):
 
 
 def broker_synonyms(name: str) -> tuple[str, ...]:
-    """The broker settings that Kafka looks at for this one, itself among them."""
+    """The broker settings that Kafka reads for this one, including itself."""
     for group in _SAME:
         if name in group:
             return group
@@ -73,7 +71,7 @@ def broker_synonyms(name: str) -> tuple[str, ...]:
 
 
 def _ours(brokers: int) -> dict[str, str]:
-    """Where our defaults differ from Kafka's: a test should not wait, and one machine mostly has one broker."""
+    """The defaults that differ from Kafka's: tests should not wait, and a machine usually runs one broker."""
     return {
         "group.initial.rebalance.delay.ms": "0",
         "offsets.topic.num.partitions": "4",
@@ -85,23 +83,23 @@ def _ours(brokers: int) -> dict[str, str]:
 
 
 class BrokerConfigs:
-    """The settings of the brokers of a cluster. `version` rises with every change, of a topic's as well."""
+    """The settings of a cluster's brokers. `version` rises with every change, also of a topic's settings."""
 
     def __init__(self, overrides: Mapping[str, str], *, brokers: int = 1) -> None:
-        """Kafka's broker settings by name; a topic setting's name stands for the broker's default of it.
+        """`overrides` are Kafka's broker settings by name; a topic setting's name means the broker's default for it.
 
-        Raises ConfigError for a name that Kafka does not have, or a value that it would not take.
+        Raises ConfigError for a name that Kafka does not have, or a value that it refuses.
         """
         self.static = _ours(brokers)
         self.topic_static: dict[str, str] = {}
-        """Topic settings without a broker setting behind them that all topics start with."""
+        """The initial values of topic settings that have no corresponding broker setting."""
         given: dict[str, str] = {}
         for name, raw in overrides.items():
             self._take(name, raw, given)
         self.static.update(given)
         least = self.static.get("min.insync.replicas", BROKER_SETTINGS["min.insync.replicas"].default or "1")
         self.dynamic: dict[int | None, dict[str, str]] = {None: {"min.insync.replicas": least}}
-        """What was altered while running: for all brokers under None, for one under its id.
+        """The settings altered while running: for all brokers under None, for one broker under its id.
 
         A cluster with eligible leader replicas (KIP-966) begins with min.insync.replicas in it, at its static value.
         """
@@ -110,7 +108,7 @@ class BrokerConfigs:
         self.version = 0
         self._cache: dict[str, Value] = {}
         self._shown: tuple[int, dict[Hashable, list[Entry]]] = (0, {})
-        """What `shown` has made, and for which `version`."""
+        """The results that `shown` remembers, and the `version` they belong to."""
         self._props = self._merged(self.dynamic)
         self._check_together()
         check_topic_configs(self.topic_static, self)
@@ -129,11 +127,11 @@ class BrokerConfigs:
             known = [*BROKER_SETTINGS, *TOPIC_SETTINGS]
             raise ConfigError(f"Unknown config name: {name}", suggestion=nearest(name, known))
         if given.get(target, raw) != raw:
-            raise ConfigError(f"{target} is given twice, as {given[target]} and as {raw}")
+            raise ConfigError(f"{target} is set twice, to {given[target]} and to {raw}")
         given[target] = raw
 
     def _merged(self, dynamic: Mapping[int | None, Mapping[str, str]]) -> dict[str, str]:
-        """All that is set anywhere; a later layer also hides the synonyms of what it sets, as in Kafka."""
+        """The settings of all layers together; a later layer also hides the synonyms of its settings, as in Kafka."""
         props = dict(self.static)
         for node in sorted(dynamic, key=lambda node: (node is not None, -(node or 0))):
             for name, raw in dynamic[node].items():
@@ -151,7 +149,7 @@ class BrokerConfigs:
                 raise ConfigError(f"{lowest} must be {unlimited}greater than or equal to 1")
 
     def value(self, name: str) -> Value:
-        """The typed value of a broker setting, or of what a topic setting defaults to; KeyError for neither."""
+        """The typed value of a broker setting, or the default of a topic setting. Raises KeyError for other names."""
         try:
             return self._cache[name]
         except KeyError:
@@ -192,9 +190,9 @@ class BrokerConfigs:
         return "" if value is None else Setting.text(value)
 
     def alter(self, changes: Mapping[str, str | None], broker: int | None = None) -> None:
-        """Change settings while running, for one broker or, with None, for all; a value of None takes a change back.
+        """Change settings while running, for one broker or, with None, for all; a value of None removes a change.
 
-        Raises ConfigError for what Kafka does not let change while it runs; then nothing is changed.
+        Raises ConfigError, and changes nothing, for a setting that Kafka cannot change while it runs.
         """
         layer = dict(self.dynamic.get(broker, {}))
         for name, raw in changes.items():
@@ -205,7 +203,7 @@ class BrokerConfigs:
         self.replace(layer, broker)
 
     def replace(self, layer: Mapping[str, str], broker: int | None = None, *, only_check: bool = False) -> None:
-        """Let these be all that is altered for this broker, or, with None, for all; ConfigError as for `alter`."""
+        """Replace all alterations for this broker or, with None, for all brokers. Raises ConfigError as `alter` does."""
         check_dynamic(layer, per_broker=broker is not None)
         before = self._props
         pools = {name: self.integer(name) for name in POOLS}
@@ -228,7 +226,7 @@ class BrokerConfigs:
         self._cache.clear()
 
     def layers(self, node: int, facts: Mapping[str, str] | None = None) -> tuple[tuple[Mapping[str, str], Source], ...]:
-        """What is set for this broker and where, the layer that counts first in front; `facts` as for `synonyms`."""
+        """The settings of this broker by layer, the one with precedence first; for `facts` see `synonyms`."""
         return (
             (self.dynamic.get(node, {}), Source.BROKER),
             (self.dynamic[None], Source.ALL_BROKERS),
@@ -236,9 +234,9 @@ class BrokerConfigs:
         )
 
     def synonyms(self, name: str, node: int, facts: Mapping[str, str] | None = None) -> list[Synonym]:
-        """Every place that gives this broker setting a value at this broker, the one that counts first.
+        """Every place that gives this broker setting a value at this broker, the one in effect first.
 
-        `facts` are settings that only the running broker knows, such as its listeners; they count as given at start.
+        `facts` are settings that only the running broker knows, such as its listeners; they have the rank of options at start.
         """
         found = []
         names = broker_synonyms(name)
@@ -253,7 +251,7 @@ class BrokerConfigs:
         return found
 
     def shown(self, key: Hashable, make: Callable[[], list[Entry]]) -> list[Entry]:
-        """What `make()` returns; it is called once for this key until a setting changes. Nobody may change the list."""
+        """The result of `make()`, which is called once for a key until a setting changes. Callers must not change the list."""
         if self._shown[0] != self.version:
             self._shown = (self.version, {})
         kept = self._shown[1]
@@ -263,7 +261,7 @@ class BrokerConfigs:
         return found
 
     def topic_defaults(self, node: int) -> list[Entry]:
-        """All topic settings as this broker shows them for a topic that sets none, internal ones as well."""
+        """All topic settings as this broker shows them for a topic without overrides, including internal ones."""
         return self.shown(node, lambda: [self._topic_default(setting, node) for setting in TOPIC_SETTINGS.values()])
 
     def _topic_default(self, setting: Setting, node: int) -> Entry:
@@ -273,7 +271,7 @@ class BrokerConfigs:
         return Entry(setting.name, self.text(setting.name), source, False, False, setting.type, synonyms)
 
     def describe(self, node: int, facts: Mapping[str, str] | None = None) -> list[Entry]:
-        """All settings of one broker; after Kafka's own those that somebody has made up."""
+        """All settings of one broker: first Kafka's own, then names that Kafka does not know."""
         return self.shown((node, *(facts or {}).items()), lambda: self._describe(node, facts))
 
     def _describe(self, node: int, facts: Mapping[str, str] | None) -> list[Entry]:
@@ -292,7 +290,7 @@ class BrokerConfigs:
         return entries
 
     def describe_altered(self) -> list[Entry]:
-        """What was altered for all brokers, as asking for the broker with the empty name shows it."""
+        """The settings altered for all brokers, which DescribeConfigs shows for the broker with the empty name."""
         entries = []
         for name, raw in self.dynamic[None].items():
             synonym = _synonym(name, raw, Source.ALL_BROKERS)
@@ -308,7 +306,7 @@ def _synonym(name: str, raw: str, source: Source) -> Synonym:
 
 
 def check_dynamic(layer: Mapping[str, str], *, per_broker: bool) -> None:
-    """ConfigError unless Kafka lets all these change while it runs (DynamicBrokerConfig.validateConfigs)."""
+    """Raise ConfigError unless Kafka can change all these while it runs (DynamicBrokerConfig.validateConfigs)."""
     known = [BROKER_SETTINGS[name] for name in layer if name in BROKER_SETTINGS]
     fixed = [setting.name for setting in known if setting.read_only]
     if fixed:
@@ -329,7 +327,7 @@ POOLS = (
     "background.threads", "log.cleaner.threads", "num.io.threads", "num.network.threads",
     "num.recovery.threads.per.data.dir", "num.replica.fetchers",
 )  # fmt: skip
-"""How many threads a broker has; Kafka lets these grow and shrink by no more than half in one step."""
+"""Numbers of threads. Kafka lets each at most double, or shrink to no less than half, in one step."""
 
 
 def _check_pool(name: str, before: int, after: int) -> None:
@@ -344,7 +342,7 @@ def _check_pool(name: str, before: int, after: int) -> None:
 
 
 def check_topic_configs(overrides: Mapping[str, str], broker: BrokerConfigs) -> dict[str, Value]:
-    """The typed values; ConfigError if a topic must not be configured so (LogConfig.validate)."""
+    """The typed values. Raises ConfigError if they are wrong or contradict each other (LogConfig.validate)."""
     for name in overrides:
         if name not in TOPIC_SETTINGS:
             raise ConfigError(f"Unknown topic config name: {name}")
@@ -361,10 +359,10 @@ def check_topic_configs(overrides: Mapping[str, str], broker: BrokerConfigs) -> 
 
 
 class TopicConfigs:
-    """The settings of one topic: its own `overrides`, else the broker's."""
+    """The settings of one topic: its `overrides`, and the broker's for the rest."""
 
     def __init__(self, broker: BrokerConfigs, overrides: Mapping[str, str]) -> None:
-        """Raises ConfigError for a name that topics do not have, or a value that Kafka would not take."""
+        """Raises ConfigError for a name that topics do not have, or a value that Kafka refuses."""
         self.broker = broker
         self._set(overrides)
 
@@ -373,12 +371,12 @@ class TopicConfigs:
         self.overrides = dict(overrides)
 
     def replace(self, overrides: Mapping[str, str]) -> None:
-        """Let these be all overrides of the topic; ConfigError as above, and then nothing is changed."""
+        """Replace the overrides of the topic. Raises ConfigError as above, and then changes nothing."""
         self._set(overrides)
         self.broker.version += 1
 
     def value(self, name: str) -> Value:
-        """The typed value; KeyError if topics have no such setting."""
+        """The typed value. Raises KeyError if topics have no such setting."""
         if name in self._values:
             return self._values[name]
         if name not in TOPIC_SETTINGS:
@@ -398,7 +396,7 @@ class TopicConfigs:
         return "" if value is None else Setting.text(value)
 
     def source(self, name: str, node: int) -> Source:
-        """Where the value comes from as the controller sees it, which knows every setting behind the topic's."""
+        """The value's source as the controller reports it, which knows all corresponding broker settings."""
         if name in self.overrides:
             return Source.TOPIC
         for layer, source in self.broker.layers(node):
@@ -407,13 +405,13 @@ class TopicConfigs:
         return Source.DEFAULT
 
     def describe(self, node: int, names: Iterable[str] | None = None) -> list[Entry]:
-        """The topic's settings as this broker shows them; with `names` only these. Nobody may change the list."""
+        """The topic's settings as this broker shows them; with `names` only these. Callers must not change the list."""
         if names is None and not self.overrides:
             return self.broker.shown((node, "topics"), lambda: self._describe(node, None))
         return self._describe(node, names)
 
     def describe_created(self, node: int) -> list[Entry]:
-        """The topic's settings as the controller shows them when it creates the topic: `source` says where from."""
+        """The topic's settings as the controller shows them when it creates the topic, with the sources of `source`."""
         if self.overrides:
             return self._describe_created(node)
         return self.broker.shown((node, "created"), lambda: self._describe_created(node))

@@ -1,7 +1,7 @@
 """The controller: brokers that come and go, leaders that move, followers that lag (Kafka's ReplicationControlManager).
 
-Kafka notices a dead broker when its session ends; here it is known at once, so that a test need not wait for it. Leaders
-stay where they are put, as with auto.leader.rebalance.enable=false.
+Kafka notices a dead broker when its session ends. Here the controller knows at once, so that tests need not wait. Leaders do
+not move back by themselves, as with auto.leader.rebalance.enable=false.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from wirebroker.core.partition import Partition
 from wirebroker.core.purgatory import Timer
 
 CoordinatorMoved = Callable[[str, int, int], None]
-"""Told the topic and index of a coordinators' partition with another leader than before, or none; and the time."""
+"""Called with the topic and index of a coordinators' partition whose leader has changed, and the time."""
 
 
 class Controller:
-    """Changes who leads and who is in sync. ValueError for what cannot be, with a sentence."""
+    """Changes leaders and in-sync replicas. Raises ValueError, with a sentence, for an impossible change."""
 
     def __init__(self, cluster: Cluster, coordinator_moved: CoordinatorMoved) -> None:
         self._cluster = cluster
@@ -28,10 +28,10 @@ class Controller:
         self._lag_timers: dict[tuple[Partition, int], Timer] = {}
 
     def broker_down(self, node_id: int, now: int) -> None:
-        """The broker was killed: others lead what it led, where there are any in sync."""
+        """The broker was killed: in-sync replicas take over its partitions, where there are any."""
         broker = self._broker(node_id)
         if not broker.alive:
-            raise ValueError(f"broker {node_id} is down already")
+            raise ValueError(f"broker {node_id} is already down")
         broker.alive = False
         self._cluster.tell(BrokerChange("killed", node_id))
         held = self._held_by(node_id)
@@ -40,17 +40,17 @@ class Controller:
         self._change(held, lambda each: each.replication.broker_down(node_id, self._cluster.alive, now), now)
 
     def broker_up(self, node_id: int, now: int) -> None:
-        """The broker is there again: it follows and is in sync, or leads what nobody else could."""
+        """The broker is up again: it follows and is in sync, or leads the partitions that had no leader."""
         broker = self._broker(node_id)
         if broker.alive:
-            raise ValueError(f"broker {node_id} is up already")
+            raise ValueError(f"broker {node_id} is already up")
         broker.alive = True
         self._cluster.tell(BrokerChange("started", node_id))
         held = self._held_by(node_id)
         self._change(held, lambda each: each.replication.broker_up(node_id, self._cluster.alive, now), now)
 
     def move_leader(self, topic: str, index: int, to: int, now: int) -> None:
-        """Let an in-sync replica lead, as after a reassignment and a preferred election."""
+        """Make an in-sync replica the leader, as a reassignment and a preferred election do."""
         partition = self._partition(topic, index)
         if to not in partition.in_sync or not self._cluster.alive(to):
             where = f"{topic}-{index}, which has {partition.in_sync} in sync"
@@ -59,7 +59,7 @@ class Controller:
             self._change([partition], lambda each: each.replication.move_leader(to, self._cluster.alive, now), now)
 
     def elect_leader(self, topic: str, index: int, now: int, *, unclean: bool = False) -> ErrorCode:
-        """Elect the preferred replica, the first that was assigned; or, if there is no leader, any that is alive."""
+        """Elect the preferred replica, the first assigned one; or any live replica, if `unclean` and there is no leader."""
         partition = self._cluster.partition(topic, index)
         if partition is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -73,7 +73,7 @@ class Controller:
         return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE if unclean else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
 
     def freeze_replica(self, topic: str, index: int, node_id: int, now: int) -> None:
-        """Let a follower stop fetching. After replica.lag.time.max.ms with records that it lacks it is out of sync."""
+        """Let a follower stop fetching. If it lacks records for replica.lag.time.max.ms, it falls out of sync."""
         partition = self._partition(topic, index)
         self._replica(partition, node_id)
         if topic in (GROUP_TOPIC, TRANSACTION_TOPIC):
@@ -86,17 +86,17 @@ class Controller:
         self._watch_lag(partition, node_id, now + self._longest_lag + 1)
 
     def thaw_replica(self, topic: str, index: int, node_id: int, now: int) -> None:
-        """Let a follower fetch again: it catches up at once. Harmless if it was not frozen."""
+        """Let a follower fetch again: it catches up at once. Does nothing if it is not frozen."""
         partition = self._partition(topic, index)
         self._replica(partition, node_id)
         self._forget_lag(partition, node_id)
         self._change([partition], lambda each: each.replication.thaw(node_id, self._cluster.alive, now), now)
 
     def reassign(self, partition: Partition, replicas: Sequence[int], now: int) -> None:
-        """Place the replicas on these brokers, which exist and are named once each.
+        """Move the replicas to these brokers. The caller has checked that each exists and is named once.
 
-        Kafka copies the data first and is done once the new replicas have caught up. Here they have all of it at once, so
-        that no reassignment is ever under way.
+        Kafka copies the data first, and finishes once the new replicas have caught up. Here they have all data at once, so a
+        reassignment is never in progress.
         """
         if list(replicas) == partition.replicas:
             return
@@ -129,10 +129,10 @@ class Controller:
         if timer is not None:
             timer.cancel()
 
-    # What is asked for
+    # Checks
 
     def _change(self, partitions: Iterable[Partition], change: Callable[[Partition], None], now: int) -> None:
-        """Change them; once all are, coordinators take up what is theirs now."""
+        """Make a change to these partitions, and afterwards tell coordinators about new leaders."""
         self._cluster.version += 1
         moved = []
         for partition in partitions:

@@ -1,7 +1,8 @@
-"""Who leads a partition, and who is in sync: what Kafka's controller makes of a change (PartitionChangeBuilder).
+"""Elections of leaders and changes of the in-sync replicas, as Kafka's controller makes them (PartitionChangeBuilder).
 
-Pure functions over a `Registration`. With eligible leader replicas (KIP-966), which a new cluster of Kafka 4.3 has, the
-in-sync replicas may be none at all; who left them while they were fewer than min.insync.replicas stays eligible.
+These are pure functions over a `Registration`. A new cluster of Kafka 4.3 has eligible leader replicas (KIP-966): a
+partition may have no in-sync replica at all, and a replica that left them while they were fewer than min.insync.replicas
+stays eligible.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ NO_LEADER = -1
 
 
 class Registration(NamedTuple):
-    """What the controller knows of a partition. `last_known_leader` is set while there is no leader."""
+    """The controller's state of a partition. `last_known_leader` is set while there is no leader."""
 
     leader: int
     leader_epoch: int
@@ -23,19 +24,19 @@ class Registration(NamedTuple):
 
 
 class Circumstances(NamedTuple):
-    """What an election depends on besides the partition itself."""
+    """The conditions of an election besides the partition's own state."""
 
     replicas: Sequence[int]
-    """As assigned; the first that may lead is taken."""
+    """In the order of assignment; the first one that may lead is elected."""
     alive: Callable[[int], bool]
     min_in_sync: int
     """min.insync.replicas, but no more than there are replicas."""
     unclean: bool
-    """Whether a replica may lead that is not in sync, rather than none (unclean.leader.election.enable)."""
+    """Whether a replica that is not in sync may lead, if no other can (unclean.leader.election.enable)."""
 
 
 def elect(known: Registration, where: Circumstances, in_sync: Iterable[int], *, preferred: bool = False) -> Registration:
-    """What becomes of the partition when these are the in-sync replicas.
+    """The partition's state once these are its in-sync replicas.
 
     The leader stays if it may; with `preferred` the first replica leads if it may.
     """

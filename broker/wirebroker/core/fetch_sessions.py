@@ -1,4 +1,4 @@
-"""Incremental fetch sessions (KIP-227): what a consumer fetches is remembered, and only what is new is answered.
+"""Incremental fetch sessions (KIP-227): the broker remembers a consumer's partitions and answers only with news.
 
 A session belongs to the broker, not to a connection. `open` decides which partitions a request is about;
 `FetchContext.answer` decides which of them the response names.
@@ -15,11 +15,11 @@ from kafkawire.messages.fetch import FetchPartition, FetchRequest, PartitionData
 from wirebroker.core.slices import pauses
 
 SLOTS = 1000
-"""Sessions that a broker keeps at most, by default (max.incremental.fetch.session.cache.slots)."""
+"""The largest number of sessions that a broker keeps, by default (max.incremental.fetch.session.cache.slots)."""
 KEPT_MS = 120_000
-"""Milliseconds without use after which a session makes room for another (min.incremental.fetch.session.eviction.ms).
+"""Milliseconds after its last use until another session may evict a session (min.incremental.fetch.session.eviction.ms).
 
-One that was still used when it was older than this makes room for a larger one.
+A larger session may also evict one that was still in use at that age.
 """
 FINAL_EPOCH, INITIAL_EPOCH = -1, 0
 LARGEST_EPOCH = 2**31 - 1
@@ -32,7 +32,7 @@ Asked = dict[PartitionKey, FetchPartition]
 
 @dataclass(slots=True)
 class Cached:
-    """One partition of a session: what was asked, and what was last answered."""
+    """One partition of a session, as last requested and as last answered."""
 
     asked: FetchPartition
     high_watermark: int = -1
@@ -55,7 +55,7 @@ class Session:
 
 @dataclass(slots=True)
 class FetchContext:
-    """What one Fetch request is about, in the order in which its partitions are served."""
+    """The partitions of one Fetch request, in the order in which they are served."""
 
     partitions: list[tuple[PartitionKey, FetchPartition]]
     session: Session | None = None
@@ -63,7 +63,7 @@ class FetchContext:
     error: ErrorCode = ErrorCode.NONE
 
     def answer(self, results: Results) -> Generator[None, Any, Results]:
-        """The results that the response names, in slices: all of a full fetch, the changed ones of an incremental one."""
+        """The results that the response names, in slices: all in a full fetch, the changed ones in an incremental one."""
         if self.session is None:
             return results
         pause = pauses()
@@ -107,7 +107,7 @@ class FetchSessions:
         self._sessions = {key: session for key, session in self._sessions.items() if key[0] != node_id}
 
     def held(self, request: FetchRequest, node_id: int) -> list[PartitionKey]:
-        """What an incremental request fetches beside the partitions that it names; of a session that is not there nothing."""
+        """The partitions that an incremental request fetches besides those it names; empty if the session is unknown."""
         session = self._sessions.get((node_id, request.session_id))
         if session is None or session.epoch != request.session_epoch:
             return []
@@ -115,15 +115,14 @@ class FetchSessions:
         return [key for key in session.partitions if key not in forgotten]
 
     def size(self, request: FetchRequest, node_id: int) -> int:
-        """About how many partitions the request is for."""
+        """The approximate number of partitions that the request fetches."""
         session = self._sessions.get((node_id, request.session_id))
         held = 0 if session is None else len(session.partitions)
         return held + len(request.topics) + sum(len(topic.partitions) for topic in request.topics)
 
     def open(self, request: FetchRequest, version: int, node_id: int, now: int) -> Generator[None, Any, FetchContext]:
-        """What this request is about, in slices; `error` is set if its session cannot be gone on with.
-
-        `now` is ms since the epoch.
+        """Find the request's partitions, in slices; `error` is set if its session cannot continue. `now` is in ms since the
+        epoch.
         """
         by_topic_id = version >= 13
         asked = yield from _named(request, by_topic_id)
@@ -144,7 +143,7 @@ class FetchSessions:
         return (yield from self._resume(session, asked, request, node_id))
 
     def _create(self, asked: Asked, node_id: int, by_topic_id: bool, now: int) -> Generator[None, Any, Session | None]:
-        """A new session, or None if there is no room for it: the client then fetches without one."""
+        """A new session; None if there is no room, and the client then fetches without a session."""
         if not self._has_room(len(asked), node_id, now):
             return None
         session_id = 0
@@ -160,7 +159,7 @@ class FetchSessions:
         return session
 
     def _has_room(self, size: int, node_id: int, now: int) -> bool:
-        """Whether this broker has room for a session of so many partitions, if need be in the place of another."""
+        """Whether this broker has room for a session of so many partitions; evicts another session if necessary."""
         if len(self._sessions) < self._slots:
             return True
         held = [(key, session) for key, session in self._sessions.items() if key[0] == node_id]
@@ -180,7 +179,7 @@ class FetchSessions:
     def _resume(
         self, session: Session, asked: Asked, request: FetchRequest, node_id: int
     ) -> Generator[None, Any, FetchContext]:
-        # Nobody else goes on with the session in between: it has its next epoch already.
+        # No other request can use the session between the slices: it already has its next epoch.
         session.epoch = 1 if session.epoch == LARGEST_EPOCH else session.epoch + 1
         pause = pauses()
         for key, partition in asked.items():
@@ -197,7 +196,7 @@ class FetchSessions:
         place = (node_id, session.session_id)
         known = self._sessions.pop(place, None)
         if not session.partitions:
-            # without a session, though the request has just given up what it asks for
+            # without a session, although the request has just removed a partition that it names
             return FetchContext(list(asked.items()))
         if known is not None:
             self._sessions[place] = known  # used last
@@ -206,9 +205,8 @@ class FetchSessions:
 
 
 def _named(request: FetchRequest, by_topic_id: bool) -> Generator[None, Any, Asked]:
-    """The partitions that the request names.
-
-    As in FetchRequest.fetchData, one that is named twice keeps its first place and is asked as named last.
+    """The partitions that the request names. As in FetchRequest.fetchData, a partition named twice keeps its first place and
+    has the fields of its last mention.
     """
     pause = pauses()
     asked: Asked = {}
@@ -224,7 +222,7 @@ def _named(request: FetchRequest, by_topic_id: bool) -> Generator[None, Any, Ask
 
 
 def _forgotten(request: FetchRequest, session: Session) -> Iterator[PartitionKey]:
-    """What a request takes out of its session."""
+    """The partitions that a request removes from its session."""
     for forgotten in request.forgotten_topics_data:
         for index in forgotten.partitions:
             yield (forgotten.topic_id if session.by_topic_id else forgotten.topic), index

@@ -1,4 +1,4 @@
-"""Whether a request has come to the right broker, at the right leader epoch (KIP-320)."""
+"""The check that a request reached the right broker, with the right leader epoch (KIP-320)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from wirebroker.core.partition import Partition
 
 
 def leader_error(partition: Partition | None, node_id: int, leader_epoch: int = -1, *, or_follower: bool = False) -> ErrorCode:
-    """What a broker answers that is asked about a partition as its leader, or as a replica; NONE if it may answer.
+    """The error of a broker that is not the partition's leader (or, with `or_follower`, a replica); NONE if it may answer.
 
-    `leader_epoch` is what the client believes, −1 if it does not say.
+    `leader_epoch` is the epoch that the client knows, −1 if it sends none.
     """
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

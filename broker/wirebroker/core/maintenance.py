@@ -1,4 +1,4 @@
-"""What a broker does of its own accord: retention, compaction in memory, and the expiration of producers."""
+"""The periodic work of a broker: retention, compaction in memory, and the expiration of producers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wirebroker.core.partition import Partition
 from wirebroker.core.slices import pauses
 
 PARTITIONS = 64
-"""How many partitions are looked after in one slice."""
+"""The number of partitions in one slice."""
 
 
 class Maintenance:
@@ -56,6 +56,6 @@ class Maintenance:
                     self._cluster.tell(ProducerChange("expired", partition.topic, partition.index, *forgotten))
 
     def _partitions(self) -> Iterator[Partition]:
-        """Every partition, also where topics come and go meanwhile."""
+        """Every partition; topics may be created and deleted between two of them."""
         for topic in list(self._cluster.topics.values()):
             yield from list(topic.partitions)

@@ -1,4 +1,4 @@
-"""Names: which ones topics may have (org.apache.kafka.common.internals.Topic), and how Java hashes them."""
+"""The rules for topic names (org.apache.kafka.common.internals.Topic), and Java's hash of a string."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def topic_name_error(name: str) -> str | None:
-    """What is wrong with a topic's name, as a sentence; None if it is good."""
+    """Kafka's message about an invalid topic name; None if the name is valid."""
     if not name:
         return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):
@@ -33,7 +33,7 @@ def java_hash(text: str) -> int:
 
 
 def _hash(text: str) -> int:
-    """The sum of the code units, each times a power of 31, in blocks: a sum costs less than a step in Python."""
+    """Sum the code units, each times a power of 31, in blocks: a sum costs less than a step in Python."""
     units = array("H", text.encode("utf-16-le" if sys.byteorder == "little" else "utf-16-be", "surrogatepass"))
     value = 0
     for start in range(0, len(units), _BLOCK):
@@ -49,7 +49,7 @@ _remembered_hash = lru_cache(maxsize=1 << 14)(_hash)
 
 
 def abs_hash(text: str) -> int:
-    """That hash made non-negative as Kafka's Utils.abs does; it says which partition coordinates a key."""
+    """The same hash, made non-negative as by Kafka's Utils.abs; it selects the partition that coordinates a key."""
     value = java_hash(text)
     if value == 0x80000000:
         return 0

@@ -1,4 +1,4 @@
-"""The transactions of one partition: which are open, which have ended, and whose first batch is awaited."""
+"""The transactions of one partition: open ones, ended ones, and those whose first batch is still expected."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ class OpenTransactions:
 
     def __init__(self) -> None:
         self._first_offsets: dict[int, int] = {}
-        """By producer id, in the order in which they began, which is that of their offsets."""
+        """By producer id, in the order in which they began, which is the order of their offsets."""
         self._aborted: list[AbortedTransaction] = []
         self._unreplicated: list[tuple[int, int]] = []
-        """First offset and marker's offset of those that have ended, but whose marker consumers cannot see yet."""
+        """First offset and marker's offset of ended transactions whose markers are not replicated yet."""
         self.verifications: dict[int, Verification] = {}
 
     def first_offset(self) -> int | None:
-        """Where the earliest open transaction begins; None if none is open."""
+        """The first offset of the earliest open transaction; None if no transaction is open."""
         return next(iter(self._first_offsets.values()), None)
 
     def first_unstable(self) -> int | None:
-        """Where what read_committed must not show begins: an open transaction, or one whose marker is not replicated."""
+        """The first offset of a transaction that is open, or whose marker is not replicated; None without one."""
         first = self.first_offset()
         if self._unreplicated:
             earliest = min(self._unreplicated)[0]
@@ -39,7 +39,7 @@ class OpenTransactions:
         self._first_offsets[producer_id] = first_offset
 
     def end(self, producer_id: int, marker_offset: int, *, aborted: bool, replicated: bool = True) -> None:
-        """The marker was stored, and perhaps all have it. A transaction without a batch here leaves no trace."""
+        """The transaction's marker was stored. A transaction without a batch here is not recorded."""
         first = self._first_offsets.pop(producer_id, None)
         if first is None:
             return
@@ -51,7 +51,7 @@ class OpenTransactions:
             self._aborted.append(AbortedTransaction(producer_id, first, marker_offset, stable))
 
     def aborted_between(self, start: int, stop: int) -> list[AbortedTransaction]:
-        """What was aborted and touches the offsets from `start` up to `stop` (TransactionIndex.collectAbortedTxns)."""
+        """The aborted transactions within the offsets from `start` up to `stop` (TransactionIndex.collectAbortedTxns)."""
         found = []
         for aborted in self._aborted[bisect_left(self._aborted, start, key=lambda a: a.last_offset) :]:
             if aborted.first_offset < stop:
@@ -61,25 +61,25 @@ class OpenTransactions:
         return found
 
     def replicated_up_to(self, high_watermark: int) -> None:
-        """Consumers see the log up to here: what has ended before it is stable."""
+        """The high watermark has moved: transactions whose markers are before it are stable."""
         self._unreplicated = [ended for ended in self._unreplicated if ended[1] >= high_watermark]
 
     def copy(self) -> OpenTransactions:
-        """The same transactions, which go their own way from here; only a leader awaits first batches."""
+        """An independent copy, without the expected first batches, which only a leader has."""
         made = OpenTransactions()
         made._first_offsets, made._aborted = dict(self._first_offsets), list(self._aborted)
         made._unreplicated = list(self._unreplicated)
         return made
 
     def ended_between(self, start: int, stop: int) -> list[AbortedTransaction]:
-        """What was aborted by a marker at the offsets from `start` up to `stop`."""
+        """The transactions aborted by a marker at the offsets from `start` up to `stop`."""
         first, behind = (bisect_left(self._aborted, each, key=lambda a: a.last_offset) for each in (start, stop))
         return self._aborted[first:behind]
 
     def keep_aborted(self, start: int, stop: int, left: Iterable[AbortedTransaction]) -> None:
-        """Of what was aborted by a marker at the offsets from `start` up to `stop`, compaction has left only these.
+        """Compaction has kept only these of the transactions aborted by a marker at the offsets from `start` up to `stop`.
 
-        Who was told of one whose marker is gone would skip all that the producer wrote behind it.
+        A consumer that learned of a transaction whose marker is gone would skip all later records of the producer.
         """
         first, behind = (bisect_left(self._aborted, each, key=lambda a: a.last_offset) for each in (start, stop))
         self._aborted[first:behind] = left
@@ -89,16 +89,16 @@ class OpenTransactions:
         del self._aborted[: bisect_left(self._aborted, offset, key=lambda a: a.last_offset)]
 
     def truncate(self, end_offset: int, open_ones: dict[int, int]) -> None:
-        """The log ends at `end_offset` now; these are open by the producers' states."""
+        """The log ends at `end_offset` now; these transactions are open by the producers' states."""
         del self._aborted[bisect_left(self._aborted, end_offset, key=lambda a: a.last_offset) :]
         self.restart(open_ones)
 
     def restore_aborted(self, aborted: Iterable[AbortedTransaction]) -> None:
-        """These, in the order of their markers, are all that were aborted."""
+        """Replace the aborted transactions by these, which are in the order of their markers."""
         self._aborted = list(aborted)
 
     def restart(self, open_ones: dict[int, int]) -> None:
-        """Go on with the transactions that are open by the producers' states; who was awaited is forgotten."""
+        """Continue with the transactions that are open by the producers' states, and forget the expected first batches."""
         self._first_offsets = dict(sorted(open_ones.items(), key=lambda one: one[1]))
         self._unreplicated = []
         self.verifications.clear()

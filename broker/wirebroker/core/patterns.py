@@ -1,8 +1,8 @@
 r"""Regular expressions of clients: topics to subscribe to (KIP-848), transactional ids to list (ListTransactions).
 
-Kafka matches them with RE2/J. RE2 takes the same expressions and needs linear time as well, so that `(a+)+` costs nobody
-anything. Where they differ RE2/J decides: it knows no `\C`, and refuses a name that two groups have. What would be large
-is refused here with INVALID_REGULAR_EXPRESSION; Kafka compiles it, and fails or dies of some.
+Kafka matches them with RE2/J. RE2 takes the same expressions, and also needs only linear time, even for `(a+)+`. Where the
+two differ, RE2/J decides: it has no `\C`, and refuses two groups with the same name. A pattern that would be large is
+refused here with INVALID_REGULAR_EXPRESSION; Kafka compiles it, and fails or crashes on some.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ from functools import lru_cache
 from typing import Any
 
 LONGEST = 1000
-"""Characters that a pattern may have."""
+"""The largest number of characters in a pattern."""
 MOST_REPEATS = 1000
 MOST_UNICODE_CLASSES, STATES_OF_CLASS = 10, 1300
-r"""How often a pattern may say \p, and the instructions that one takes at most; it takes a millisecond to compile, too."""
+r"""The largest number of \p in a pattern, and the most instructions that one needs; each also takes a millisecond to
+compile."""
 MOST_STATES = 2500
-"""Instructions that a pattern may have beside those: RE2 may go through all of them for each character of a text."""
+"""The largest number of other instructions: RE2 may go through all of them for each character of a text."""
 MEMORY_AT_FIRST = 600_000
-"""Bytes that RE2 may take to find out whether a pattern is too large; with so few that takes it no time."""
+"""Bytes that RE2 may use to check the size of a pattern; with so few the check is fast."""
 MEMORY = 4 << 20
-"""Bytes that RE2 may take for one pattern and what it remembers of its matches."""
+"""Bytes that RE2 may use for one pattern and its cache of states."""
 MOST_KNOWN = 100_000
-"""Names of which a pattern remembers whether they match."""
+"""The largest number of names whose result a pattern remembers."""
 TOO_LARGE = "it is larger than this broker compiles"
 
 _TOKENS = re.compile(
@@ -32,7 +33,7 @@ _TOKENS = re.compile(
     r"|\{(?P<low>\d+)(?:,(?P<high>\d*))?\}",
     re.DOTALL,
 )
-"""What the differences to RE2/J are about; a class in brackets is passed over as a whole."""
+"""The tokens that matter for the differences to RE2/J; a class in brackets is skipped as a whole."""
 _WORDS = {
     "bad repetition operator": "invalid nested repetition operator",
     "invalid named capture group": "invalid named capture",
@@ -45,15 +46,15 @@ _WORDS = {
     "trailing \\": "trailing backslash at end of expression",
     "unexpected )": "regexp/syntax: internal error",
 }
-"""What RE2 says, and what RE2/J says of the same."""
+"""RE2's messages, and those of RE2/J for the same errors."""
 
 
 class PatternError(ValueError):
-    """A pattern that is not taken; the text says why, in RE2/J's words."""
+    """The pattern is refused; the text is RE2/J's message."""
 
 
 class Pattern:
-    """A compiled pattern. It remembers which names match, since topics are looked through again and again."""
+    """A compiled pattern. It remembers which names match, because the same topics are matched repeatedly."""
 
     def __init__(self, compiled: Any) -> None:
         self._compiled = compiled
@@ -61,13 +62,13 @@ class Pattern:
         self._states: int = compiled.programsize
 
     def matches(self, text: str) -> bool:
-        """Whether all of the text matches, as RE2/J's `matches` says."""
+        """Whether the whole text matches, like RE2/J's `matches`."""
         return self._compiled.fullmatch(text.encode()) is not None
 
     def learn(self, names: Iterable[str], steps: int) -> bool:
-        """Find out which names match; False if that takes more than so many steps (a hundred or so are a microsecond).
+        """Match the names and remember the results; False if that takes more than so many steps (about 100 per microsecond).
 
-        It may be called again to go on. A call makes some progress in any case.
+        Call it again to continue. Every call makes some progress.
         """
         known = self._known
         for name in names:
@@ -82,18 +83,18 @@ class Pattern:
         return True
 
     def matching(self, names: Iterable[str]) -> frozenset[str]:
-        """Those of the names that match."""
+        """The names that match."""
         known = self._known
         return frozenset(name for name in names if (known[name] if name in known else self.matches(name)))
 
 
 CALL = 500
-"""What a call of RE2 costs, in steps."""
+"""The cost of a call of RE2, in steps."""
 
 
 @lru_cache(maxsize=64)
 def compile_pattern(pattern: str) -> Pattern:
-    """The compiled pattern. Raises PatternFault."""
+    """The compiled pattern. Raises PatternError."""
     classes = pattern.count(r"\p") + pattern.count(r"\P")
     if len(pattern) > LONGEST or classes > MOST_UNICODE_CLASSES:
         raise PatternError(TOO_LARGE)
@@ -104,7 +105,7 @@ def compile_pattern(pattern: str) -> Pattern:
 
 
 def _compile(pattern: str, memory: int) -> Any:
-    import re2  # 7 ms that most brokers never need
+    import re2  # the import takes 7 ms, and most brokers never need it
 
     options = re2.Options()
     options.log_errors = False
@@ -123,7 +124,7 @@ def _in_words_of_re2j(said: str | bytes) -> str:
 
 
 def _check_differences(pattern: str) -> None:
-    """Refuse what RE2/J refuses and RE2 does not. Raises PatternFault."""
+    """Raise PatternError for expressions that RE2/J refuses and RE2 does not."""
     names: set[str] = set()
     for token in _TOKENS.finditer(pattern):
         if token["escaped"] == "C":
@@ -137,7 +138,7 @@ def _check_differences(pattern: str) -> None:
 
 
 def is_java_pattern(text: str) -> bool:
-    """Whether java.util.regex would take it, as far as Python's `re` can tell; it is never matched with anything."""
+    """Whether java.util.regex would accept it, as far as Python's `re` can tell. It is only checked, never used."""
     try:
         re.compile(text[: LONGEST + 1])
     except (re.error, RecursionError, OverflowError):

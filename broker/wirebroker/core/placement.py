@@ -1,4 +1,4 @@
-"""Whether replicas can be placed as a client asks (Kafka's ReplicationControlManager, StripedReplicaPlacer)."""
+"""Checks of a requested placement of replicas (Kafka's ReplicationControlManager, StripedReplicaPlacer)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wirebroker.core.config_resources import Refusal
 
 
 def assignment_error(broker_ids: Sequence[int], factor: int | None, cluster: Cluster) -> Refusal | None:
-    """What is wrong with these replicas of one partition; `factor` is how many the other partitions have, if known."""
+    """The refusal of these replicas of one partition, or None; `factor` is the number in the other partitions, if known."""
     manual = "The manual partition assignment includes"
     if not broker_ids:
         return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{manual} an empty replica list.")
@@ -32,7 +32,7 @@ def assignment_error(broker_ids: Sequence[int], factor: int | None, cluster: Clu
 
 
 def all_down(broker_ids: Sequence[int], partition: int, cluster: Cluster) -> Refusal | None:
-    """Nobody could lead a new partition all of whose brokers are down."""
+    """The refusal of a new partition whose brokers are all down, so that none could lead it; else None."""
     if any(map(cluster.alive, broker_ids)):
         return None
     return Refusal(
@@ -43,7 +43,7 @@ def all_down(broker_ids: Sequence[int], partition: int, cluster: Cluster) -> Ref
 
 
 def factor_error(factor: int, cluster: Cluster) -> Refusal | None:
-    """What is wrong with having this many replicas."""
+    """The refusal of this replication factor, or None."""
     brokers = len(cluster.brokers)
     if factor <= brokers:
         return None

@@ -1,4 +1,4 @@
-"""Producer ids: the controller hands out blocks, each broker counts through its own (Kafka's RPCProducerIdManager)."""
+"""Producer ids: the controller allocates blocks of them to the brokers (Kafka's RPCProducerIdManager)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ BLOCK_SIZE = 1000
 
 
 class ProducerIds:
-    """Cluster-wide unique 64-bit ids. What a broker has left of its block is lost when it restarts."""
+    """Cluster-wide unique 64-bit ids. A broker that restarts loses the rest of its block."""
 
     def __init__(self) -> None:
         self.next_block = 0
@@ -22,12 +22,12 @@ class ProducerIds:
         return following
 
     def give_back(self, node_id: int, next_block: int) -> None:
-        """The block that the broker just got cannot be written down: it is `next_block` that comes next."""
+        """Take back the broker's new block, which could not be written down: the next block is `next_block` again."""
         self._blocks.pop(node_id, None)
         self.next_block = next_block
 
     def issued(self, producer_id: int) -> bool:
-        """Whether some broker has handed out this id."""
+        """Whether a broker has issued this id."""
         if not 0 <= producer_id < self.next_block:
             return False
         return all(not following <= producer_id < end for following, end in self._blocks.values())
