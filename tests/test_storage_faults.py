@@ -262,7 +262,7 @@ def test_a_truncated_log_loses_its_end_and_the_state_with_it(mock_kafka: MockKaf
     assert producer.send(3).error_code == OUT_OF_ORDER
     assert (producer.send(1).base_offset, producer.send(2).base_offset) == (1, 2)
     assert values(mock_kafka) == [b"v0", b"v1", b"v2"]
-    with pytest.raises(ValueError, match="orders-0 reaches from 0 to 3; it cannot be truncated to 4"):
+    with pytest.raises(ValueError, match="orders-0 has offsets 0 to 3; it cannot be truncated to 4"):
         mock_kafka.truncate("orders", 0, 4)
     mock_kafka.faults.add(faults.truncate(1, topic="orders", partition=0, api="Produce", nth=1))
     assert producer.send(3).error_code == OUT_OF_ORDER

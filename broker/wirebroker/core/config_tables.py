@@ -1,6 +1,6 @@
 """The settings of Kafka 4.3.1 as data: topics, brokers, groups and client metrics, by Kafka's own names.
 
-Read off the ConfigDefs of LogConfig, AbstractKafkaConfig, QuotaConfig, GroupConfig and ClientMetricsConfigs. One line
+They come from the ConfigDefs of LogConfig, AbstractKafkaConfig, QuotaConfig, GroupConfig and ClientMetricsConfigs. One line
 is one setting:
 
     name  type  default  valid values  marks
@@ -472,4 +472,4 @@ BEHIND_TOPIC: dict[str, tuple[str, ...]] = {
     "segment.ms": ("log.roll.ms", "log.roll.hours"),
     "unclean.leader.election.enable": ("unclean.leader.election.enable",),
 }
-"""Topic setting to the broker settings behind it (ServerTopicConfigSynonyms); the first that is set counts."""
+"""The broker settings that correspond to each topic setting (ServerTopicConfigSynonyms); the first one set takes effect."""

@@ -30,7 +30,7 @@ class Circumstances(NamedTuple):
     """In the order of assignment; the first one that may lead is elected."""
     alive: Callable[[int], bool]
     min_in_sync: int
-    """min.insync.replicas, but no more than there are replicas."""
+    """min.insync.replicas, but at most the number of replicas."""
     unclean: bool
     """Whether a replica that is not in sync may lead, if no other can (unclean.leader.election.enable)."""
 

@@ -7,8 +7,8 @@ The same verdict feeds the reply, the trace, the explanation and the audit. The 
 ProducerStateManager, ProducerStateEntry and ProducerAppendInfo, in their order: retries are recognised first (only of a
 client, exact in first and last sequence, within the window), then the epoch is checked, then the sequence.
 
-A producer's state on a partition is an immutable packed `bytes`: a head, then its latest batches, newest first. Packed
-it takes a fifth of what objects would, and committing it is replacing a dict's value.
+A producer's state on a partition is immutable packed `bytes`: a head, then its latest batches, newest first. It takes a
+fifth of the memory of objects, and replacing a dict's value commits it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from kafkawire.errors import ErrorCode, error_name
 from wirebroker.core.profile import Rules
 
 Key = int | str
-"""What a producer is known by: its id, or under `pulsar` its name."""
+"""The key of a producer: its id, or under `pulsar` its client id."""
 
 _HEAD = struct.Struct(">hiqBiq")
-"""epoch, coordinator epoch, first offset of the open transaction, flags; then what every batch changes: last sequence,
-last timestamp"""
+"""epoch, coordinator epoch, first offset of the open transaction, flags; then the fields that every batch changes: last
+sequence, last timestamp"""
 _KEPT = struct.calcsize(">hiqB")
 _FLAGS_AT = _KEPT - 1
 _QUICK = struct.Struct(">h12xBi")
@@ -35,18 +35,18 @@ _QUICK = struct.Struct(">h12xBi")
 _BATCH = struct.Struct(">iqiq")
 """last sequence, last offset, offset delta, timestamp"""
 _NEXT = struct.Struct(">iqiqiq")
-"""what the next batch in order puts behind the kept part of the head: the rest of the head, and itself"""
+"""the bytes that the next batch in order puts after the kept part of the head: the rest of the head, and its own entry"""
 _START = _HEAD.size
 _POISONED = 1
 _OPEN = 2
 """A transaction of the producer is open on this partition."""
 LAST_EPOCH = 32767
 _BEHIND = SEQUENCES // 2
-"""A sequence less than this far back, modulo 2³¹, is an old one; any other is ahead."""
+"""A sequence less than this far before another one, modulo 2³¹, is older; any other is ahead of it."""
 
 
 class Origin(Enum):
-    """Who appends. Only a client's batches are checked; a leader's and a coordinator's are taken as they are."""
+    """The source of a batch. Only a client's batches are checked."""
 
     CLIENT = "client"
     REPLICATION = "replication"
@@ -55,10 +55,10 @@ class Origin(Enum):
 
 @dataclass(slots=True)
 class Verification:
-    """What a partition remembers while a transaction's first batch has not been stored (Kafka's VerificationStateEntry).
+    """A partition's record of a transaction whose first batch is not stored yet (Kafka's VerificationStateEntry).
 
-    `lowest_sequence` is the smallest that was seen of this epoch, `bumps_epoch` says that the producer speaks
-    transaction version 2, `since` is in ms since the epoch.
+    `lowest_sequence` is the smallest sequence seen in this epoch. `bumps_epoch` is set if the producer uses transaction
+    version 2. `since` is in ms since the epoch.
     """
 
     lowest_sequence: int
@@ -75,14 +75,14 @@ class Verification:
 
 
 class Accept(NamedTuple):
-    """The batch is to be stored at this offset."""
+    """The batch will be stored at this offset."""
 
     base_offset: int
     rule: str
 
 
 class Duplicate(NamedTuple):
-    """The batch is stored already. `position` counts from the newest of the `window` batches; 0 if it is older."""
+    """The batch is already stored. `position` counts from the newest of the `window` batches; 0 if it is older."""
 
     base_offset: int
     timestamp: int
@@ -106,7 +106,7 @@ Verdict = Accept | Duplicate | Reject
 
 
 class BatchMetadata(NamedTuple):
-    """What is remembered of a stored batch."""
+    """The remembered facts of a stored batch."""
 
     last_sequence: int
     last_offset: int
@@ -153,13 +153,13 @@ def pack(entry: ProducerEntry) -> bytes:
 
 
 def last_timestamp(state: bytes) -> int:
-    """The max timestamp of the last batch, which is what a producer's expiration counts from."""
+    """The max timestamp of the last batch, in ms since the epoch; a producer's expiration counts from it."""
     timestamp: int = _HEAD.unpack_from(state)[5]
     return timestamp
 
 
 def last_offset(state: bytes) -> int:
-    """The last offset that the producer wrote, −1 if none is remembered."""
+    """The last offset that the producer wrote, −1 if unknown."""
     return int(_BATCH.unpack_from(state, _START)[1]) if len(state) > _START else -1
 
 
@@ -175,15 +175,15 @@ def epoch_of(state: bytes) -> int:
 
 
 def last_batch_only(state: bytes) -> bytes:
-    """What a snapshot keeps of the state: the last batch alone."""
+    """The state in a snapshot, which has only the last batch."""
     return state[: _START + _BATCH.size]
 
 
 def as_followed(mine: bytes | None, leaders: bytes, since: int, window: int) -> bytes | None:
-    """What a follower remembers of a producer whose state it had as `mine` when its log ended at offset `since`.
+    """A follower's state of a producer, if `mine` was its state when its log ended at offset `since`.
 
-    `leaders` is the leader's state, of the same log: the batches from `since` on the follower has appended itself, of
-    those before it knows what it knew then. None if it knows nothing of the producer.
+    `leaders` is the leader's state of the same log. The follower has appended the batches from `since` on itself; of earlier
+    ones it knows what it knew then. None if it does not know the producer.
     """
     batches = [leaders[at : at + _BATCH.size] for at in range(_START, len(leaders), _BATCH.size)]
     kept = [batch for batch in batches if _BATCH.unpack(batch)[1] >= since]
@@ -210,10 +210,10 @@ def judge(
     verification: Verification | None = None,
     verified: bool = False,
 ) -> Verdict:
-    """What becomes of this batch.
+    """Decide about this batch.
 
-    `issued` says whether its producer id was ever handed out, `verified` whether the transaction coordinator has just
-    said that the partition belongs to the transaction of which `verification` tells.
+    `issued` says whether a broker ever issued its producer id. `verified` says whether the transaction coordinator has just
+    confirmed that the partition belongs to the transaction of `verification`.
     """
     if batch.attributes & TRANSACTIONAL or verification is not None or (state is not None and state[_FLAGS_AT] & _OPEN):
         return _judge_in_transaction(state, batch, rules, log_end_offset, origin, verification, verified)
@@ -238,7 +238,7 @@ def _judge_in_transaction(
     state: bytes | None, batch: BatchHeader, rules: Rules, log_end_offset: int, origin: Origin,
     verification: Verification | None, verified: bool,
 ) -> Verdict:  # fmt: skip
-    """A batch of a transaction, or one of a producer that has one open or is about to.
+    """Decide about a transactional batch, or a batch of a producer that has a transaction open or is about to open one.
 
     The order is that of UnifiedLog.analyzeAndValidateProducerState and ProducerAppendInfo: a retry is recognised first,
     then the batch must belong to a transaction that the coordinator knows, then epoch and sequence must fit.
@@ -266,7 +266,7 @@ def _judge_in_transaction(
 
 
 def _judge_verified_sequence(state: bytes | None, batch: BatchHeader, verification: Verification | None) -> Reject | None:
-    """The first batch of a transaction may not overtake an earlier one that is still on its way."""
+    """The first batch of a transaction must not overtake an earlier one that is still in flight."""
     if verification is None:
         return None
     got, out_of_order = batch.base_sequence, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -338,7 +338,7 @@ def _judge_order(batch: BatchHeader, rules: Rules, log_end_offset: int, last: in
 
 
 def _judge_stale(batch: BatchHeader, rules: Rules, last: int, expected: int) -> Verdict:
-    """It begins at or before the last stored sequence, and is none of the batches in the window."""
+    """Decide about a batch that begins at or before the last stored sequence, and is not one of the batches in the window."""
     within = (last - batch.last_sequence) % SEQUENCES < _BEHIND
     if within and rules.stale == "acknowledge":
         return Duplicate(-1, -1, 0, rules.window, "at_or_below_highest")
@@ -381,10 +381,10 @@ def advance(state: bytes | None, batch: BatchHeader, base_offset: int, timestamp
 
 
 def judge_marker(state: bytes | None, producer_epoch: int, coordinator_epoch: int, transaction_version: int) -> ErrorCode:
-    """Whether the end of a transaction may be written (ProducerAppendInfo.appendEndTxnMarker).
+    """Check whether a transaction's marker may be written (ProducerAppendInfo.appendEndTxnMarker).
 
-    From transaction version 2 on a marker carries a new epoch; one with the current epoch is a repetition, and allowed
-    where nothing is open.
+    From transaction version 2 on, a marker carries a new epoch. A marker with the current epoch is a repetition; it is
+    allowed if no transaction is open.
     """
     if state is None:
         return ErrorCode.NONE
@@ -412,10 +412,7 @@ def end_transaction(state: bytes | None, producer_epoch: int, coordinator_epoch:
 def advance_in_order(
     state: bytes, epoch: int, sequence: int, delta: int, base_offset: int, timestamp: int, window: int
 ) -> bytes | None:
-    """Judge and advance in one step: the state after a batch that is the next one of its epoch; None if it is not that.
-
-    What comes of it is what `judge` and `advance` come to for such a batch; everything else is theirs.
-    """
+    """Same result as `judge` and then `advance` for the next batch of its epoch; None for any other batch."""
     known, flags, last = _QUICK.unpack_from(state)
     if sequence != (last + 1) % SEQUENCES or epoch != known or epoch < 0 or flags:
         return None
@@ -428,7 +425,7 @@ def advance_in_order(
 
 
 def explain(verdict: Verdict, batch: BatchHeader, state: bytes | None, topic: str, partition: int) -> str:
-    """The verdict as a sentence: what came, what was expected, what the window held."""
+    """The verdict as a sentence: the received and expected sequences, and the batches in the window."""
     one = batch.base_sequence == batch.last_sequence
     came = f"sequence{'' if one else 's'} {_range(batch.base_sequence, batch.last_sequence)}"
     words = {

@@ -23,30 +23,30 @@ class Rules:
     window: int = 5
     """batches per producer and partition whose retry is recognised, from 1 up"""
     first_sequence: Literal["any", "zero_or_45", "zero_or_59"] = "any"
-    """of a producer that has no state here; anything else than zero gets this code"""
+    """for a producer without state on the partition; a first sequence other than zero gets this code"""
     unissued: Literal["accept", "59"] = "accept"
-    """a producer id that InitProducerId never handed out"""
+    """for a producer id that InitProducerId never issued"""
     stale: Literal["45", "46", "acknowledge"] = "45"
     """a retry from before the window: an error, or a duplicate with offset −1"""
     gap: Literal["45", "45_until_new_id", "accept"] = "45"
-    """a sequence beyond the next one; with `45_until_new_id` the producer is refused from then on"""
+    """a sequence after the next one; with `45_until_new_id` all later batches of the producer are refused"""
     duplicate: Literal["original_offset", "dropped"] = "original_offset"
-    """what a recognised retry is answered with: the offset it has, or −1"""
+    """the offset in the answer to a recognised retry: that of the stored batch, or −1"""
     key: Literal["producer_id", "client_id"] = "producer_id"
-    """what a producer is known by"""
+    """the key that identifies a producer"""
     state_after_delete: Literal["kept", "lost"] = "kept"
     """a producer's state when retention or DeleteRecords passes its last batch"""
     api_versions: ApiVersions | None = None
-    """the versions that a release offers, by API key; None for those of 4.3.1"""
+    """the versions that the release offers, by API key; None for those of 4.3.1"""
 
     @property
     def asks_whether_issued(self) -> bool:
-        """Whether the judge has to know if a producer id was ever handed out."""
+        """Whether the judge needs to know if a producer id was ever issued."""
         return self.unissued != "accept"
 
     @property
     def keeps_state_on_log_start_advance(self) -> bool:
-        """Whether a producer outlives its last batch."""
+        """Whether a producer's state remains when its last batch is deleted."""
         return self.state_after_delete == "kept"
 
     def __post_init__(self) -> None:
@@ -59,7 +59,7 @@ class Rules:
                 raise ValueError(f"rule {rule} is one of {choices}, not {getattr(self, rule)!r}")
 
     def with_setting(self, rule: str, value: Any) -> Rules:
-        """These rules with one changed; `value` may be text. ValueError names the nearest rule for an unknown one."""
+        """These rules with one changed; `value` may be text. The ValueError for an unknown rule names the nearest one."""
         known = [field.name for field in dataclasses.fields(self) if field.name not in ("name", "api_versions")]
         if rule not in known:
             raise ValueError(f"there is no rule {rule!r}{_nearest(rule, known)}")
@@ -76,7 +76,7 @@ def _keys(text: str) -> ApiVersions:
     return {int(key): (0, int(newest)) for key, newest in (pair.split(":") for pair in text.split())}
 
 
-# What the releases offered, as org.apache.kafka.common.protocol.ApiKeys of their kafka-clients has it.
+# The versions that the releases offered, from org.apache.kafka.common.protocol.ApiKeys of their kafka-clients.
 _KAFKA_2_3 = _keys(
     "0:7 1:11 2:5 3:8 8:7 9:5 10:2 11:5 12:3 13:2 14:3 15:3 16:2 17:1 18:2 19:3 20:3 21:1 22:1 23:3 24:1 25:1 26:1 "
     "27:0 28:2 29:1 30:1 31:1 32:2 33:1 34:1 35:1 36:1 37:1 38:1 39:1 40:1 41:1 42:1 43:0 44:0"
@@ -104,7 +104,7 @@ PROFILES: dict[str, Rules] = {
 
 
 def profile(name: str, **overrides: Any) -> Rules:
-    """A preset, with single rules changed. ValueError names the nearest profile or rule for an unknown one."""
+    """A preset, with single rules changed. The ValueError for an unknown profile or rule names the nearest one."""
     if name not in PROFILES:
         raise ValueError(f"there is no profile {name!r}{_nearest(name, list(PROFILES))}; there are {', '.join(PROFILES)}")
     rules = PROFILES[name]

@@ -1,11 +1,10 @@
-"""Things that wait: timers in the order in which they fall due.
+"""Timers, and long work in slices, without a clock.
 
-Nothing here knows what time it is. Whoever drives the engine asks `deadline()` when to come back, and says with
-`run(now)` how late it has become; each timer that fell due runs with the moment it was set for, so that an advance of
-eight days at once is no different from eight days passing.
+The driver of the engine asks `deadline()` for the time of its next call, and passes the time to `run(now)`. Each due timer
+runs with the time it was set for, so advancing the clock by eight days has the same effect as eight days that pass.
 
-Work that is not anybody's request and takes long is done in slices too (`work`), so that a driver can stop after some of
-it and serve others before it goes on.
+Long work that belongs to no request is also done in slices (`work`): the driver can stop after some of them, serve requests,
+and continue.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from itertools import count
 
 Action = Callable[[int], None]
 _TIDY_FROM = 1024
-"""Timers from which on it is worth looking for cancelled ones."""
+"""The number of timers from which a search for cancelled ones is worthwhile."""
 
 
 class Timer:
@@ -30,7 +29,7 @@ class Timer:
         self.action: Action | None = action
 
     def cancel(self) -> None:
-        """Forget the action; harmless if it has run."""
+        """Forget the action. Does nothing if it has run."""
         self.action = None
 
 
@@ -43,9 +42,9 @@ class Timers:
         self._tidy_at = _TIDY_FROM
         self._work: deque[Iterator[None]] = deque()
         self.in_slices = False
-        """Whether the driver calls `run` again while there is work; else all of it is done at once."""
+        """Whether the driver calls `run` again while there is work; if not, work is done all at once."""
         self.reached = 0
-        """The moment that the latest timer to run was set for."""
+        """The time that the latest timer to run was set for."""
 
     def at(self, when: int, action: Action) -> Timer:
         """Run `action(when)` once it is `when`."""
@@ -56,13 +55,13 @@ class Timers:
         return timer
 
     def _tidy(self) -> None:
-        """Drop what was cancelled: a session that is kept alive cancels one timer with every heartbeat."""
+        """Remove cancelled timers: a live session cancels one with every heartbeat."""
         self._heap = [entry for entry in self._heap if entry[2].action is not None]
         heapq.heapify(self._heap)
         self._tidy_at = max(_TIDY_FROM, 2 * len(self._heap))
 
     def every(self, interval: Callable[[], int], start: int, action: Action) -> None:
-        """Run `action` again and again; `interval()` is asked each time, so that a changed setting is followed."""
+        """Run `action` periodically; `interval()` is called each time, so that a changed setting takes effect."""
 
         def again(now: int) -> None:
             try:
@@ -73,7 +72,7 @@ class Timers:
         self.at(start + max(interval(), 1), again)
 
     def work(self, slices: Iterator[None]) -> None:
-        """Do long work, an iterator that yields between its slices: the first now, the others when `run` comes to them."""
+        """Start long work, an iterator that yields between its slices. The first slice runs now, the others in `run`."""
         if next(slices, slices) is None:
             self._work.append(slices)
             if not self.in_slices:
@@ -81,11 +80,11 @@ class Timers:
 
     @property
     def busy(self) -> bool:
-        """Whether there is work to go on with, whatever the time."""
+        """Whether there is unfinished work."""
         return bool(self._work)
 
     def deadline(self) -> int | None:
-        """When the next timer falls due, or None; 0 while there is work to go on with."""
+        """The time at which the next timer is due, or None; 0 while there is unfinished work."""
         if self._work:
             return 0
         while self._heap and self._heap[0][2].action is None:
@@ -93,10 +92,10 @@ class Timers:
         return self._heap[0][0] if self._heap else None
 
     def run(self, now: int, enough: Callable[[], bool] | None = None) -> None:
-        """Run what has fallen due, in order; timers that these set in turn run too if they are due.
+        """Run the due timers in order, including due timers that these set.
 
-        Work is done before the timers that follow it. Where `enough` is given, timers and slices of work take turns, and it
-        ends once that is true; what is left waits for the next call.
+        Work runs before later timers. With `enough`, timers and slices of work alternate until `enough()` is true; the rest
+        waits for the next call.
         """
         while self._work or (self._heap and self._heap[0][0] <= now):
             if self._work:
@@ -107,7 +106,7 @@ class Timers:
                 return
 
     def _proceed(self) -> None:
-        """A slice of the work whose turn it is, or all of it if there are no slices."""
+        """Run one slice of the work whose turn it is, or all of it without slices."""
         slices = self._work.popleft()
         for _ in slices:
             if self.in_slices:

@@ -1,11 +1,11 @@
-"""What Kafka checks of a client's record data before it looks at the sequence.
+"""Kafka's checks of a client's record data, which precede the check of the sequence.
 
-In Kafka's order: one batch of magic 2 (ProduceRequest.validateRecords), base offset, size and CRC (UnifiedLog), the
-counts and every record (LogValidator), the segment's size. All of it comes before the validator, so a retry that is
-damaged is an error and no duplicate.
+In Kafka's order: one batch of magic 2 (ProduceRequest.validateRecords), base offset, size and CRC (UnifiedLog), the counts
+and every record (LogValidator), the segment's size. All checks come before the validator, so a damaged retry is an error and
+not a duplicate.
 
-`full` looks at the records as Kafka does. Otherwise the batch header is trusted, and records are looked at only where
-the header gives a reason: a timestamp from the future, or a topic that stores another compression.
+`full` reads the records as Kafka does. Otherwise the batch header is trusted, and records are read only if the header gives
+a reason: a timestamp in the future, or a topic that stores another compression.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from wirebroker.core.configs import TopicConfigs
 
 SHOWN_ERRORS = 3
 MOST_ERRORS = 1 << 16
-"""Records that an answer names; Kafka names them all."""
+"""The largest number of records that an answer names; Kafka names all of them."""
 OLDEST_VERSION_OF_ZSTD = 7
 NO_TIMESTAMP = -1
 _UNUSUAL = COMPRESSION_MASK | LOG_APPEND_TIME
@@ -51,17 +51,17 @@ _MAGIC_AT, _ATTRIBUTES_AT = 16, 22
 _END_OF_PRODUCER_ID = 51
 _LATEST = 2**63 - 1
 MANY_RECORDS = 1 << 14
-"""Records that take some ten milliseconds to check."""
+"""A number of records that takes about ten milliseconds to check."""
 MUCH_DATA = 1 << 21
-"""Bytes of records that take about as long to decompress."""
+"""Bytes of records that take about the same time to decompress."""
 MOST_COMPRESSED = MUCH_DATA // 4
 _new = tuple.__new__
-"""Makes a named tuple of its fields without the detour of its own constructor, which takes as long as all the checks."""
+"""Makes a named tuple of its fields without its constructor, which takes as long as all the checks."""
 _unpack = HEADER.unpack_from
 
 
 class RecordPolicy(NamedTuple):
-    """What a topic's configuration asks of records. Sizes in bytes, times in ms."""
+    """A topic's settings for records. Sizes are in bytes, times in ms."""
 
     topic: str = ""
     max_message_bytes: int = 1_048_588
@@ -76,9 +76,9 @@ class RecordPolicy(NamedTuple):
 
     @classmethod
     def from_configs(cls, topic: str, configs: TopicConfigs) -> RecordPolicy:
-        """The policy that these settings make."""
+        """The policy of these settings."""
         compression = configs.text("compression.type")
-        internal = configs.value("internal.segment.bytes")  # smaller segments than Kafka 4 lets users have, for tests
+        internal = configs.value("internal.segment.bytes")  # smaller segments than Kafka 4 allows, for tests
         has_level = compression in ("gzip", "lz4", "zstd")
         return cls(
             topic,
@@ -95,7 +95,7 @@ class RecordPolicy(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """A batch that is in order as far as its records go, as it will be stored.
+    """A batch whose records are in order, as it will be stored.
 
     It is the caller's buffer, or a part of it, unless it had to be `rewritten`. The header is that of `batch`.
     """
@@ -109,13 +109,13 @@ class Checked(NamedTuple):
 
 
 class TakesLong(Exception):
-    """The check of a batch would take long; nothing was decided. `check` without `at_once` decides, in a thread."""
+    """The check of a batch would take long, and is not done. Call `check` without `at_once`, in a thread."""
 
 
 class RecordReject(NamedTuple):
     """Record data that is refused. `log_start_known` says whether the answer carries the log start offset.
 
-    `rule` names the check that failed; where there is more to say of what was found, a colon and that follow.
+    `rule` names the check that failed; a colon and details may follow.
     """
 
     code: int
@@ -131,13 +131,13 @@ def check(
 ) -> Checked | RecordReject:
     """Check one partition's record data at the time `now`, in ms since the epoch.
 
-    With `at_once` it raises TakesLong instead of looking at more than MANY_RECORDS or MUCH_DATA.
+    With `at_once` it raises TakesLong instead of reading more than MANY_RECORDS or MUCH_DATA.
     """
     if records is None or (size := len(records)) < HEADER_SIZE:
         return _first_batch(records, policy, now, produce_version, full, at_once)
     header = _new(BatchHeader, _unpack(records))
     base_offset, length, _, magic, crc, attributes, last_delta, base_timestamp, max_timestamp, pid, _, first, count = header
-    # One whole batch of version 2, and nothing else: what every client sends.
+    # One whole batch of version 2, and nothing else, is what every client sends.
     if length != size - LOG_OVERHEAD or magic != 2:
         return _first_batch(records, policy, now, produce_version, full, at_once)
     codec = attributes & COMPRESSION_MASK
@@ -169,7 +169,7 @@ def check(
             or (keyless and policy.compacted)
         ) and (error := _record_errors(body, header, policy, now)) is not None:
             return error
-        if latest < NO_TIMESTAMP:  # Kafka looks for the largest from −1 on
+        if latest < NO_TIMESTAMP:  # Kafka's search for the largest starts at −1
             latest = NO_TIMESTAMP
     else:
         latest = max_timestamp
@@ -183,7 +183,7 @@ def check(
 def _first_batch(
     records: memoryview | None, policy: RecordPolicy, now: int, produce_version: int, full: bool, at_once: bool
 ) -> Checked | RecordReject:
-    """Record data that is not just one whole batch: a truncated second one is cut off."""
+    """Check record data that is not exactly one whole batch; a truncated second one is cut off."""
     size = size_of_only_batch(records, produce_version)
     if records is None or isinstance(size, RecordReject):
         assert isinstance(size, RecordReject)
@@ -194,10 +194,10 @@ def _first_batch(
 
 
 def size_of_only_batch(records: memoryview | None, produce_version: int) -> int | RecordReject:
-    """The size of the one batch that record data must hold, or what ProduceRequest.validateRecords has against it.
+    """The size of the only batch in the record data, or the rejection by ProduceRequest.validateRecords.
 
-    This is what Kafka's iterator over the batches makes of it: a truncated batch ends the data, and a damaged one is an
-    error. Null is what Kafka never answers; INVALID_RECORD is what it would mean.
+    As in Kafka's iterator over batches, a truncated batch ends the data, and a damaged one is an error. Kafka never answers
+    null records; INVALID_RECORD is the code that it would mean.
     """
     if records is None:
         return RecordReject(ErrorCode.INVALID_RECORD, "null_records")
@@ -216,13 +216,13 @@ def size_of_only_batch(records: memoryview | None, produce_version: int) -> int 
         if following is not None and size + following <= len(records):
             return RecordReject(ErrorCode.INVALID_RECORD, "more_than_one_batch", header=header)
     except CorruptBatch as corrupt:
-        message = str(corrupt) if size is None else None  # of a second batch Kafka does not say what is wrong
+        message = str(corrupt) if size is None else None  # Kafka does not say what is wrong with a second batch
         return RecordReject(ErrorCode.CORRUPT_MESSAGE, f"corrupt_batch: {corrupt}", message, header=header)
     return size
 
 
 def _shorter_than_its_header(batch: memoryview, policy: RecordPolicy) -> RecordReject:
-    """Kafka reads the producer id before it knows that there is none, and fails; behind it, the size is noticed."""
+    """Kafka reads the producer id before it checks the size, and fails if the data ends before that."""
     if len(batch) < _END_OF_PRODUCER_ID:
         return RecordReject(ErrorCode.UNKNOWN_SERVER_ERROR, "batch_ends_inside_its_header")
     if any(batch[:8]):
@@ -239,7 +239,7 @@ def _codec_of_later_version(codec: int, header: BatchHeader | None) -> RecordRej
 
 
 def _header_error(header: BatchHeader) -> RecordReject:
-    """Which check of the header failed: UnifiedLog's of the codec, or LogValidator.validateBatch's, in its order."""
+    """The first check of the header that fails: UnifiedLog's of the codec, then those of LogValidator.validateBatch."""
     code = ErrorCode.INVALID_RECORD
     if header.compression > ZSTD:
         code, rule = ErrorCode.UNKNOWN_SERVER_ERROR, "unknown_compression"
@@ -259,7 +259,7 @@ def _damaged(header: BatchHeader, damage: Exception) -> RecordReject:
 
 
 def _server_error(header: BatchHeader, rule: str) -> RecordReject:
-    """What Kafka does not foresee and answers with UNKNOWN_SERVER_ERROR."""
+    """The rejection of data that Kafka does not foresee and answers with UNKNOWN_SERVER_ERROR."""
     return RecordReject(ErrorCode.UNKNOWN_SERVER_ERROR, rule, log_start_known=True, header=header)
 
 
@@ -268,14 +268,14 @@ def _larger_than_segment(header: BatchHeader) -> RecordReject:
 
 
 def _fitting(checked: Checked | RecordReject, policy: RecordPolicy) -> Checked | RecordReject:
-    """What is checked of a batch in the form in which it will be stored: that a segment can hold it."""
+    """Check that a segment can hold the batch in the form in which it will be stored."""
     if isinstance(checked, Checked) and len(checked.batch) > policy.segment_bytes:
         return _larger_than_segment(checked.header)
     return checked
 
 
 class _Skimmed(NamedTuple):
-    """What the checks need of a record."""
+    """The fields of a record that the checks need."""
 
     offset_delta: int
     timestamp_delta: int
@@ -285,8 +285,7 @@ class _Skimmed(NamedTuple):
 def _skim(body: memoryview, count: int) -> Iterator[_Skimmed]:
     """Read records as Kafka reads those of a compressed batch that it stores as it came.
 
-    The sizes that the records announce are not compared with anything (DefaultRecord.readPartiallyFrom). Raises
-    ProtocolError.
+    The announced sizes of the records are ignored (DefaultRecord.readPartiallyFrom). Raises ProtocolError.
     """
     pos = 0
     try:
@@ -313,7 +312,7 @@ def _skim(body: memoryview, count: int) -> Iterator[_Skimmed]:
 
 
 def _walk_compressed(body: memoryview, count: int) -> tuple[Walked, bool]:
-    """What a walk finds in a compressed batch that is stored as it came, and whether its records count 0, 1, 2 …"""
+    """Walk a compressed batch that is stored as it came; also returns whether its offset deltas are 0, 1, 2 …"""
     try:
         return walk_records(body, count), offset_deltas_in_order(body, count)
     except ProtocolError:
@@ -326,7 +325,7 @@ def _walk_compressed(body: memoryview, count: int) -> tuple[Walked, bool]:
 
 
 def _suspicious(walked: Walked, header: BatchHeader, policy: RecordPolicy, now: int) -> bool:
-    """Whether some record may have to be refused; only then each is looked at. `check` has the same for itself."""
+    """Whether a record may have to be refused; only then is each one checked. `check` contains a copy of this condition."""
     return (
         header.is_log_append_time
         or header.base_timestamp + walked.max_delta - now > policy.after_max_ms
@@ -336,7 +335,7 @@ def _suspicious(walked: Walked, header: BatchHeader, policy: RecordPolicy, now: 
 
 
 def _record_errors(body: memoryview, header: BatchHeader, policy: RecordPolicy, now: int) -> RecordReject | None:
-    """Name each record that is refused, as LogValidator does; None if there is none. The body has been walked."""
+    """The rejection that names each refused record, as LogValidator does, or None. The body has already been walked."""
     errors: list[tuple[int, str | None]] = []
     found = 0
     code = ErrorCode.INVALID_RECORD
@@ -383,7 +382,7 @@ def _timestamp_error(record: _Skimmed, header: BatchHeader, policy: RecordPolicy
 def _check_unusual(
     records: memoryview, header: BatchHeader, policy: RecordPolicy, now: int, at_once: bool
 ) -> Checked | RecordReject:
-    """A compressed batch, one that claims LogAppendTime, or a topic that stores another compression."""
+    """Check a compressed batch, one that claims LogAppendTime, or one for a topic that stores another compression."""
     codec, target = header.compression, _target(header, policy)
     if at_once and codec and len(records) > MOST_COMPRESSED:
         raise TakesLong
@@ -392,11 +391,11 @@ def _check_unusual(
     except CodecMissing as missing:
         if codec != target:
             return _codec_missing(header, missing)
-        return _as_stored(records, header, header.max_timestamp, policy, now)  # the header is all there is to go by
+        return _as_stored(records, header, header.max_timestamp, policy, now)  # only the header is trusted here
     except TooLarge as large:
         if at_once:
             raise TakesLong from None
-        # Kafka has no such limit: it never holds all of the unfolded data
+        # Kafka has no such limit, because it never holds all decompressed data
         return RecordReject(ErrorCode.MESSAGE_TOO_LARGE, "unfolds_into_too_much", str(large), header=header)
     except ProtocolError as damage:
         return _server_error(header, f"damaged_compression: {damage}")
@@ -413,7 +412,7 @@ def _check_unusual(
             return _rebuilt(body, header, target, policy, now)
     except ProtocolError as damage:
         return _damaged(header, damage)
-    if not ordered:  # Kafka wants to number them itself, and has not kept the keys and values that it would write
+    if not ordered:  # Kafka would number them itself, but has not kept their keys and values
         return _server_error(header, "offset_deltas_out_of_order")
     latest = header.max_timestamp if header.is_log_append_time else header.base_timestamp + walked.max_delta
     return _as_stored(records, header, max(latest, NO_TIMESTAMP), policy, now)
@@ -431,9 +430,9 @@ def _codec_missing(header: BatchHeader, missing: CodecMissing) -> RecordReject:
 
 
 def _as_stored(records: memoryview, header: BatchHeader, latest: int, policy: RecordPolicy, now: int) -> Checked:
-    """The batch with the timestamp type of its topic and the max timestamp that it really has."""
+    """The batch with its topic's timestamp type and its true max timestamp."""
     if latest > _LATEST:
-        latest = NO_TIMESTAMP  # beyond 64 bits Java wraps around, to numbers that are less than none
+        latest = NO_TIMESTAMP  # Java wraps around after 64 bits, to negative numbers
     stamp = now if policy.append_time else latest
     if stamp == header.max_timestamp and policy.append_time == header.is_log_append_time:
         return Checked(header, records, stamp, now if policy.append_time else -1, False)

@@ -1,9 +1,9 @@
-"""The replicas of one partition. Each is a prefix of the leader's log, and mostly all of it.
+"""The replicas of one partition. Each holds a prefix of the leader's log, and usually all of it.
 
-A follower normally has a record as soon as the leader has, so that there is one log, the leader's, and nothing to copy.
-One that does not follow, because it is frozen or its broker is down, is remembered as a `Prefix`: how far it came, and
-the producers' state and the transactions as they were there. Should it lead, the log is cut off at its end and its state
-holds. What a former leader had beyond the log of its successor is lost with the election, not when it comes back.
+A follower normally has a record as soon as the leader has it, so there is one log, the leader's, and no copying. A replica
+that does not follow, because it is frozen or its broker is down, has a `Prefix`: its log end offset, and the producers'
+state and transactions at that offset. If it becomes the leader, the log is truncated to its end, and its state takes effect.
+Records that only the former leader had are lost with the election, not when it comes back.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Alive = Callable[[int], bool]
 
 @dataclass(slots=True)
 class Prefix:
-    """What a replica holds that does not follow: the log up to an offset, and the state as of there."""
+    """The state of a replica that does not follow: its log up to an offset, and the producers' state there."""
 
     log_end_offset: int
     log_start_offset: int
@@ -33,21 +33,21 @@ class Prefix:
     transactions: OpenTransactions
     epoch_starts: list[tuple[int, int]]
     caught_up: int
-    """When it last had all of the leader's log, in ms since the epoch."""
+    """The time at which it last had the leader's whole log, in ms since the epoch."""
     forgetful: bool = False
-    """Whether it was restarted, and remembers only the last batch of each producer from before."""
+    """Whether it was restarted, and so knows only the last earlier batch of each producer."""
     cut_off: bool = False
-    """Whether records that it had beyond the new leader's log were cut off; its state is then read from the log again."""
+    """Whether its log was truncated to that of a new leader; its state is then read from the log again."""
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to where somebody who reads here with read_committed may read."""
+        """The offset up to which read_committed consumers may read here."""
         unstable = self.transactions.first_unstable()
         return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
 
 
 class Replication:
-    """Who follows and who does not, and up to where all that are in sync have the log."""
+    """The replicas that follow and those that do not, and the high watermark that results."""
 
     __slots__ = ("_partition", "_since_restart", "behind", "frozen")
 
@@ -56,30 +56,30 @@ class Replication:
         self.behind: dict[int, Prefix] = {}
         self.frozen: set[int] = set()
         self._since_restart: dict[int, Prefix] = {}
-        """Of followers that were restarted: what they had when they began to follow again."""
+        """For followers that were restarted: their state when they began to follow again."""
 
-    # What holds now
+    # State
 
     @property
     def min_in_sync(self) -> int:
-        """min.insync.replicas, but no more than there are replicas."""
+        """min.insync.replicas, but at most the number of replicas."""
         partition = self._partition
         return min(partition.configs.integer("min.insync.replicas"), len(partition.replicas))
 
     @property
     def too_few(self) -> bool:
-        """Whether fewer replicas are in sync than acks=all asks for."""
+        """Whether fewer replicas are in sync than acks=all requires."""
         in_sync = self._partition.in_sync
         return len(in_sync) < len(self._partition.replicas) and len(in_sync) < self.min_in_sync
 
     @property
     def low_watermark(self) -> int:
-        """The offset that all live replicas have deleted records up to; those on dead brokers do not count."""
+        """The offset up to which all live replicas have deleted records. Replicas on dead brokers do not count."""
         starts = [self.behind[node].log_start_offset for node in self.frozen if node in self.behind]
         return min([self._partition.log_start_offset, *starts])
 
     def lags(self, now: int, longest_ms: int) -> list[int]:
-        """Who is in sync and has not had all of the log for longer than replica.lag.time.max.ms."""
+        """The in-sync replicas that have lacked records for longer than `longest_ms` (replica.lag.time.max.ms)."""
         partition = self._partition
         return [
             node
@@ -90,9 +90,10 @@ class Replication:
         ]
 
     def review(self) -> None:
-        """Say anew where the high watermark is (Partition.maybeIncrementLeaderHW).
+        """Compute the high watermark again (Partition.maybeIncrementLeaderHW).
 
-        It is the smallest end of all that are in sync, never moves back, and stands still while they are too few.
+        It is the smallest log end offset of the in-sync replicas. It never moves back, and stands still while there are too
+        few.
         """
         partition = self._partition
         visible = min(partition.high_watermark, partition.log_end_offset)
@@ -103,7 +104,7 @@ class Replication:
             partition.held_at = max(visible, min(ends)) if ends else None
         partition.transactions.replicated_up_to(partition.high_watermark)
 
-    # What happens to replicas
+    # Events
 
     def freeze(self, node_id: int, now: int) -> None:
         """The replica, which is alive and does not lead, stops following."""
@@ -132,7 +133,7 @@ class Replication:
             self._elect([each for each in self._partition.in_sync if each != node_id], alive, now)
 
     def broker_up(self, node_id: int, alive: Alive, now: int) -> None:
-        """The replica's broker is there again, with what a killed one finds on its disk."""
+        """The replica's broker is up again, with the state that a killed broker finds on its disk."""
         prefix, partition = self.behind[node_id], self._partition
         if not prefix.cut_off:
             prefix.producers = partition.found_again(prefix.producers, prefix.log_start_offset, prefix.log_end_offset)
@@ -149,16 +150,16 @@ class Replication:
         self._elect([each for each in self._partition.in_sync if each not in gone], alive, now)
 
     def move_leader(self, to: int, alive: Alive, now: int) -> None:
-        """Let a replica lead that is alive and in sync; the leader so far follows it."""
+        """Make a live in-sync replica the leader; the former leader follows it."""
         known = self._registration
         self._change(known._replace(leader=to, leader_epoch=known.leader_epoch + 1), alive, now)
 
     def elect(self, alive: Alive, now: int, *, preferred: bool = False, unclean: bool = False) -> None:
-        """Hold an election: of the preferred replica, or of any that is alive rather than none."""
+        """Hold an election: with `preferred` of the first replica, with `unclean` of any live replica rather than none."""
         self._elect(self._partition.in_sync, alive, now, preferred=preferred, unclean=unclean)
 
     def reassign(self, replicas: Sequence[int], alive: Alive, now: int) -> None:
-        """The replicas are on these brokers from now on; those that are new and alive have all of the log at once."""
+        """Move the replicas to these brokers; new live ones have the whole log at once."""
         partition = self._partition
         for gone in set(partition.replicas).difference(replicas):
             self.behind.pop(gone, None)
@@ -172,14 +173,14 @@ class Replication:
         self._elect(in_sync, alive, now)
 
     def restart(self, now: int) -> None:
-        """All brokers start again: all replicas follow, and a partition that has no leader finds one."""
+        """All brokers restart: all replicas follow, and a partition without a leader gets one."""
         self.frozen.clear()
         if self._partition.leader == NO_LEADER:
             self._elect(self._partition.in_sync, lambda _: True, now)
         self._change(self._registration, lambda _: True, now)
         self._since_restart.clear()
 
-    # How it is done
+    # Implementation
 
     @property
     def _registration(self) -> Registration:
@@ -199,7 +200,7 @@ class Replication:
         self._change(elect(self._registration, where, in_sync, preferred=preferred), alive, now)
 
     def _change(self, to: Registration, alive: Alive, now: int) -> None:
-        """Let it be so. Whoever can follow does, catches up, and is in sync again."""
+        """Make this the partition's state. Replicas that can follow do so, catch up, and are in sync again."""
         partition = self._partition
         if to.leader not in (partition.leader, NO_LEADER):
             self._lead(to.leader, now)
@@ -230,7 +231,7 @@ class Replication:
             self._since_restart[node_id] = prefix
 
     def _lead(self, node_id: int, now: int) -> None:
-        """The replica leads: what it does not have is gone, and what it does not remember is not known."""
+        """The replica becomes the leader: records and producers' state that it does not have are lost."""
         partition = self._partition
         self.frozen.discard(node_id)
         prefix, restarted = self.behind.pop(node_id, None), self._since_restart.pop(node_id, None)
@@ -248,7 +249,7 @@ class Replication:
             other.caught_up = now
 
     def cut_off(self, end: int) -> None:
-        """Replicas that have more than the leader lose it, and read their state from the log again."""
+        """Truncate replicas that have more than the leader; they read their state from the log again."""
         for node, prefix in list(self.behind.items()):
             if prefix.log_end_offset > end:
                 prefix = self.behind[node] = self._partition.prefix(prefix.caught_up)
@@ -257,7 +258,7 @@ class Replication:
         self._since_restart = {node: own for node, own in self._since_restart.items() if own.log_end_offset <= end}
 
     def _followed(self, restarted: Prefix) -> dict[Key, bytes]:
-        """The producers as a follower knows them that was restarted and has followed since."""
+        """The producers' states of a follower that was restarted and has followed since."""
         partition, followed = self._partition, {}
         for key, leaders in partition.producers.items():
             mine = restarted.producers.get(key)

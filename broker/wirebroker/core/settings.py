@@ -1,6 +1,6 @@
-"""What a setting is: its type, its default, which values it takes, and how a value is read and written.
+"""The definition of a setting: its type, default and valid values, and how a value is parsed and written.
 
-The rules and the sentences are those of Kafka's ConfigDef. The settings themselves are in `config_tables`.
+The rules and the messages are those of Kafka's ConfigDef. The settings themselves are in `config_tables`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Value = bool | int | float | str | list[str] | None
 
 
 class ConfigError(ValueError):
-    """A name or a value that Kafka would not take; the text is a sentence for the client."""
+    """Kafka refuses this name or value; the text is a message for the client."""
 
     def __init__(self, sentence: str, *, suggestion: str = "") -> None:
         super().__init__(sentence + suggestion)
@@ -31,7 +31,7 @@ class ConfigType(IntEnum):
 
 _BITS = {ConfigType.SHORT: 15, ConfigType.INT: 31, ConfigType.LONG: 63}
 JAVA_SPACE = " \t\n\v\f\r"
-"""What a Java pattern takes for white space."""
+"""The white space of Java's patterns."""
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)")
 _BY_DURATION = re.compile(r"(?i:by_duration:P(?=.)([0-9]+D)?(T(?=.)([0-9]+H)?([0-9]+M)?([0-9]+(\.[0-9]+)?S)?)?)")
@@ -40,7 +40,7 @@ _REPLICA = re.compile(r"([0-9]+:[0-9]+)?")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting. `default` is the text of the default, None if there is none; for `valid` see `config_tables`."""
+    """One setting. `default` is the default as text, or None; for `valid` see `config_tables`."""
 
     name: str
     type: ConfigType
@@ -50,7 +50,7 @@ class Setting:
 
     @property
     def internal(self) -> bool:
-        """Whether Kafka keeps it out of its documentation and its answers."""
+        """Whether Kafka hides it in its documentation and its answers."""
         return "internal" in self.marks
 
     @property
@@ -60,23 +60,23 @@ class Setting:
 
     @property
     def hidden(self) -> bool:
-        """Whether it is shown only where it is set."""
+        """Whether it is shown only if it is set."""
         return bool(self.marks & {"internal", "quota"})
 
     @property
     def sensitive(self) -> bool:
-        """Whether its value is never shown; one of unknown type might be a secret."""
+        """Whether its value is never shown; a value of unknown type might be a secret."""
         return self.type in (ConfigType.PASSWORD, ConfigType.UNKNOWN)
 
     def parse(self, raw: str) -> Value:
-        """The typed value of this text; ConfigError if the setting does not take it."""
+        """The typed value of this text. Raises ConfigError if it is not valid."""
         value = self._typed(raw)
         if self.valid != "-" or isinstance(value, list):
             self._check(value)
         return value
 
     def default_value(self) -> Value:
-        """The typed default; None if there is none."""
+        """The typed default, or None."""
         return None if self.default is None else self._typed(self.default)
 
     def _typed(self, raw: str) -> Value:
@@ -149,7 +149,7 @@ class Setting:
                 self._check_word(value)
 
     def error(self, value: str, why: str) -> ConfigError:
-        """What Kafka says of a value that the setting does not take."""
+        """Kafka's error for a value that is not valid."""
         return ConfigError(f"Invalid value {value} for configuration {self.name}: {why}")
 
     @staticmethod
@@ -165,7 +165,7 @@ class Setting:
 
 
 def _int(text: str) -> int | None:
-    """The number; None for one of thousands of digits, which Python does not read."""
+    """The number; None if it has thousands of digits, which Python refuses to read."""
     try:
         return int(text)
     except ValueError:
@@ -173,7 +173,7 @@ def _int(text: str) -> int | None:
 
 
 def _java_double(value: float) -> str:
-    """As Java's Double.toString writes it."""
+    """The number as Java's Double.toString writes it."""
     if not math.isfinite(value):
         return repr(value).replace("nan", "NaN").replace("inf", "Infinity")
     if value == 0 or 1e-3 <= abs(value) < 1e7:
@@ -205,7 +205,7 @@ CLIENT_METRICS_SETTINGS = read_table(config_tables.CLIENT_METRICS)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A half-sentence that names the setting that was probably meant; empty if none comes near."""
+    """The end of a sentence that names the setting that was probably meant; empty if none is similar."""
     from difflib import get_close_matches
 
     found = get_close_matches(name, list(known), 1, 0.6)

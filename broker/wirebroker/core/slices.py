@@ -1,4 +1,4 @@
-"""Long work is done in slices: after so many elements others have their turn."""
+"""Long work is done in slices: after a number of elements other requests have their turn."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 SLICE = 256
-"""Elements that are dealt with in one slice; an element takes some microseconds."""
+"""The number of elements in one slice; an element takes some microseconds."""
 IDS = 8
-"""Elements in a slice (see `SLICE`) where they are ids of groups and transactions: hashing a very long one takes a ms."""
+"""The same for ids of groups and transactions: hashing a very long one takes a millisecond."""
 MEMBERS = 32
-"""The same for members of groups, each with what it subscribes to and what it is assigned."""
+"""The same for members of groups, with their subscriptions and assignments."""
 
 
 def pauses(every: int = SLICE) -> Callable[[], bool]:
-    """A function to call for each element: true for one in `every` of them. `if pause(): yield None` makes a slice."""
+    """A function to call for each element, which is true once in `every` calls: `if pause(): yield None` ends a slice."""
     return cycle(_pattern(every)).__next__
 
 
@@ -28,7 +28,7 @@ def _pattern(every: int) -> tuple[bool, ...]:
 
 
 def at_once(slices: Generator[Any, Any, T]) -> T:
-    """What the work comes to, done without a pause."""
+    """The result of the work, done without a pause."""
     try:
         while True:
             next(slices)

@@ -1,4 +1,4 @@
-"""A log that loses its end, and the producers' state with it, as after an unclean election (UnifiedLog.truncateTo)."""
+"""Truncation of a log and of the producers' state, as after an unclean election (UnifiedLog.truncateTo)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from wirebroker.core.producers import Key, advance, end_transaction, last_offset
 
 
 def truncate(partition: Partition, offset: int, now: int) -> int:
-    """Forget everything from the batch that holds `offset` on; the log end offset that now holds.
+    """Forget everything from the batch that holds `offset` on; the log end offset afterwards.
 
-    Producers that had written there are known again by what the log still has of them. The leader epoch rises, by which
-    consumers and followers notice.
+    Producers that had written there get their state from the remaining log. The leader epoch rises, by which consumers and
+    followers notice the truncation. Raises ValueError for an offset outside the log.
     """
     if not partition.log_start_offset <= offset <= partition.log_end_offset:
         raise ValueError(
-            f"{partition.topic}-{partition.index} reaches from {partition.log_start_offset} to {partition.log_end_offset}; "
+            f"{partition.topic}-{partition.index} has offsets {partition.log_start_offset} to {partition.log_end_offset}; "
             f"it cannot be truncated to {offset}"
         )
     if offset < partition.log_end_offset:
@@ -30,7 +30,7 @@ def truncate(partition: Partition, offset: int, now: int) -> int:
 
 
 def replayed(partition: Partition, kept: dict[Key, bytes]) -> dict[Key, bytes]:
-    """The producers' states: those that are kept, and those that the log shows of the others."""
+    """The producers' states: the kept ones, and those of the other producers as the log shows them."""
     found: dict[Key, bytes] = {}
     for batch in partition.log.batches(partition.log_start_offset):
         header = read_header(batch)

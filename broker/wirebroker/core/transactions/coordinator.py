@@ -1,8 +1,8 @@
-"""The transaction coordinator: producers get their ids and epochs from it, and it decides how transactions end.
+"""The transaction coordinator gives producers their ids and epochs, and decides how transactions end.
 
-The rules are those of TransactionCoordinator in Kafka 4.3.1. All brokers of the process share it; a request at a broker
-that does not coordinate the transactional id is NOT_COORDINATOR. Markers are written as soon as the end is decided, so
-that nobody has to wait between the answer to EndTxn and the next transaction.
+The rules are those of TransactionCoordinator in Kafka 4.3.1. All brokers of the process share it. A broker that does not
+coordinate the transactional id answers NOT_COORDINATOR. Markers are written as soon as the end is decided, so that no client
+waits between the answer to EndTxn and the next transaction.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from wirebroker.core.transactions.transaction import (
 )
 
 CompleteOffsets = Callable[[int, int, bool], None]
-"""Told of a marker in a partition of __consumer_offsets: the partition, the producer id, and whether it commits."""
+"""Called with a marker in __consumer_offsets: the partition, the producer id, and whether it commits."""
 FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
 AWAITED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.REQUEST_TIMED_OUT})
-"""Why a marker is not there yet that is tried again when the partition has changed."""
+"""The errors after which a marker is tried again when the partition changes."""
 MARKERS = 128
-"""Markers that are written in one slice."""
+"""The number of markers written in one slice."""
 RETRY_MS = 20
-"""How long after a marker could not be written it is tried again."""
+"""The time after which a failed marker is tried again, in ms."""
 NO_ID_YET = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-"""What whoever needs a producer id is told while the controller gives out no block (RPCProducerIdManager)."""
+"""The error of InitProducerId while the controller allocates no block of ids (RPCProducerIdManager)."""
 SERVER_VERSION = 2
-"""The transaction version of what the coordinator does of its own accord."""
+"""The transaction version of the coordinator's own decisions, which no request asks for."""
 
 
 class Producer(NamedTuple):
@@ -61,7 +61,7 @@ class InitAsked(NamedTuple):
 
 
 class EndAsked(NamedTuple):
-    """An EndTxn, or an end that the coordinator itself decided (`fences`: the epoch is already raised)."""
+    """An EndTxn, or an end that the coordinator itself decided (`fences`: the epoch has already been raised)."""
 
     transactional_id: str
     producer_id: int
@@ -79,15 +79,15 @@ class TransactionCoordinator:
         self._complete_offsets = complete_offsets
         self.transactions: dict[str, Transaction] = {}
         self._awaiting: set[tuple[Transaction, Partition]] = set()
-        """Which transactions go on when a partition changes, and with it the end of their markers' replication."""
+        """The transactions that continue when a partition changes, which may replicate their markers."""
         self._retrying: set[Transaction] = set()
-        """Which transactions go on at a time that is set."""
+        """The transactions that continue at a set time."""
         self._runs: dict[Transaction, object] = {}
-        """Who writes the markers of each transaction; whoever comes later takes over."""
+        """The latest writer of each transaction's markers, which takes over from earlier ones."""
         self._set_timers(now)
 
     def restart(self, now: int) -> None:
-        """Go on from what is written down, as `moved` does."""
+        """Continue from the written records, as `moved` does."""
         self._set_timers(now)
         self._awaiting.clear()
         self._runs.clear()
@@ -95,7 +95,7 @@ class TransactionCoordinator:
         self._finish_all(now)
 
     def load(self, batches: Iterable[memoryview], now: int) -> None:
-        """Know what a partition of __transaction_state says; markers that are missing are written."""
+        """Load a partition of __transaction_state, and write markers that are missing."""
         read_transactions(batches, self.transactions)
         self._finish_all(now)
 
@@ -104,13 +104,13 @@ class TransactionCoordinator:
             self._load(transaction, now)
 
     def moved(self, index: int, now: int) -> None:
-        """Another broker, or none, leads a partition of __transaction_state: what was decided is carried out by it."""
+        """Another broker, or none, leads a partition of __transaction_state: it carries out what was decided."""
         for transaction in self.transactions.values():
             if self._cluster.coordinator_partition("transaction", transaction.transactional_id) == index:
                 self._load(transaction, now)
 
     def _load(self, transaction: Transaction, now: int) -> None:
-        """All is written down but the epoch before this one: whoever asks for that again is fenced, as in Kafka."""
+        """The records have everything but the previous epoch. A client that still sends it is fenced, as in Kafka."""
         transaction.last_producer_epoch = NO_EPOCH
         self._finish(transaction, now)
 
@@ -131,7 +131,7 @@ class TransactionCoordinator:
     # Producers
 
     def init_producer_id(self, asked: InitAsked, now: int) -> Producer:
-        """A producer begins, or begins anew: it gets the next epoch, and whoever had the last one is fenced."""
+        """A producer starts, or starts again: it gets the next epoch, and the producer with the last one is fenced."""
         if not asked.transactional_id:
             return Producer(ErrorCode.INVALID_REQUEST)
         if not 0 < asked.timeout_ms <= self._cluster.configs.integer("transaction.max.timeout.ms"):
@@ -146,7 +146,7 @@ class TransactionCoordinator:
             known = Transaction(asked.transactional_id, producer_id, asked.timeout_ms, now)
             self.transactions[asked.transactional_id] = known
         producer = self._reinit(known, asked, now)
-        if producer.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # Kafka keeps such an id and can list no transactions any more
+        if producer.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # Kafka keeps such an id, and can then no longer list transactions
             del self.transactions[asked.transactional_id]
         return producer
 
@@ -178,7 +178,7 @@ class TransactionCoordinator:
             epochs = (epoch + 1, NO_EPOCH)
         elif epoch == NO_EPOCH or asked.current[1] == epoch:
             epochs = (epoch + 1, epoch)
-        elif asked.current[1] == known.last_producer_epoch:  # it asks again, because it has not heard the answer
+        elif asked.current[1] == known.last_producer_epoch:  # the client repeats its request, because it did not get the answer
             epochs = (epoch, known.last_producer_epoch)
         else:
             return ErrorCode.PRODUCER_FENCED
@@ -187,7 +187,7 @@ class TransactionCoordinator:
         return ErrorCode.NONE
 
     def _fence(self, transaction: Transaction, now: int) -> ErrorCode:
-        """Abort an open transaction on nobody's request but the coordinator's own; why it could not be begun."""
+        """Abort an open transaction by the coordinator's own decision; the error if the abort could not begin."""
         return self.end(
             EndAsked(
                 transaction.transactional_id, transaction.producer_id, transaction.producer_epoch + 1, False,
@@ -202,7 +202,7 @@ class TransactionCoordinator:
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Collection[TopicPartition],
         client_version: int, now: int,
     ) -> ErrorCode:  # fmt: skip
-        """Let the partitions be part of the producer's transaction, which begins with the first."""
+        """Add the partitions to the producer's transaction, which begins with the first one."""
         transaction, error = self._of_producer(transactional_id, producer_id, producer_epoch)
         if transaction is None or error:
             return error
@@ -217,7 +217,7 @@ class TransactionCoordinator:
     def verify_partitions(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Whether each partition is part of the producer's transaction: TRANSACTION_ABORTABLE if not."""
+        """Check that each partition is part of the producer's transaction; TRANSACTION_ABORTABLE if not."""
         transaction, error = self._of_producer(transactional_id, producer_id, producer_epoch)
         if transaction is None or error:
             return dict.fromkeys(partitions, error)
@@ -240,7 +240,7 @@ class TransactionCoordinator:
     # Ends
 
     def end(self, asked: EndAsked, now: int) -> Producer:
-        """Commit or abort; what the producer goes on with, which only transaction version 2 tells it."""
+        """Commit or abort; the producer's next id and epoch, which only transaction version 2 sends to it."""
         if not asked.transactional_id:
             return Producer(ErrorCode.INVALID_REQUEST)
         transaction = self.transactions.get(asked.transactional_id)
@@ -272,10 +272,10 @@ class TransactionCoordinator:
         return Producer(ErrorCode.NONE, transaction.producer_id, transaction.producer_epoch)
 
     def _finish(self, transaction: Transaction, now: int) -> None:
-        """Write the markers and have them replicated, now or when that can be; those of many partitions in slices.
+        """Write the markers, and wait for their replication, as soon as possible; those of many partitions in slices.
 
-        A marker that is fenced leaves the transaction where it is, as in Kafka. What cannot be stored is tried again
-        after `RETRY_MS`.
+        A fenced marker leaves the transaction as it is, as in Kafka. A marker that cannot be stored is tried again after
+        `RETRY_MS`.
         """
         self._cluster.timers.work(self._finishing(transaction, now))
 
@@ -295,7 +295,7 @@ class TransactionCoordinator:
         for where in sorted(transaction.partitions):
             if pause():
                 yield
-            if self._runs.get(transaction) is not run:  # somebody has come here in the meantime, perhaps told of a marker
+            if self._runs.get(transaction) is not run:  # another call has taken over, perhaps because of a marker
                 return
             if code := self._mark(transaction, where, marker, now):
                 missing[where] = code
@@ -316,7 +316,7 @@ class TransactionCoordinator:
                 self._await_change(transaction, where)
 
     def _retry(self, transaction: Transaction, when: int) -> None:
-        """Go on with the end of a transaction at `when`, unless that is set already."""
+        """Continue the end of a transaction at `when`, unless that is already set."""
         if transaction not in self._retrying:
             self._retrying.add(transaction)
 
@@ -327,12 +327,12 @@ class TransactionCoordinator:
             self._cluster.timers.at(when, again)
 
     def _mark(self, transaction: Transaction, where: TopicPartition, marker: EndMarker, now: int) -> ErrorCode:
-        """End the transaction on one partition; REQUEST_TIMED_OUT while those in sync do not have its marker."""
+        """End the transaction on one partition; REQUEST_TIMED_OUT while in-sync replicas lack its marker."""
         partition = self._cluster.partition(*where)
         if partition is None:
             return ErrorCode.NONE
         epoch, end = transaction.marked.get(where, (-1, -1))
-        if epoch != partition.leader_epoch:  # it is not written, or a new leader may not have it
+        if epoch != partition.leader_epoch:  # the marker is not written, or a new leader may not have it
             if code := self.write_marker(*where, marker, now):
                 return code
             end = partition.log_end_offset
@@ -340,7 +340,7 @@ class TransactionCoordinator:
         return ErrorCode.NONE if partition.high_watermark >= end else ErrorCode.REQUEST_TIMED_OUT
 
     def _await_change(self, transaction: Transaction, where: TopicPartition) -> None:
-        """Go on when the partition has another leader or other replicas in sync."""
+        """Continue when the partition has another leader or other in-sync replicas."""
         partition = self._cluster.partition(*where)
         if partition is None or (transaction, partition) in self._awaiting:
             return
@@ -355,7 +355,7 @@ class TransactionCoordinator:
         partition.waiting[told] = None
 
     def write_marker(self, topic: str, index: int, marker: EndMarker, now: int) -> ErrorCode:
-        """End a producer's transaction on one partition; a partition that is gone needs no marker."""
+        """End a producer's transaction on one partition; a deleted partition needs no marker."""
         partition = self._cluster.partition(topic, index)
         if partition is None:
             return ErrorCode.NONE
@@ -383,7 +383,7 @@ class TransactionCoordinator:
                 self.forget(transaction, now)
 
     def forget(self, transaction: Transaction, now: int) -> ErrorCode:
-        """A transactional id has expired; whoever comes with it next is a new producer. It stays if it cannot be written."""
+        """A transactional id has expired; its next user is a new producer. The id stays if this cannot be written down."""
         after = transaction.copy()
         after.enter(State.DEAD, now)
         error = self._change(transaction, after, now)
@@ -392,7 +392,7 @@ class TransactionCoordinator:
         return error
 
     def _change(self, transaction: Transaction, after: Transaction, now: int) -> ErrorCode:
-        """Write down how the transaction is to stand, and let it stand so; what the client is told if that fails."""
+        """Write down the transaction's next state, and then enter it; the client's error if that fails."""
         index = self._cluster.coordinator_partition("transaction", transaction.transactional_id)
         log = self._cluster.partition(TRANSACTION_TOPIC, index) if index is not None else None
         try:
@@ -417,7 +417,7 @@ class TransactionCoordinator:
 
 
 def _may_be(known: Transaction, producer_id: int, producer_epoch: int) -> bool:
-    """Whether a client that says it has this id can be the producer, perhaps under the id before this one."""
+    """Whether a client with this producer id can be the producer, perhaps by its previous id."""
     if known.producer_epoch == NO_EPOCH or producer_id == known.producer_id:
         return True
     return producer_id == known.previous_producer_id and is_exhausted(producer_epoch)
@@ -426,8 +426,8 @@ def _may_be(known: Transaction, producer_id: int, producer_epoch: int) -> bool:
 def _judge_end(transaction: Transaction, asked: EndAsked) -> ErrorCode | None:
     """The answer to an EndTxn that changes nothing; None for one that ends the transaction.
 
-    In version 2 the epoch rises with every end, so that a repetition is known by the epoch before; what never began may
-    be aborted, which raises the epoch. Before, a repetition is known by the state alone.
+    In version 2 the epoch rises with every end, so a repetition has the previous epoch; a transaction that never began may
+    be aborted, which raises the epoch. In earlier versions only the state shows a repetition.
     """
     bumps = asked.transaction_version >= BUMPS_EPOCH
     state, epoch = transaction.state, transaction.producer_epoch

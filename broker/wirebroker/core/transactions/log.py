@@ -1,4 +1,4 @@
-"""What is written down of transactions: the records of __transaction_state, in Kafka's format (TransactionLog)."""
+"""The records of __transaction_state, in Kafka's format (TransactionLog)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VALUE_VERSION = 1
 
 
 def transaction_batch(transaction: Transaction, now: int) -> bytes:
-    """The batch of one record that says how the transactional id stands; a dead one is deleted by it. EncodeError."""
+    """The batch with the record of the transactional id's state, or with a tombstone if it is dead. Raises EncodeError."""
     key = TransactionLogKey(transactional_id=transaction.transactional_id)
     value = None if transaction.state is State.DEAD else _value(transaction)
     return build_batch([Record(0, 0, *CoordinatorRecord(key, value, VALUE_VERSION).encode())], base_timestamp=now)
@@ -45,7 +45,7 @@ def _value(transaction: Transaction) -> TransactionLogValue:
 
 
 def read_transactions(batches: Iterable[memoryview], transactions: dict[str, Transaction]) -> None:
-    """Bring the transactional ids up to what a partition of __transaction_state says. Raises ProtocolError."""
+    """Apply a partition of __transaction_state to the transactional ids. Raises ProtocolError."""
     for batch in batches:
         if read_header(batch).is_control:
             continue
@@ -63,7 +63,7 @@ def read_transactions(batches: Iterable[memoryview], transactions: dict[str, Tra
 def _transaction(transactional_id: str, value: TransactionLogValue) -> Transaction:
     states = {state.number: state for state in State}
     if value.transaction_status not in states:
-        raise ProtocolError(f"{transactional_id} is in a state {value.transaction_status}, which there is not")
+        raise ProtocolError(f"{transactional_id} is in the unknown state {value.transaction_status}")
     return Transaction(
         transactional_id,
         value.producer_id,

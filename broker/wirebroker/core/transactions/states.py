@@ -1,7 +1,7 @@
-"""The states of a transactional id, and which may follow which (Kafka's TransactionState).
+"""The states of a transactional id, and the allowed transitions (Kafka's TransactionState).
 
-Everything that changes a state goes through `Transaction.enter`, which reads this table. Kafka has one state more,
-PrepareEpochFence, which lasts for as long as a write to the log is awaited; here nothing is awaited.
+Everything that changes a state goes through `Transaction.enter`, which reads this table. Kafka has one more state,
+PrepareEpochFence, which lasts while a write to the log is in progress. Here no write is ever in progress.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from enum import Enum
 
 
 class State(Enum):
-    """A transactional id's state; the value is what DescribeTransactions and ListTransactions show."""
+    """A transactional id's state; DescribeTransactions and ListTransactions show the value."""
 
     EMPTY = "Empty"
-    """It has a producer and never had a transaction, or begins anew."""
+    """It has a producer and no transaction, because it never had one or was initialized again."""
     ONGOING = "Ongoing"
     """Partitions have been added to a transaction."""
     PREPARE_COMMIT = "PrepareCommit"
-    """It is decided that the transaction commits; the markers are being written."""
+    """The transaction will commit; its markers are being written."""
     PREPARE_ABORT = "PrepareAbort"
-    """It is decided that the transaction aborts; the markers are being written."""
+    """The transaction will abort; its markers are being written."""
     COMPLETE_COMMIT = "CompleteCommit"
     """All markers are written."""
     COMPLETE_ABORT = "CompleteAbort"
@@ -27,7 +27,7 @@ class State(Enum):
     DEAD = "Dead"
     """Expired."""
     PREPARE_EPOCH_FENCE = "PrepareEpochFence"
-    """Never entered here; named because clients may filter by it."""
+    """Never entered here. It exists because clients may filter by it."""
 
     @property
     def number(self) -> int:
@@ -57,4 +57,4 @@ PREVIOUS: dict[State, frozenset[State]] = {
     State.DEAD: frozenset({State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT}),
     State.PREPARE_EPOCH_FENCE: frozenset(),
 }
-"""From which states each may be entered. Aborting what never began is allowed from transaction version 2 on."""
+"""The states from which each may be entered. From transaction version 2 on, a transaction that never began may be aborted."""

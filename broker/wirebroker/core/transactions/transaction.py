@@ -1,4 +1,4 @@
-"""One transactional id: its producer, and where its transaction stands (Kafka's TransactionMetadata)."""
+"""One transactional id: its producer, and the state of its transaction (Kafka's TransactionMetadata)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ TopicPartition = tuple[str, int]
 
 
 def is_exhausted(producer_epoch: int) -> bool:
-    """Whether a producer id has no epochs left; the very last one is kept for fencing it."""
+    """Whether a producer id has used all its epochs; the last one is reserved for fencing it."""
     return producer_epoch >= LAST_EPOCH - 1
 
 
 @dataclass(slots=True, eq=False)
 class Transaction:
-    """A transactional id. Times are in ms since the epoch, −1 for none; so are ids and epochs that are not there."""
+    """A transactional id. Times are in ms since the epoch. Times, ids and epochs that do not exist are −1."""
 
     transactional_id: str
     producer_id: int
@@ -30,23 +30,23 @@ class Transaction:
     state: State = State.EMPTY
     producer_epoch: int = NO_EPOCH
     last_producer_epoch: int = NO_EPOCH
-    """The epoch before this one, of a client that may not have heard of the new one."""
+    """The previous epoch, of a client that may not know the new one yet."""
     previous_producer_id: int = NO_ID
     next_producer_id: int = NO_ID
     """The id that the producer will have once the markers are written, if its epochs are used up."""
     partitions: set[TopicPartition] = field(default_factory=set)
     marked: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    """Where the marker is written that ends it: the leader's epoch, and the end of the log behind it."""
+    """The position of the marker that ends it, by partition: the leader's epoch, and the log end offset after it."""
     started: int = -1
     client_version: int = 0
-    """The transaction version that the client speaks, as its requests show."""
+    """The client's transaction version, as its requests show it."""
 
     def copy(self) -> Transaction:
-        """As it stands, to be changed and written down before anybody sees it (TxnTransitMetadata)."""
+        """A copy, to be changed and written down before it takes effect (TxnTransitMetadata)."""
         return replace(self, partitions=set(self.partitions), marked=dict(self.marked))
 
     def become(self, other: Transaction) -> None:
-        """Stand as `other` does, which is written down."""
+        """Take the state of `other`, which has been written down."""
         for each in fields(self):
             setattr(self, each.name, getattr(other, each.name))
 
@@ -56,7 +56,7 @@ class Transaction:
         return is_exhausted(self.producer_epoch)
 
     def enter(self, state: State, now: int, producer_id: int | None = None) -> None:
-        """Go to this state; ValueError if the table does not allow it from here."""
+        """Enter this state. Raises ValueError if the table does not allow it from the present one."""
         if self.state not in PREVIOUS[state]:
             raise ValueError(f"{self.transactional_id} cannot go from {self.state.value} to {state.value}")
         self.state = state
@@ -81,7 +81,7 @@ class Transaction:
         self.client_version = client_version
 
     def prepare(self, commit: bool, client_version: int, next_producer_id: int, now: int) -> None:
-        """It is decided how the transaction ends. From version 2 on the producer's epoch rises with it."""
+        """The transaction's end is decided. From version 2 on, the producer's epoch rises with it."""
         began = self.state is State.ONGOING
         self.enter(State.PREPARE_COMMIT if commit else State.PREPARE_ABORT, now)
         if client_version >= BUMPS_EPOCH:

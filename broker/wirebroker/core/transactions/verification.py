@@ -1,7 +1,8 @@
-"""Before a transactional batch is stored: does the coordinator know of a transaction with this partition (KIP-890)?
+"""The coordinator's verification of a transactional batch before it is stored (KIP-890).
 
-Old clients add partitions by themselves, and the partition's leader verifies it; clients of transaction version 2 leave
-it to the leader. The rules are those of AddPartitionsToTxnManager and ReplicaManager in Kafka 4.3.1.
+Old clients add partitions to the transaction themselves, and the partition's leader verifies that. For clients of
+transaction version 2 the leader adds them. The rules are those of AddPartitionsToTxnManager and ReplicaManager in Kafka
+4.3.1.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from wirebroker.core.transactions.transaction import BUMPS_EPOCH, TopicPartition
 
 
 class Speaks(Enum):
-    """What a client understands, by the version of its request."""
+    """The client's abilities, by the version of its request."""
 
     OLD_ERRORS = "it adds partitions itself, and does not know TRANSACTION_ABORTABLE"
     NEW_ERRORS = "it adds partitions itself"
@@ -26,7 +27,7 @@ class Speaks(Enum):
 
 
 class TransactionalProducer(NamedTuple):
-    """Who writes, and in whose name."""
+    """The producer, and its transactional id."""
 
     transactional_id: str
     producer_id: int
@@ -35,9 +36,9 @@ class TransactionalProducer(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """What came of it: the partitions that may be written to for the first time, and the errors of others.
+    """The result: the partitions that may be written to for the first time, and the errors of others.
 
-    A partition that is in neither has the transaction open already.
+    On a partition that is in neither, the transaction is already open.
     """
 
     first_writes: frozenset[TopicPartition]
@@ -48,7 +49,7 @@ def verify(
     producer: TransactionalProducer, batches: Sequence[tuple[Partition, int]], coordinator: TransactionCoordinator,
     cluster: Cluster, now: int,
 ) -> Verified:  # fmt: skip
-    """Ask the coordinator about the partitions of these batches (each with its base sequence) where it is needed."""
+    """Ask the coordinator about the partitions of these batches, where needed; each has its base sequence."""
     adds = producer.speaks is Speaks.IMPLICIT_ADDS
     if not adds and not cluster.configs.value("transaction.partition.verification.enable"):
         return Verified(frozenset((part.topic, part.index) for part, _ in batches), {})
