@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING
 
 from kafkawire.codec import decode
 from kafkawire.declare import Message
-from kafkawire.errors import ProtocolError, TooManyElements
+from kafkawire.errors import ProtocolError, TooManyElements, error_name
 from kafkawire.frames import KEY_VERSION_CORRELATION, RequestHeader, read_request_header
+from kafkawire.messages.produce import ProduceRequest
 from kafkawire.registry import API_VERSIONS, PRODUCE, api_name, request_class
 from wirebroker.apis import Handler, handler_of, served_versions
 from wirebroker.apis.produce_shape import produce_alike
@@ -36,6 +37,7 @@ from wirebroker.core.purgatory import Timers
 from wirebroker.core.transactions import TransactionCoordinator
 from wirebroker.directory import EngineDirectory
 from wirebroker.exchange import Aside, Close, Connection, Effect, Exchange, Outcome, Steps
+from wirebroker.gate import Disconnect, Gate, Refuse
 from wirebroker.trace.recorder import Recorder
 from wirebroker.turns import Turns, steps_of
 
@@ -105,6 +107,8 @@ class Engine:
         self.effects: list[Effect] = []
         self.turns = Turns()
         self.connections: set[Connection] = set()
+        self.new_gate: Callable[[Connection], Gate | None] | None = None
+        """Makes the gate of a connection when a client connects; see `wirebroker.gate`."""
         self._numbers = count(1)
         self._handlers: dict[int, Handler] = {}
 
@@ -137,6 +141,8 @@ class Engine:
         """A client has connected to this broker."""
         connection = Connection(next(self._numbers), node_id, client_host, listener)
         self.connections.add(connection)
+        if self.new_gate is not None:
+            connection.gate = self.new_gate(connection)
         if self.trace.changes:
             self.set_time(now)
             self.trace.opened(connection)
@@ -163,6 +169,9 @@ class Engine:
         """Handle one request frame (without its size). With `owned` the frame's buffer may be kept as it is."""
         try:
             key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(frame)
+            gate = connection.gate
+            if gate is not None and self._decided(gate, connection, frame, now):
+                return
             faults = self.faults
             if faults is not None and not faults.concerns(key):
                 faults = None
@@ -195,15 +204,54 @@ class Engine:
             else:
                 self.close(connection, f"the client's request cannot be read: {damage}")
             return
-        self._time = now
-        exchange = Exchange(self, connection, key, version, correlation_id, header.client_id, now, frame)
-        exchange.request = request
-        if self.trace.exchanges:
-            self.trace.requested(request, exchange)
+        exchange = self._exchange(connection, header, request, frame, now)
         if faults is not None:
             faults.receive(request, exchange)
         else:
             self.handle(request, exchange)
+
+    def _exchange(
+        self, connection: Connection, header: RequestHeader, request: Message, frame: memoryview, now: int
+    ) -> Exchange:
+        """A request that was decoded, on its way to its answer."""
+        self._time = now
+        key, version, correlation_id, client_id, _ = header
+        exchange = Exchange(self, connection, key, version, correlation_id, client_id, now, frame)
+        exchange.request = request
+        if self.trace.exchanges:
+            self.trace.requested(request, exchange)
+        return exchange
+
+    def _decided(self, gate: Gate, connection: Connection, frame: memoryview, now: int) -> bool:
+        """Carry out what the gate decides about a request; False if it is handled as usual."""
+        key, version, _ = KEY_VERSION_CORRELATION.unpack_from(frame)
+        oldest, newest = self.versions.get(key, (1, 0))
+        decision = gate.decide(connection, key, version, frame, now)
+        if isinstance(decision, Disconnect):
+            self.close(connection, decision.reason)
+            return True
+        if decision is None or not oldest <= version <= newest:
+            return False
+        header = read_request_header(frame)
+        request, _ = decode(request_class(key), frame, version, header.end)
+        exchange = self._exchange(connection, header, request, frame, now)
+        if isinstance(decision, Refuse):
+            self._refuse(request, exchange, decision.error_code)
+            return True
+        exchange.delay_ms = decision.ms
+        if self.faults is not None and self.faults.concerns(key):
+            self.faults.receive(request, exchange)
+        else:
+            self.handle(request, exchange)
+        return True
+
+    def _refuse(self, request: Message, exchange: Exchange, error_code: int) -> None:
+        from wirebroker.requests.errors import refuse
+
+        if isinstance(request, ProduceRequest) and request.acks == 0:  # Kafka, too, has no other way to tell the client
+            exchange.close(f"its Produce with acks=0 is refused: {error_name(error_code)}")
+        else:
+            exchange.reply(refuse(request, error_code, exchange))
 
     def handle(self, request: Message, exchange: Exchange) -> None:
         """Have the request's API answer it, now or later."""
@@ -253,7 +301,7 @@ class Engine:
             return
         offered = self.versions.get(key)
         what = f"versions {offered[0]} to {offered[1]} are offered" if offered else "this API is not offered"
-        self.close(connection, f"the client asked for {api_name(key)} version {version}; {what}")
+        self.close(connection, f"the client requested {api_name(key)} version {version}; {what}")
 
     def tick(self, now: int, enough: Callable[[], bool] | None = None) -> None:
         """Run every timer that has fallen due, in order; with `enough`, until that is true (see `Timers.run`)."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from wirebroker.core.cluster import Cluster
     from wirebroker.directory import EngineDirectory
     from wirebroker.engine import Engine
+    from wirebroker.gate import Gate
 
 
 logger = logging.getLogger("wirebroker")
@@ -27,7 +28,7 @@ class Connection:
     """One client's connection to one broker, as far as the engine knows it."""
 
     __slots__ = (
-        "client_host", "closed", "halted", "listener", "node_id", "number", "parked", "produce_shape",
+        "client_host", "closed", "gate", "halted", "listener", "node_id", "number", "parked", "produce_shape",
         "silent", "software",
     )  # fmt: skip
 
@@ -37,6 +38,8 @@ class Connection:
         self.client_host = client_host
         self.listener = listener
         self.software = ("", "")
+        self.gate: Gate | None = None
+        """Decides about each request before it is decoded; None if all are handled."""
         self.parked: Exchange | None = None
         """The request that waits; nothing else of this connection is handled before it is answered."""
         self.closed = False
@@ -120,8 +123,8 @@ class Exchange:
     """A request that is being handled. `now` is the time at which it arrived, in ms since the epoch."""
 
     __slots__ = (
-        "api_key", "client_id", "connection", "correlation_id", "engine", "frame", "now", "request", "struck", "traced",
-        "version",
+        "api_key", "client_id", "connection", "correlation_id", "delay_ms", "engine", "frame", "now", "request", "struck",
+        "traced", "version",
     )  # fmt: skip
 
     def __init__(
@@ -136,6 +139,8 @@ class Exchange:
         self.client_id = client_id
         self.now = now
         self.frame = frame
+        self.delay_ms = 0
+        """How many ms the answer waits once it is made, because of the connection's gate."""
         self.request: Message | None = None
         """What was asked, once it is decoded; its records may lie in a buffer that others receive into."""
         self.struck: Any = None
@@ -173,6 +178,10 @@ class Exchange:
             if left is None:
                 return
             response = left
+        if self.delay_ms:
+            from wirebroker.requests.errors import throttle
+
+            throttle(response, self.version, self.delay_ms)
         if not connection.closed and not connection.silent:
             try:
                 parts = encode_response(self.correlation_id, response, self.version)
@@ -188,6 +197,9 @@ class Exchange:
             connection.parked = None
         if connection.closed or connection.silent:
             return
+        if self.delay_ms:
+            self._send_later(response, parts)
+            return
         if len(parts) > 1:
             connection.halted = True
         if self.engine.trace.exchanges:
@@ -196,6 +208,11 @@ class Exchange:
             self.engine.plan.send(parts, self)
         else:
             self.engine.effects.append(Reply(connection, parts))
+
+    def _send_later(self, response: Message, parts: list[Buffer]) -> None:
+        ms, self.delay_ms = self.delay_ms, 0
+        self.park()
+        self.engine.timers.at(self.engine.now + ms, lambda _: self.send(response, parts))
 
     def cannot_say(self, wrong: EncodeError) -> None:
         """The answer holds something that its version cannot carry: answer with UNKNOWN_SERVER_ERROR, as Kafka does.

@@ -1,0 +1,132 @@
+"""The gate of a connection, on the ordinary way and on the fast path of Produce."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from test_engine import Lab
+from wirebroker.exchange import Connection
+from wirebroker.gate import Decision, Delay, Disconnect, Refuse
+from wirebroker.mock import MockKafka
+from wirekit import NOW, batch, client, produce_request
+
+REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+class FixedGate:
+    """Decides the same of every request, and notes the API keys."""
+
+    def __init__(self, decision: Decision | None) -> None:
+        self.decision = decision
+        self.keys: list[int] = []
+
+    def decide(self, connection: Connection, key: int, version: int, frame: memoryview, now: int) -> Decision | None:
+        self.keys.append(key)
+        return self.decision
+
+
+def lab_with_a_producer() -> Lab:
+    """A lab whose connection takes the fast path for the next Produce."""
+    lab = Lab()
+    lab.send(produce_request("orders", batch(timestamp=NOW)))
+    assert lab.connection.produce_shape is not None
+    return lab
+
+
+def produce(lab: Lab, acks: int = -1) -> list[Any]:
+    return lab.send(produce_request("orders", batch(timestamp=NOW), acks=acks))
+
+
+def end(lab: Lab) -> int:
+    return lab.engine.cluster.topics["orders"].partitions[0].log_end_offset
+
+
+def test_a_request_that_the_gate_lets_pass_takes_the_fast_path() -> None:
+    lab = lab_with_a_producer()
+    lab.connection.gate = gate = FixedGate(None)
+    shape = lab.connection.produce_shape
+    (answer,) = produce(lab)
+    assert answer.responses[0].partition_responses[0].base_offset == 1
+    assert lab.connection.produce_shape is shape, "the ordinary way would have remembered it again"
+    assert gate.keys == [0]
+
+
+def test_the_gate_refuses_a_produce_on_the_fast_path() -> None:
+    lab = lab_with_a_producer()
+    lab.connection.gate = FixedGate(Refuse(REFUSED))
+    (answer,) = produce(lab)
+    assert answer.responses[0].partition_responses[0].error_code == REFUSED
+    assert end(lab) == 1
+    lab.connection.gate = None
+    produce(lab)
+    assert end(lab) == 2
+
+
+def test_a_refused_produce_with_acks_0_closes_the_connection() -> None:
+    lab = lab_with_a_producer()
+    lab.connection.gate = FixedGate(Refuse(REFUSED))
+    assert produce(lab, acks=0) == ["its Produce with acks=0 is refused: TOPIC_AUTHORIZATION_FAILED"]
+    assert end(lab) == 1
+
+
+def test_the_gate_refuses_a_request_on_the_ordinary_way() -> None:
+    lab = Lab()
+    lab.connection.gate = FixedGate(Refuse(REFUSED))
+    (answer,) = lab.send(MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), 9)
+    assert [topic.error_code for topic in answer.topics] == [REFUSED]
+
+
+@pytest.mark.parametrize("lab", [Lab, lab_with_a_producer], ids=["ordinary way", "fast path"])
+def test_the_gate_closes_a_connection(lab: Any) -> None:
+    closed = lab()
+    closed.connection.gate = FixedGate(Disconnect("the client is not authenticated"))
+    before = end(closed)
+    assert produce(closed) == ["the client is not authenticated"]
+    assert closed.connection.closed
+    assert end(closed) == before
+
+
+@pytest.mark.parametrize("lab", [Lab, lab_with_a_producer], ids=["ordinary way", "fast path"])
+def test_the_gate_delays_an_answer(lab: Any) -> None:
+    slow = lab()
+    slow.connection.gate = FixedGate(Delay(300))
+    before = end(slow)
+    assert produce(slow) == []
+    assert end(slow) == before + 1, "the request itself is not delayed"
+    assert slow.connection.parked is not None, "what follows on the connection waits"
+    assert slow.engine.deadline() == NOW + 300
+    slow.engine.tick(NOW + 300)
+    (effect,) = slow.engine.take_effects()
+    answer = slow.effect(effect)
+    assert answer.throttle_time_ms == 300
+    assert answer.responses[0].partition_responses[0].base_offset == before
+    assert slow.connection.parked is None
+
+
+def test_a_delayed_answer_is_dropped_if_the_client_goes() -> None:
+    lab = Lab()
+    lab.connection.gate = FixedGate(Delay(300))
+    produce(lab)
+    lab.engine.disconnected(lab.connection)
+    lab.engine.tick(NOW + 300)
+    assert lab.engine.take_effects() == []
+
+
+def test_a_version_that_is_not_offered_is_answered_as_without_a_gate() -> None:
+    lab = Lab(max_versions={0: 8})
+    lab.connection.gate = FixedGate(Refuse(REFUSED))
+    assert produce(lab) == ["the client requested Produce version 9; versions 3 to 8 are offered"]
+
+
+def test_the_engine_makes_a_gate_for_each_new_connection() -> None:
+    """Over TCP: requests that are pipelined behind a delayed one are answered in order."""
+    with MockKafka(topics=["orders"]) as kafka:
+        kafka._call(lambda engine: setattr(engine, "new_gate", lambda connection: FixedGate(Delay(20))))
+        wire = client(kafka)
+        answers = [wire.request(produce_request("orders", batch()), 9) for _ in range(3)]
+        assert [answer.responses[0].partition_responses[0].base_offset for answer in answers] == [0, 1, 2]
+        assert [answer.throttle_time_ms for answer in answers] == [20, 20, 20]
