@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from dialogue import only
+from answers import only
 from kafkawire.errors import error_name
 from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkawire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest

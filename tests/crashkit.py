@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from dialogue import only, sole
+from answers import only, sole
 from kafkawire.batches import Record, build_batch, iter_batches, iter_records, read_header
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest

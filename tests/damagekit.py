@@ -27,8 +27,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from answers import only
 from crashkit import commit
-from dialogue import only
 from kafkawire.batches import Record, build_batch, iter_batches, read_header
 from kafkawire.disk.damage import DataError
 from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic

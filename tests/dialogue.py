@@ -1,6 +1,6 @@
 """Tests as dialogues: a client sends requests, and the broker answers them.
 
-    Dialogue(kafka) >> produce("orders", batch(0)) << accepted(at=0) >> produce("orders", batch(0)) << accepted(at=0)
+    Dialogue(kafka) >> seq(0, 2) << accepted(at=0) >> seq(4) << refused(45) >> seq(3) << accepted(at=3)
 
 `>>` sends a request without waiting, so that several can be in flight. `<<` takes the next answer, and fails with the dialogue
 so far if it is not the expected one.
@@ -8,63 +8,64 @@ so far if it is not the expected one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
+from answers import only, parts
 from kafkawire.declare import Message
-from kafkawire.errors import error_name
-from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkawire.messages.init_producer_id import InitProducerIdRequest
+from kafkawire.messages.produce import ProduceRequest
 from kafkawire.registry import api_name, versions
 from wirebroker.mock import MockKafka
 from wirebroker.wire_client import Connection, ConnectionClosed, NoAnswer, address_of
+from wirekit import batch, produce_request
 
-T = TypeVar("T")
 WITHIN = 20.0
 """Seconds that a dialogue waits for an answer."""
-LEVELS = (
-    "responses", "partition_responses", "topics", "partitions", "coordinators", "groups", "results",
-    "results_by_topic_v3_and_below", "results_by_partition",
-)  # fmt: skip
-"""The arrays of answers that have an element for each thing in the request."""
 NEWEST_BY_NAME = {"Produce": 12, "Fetch": 12}
 """The last versions that name topics; later ones have ids."""
 
 
-def sole(items: Sequence[T]) -> T:
-    """The one item. Raises AssertionError if there are none or several."""
-    assert len(items) == 1, f"expected one item, got {items!r}"
-    return items[0]
+@dataclass(frozen=True)
+class Sequences:
+    """A Produce of the dialogue's idempotent producer: one batch with these sequences."""
+
+    first: int
+    last: int
+    topic: str
+    partition: int
 
 
-def only(answer: Any) -> Any:
-    """The part of an answer about the one partition, coordinator or resource that the request names.
-
-    Raises AssertionError if the answer is about none or several.
-    """
-    while levels := [getattr(answer, name) for name in LEVELS if hasattr(answer, name)]:
-        answer = sole(next(filter(None, levels), ()))
-    return answer
+def seq(first: int, last: int | None = None, *, topic: str = "orders", partition: int = 0) -> Sequences:
+    """The sequences first…last in one batch."""
+    return Sequences(first, first if last is None else last, topic, partition)
 
 
-def produce(topic: str, data: bytes | None, partition: int = 0, acks: int = -1) -> ProduceRequest:
-    """A Produce of one partition's record data."""
-    topic_data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=data)])
-    return ProduceRequest(acks=acks, timeout_ms=5000, topic_data=[topic_data])
+def plain(tag: str, count: int = 1, *, topic: str = "orders", partition: int = 0) -> ProduceRequest:
+    """A Produce of records tag0, tag1 … in one batch without a producer id."""
+    return produce_request(topic, batch(count=count, tag=tag), partition)
+
+
+def fetch(offset: int = 0, *, topic: str = "orders", partition: int = 0, wait_ms: int = 0, **fields: Any) -> FetchRequest:
+    """A Fetch of one partition from this offset on."""
+    part = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
+    topics = [FetchTopic(topic=topic, partitions=[part])]
+    return FetchRequest(max_wait_ms=wait_ms, min_bytes=1, max_bytes=1 << 20, topics=topics, **fields)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """An expected answer: fields of the part that `only` finds, or of the answer itself."""
+    """An expected answer, by fields of its parts (see `answers.parts`), one value for each part, or of the whole answer."""
 
     fields: dict[str, Any]
+    of_parts: bool = True
 
     def differences(self, answer: Any) -> list[str]:
         """The fields that are not as expected."""
-        part = only(answer)
-        got = {name: getattr(part if hasattr(part, name) else answer, name) for name in self.fields}
-        return [f"{name} {_shown(name, got[name])}, expected {_shown(name, value)}" for name, value in self.fields.items()
-                if got[name] != value]  # fmt: skip
+        found = parts(answer) if self.of_parts else [answer]
+        got = {name: [getattr(part, name) for part in found] for name in self.fields}
+        return [f"{name} {got[name]}, expected {value}" for name, value in self.fields.items() if got[name] != value]
 
 
 @dataclass(frozen=True)
@@ -75,67 +76,97 @@ class Silence:
 
 
 class Closed:
-    """The broker closes the connection."""
+    """The broker closes the connection; the next request goes over a new one."""
+
+
+CLOSED, SILENCE = Closed(), Silence()
 
 
 def answered(**fields: Any) -> Answer:
-    """An answer with these fields."""
+    """An answer about one thing, with these fields."""
+    return Answer({name: [value] for name, value in fields.items()})
+
+
+def each(**fields: list[Any]) -> Answer:
+    """An answer about several things, with the values of these fields in order."""
     return Answer(fields)
 
 
-def accepted(at: int, **fields: Any) -> Answer:
-    """The answer to a Produce whose batch is stored at this offset, or was before."""
-    return Answer({"error_code": 0, "base_offset": at} | fields)
+def overall(**fields: Any) -> Answer:
+    """An answer that has these fields beside those of its parts."""
+    return Answer({name: [value] for name, value in fields.items()}, of_parts=False)
+
+
+def accepted(at: int) -> Answer:
+    """The answer to a Produce whose batch is stored at this offset, now or by an earlier request."""
+    return answered(error_code=0, base_offset=at)
 
 
 def refused(code: int, **fields: Any) -> Answer:
     """An answer with this error code."""
-    return Answer({"error_code": code} | fields)
+    return answered(error_code=code, **fields)
+
+
+ANY_ANSWER = overall()
 
 
 class Dialogue:
-    """One connection of a client to a broker, by default the first of a MockKafka."""
+    """One client of a broker, by default of the first broker of a MockKafka."""
 
-    def __init__(self, kafka: MockKafka, node: int = 0, client_id: str = "dialogue") -> None:
-        address = address_of(kafka.bootstrap_servers.split(",")[node])
-        self.connection = Connection(address, WITHIN, client_id)
-        self.said: list[str] = []
+    def __init__(self, kafka: MockKafka, node: int = 0) -> None:
+        self._address = address_of(kafka.bootstrap_servers.split(",")[node])
+        self._connection = Connection(self._address, WITHIN)
+        self._producer: tuple[int, int] | None = None
+        self._said: list[str] = []
         self.last: Any = None
         """The last answer."""
 
-    def __rshift__(self, request: Message | tuple[Message, int]) -> Dialogue:
+    @property
+    def part(self) -> Any:
+        """The part of the last answer about the one thing that its request names."""
+        return only(self.last)
+
+    def __rshift__(self, request: Message | Sequences | tuple[Message, int]) -> Dialogue:
         """Send a request, in this version if one is given, without waiting for the answer."""
         message, version = request if isinstance(request, tuple) else (request, None)
-        name = api_name(message.__schema__.key)
+        if isinstance(message, Sequences):
+            message = self._batch(message)
+        key = message.__schema__.key
         if version is None:
-            version = min(versions(message.__schema__.key)[1], NEWEST_BY_NAME.get(name, 1 << 15))
-        self.said.append(f"client sends {name} v{version}")
-        self.connection.send(message, version, answered=getattr(message, "acks", -1) != 0)
+            version = min(versions(key)[1], NEWEST_BY_NAME.get(api_name(key), 1 << 15))
+        self._said.append(f"client sends {api_name(key)} v{version}")
+        self._connection.send(message, version, answered=getattr(message, "acks", -1) != 0)
         return self
+
+    def _batch(self, asked: Sequences) -> ProduceRequest:
+        if self._producer is None:
+            given = self._connection.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 4)
+            self._producer = given.producer_id, given.producer_epoch
+        producer_id, epoch = self._producer
+        data = batch(asked.first, asked.last - asked.first + 1, pid=producer_id, epoch=epoch)
+        return produce_request(asked.topic, data, asked.partition)
 
     def __lshift__(self, expected: Answer | Silence | Closed) -> Dialogue:
         """Expect this of the broker. Raises AssertionError with the dialogue so far."""
         try:
-            self.last = self.connection.answer(expected.seconds if isinstance(expected, Silence) else None)
+            self.last = self._connection.answer(expected.seconds if isinstance(expected, Silence) else None)
         except NoAnswer:
-            return self._said("broker does not answer", isinstance(expected, Silence))
+            return self._note("broker does not answer", isinstance(expected, Silence))
         except ConnectionClosed:
-            return self._said("broker closes the connection", isinstance(expected, Closed))
+            self.close()
+            self._connection = Connection(self._address, WITHIN)
+            return self._note("broker closes the connection", isinstance(expected, Closed))
         if not isinstance(expected, Answer):
-            return self._said(f"broker answers {self.last}", False)
+            return self._note(f"broker answers {self.last}", False)
         differences = expected.differences(self.last)
-        return self._said(f"broker answers {'; '.join(differences) or expected.fields}", not differences)
+        return self._note(f"broker answers {'; '.join(differences) or expected.fields}", not differences)
 
-    def _said(self, line: str, as_expected: bool) -> Dialogue:
-        self.said.append(line)
+    def _note(self, line: str, as_expected: bool) -> Dialogue:
+        self._said.append(line)
         if not as_expected:
-            raise AssertionError("\n".join(self.said))
+            raise AssertionError("\n".join(self._said))
         return self
 
     def close(self) -> None:
         """Close the connection."""
-        self.connection.close()
-
-
-def _shown(name: str, value: Any) -> str:
-    return f"{value} {error_name(value)}" if name == "error_code" else repr(value)
+        self._connection.close()

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dialogue import sole
+from answers import sole
 from kafkawire.batches import Record, build_batch
 from kafkawire.declare import Message
 from kafkawire.frames import decode_response, encode_request

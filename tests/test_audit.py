@@ -19,7 +19,7 @@ import kafka
 import kafka.errors
 import pytest
 
-from dialogue import only
+from answers import only
 from kafkawire.batches import Record, build_batch, read_header, seal
 from kafkawire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic

@@ -8,7 +8,7 @@ from typing import Any
 import kafka
 import pytest
 
-from dialogue import only
+from answers import only
 from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkawire.messages.delete_topics import DeleteTopicsRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dialogue import only
+from answers import only
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.heartbeat import HeartbeatRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dialogue import only
+from answers import only
 from kafkawire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkawire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from answers import only, sole
 from clusterkit import Cluster, Described, Read, Told
-from dialogue import only, sole
 from kafkawire.errors import error_name
 from kafkawire.messages.create_partitions import (
     CreatePartitionsAssignment,

@@ -11,7 +11,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-from dialogue import only, sole
+from answers import only, sole
 from kafkawire.codec import encode
 from kafkawire.coordinator_log import read_record
 from kafkawire.coordinator_records import GROUP_RECORDS

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dialogue import only, sole
+from answers import only, sole
 from diskkit import START, Broker, Disk, Failure, kept, opened_again
 from kafkawire.batches import iter_records, read_header, read_marker
 from kafkawire.errors import ErrorCode

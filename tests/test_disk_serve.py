@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from answers import only, sole
 from crashkit import Served
-from dialogue import only, sole
 from kafkawire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from test_groups import Client, find
 from test_transactions import Reader, TransactionalProducer

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dialogue import only
+from answers import only
 from kafkawire.declare import Message
 from kafkawire.frames import decode_response, encode_request
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic

@@ -14,7 +14,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from dialogue import only
+from answers import only
 from wirebroker import faults
 from wirebroker.faults.files import MAKERS, FaultFileError, dump, load, parse, schema
 from wirebroker.mock import MockKafka

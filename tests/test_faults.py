@@ -9,12 +9,26 @@ import confluent_kafka
 import kafka as kafka_python
 import pytest
 
-from dialogue import only, sole
+from answers import sole
+from dialogue import (
+    ANY_ANSWER,
+    CLOSED,
+    SILENCE,
+    Dialogue,
+    Silence,
+    accepted,
+    answered,
+    each,
+    fetch,
+    overall,
+    plain,
+    refused,
+    seq,
+)
 from kafkawire.declare import Message
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from kafkawire.messages.describe_cluster import DescribeClusterResponse
-from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkawire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -24,11 +38,12 @@ from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, Top
 from wirebroker import faults
 from wirebroker.faults import NotFired
 from wirebroker.mock import MockKafka
-from wirebroker.wire_client import ConnectionClosed, NoAnswer, WireClient
+from wirebroker.wire_client import WireClient
 from wirekit import RawProducer, batch, client
 
 pytestmark = pytest.mark.mock_kafka(topics={"orders": 3, "other": 1})
 NOT_LEADER, OUT_OF_ORDER, TIMED_OUT = 6, 45, 7
+INIT = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
 
 
 def values(kafka: MockKafka, topic: str = "orders") -> list[bytes | None]:
@@ -40,11 +55,7 @@ def values(kafka: MockKafka, topic: str = "orders") -> list[bytes | None]:
 
 def test_b2_b5_a_lost_acknowledgement_closes_the_connection_and_the_retry_is_a_duplicate(mock_kafka: MockKafka) -> None:
     lost = mock_kafka.faults.add(faults.lose_ack(api="Produce", topic="orders", nth=2))
-    producer = RawProducer(mock_kafka)
-    assert producer.send(0).base_offset == 0
-    with pytest.raises(ConnectionClosed):
-        producer.send(1)
-    assert producer.send(1).base_offset == 1
+    Dialogue(mock_kafka) >> seq(0) << accepted(at=0) >> seq(1) << CLOSED >> seq(1) << accepted(at=1)
     assert [row.verdict for row in mock_kafka.trace.produce()] == ["accepted", "accepted", "duplicate"]
     lost.assert_fired(1)
     assert values(mock_kafka) == [b"v0", b"v1"]
@@ -52,40 +63,23 @@ def test_b2_b5_a_lost_acknowledgement_closes_the_connection_and_the_retry_is_a_d
 
 def test_b2_the_other_form_goes_silent_and_what_is_in_the_pipe_is_handled(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.lose_ack(api="Produce", nth=2, then="silence"))
-    producer = RawProducer(mock_kafka)
-    for sequence in range(4):
-        producer.wire.send(_produce(producer, sequence), 9)
-    assert only(producer.wire.answer()).base_offset == 0
-    with pytest.raises(NoAnswer):
-        producer.wire.answer(timeout=0.2)
+    Dialogue(mock_kafka) >> seq(0) >> seq(1) >> seq(2) >> seq(3) << accepted(at=0) << Silence(0.2)
     assert values(mock_kafka) == [b"v0", b"v1", b"v2", b"v3"], "the broker handled all four"
 
 
 def test_b5_a_lost_request_never_arrives(mock_kafka: MockKafka) -> None:
     lost = mock_kafka.faults.add(faults.lose_request(api="Produce", sequence=1, times=1))
-    producer = RawProducer(mock_kafka)
-    producer.send(0)
-    with pytest.raises(ConnectionClosed):
-        producer.send(1)
+    dialogue = Dialogue(mock_kafka) >> seq(0) << accepted(at=0) >> seq(1) << CLOSED
     assert values(mock_kafka) == [b"v0"]
-    assert producer.send(1).base_offset == 1
+    dialogue >> seq(1) << accepted(at=1)
     assert (lost.seen, lost.fired) == (2, 1)
 
 
 def test_b3_what_follows_a_swallowed_batch_is_out_of_order(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.error("NOT_LEADER_OR_FOLLOWER", api="Produce", sequence=(2, 3), times=1))
-    producer = RawProducer(mock_kafka)
-    codes = [producer.send(first, first + 1).error_code for first in (0, 2, 4, 2, 4)]
-    assert codes == [0, NOT_LEADER, OUT_OF_ORDER, 0, 0]
+    dialogue = Dialogue(mock_kafka) >> seq(0, 1) << accepted(at=0) >> seq(2, 3) << refused(NOT_LEADER)
+    dialogue >> seq(4, 5) << refused(OUT_OF_ORDER) >> seq(2, 3) << accepted(at=2) >> seq(4, 5) << accepted(at=4)
     assert len(values(mock_kafka)) == 6
-
-
-def _produce(producer: RawProducer, sequence: int) -> ProduceRequest:
-    data = batch(sequence, 1, pid=producer.pid, epoch=0)
-    return ProduceRequest(
-        acks=-1, timeout_ms=5000,
-        topic_data=[TopicProduceData(name="orders", partition_data=[PartitionProduceData(index=0, records=data)])],
-    )  # fmt: skip
 
 
 # Errors
@@ -95,18 +89,13 @@ def test_an_error_strikes_one_partition_and_leaves_the_others_be(mock_kafka: Moc
     mock_kafka.faults.add(faults.error(TIMED_OUT, topic="orders", partition=1))
     parts = [PartitionProduceData(index=index, records=batch(tag=f"p{index}-")) for index in range(3)]
     request = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name="orders", partition_data=parts)])
-    answers = client(mock_kafka).request(request, 9).responses
-    found = {part.index: part.error_code for topic in answers for part in topic.partition_responses}
-    assert found == {0: 0, 1: TIMED_OUT, 2: 0}
+    Dialogue(mock_kafka) >> request << each(index=[0, 2, 1], error_code=[0, 0, TIMED_OUT])
     assert values(mock_kafka) == [b"p0-0", b"p2-0"]
 
 
 def test_with_after_the_batch_is_stored_and_the_answer_says_it_was_not(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.error(TIMED_OUT, api="Produce", after=True, times=1))
-    producer = RawProducer(mock_kafka)
-    answer = producer.send(0)
-    assert (answer.error_code, answer.base_offset) == (TIMED_OUT, -1)
-    assert producer.send(0).base_offset == 0
+    Dialogue(mock_kafka) >> seq(0) << refused(TIMED_OUT, base_offset=-1) >> seq(0) << accepted(at=0)
     assert mock_kafka.trace.produce()[-1].verdict == "duplicate"
 
 
@@ -114,30 +103,26 @@ def test_errors_of_requests_that_only_ask(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.error(TIMED_OUT, api="ListOffsets", partition=1))
     mock_kafka.faults.add(faults.error(9999, api="Fetch", topic="orders", times=1))
     mock_kafka.faults.add(faults.error("LEADER_NOT_AVAILABLE", api="Metadata", topic="orders", times=1))
-    wire = client(mock_kafka)
     asked = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(3)]
-    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="orders", partitions=asked)])
-    assert [part.error_code for part in sole(wire.request(request, 6).topics).partitions] == [0, TIMED_OUT, 0]
-    part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    fetch = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic="orders", partitions=[part])], max_bytes=1 << 20)
-    assert [only(wire.request(fetch, 12)).error_code for _ in range(2)] == [9999, 0]
+    offsets = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="orders", partitions=asked)])
     metadata = MetadataRequest(topics=[MetadataRequestTopic(name="orders")])
-    assert [sole(wire.request(metadata, 8).topics).error_code for _ in range(2)] == [5, 0]
+    dialogue = Dialogue(mock_kafka) >> offsets << each(error_code=[0, TIMED_OUT, 0])
+    dialogue >> fetch() << refused(9999) >> fetch() << answered(error_code=0)
+    for code in (5, 0):
+        dialogue >> metadata << ANY_ANSWER
+        assert sole(dialogue.last.topics).error_code == code
 
 
 def test_errors_of_requests_that_change_something_change_nothing(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.error("PRODUCER_FENCED", api="InitProducerId", nth=1))
-    wire = client(mock_kafka)
-    init = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
-    answers = [wire.request(init, 4) for _ in range(2)]
-    assert [(answer.error_code, answer.producer_id) for answer in answers] == [(90, -1), (0, 0)]
+    dialogue = Dialogue(mock_kafka) >> INIT << refused(90, producer_id=-1)
+    dialogue >> INIT << answered(error_code=0, producer_id=0)
 
 
 def test_a_fault_of_a_coordinator(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.error("COORDINATOR_NOT_AVAILABLE", api="FindCoordinator", group="team", times=2))
-    wire = client(mock_kafka)
-    ask = FindCoordinatorRequest(key_type=0, coordinator_keys=["team"])
-    assert [sole(wire.request(ask, 4).coordinators).error_code for _ in range(3)] == [15, 15, 0]
+    find = FindCoordinatorRequest(key_type=0, coordinator_keys=["team"])
+    Dialogue(mock_kafka) >> find << refused(15) >> find << refused(15) >> find << answered(error_code=0)
 
 
 # Time and order
@@ -145,41 +130,31 @@ def test_a_fault_of_a_coordinator(mock_kafka: MockKafka) -> None:
 
 def test_a_delay_holds_the_request_until_the_clock_has_moved(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.delay(60_000, api="Produce", times=1))
-    producer = RawProducer(mock_kafka)
-    producer.wire.send(_produce(producer, 0), 9)
+    dialogue = Dialogue(mock_kafka) >> seq(0)
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
     assert values(mock_kafka) == []
     mock_kafka.clock.advance(seconds=60)
-    assert only(producer.wire.answer()).base_offset == 0
+    dialogue << accepted(at=0)
 
 
 def test_a_delayed_answer_comes_after_the_batch_is_stored(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.delay(60_000, api="Produce", after=True, times=1))
-    producer = RawProducer(mock_kafka)
-    producer.wire.send(_produce(producer, 0), 9)
+    dialogue = Dialogue(mock_kafka) >> seq(0)
     mock_kafka.wait_for_records("orders", 1)
-    with pytest.raises(NoAnswer):
-        producer.wire.answer(timeout=0.1)
-    other = RawProducer(mock_kafka)
-    other.wire.send(_produce(other, 0), 9)
+    dialogue << SILENCE
+    other = Dialogue(mock_kafka) >> seq(0)
     mock_kafka.clock.advance(seconds=60)
-    assert only(other.wire.answer()).error_code == 0
+    other << accepted(at=1)
+    dialogue << accepted(at=0)
 
 
 def test_b11_a_request_that_is_held_back_is_overtaken(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.reorder(2, api="Produce", nth=1))
-    slow, quick = client(mock_kafka), client(mock_kafka)
-    slow.send(_plain("late"), 9)
+    slow = Dialogue(mock_kafka) >> plain("late")
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
-    for number in range(2):
-        quick.request(_plain(f"early{number}-"), 9)
-    assert only(slow.answer()).base_offset == 2
+    Dialogue(mock_kafka) >> plain("early0-") << accepted(at=0) >> plain("early1-") << accepted(at=1)
+    slow << accepted(at=2)
     assert values(mock_kafka) == [b"early0-0", b"early1-0", b"late0"]
-
-
-def _plain(tag: str) -> ProduceRequest:
-    data = [PartitionProduceData(index=0, records=batch(tag=tag))]
-    return ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name="orders", partition_data=data)])
 
 
 # Several rules
@@ -190,12 +165,11 @@ def test_what_is_held_back_meets_the_other_rules_when_it_goes_on(mock_kafka: Moc
         mock_kafka.faults.add(each)
         for each in (faults.delay(60_000, nth=1), faults.fail_write(nth=1), faults.throttle(7, api="Produce", nth=1))
     ]
-    wire = client(mock_kafka)
-    wire.send(_plain("late"), 9)
+    dialogue = Dialogue(mock_kafka) >> plain("late")
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
     mock_kafka.clock.advance(minutes=1)
-    answer = wire.answer()
-    assert (only(answer).error_code, answer.throttle_time_ms) == (56, 7)
+    dialogue << refused(56)
+    assert dialogue.last.throttle_time_ms == 7
     assert [row.kind for row in mock_kafka.trace.faults()] == ["delay", "fail_write", "throttle"]
     assert [rule.fired for rule in rules] == [1, 1, 1]
 
@@ -204,12 +178,9 @@ def test_a_rule_behind_one_that_ended_the_request_has_not_fired(mock_kafka: Mock
     """It has seen the request all the same, so that `nth` means the same request for every rule."""
     first = mock_kafka.faults.add(faults.lose_request(api="Produce", nth=1))
     behind = [mock_kafka.faults.add(each) for each in (faults.fail_write(nth=1), faults.lose_ack(api="Produce", nth=[1, 2]))]
-    producer = RawProducer(mock_kafka)
-    with pytest.raises(ConnectionClosed):
-        producer.send(0)
+    dialogue = Dialogue(mock_kafka) >> seq(0) << CLOSED
     assert [(rule.seen, rule.fired) for rule in (first, *behind)] == [(1, 1), (1, 0), (1, 0)]
-    with pytest.raises(ConnectionClosed):
-        producer.send(0)
+    dialogue >> seq(0) << CLOSED
     assert [rule.fired for rule in behind] == [0, 1]
     assert [row.kind for row in mock_kafka.trace.faults()] == ["lose_request", "lose_ack"]
     assert values(mock_kafka) == [b"v0"]
@@ -218,12 +189,9 @@ def test_a_rule_behind_one_that_ended_the_request_has_not_fired(mock_kafka: Mock
 def test_an_answer_of_a_rule_may_be_lost_too(mock_kafka: MockKafka) -> None:
     lost = mock_kafka.faults.add(faults.lose_ack(api="InitProducerId", nth=1))
     mock_kafka.faults.add(faults.error(TIMED_OUT, api="InitProducerId", times=2))
-    wire = client(mock_kafka)
-    init = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
-    with pytest.raises(ConnectionClosed):
-        wire.request(init, 4)
+    dialogue = Dialogue(mock_kafka) >> INIT << CLOSED
     lost.assert_fired(1)
-    assert [wire.request(init, 4).error_code for _ in range(2)] == [TIMED_OUT, 0]
+    dialogue >> INIT << refused(TIMED_OUT) >> INIT << answered(error_code=0)
 
 
 # Answers and the rest
@@ -239,10 +207,8 @@ def test_a_callable_may_answer(mock_kafka: MockKafka) -> None:
         )
 
     mock_kafka.faults.add(faults.answer(answer, api="DescribeCluster"))
-    from kafkawire.messages.describe_cluster import DescribeClusterRequest
-
-    found = client(mock_kafka).request(DescribeClusterRequest(include_cluster_authorized_operations=False), 0)
-    assert (found.cluster_id, found.controller_id) == ("mine", 7)
+    request = DescribeClusterRequest(include_cluster_authorized_operations=False)
+    Dialogue(mock_kafka) >> (request, 0) << answered(cluster_id="mine", controller_id=7)
     assert seen == [("DescribeCluster", 0)]
 
 
@@ -256,8 +222,7 @@ def test_a_callable_that_raises_closes_the_connection_and_is_logged(
     if delayed:
         mock_kafka.faults.add(faults.delay(1, api="Produce"))
     mock_kafka.faults.add(faults.answer(fails, api="Produce", name="broken"))
-    with pytest.raises(ConnectionClosed):
-        client(mock_kafka).request(_plain("v"), 9)
+    Dialogue(mock_kafka) >> plain("v") << CLOSED
     (said,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert said == "the function of the rule answer(api=Produce, name=broken) raised; the connection is closed"
 
@@ -265,13 +230,13 @@ def test_a_callable_that_raises_closes_the_connection_and_is_logged(
 def test_a_rule_for_a_group_sees_who_describes_it(mock_kafka: MockKafka) -> None:
     rule = mock_kafka.faults.add(faults.error(TIMED_OUT, api="ConsumerGroupDescribe", group="team"))
     asked = ConsumerGroupDescribeRequest(group_ids=["team"], include_authorized_operations=False)
-    assert sole(client(mock_kafka).request(asked, 0).groups).error_code == TIMED_OUT
+    Dialogue(mock_kafka) >> asked << refused(TIMED_OUT)
     rule.assert_fired(1)
 
 
 def test_throttling_is_told(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.throttle(1234, api="Metadata"))
-    assert client(mock_kafka).request(MetadataRequest(topics=[]), 8).throttle_time_ms == 1234
+    Dialogue(mock_kafka) >> MetadataRequest(topics=[]) << overall(throttle_time_ms=1234)
 
 
 def test_what_a_rule_is_for(mock_kafka_factory: Any) -> None:
@@ -301,10 +266,9 @@ def test_what_a_rule_is_for(mock_kafka_factory: Any) -> None:
 )
 def test_which_are_struck(mock_kafka: MockKafka, options: dict[str, Any], struck: list[int]) -> None:
     rule = mock_kafka.faults.add(faults.error(TIMED_OUT, api="InitProducerId", **options))
-    wire = client(mock_kafka)
-    init = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
-    codes = [wire.request(init, 4).error_code for _ in range(6)]
-    assert [number for number, code in enumerate(codes, 1) if code] == struck
+    dialogue = Dialogue(mock_kafka)
+    for number in range(1, 7):
+        dialogue >> INIT << answered(error_code=TIMED_OUT if number in struck else 0)
     assert (rule.seen, rule.fired) == (6, len(struck))
 
 
@@ -324,8 +288,7 @@ def test_chance_is_repeatable(mock_kafka_factory: Any) -> None:
         kafka = mock_kafka_factory(random_seed=seed)
         kafka.faults.add(faults.error(TIMED_OUT, api="InitProducerId", probability=0.5))
         wire = client(kafka)
-        init = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
-        return [wire.request(init, 4).error_code for _ in range(40)]
+        return [wire.request(INIT, 4).error_code for _ in range(40)]
 
     assert run(1) == run(1) != run(2)
     assert 5 < run(1).count(TIMED_OUT) < 35
@@ -344,11 +307,10 @@ def test_a_rule_that_never_fired_fails_the_test(mock_kafka: MockKafka) -> None:
 
 def test_clearing_lets_go_what_was_held_back(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.reorder(99, api="Produce"))
-    wire = client(mock_kafka)
-    wire.send(_plain("held"), 9)
+    dialogue = Dialogue(mock_kafka) >> plain("held")
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
     mock_kafka.faults.clear()
-    assert only(wire.answer()).base_offset == 0
+    dialogue << accepted(at=0)
     assert mock_kafka.faults.rules == []
 
 
@@ -364,26 +326,24 @@ def test_clearing_lets_go_what_was_held_back(mock_kafka: MockKafka) -> None:
 def test_what_a_rule_holds_back_goes_on_when_it_is_unloaded(mock_kafka: MockKafka, rule: faults.Rule, unload: str) -> None:
     rule.seen = rule.fired = 0
     mock_kafka.faults.add(rule)
-    wire = client(mock_kafka)
-    wire.send(_plain("held"), 9)
+    dialogue = Dialogue(mock_kafka) >> plain("held")
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
     mock_kafka.faults.clear() if unload == "clear" else mock_kafka.faults.remove(rule)
-    assert only(wire.answer()).base_offset == 0
+    dialogue << accepted(at=0)
     mock_kafka.clock.advance(minutes=2)
-    assert only(wire.request(_plain("next"), 9)).base_offset == 1
+    dialogue >> plain("next") << accepted(at=1)
 
 
 def test_a_rule_that_is_unloaded_strikes_no_more(mock_kafka: MockKafka) -> None:
     """Also not what another one still holds back."""
     mock_kafka.faults.add(faults.delay(60_000, api="Produce", nth=1))
     behind = [mock_kafka.faults.add(each) for each in (faults.fail_write(nth=1), faults.lose_ack(api="Produce", nth=1))]
-    wire = client(mock_kafka)
-    wire.send(_plain("held"), 9)
+    dialogue = Dialogue(mock_kafka) >> plain("held")
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
     for rule in behind:
         mock_kafka.faults.remove(rule)
     mock_kafka.clock.advance(minutes=1)
-    assert only(wire.answer()).error_code == 0
+    dialogue << accepted(at=0)
     assert [rule.fired for rule in behind] == [0, 0]
 
 
@@ -394,13 +354,12 @@ def test_what_was_read_is_handled_though_the_client_has_gone(mock_kafka: MockKaf
     rule.seen = rule.fired = 0
     mock_kafka.faults.add(rule)
     lost = mock_kafka.faults.add(faults.lose_ack(api="Produce", nth=1))
-    wire = client(mock_kafka)
-    wire.send(_plain("late"), 9)
+    dialogue = Dialogue(mock_kafka) >> plain("late")
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
-    wire.close()
+    dialogue.close()
     mock_kafka.wait_until(lambda: mock_kafka._call(lambda engine: not engine.connections))
     mock_kafka.clock.advance(minutes=1)
-    client(mock_kafka).request(MetadataRequest(topics=[]), 9)
+    Dialogue(mock_kafka) >> MetadataRequest(topics=[]) << overall(topics=[])
     assert values(mock_kafka) == [b"late0"]
     assert (rule.fired, lost.fired) == (1, 0), "nobody was there to miss the acknowledgement"
     assert [row.kind for row in mock_kafka.trace.faults()] == [rule.kind]
@@ -413,15 +372,14 @@ def test_what_a_broker_held_back_dies_with_it(mock_kafka_factory: Any) -> None:
     kafka.faults.add(faults.delay(60_000, api="Produce", nth=2))
     failing = kafka.faults.add(faults.fail_write(nth=2))
     for tag in ("slow", "late"):
-        wire = client(kafka, leader - 1)
-        wire.send(_plain(tag), 9)
+        Dialogue(kafka, leader - 1) >> plain(tag)
         kafka.wait_until(lambda tag=tag: len(kafka.trace.faults()) == ("slow", "late").index(tag) + 1)
     kafka.kill_broker(leader)
     kafka.start_broker(leader)
     kafka.clock.advance(minutes=1)
     assert values(kafka) == []
     assert (slow.fired, failing.fired) == (1, 0)
-    assert only(client(kafka, leader - 1).request(_plain("new"), 9)).base_offset == 0
+    Dialogue(kafka, leader - 1) >> plain("new") << accepted(at=0)
 
 
 # What counts
@@ -431,9 +389,8 @@ def test_a_rule_that_is_loaded_twice_is_asked_once(mock_kafka: MockKafka) -> Non
     rule = faults.error(TIMED_OUT, api="Produce", nth=2)
     for _ in range(2):
         mock_kafka.faults.add(rule)
-    wire = client(mock_kafka)
-    codes = [only(wire.request(_plain("v"), 9)).error_code for _ in range(2)]
-    assert (codes, mock_kafka.faults.rules) == ([0, TIMED_OUT], [rule])
+    Dialogue(mock_kafka) >> plain("v") << accepted(at=0) >> plain("v") << refused(TIMED_OUT)
+    assert mock_kafka.faults.rules == [rule]
 
 
 def test_a_rule_that_found_nothing_to_strike_has_not_fired(mock_kafka: MockKafka) -> None:
@@ -446,9 +403,7 @@ def test_a_rule_that_found_nothing_to_strike_has_not_fired(mock_kafka: MockKafka
             faults.truncate(0, topic="orders", partition=0, api="Produce"),
         )
     ]  # fmt: skip
-    wire = client(mock_kafka)
-    assert only(wire.request(_plain("v"), 9)).base_offset == 0
-    wire.request(ApiVersionsRequest(), 0)
+    Dialogue(mock_kafka) >> plain("v") << accepted(at=0) >> (ApiVersionsRequest(), 0) << answered(error_code=0)
     assert [rule.fired for rule in rules] == [0] * len(rules)
     assert all(rule.seen for rule in rules if rule.match.transactional_id is None)
     assert mock_kafka.trace.faults() == []
@@ -459,8 +414,7 @@ def test_of_an_answer_that_is_lost_nothing_else_is_struck(mock_kafka: MockKafka)
         mock_kafka.faults.add(each)
         for each in (faults.lose_ack(api="Produce"), faults.corrupt(api="Produce"), faults.throttle(5, api="Produce"))
     ]
-    with pytest.raises(ConnectionClosed):
-        client(mock_kafka).request(_plain("v"), 9)
+    Dialogue(mock_kafka) >> plain("v") << CLOSED
     assert [rule.fired for rule in rules] == [1, 0, 0]
     assert [row.kind for row in mock_kafka.trace.faults()] == ["lose_ack"]
 
@@ -468,14 +422,13 @@ def test_of_an_answer_that_is_lost_nothing_else_is_struck(mock_kafka: MockKafka)
 def test_delays_of_an_answer_add_up(mock_kafka_factory: Any) -> None:
     kafka = mock_kafka_factory(clock="frozen", topics={"orders": 1})
     rules = [kafka.faults.add(faults.delay(ms, api="Produce", after=True)) for ms in (100, 200)]
-    wire = client(kafka)
-    wire.send(_plain("v"), 9)
+    dialogue = Dialogue(kafka) >> plain("v")
     kafka.wait_for_records("orders", 1)
     for advance in (100, 199):
         kafka.clock.advance(milliseconds=advance)
         assert somebody_waits(kafka)
     kafka.clock.advance(milliseconds=1)
-    assert only(wire.answer()).base_offset == 0
+    dialogue << accepted(at=0)
     assert [rule.fired for rule in rules] == [1, 1]
 
 
@@ -486,26 +439,20 @@ def somebody_waits(kafka: MockKafka) -> bool:
 def test_a_delayed_answer_counts_from_when_it_is_made(mock_kafka_factory: Any) -> None:
     kafka = mock_kafka_factory(clock="frozen", topics={"orders": 1})
     late = kafka.faults.add(faults.delay(400, api="Fetch", after=True))
-    part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    topics = [FetchTopic(topic="orders", partitions=[part])]
-    wire = client(kafka)
-    wire.send(FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, topics=topics), 12)
+    dialogue = Dialogue(kafka) >> fetch(wait_ms=500)
     kafka.wait_until(lambda: late.fired == 1)
     for advance in (500, 399):
         kafka.clock.advance(milliseconds=advance)
         assert somebody_waits(kafka)
     kafka.clock.advance(milliseconds=1)
-    assert wire.answer().error_code == 0
+    dialogue << answered(error_code=0)
 
 
 def test_an_answer_that_is_never_made_is_not_lost(mock_kafka: MockKafka) -> None:
     lost = mock_kafka.faults.add(faults.lose_ack(api="Fetch"))
-    part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    topics = [FetchTopic(topic="orders", partitions=[part])]
-    wire = client(mock_kafka)
-    wire.send(FetchRequest(max_wait_ms=60_000, min_bytes=1, max_bytes=1 << 20, topics=topics), 12)
+    dialogue = Dialogue(mock_kafka) >> fetch(wait_ms=60_000)
     mock_kafka.wait_until(lambda: lost.seen == 1)
-    wire.close()
+    dialogue.close()
     mock_kafka.wait_until(lambda: mock_kafka._call(lambda engine: not engine.connections))
     assert (lost.fired, mock_kafka.trace.faults()) == (0, [])
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dialogue import only, sole
+from answers import only, sole
 from kafkawire.batches import iter_batches, read_header
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dialogue import only, sole
+from answers import only, sole
 from kafkawire.messages.delete_groups import DeleteGroupsRequest
 from kafkawire.messages.describe_groups import DescribeGroupsRequest
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dialogue import only
+from answers import only
 from kafkawire.batches import Record, build_batch, read_header
 from kafkawire.messages.end_txn import EndTxnRequest
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest

@@ -13,7 +13,7 @@ from datetime import timedelta
 
 import pytest
 
-from dialogue import sole
+from answers import sole
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.metadata import MetadataRequest
 from wirebroker import MockKafka

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dialogue import only, sole
+from answers import only, sole
 from kafkawire.declare import Message
 from kafkawire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

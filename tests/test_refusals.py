@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dialogue import sole
+from answers import sole
 from fuzzing.known import Known
 from fuzzing.requests import Author
 from kafkawire.codec import decode, encode

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from answers import only, sole
 from controlkit import ControlClient
-from dialogue import only, sole
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkawire.messages.metadata import MetadataRequest

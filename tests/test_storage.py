@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
+from answers import only, sole
 from controlkit import ControlClient
 from crashkit import commit, committed, crash_once
-from dialogue import only, sole
 from kafkawire.batches import Record, build_batch, iter_batches, read_header
 from kafkawire.disk.checkpoints import offsets_text
 from kafkawire.disk.damage import DamagedFile, DataError

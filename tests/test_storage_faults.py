@@ -11,7 +11,7 @@ import confluent_kafka
 import kafka as kafka_python
 import pytest
 
-from dialogue import only, sole
+from answers import only, sole
 from kafkawire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,

@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 
 import pytest
 
+from answers import only, sole
 from crashkit import commit, committed
-from dialogue import only, sole
 from kafkawire.batches import Record, build_batch, iter_batches, iter_records, read_header
 from kafkawire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkawire.messages.end_txn import EndTxnRequest

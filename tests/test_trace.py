@@ -17,7 +17,7 @@ import jsonschema
 import kafka as kafka_python
 import pytest
 
-from dialogue import only
+from answers import only
 from kafkawire.frames import encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dialogue import only, sole
+from answers import only, sole
 from kafkawire.batches import iter_batches, iter_records, read_header
 from kafkawire.coordinator_log import read_record
 from kafkawire.coordinator_records import GROUP_RECORDS, TRANSACTION_RECORDS

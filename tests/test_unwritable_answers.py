@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from dialogue import only, sole
+from answers import only, sole
 from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
 from kafkawire.frames import decode_response, encode_request

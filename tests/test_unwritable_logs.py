@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dialogue import sole
+from answers import sole
 from kafkawire.messages.delete_groups import DeleteGroupsRequest
 from kafkawire.messages.offset_delete import (
     OffsetDeleteRequest,

@@ -15,7 +15,7 @@ import kafka as kafka_python
 import pytest
 from kafka.errors import CorruptRecordError
 
-from dialogue import only
+from answers import only
 from kafkawire.errors import ProtocolError
 from kafkawire.frames import encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest

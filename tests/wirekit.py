@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from dialogue import only
+from answers import only
 from kafkawire.batches import BatchHeader, Record, build_batch
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dialogue import only
+from answers import only
 from kafkawire.declare import Message
 from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkawire.messages.delete_topics import DeleteTopicsRequest

@@ -21,7 +21,7 @@ from typing import Any
 
 import psutil
 
-from dialogue import only, sole
+from answers import only, sole
 from fuzzing.acknowledged import Acknowledged, read_log
 from fuzzing.frames import damaged_frame, frame
 from fuzzing.known import Known

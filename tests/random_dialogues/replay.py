@@ -18,7 +18,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from dialogue import sole
+from answers import sole
 from kafkawire.declare import Message
 from kafkawire.errors import ProtocolError
 from kafkawire.messages.api_versions import ApiVersionsRequest

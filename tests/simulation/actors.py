@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from dialogue import only
+from answers import only
 from kafkawire.batches import SEQUENCES, Record, build_batch, iter_batches, iter_records, read_header
 from kafkawire.messages.end_txn import EndTxnRequest
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dialogue import sole
+from answers import sole
 from kafkawire.declare import Field, Struct
 from kafkawire.entities import first, holders, mentions, values
 from kafkawire.messages.create_topics import CreatableTopicResult

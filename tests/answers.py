@@ -1,0 +1,32 @@
+"""The parts of an answer: what it says about each topic's partition, group, coordinator or other thing in the request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+LEVELS = (
+    "responses", "partition_responses", "topics", "partitions", "coordinators", "groups", "results",
+    "results_by_topic_v3_and_below", "results_by_partition",
+)  # fmt: skip
+"""The arrays that have an element for each thing in the request."""
+
+
+def parts(answer: Any) -> list[Any]:
+    """The innermost elements of those arrays; the answer itself if it has none of them."""
+    levels = [getattr(answer, name) for name in LEVELS if hasattr(answer, name)]
+    if not levels:
+        return [answer]
+    return [part for element in next(filter(None, levels), ()) for part in parts(element)]
+
+
+def only(answer: Any) -> Any:
+    """The one part. Raises AssertionError if there are none or several."""
+    return sole(parts(answer))
+
+
+def sole(items: Sequence[T]) -> T:
+    """The one item. Raises AssertionError if there are none or several."""
+    assert len(items) == 1, f"expected one item, got {items!r}"
+    return items[0]
