@@ -1,7 +1,7 @@
-"""The coordinator's own assignors, "uniform" and "range": who gets which partition.
+"""The coordinator's own assignors, "uniform" and "range", which give partitions to members.
 
-For the same history they come to the same assignment as UniformAssignor and RangeAssignor of Kafka 4.3.1, down to the
-order of Java's hash tables where those leave a choice to it.
+For the same history they give the same assignment as UniformAssignor and RangeAssignor of Kafka 4.3.1. They follow the order
+of Java's hash tables where Kafka's result depends on it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NOTHING: Partitions = {}
 
 
 class Subscriber(NamedTuple):
-    """A member as an assignor sees it: the ids of the topics it wants, and what it was given last."""
+    """A member as an assignor sees it: the ids of the topics it subscribes to, and its last assignment."""
 
     instance_id: str | None
     topics: Sequence[bytes]
@@ -33,9 +33,9 @@ class Subscriber(NamedTuple):
 
 
 class Group(NamedTuple):
-    """What an assignor is told: members in the order of Kafka's hash table, and how many partitions each topic has.
+    """An assignor's input: members in the order of Kafka's hash table, and the number of partitions of each topic.
 
-    `same` says that all members subscribe to the same topics. `taken` are the partitions that somebody was given last.
+    `same` says that all members subscribe to the same topics. `taken` are the partitions of the last assignment.
     """
 
     members: Mapping[str, Subscriber]
@@ -45,13 +45,13 @@ class Group(NamedTuple):
 
 
 def as_assignment(given: Mapping[bytes, Iterable[int]]) -> Partitions:
-    """An assignment as it is read back from Kafka's log: without empty topics, in the order of the hash tables."""
+    """An assignment as Kafka reads it back from its log: without empty topics, in the order of the hash tables."""
     topics = hash_order([topic for topic in given if given[topic]], uuid_hash, buckets_for(len(given)))
     return {topic: set_of_numbers(given[topic]) for topic in topics}
 
 
 def uniform(group: Group) -> dict[str, Partitions]:
-    """As many partitions for everybody, give or take one, moving as few as possible."""
+    """Give all members the same number of partitions, or one more, and move as few as possible."""
     if not group.members:
         return {}
     if group.same:
@@ -81,7 +81,7 @@ def _uniform_same(group: Group) -> dict[str, Partitions]:
             changed[member_id] = kept
         free += dropped
         if quota > 0 and may_have_extra and len(group.members) - i > extra:
-            quota -= 1  # somebody else may take the extra partition, as long as there are enough of them
+            quota -= 1  # another member may take the extra partition, as long as there are enough of them
             may_have_extra = False
         if quota > 0:
             unfilled.append((member_id, quota))
@@ -98,9 +98,9 @@ def _uniform_same(group: Group) -> dict[str, Partitions]:
 def _keep(
     given: Partitions, wanted: frozenset[bytes], quota: int
 ) -> tuple[dict[bytes, list[int]] | None, list[tuple[bytes, int]], int]:
-    """What of this a member may keep, what it loses to others, and how much it may still be given.
+    """The partitions that a member may keep, those that it loses, and the number it may still get.
 
-    None stands for all of it: with a thousand members there are nearly always a thousand of those.
+    None means that it keeps all, which saves a copy for nearly every one of a thousand members.
     """
     count = sum(map(len, given.values()))
     if count <= quota and wanted.issuperset(given):
@@ -119,7 +119,7 @@ def _keep(
 
 
 def by_range(group: Group) -> dict[str, Partitions]:
-    """Of each topic a run of neighbouring partitions for every subscriber, static members first."""
+    """Give each subscriber of a topic a range of consecutive partitions, static members first."""
 
     def place(member_id: str) -> tuple[bool, str]:
         instance_id = group.members[member_id].instance_id
@@ -128,7 +128,7 @@ def by_range(group: Group) -> dict[str, Partitions]:
     in_turn = sorted(group.members, key=place)
     subscribers: dict[bytes, list[str]] = {}
     for member_id in in_turn:
-        # As in Kafka, where all are said to want the same, the first is asked what that is.
+        # As in Kafka, if all members subscribe to the same topics, those of the first member are used.
         for topic in group.members[in_turn[0] if group.same else member_id].topics:
             subscribers.setdefault(topic, []).append(member_id)
     made: dict[tuple[str, bytes], range] = {}
@@ -146,4 +146,4 @@ def by_range(group: Group) -> dict[str, Partitions]:
 
 
 ASSIGNORS: dict[str, Callable[[Group], dict[str, Partitions]]] = {"uniform": uniform, "range": by_range}
-"""By the names that clients and group.consumer.assignors use."""
+"""By their names in requests and in group.consumer.assignors."""

@@ -1,9 +1,9 @@
-"""One classic group: its members, its generation, and the dialogue in which they agree on an assignment.
+"""One classic group: its members, its generation, and the protocol by which they agree on an assignment.
 
-A rebalance has two phases. First everybody joins: JoinGroups wait until all known members have sent one, or the
-rebalance timeout has passed. Then the leader, who was told of all members, sends the assignment in its SyncGroup, and
-the others' SyncGroups wait for it. Members that miss a phase, or stay silent for their session timeout, are removed.
-The rules are those of ClassicGroup and GroupMetadataManager in Kafka 4.3.1.
+A rebalance has two phases. First all members join: their JoinGroup requests wait until every known member has sent one, or
+the rebalance timeout is over. The leader's answer names all members. Then the leader sends the assignment in its SyncGroup,
+and the other members' SyncGroup requests wait for it. Members that miss a phase, or send nothing during their session
+timeout, are removed. The rules are those of ClassicGroup and GroupMetadataManager in Kafka 4.3.1.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from wirebroker.core.purgatory import Timer, Timers
 CONSUMER = "consumer"
 """The protocol type of consumers, whose metadata the coordinator can read."""
 NEW_MEMBER_TIMEOUT_MS = 300_000
-"""How long a member may wait in its first JoinGroup before it is given up."""
+"""The time that a new member may wait in its first JoinGroup before it is removed."""
 
 Protocols = Sequence[tuple[str, bytes]]
 
 
 class Joined(NamedTuple):
-    """The answer to a JoinGroup. `members` (id, instance id, metadata) are told to the leader only."""
+    """The answer to a JoinGroup. Only the leader's has `members` (id, instance id, metadata)."""
 
     code: int
     member_id: str = ""
@@ -67,19 +67,19 @@ class Member:
     protocols: Protocols
     assignment: bytes = b""
     joiner: Joiner | None = None
-    """Whom to answer when the join phase is over."""
+    """The callback of the JoinGroup that waits for the end of the join phase."""
     syncer: Syncer | None = None
     is_new: bool = True
     heartbeat: Timer | None = None
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What it said of itself for this protocol."""
+        """Its metadata for this protocol."""
         return dict(self.protocols).get(protocol or "", b"")
 
 
 @dataclass(slots=True)
 class Snapshot:
-    """What Kafka writes down of a group when it becomes stable or empty."""
+    """The record that Kafka writes when a group becomes stable or empty."""
 
     generation: int
     protocol_type: str | None
@@ -89,10 +89,10 @@ class Snapshot:
 
 
 class Group:
-    """A classic group. `now` is ms since the epoch.
+    """A classic group. `now` is in ms since the epoch.
 
-    `written` is called to write the group down and returns what clients are told if that fails; `entered` is called when
-    the group has entered a state.
+    `written` is called to write the group down, and returns the clients' error if that fails. `entered` is called when the
+    group has entered a state.
     """
 
     def __init__(
@@ -103,19 +103,19 @@ class Group:
         self.state = State.EMPTY
         self.state_since = now
         self.previous = State.EMPTY
-        """The state before this one. While it is EMPTY, the first members are gathering."""
+        """The previous state. If it is EMPTY, the first members are joining."""
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
         self.leader: str | None = None
         self.subscribed: set[str] | None = None
-        """The topics of the generation's consumers; None if they cannot be told."""
+        """The topics of the generation's consumers; None if unknown."""
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
         self._votes: Counter[str] = Counter()
-        """How many members speak each protocol."""
+        """The number of members that support each protocol."""
         self.pending: dict[str, Timer] = {}
-        """Member ids that were handed out and have not joined yet."""
+        """Issued member ids that have not joined yet."""
         self.snapshot = Snapshot(0, None, None, None)
         self._timers = timers
         self._initial_delay = initial_delay
@@ -128,7 +128,7 @@ class Group:
     # State
 
     def transition(self, state: State, now: int) -> None:
-        """Enter a state; ValueError if the table does not allow it from here."""
+        """Enter a state. Raises ValueError if the table does not allow it from the present one."""
         if self.state not in PREVIOUS[state]:
             raise ValueError(f"group {self.group_id} cannot go from {self.state.value} to {state.value}")
         self.previous, self.state = self.state, state
@@ -136,7 +136,7 @@ class Group:
         self._entered(self)
 
     def member_error(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Whether this is a member, under this static identity if it names one."""
+        """NONE if this is a member, with this group.instance.id if there is one; else the error."""
         if instance_id is not None:
             known = self.static_members.get(instance_id)
             if known is not None and known != member_id:
@@ -145,7 +145,7 @@ class Group:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether somebody who speaks these protocols can be a member."""
+        """Whether a client that supports these protocols can be a member."""
         if self.state is State.EMPTY:
             return bool(protocol_type) and bool(protocols)
         everybody = len(self.members)
@@ -154,7 +154,7 @@ class Group:
     def accepts(self, member_id: str, largest: int) -> bool:
         """Whether there is room for this member, `largest` being group.max.size.
 
-        During a rebalance those who have joined count, so that the last to come are turned away.
+        During a rebalance only members that have joined count, so the last ones to join are refused.
         """
         if self.state in (State.EMPTY, State.DEAD):
             return True
@@ -178,7 +178,7 @@ class Group:
     # Joining
 
     def add_pending(self, member_id: str, session_timeout: int, now: int) -> None:
-        """Hand out a member id; it is forgotten if nobody joins with it within the session timeout."""
+        """Issue a member id; it expires if no member joins with it within the session timeout."""
 
         def expire(when: int) -> None:
             if self.pending.pop(member_id, None) is not None:
@@ -187,7 +187,7 @@ class Group:
         self.pending[member_id] = self._timers.at(now + session_timeout, expire)
 
     def drop_pending(self, member_id: str) -> None:
-        """The id that was handed out is used, or given back."""
+        """Forget an issued id, which is now used or given back."""
         self.pending.pop(member_id).cancel()
 
     def add(self, member: Member, protocol_type: str, joiner: Joiner, now: int) -> None:
@@ -215,16 +215,16 @@ class Group:
         self.rebalance_or_complete(now)
 
     def replace_static(self, asked: Member, joiner: Joiner, skips: bool, now: int) -> None:
-        """A static member came back as `asked`, under a new id; whoever still uses the old one is fenced.
+        """A static member came back as `asked`, under a new id; a client that still uses the old id is fenced.
 
-        While the group is stable and its protocol stays the same, nobody needs to rebalance. `skips` says whether a
-        leader that came back can be told to leave the assignment as it is (JoinGroup 9).
+        While the group is stable and its protocol stays the same, no rebalance is needed. `skips` says whether a returning
+        leader understands that it must leave the assignment as it is (JoinGroup 9).
         """
         assert asked.instance_id is not None
         former_leader = self.leader
         old = self._dismiss(self.static_members[asked.instance_id])
         self._fence(old)
-        # As in Kafka, the member keeps the client and host by which it was known first.
+        # As in Kafka, the member keeps its first client id and host.
         member = replace(asked, client_id=old.client_id, client_host=old.client_host, assignment=old.assignment)
         member.is_new = False
         member.joiner = joiner
@@ -233,7 +233,7 @@ class Group:
             self.leader = member.member_id
         self._await_heartbeat(member, old.session_timeout, now)
         if self.state is State.COMPLETING_REBALANCE:
-            self.prepare_rebalance(now)  # the leader may already assign to the old id
+            self.prepare_rebalance(now)  # the leader may already have assigned partitions to the old id
         elif self.state is State.PREPARING_REBALANCE:
             self.complete_join_if_all_are_here(now)
         elif self.protocol != self._choose_protocol():
@@ -248,7 +248,7 @@ class Group:
             joiner(told._replace(skip_assignment=leads) if skips else told._replace(members=(), leader=former_leader or ""))
 
     def _put_back(self, old: Member, new: Member, leader: str | None, now: int) -> None:
-        """The static member stays under the id that it had, since the new one cannot be written down."""
+        """The static member keeps its old id, because the new one cannot be written down."""
         if new.heartbeat is not None:
             new.heartbeat.cancel()
         new.joiner = None
@@ -277,14 +277,14 @@ class Group:
     # Rebalancing
 
     def rebalance_or_complete(self, now: int) -> None:
-        """Begin a rebalance if none is under way; else see whether its join phase is over."""
+        """Begin a rebalance, or end the join phase of a running one if it is complete."""
         if self.state in PREVIOUS[State.PREPARING_REBALANCE]:
             self.prepare_rebalance(now)
         else:
             self.complete_join_if_all_are_here(now)
 
     def prepare_rebalance(self, now: int) -> None:
-        """Ask everybody to join again."""
+        """Ask all members to join again."""
         if self.state is State.COMPLETING_REBALANCE:
             self._answer_syncs(ErrorCode.REBALANCE_IN_PROGRESS, now)
         initial = self.state is State.EMPTY
@@ -299,7 +299,7 @@ class Group:
             self._complete_join(now)
 
     def _wait_for_first_members(self, delay: int, left: int, now: int) -> None:
-        """Give an empty group's first members some time to gather (group.initial.rebalance.delay.ms)."""
+        """Wait for more members of a group that was empty (group.initial.rebalance.delay.ms)."""
         if delay <= 0:
             self._complete_join(now)
             return
@@ -314,7 +314,7 @@ class Group:
         self._phase = self._timers.at(now + delay, over)
 
     def complete_join_if_all_are_here(self, now: int) -> None:
-        """End the join phase if nobody is missing; the first members of a group always wait their time."""
+        """End the join phase if all members have joined; in a group that was empty they always wait for the whole delay."""
         if self.previous is not State.EMPTY:
             self._complete_join_after_loss(now)
 
@@ -329,13 +329,13 @@ class Group:
         return max((member.rebalance_timeout for member in self.members.values()), default=0)
 
     def _complete_join(self, now: int) -> None:
-        """The join phase is over: whoever is missing is removed, and a new generation begins."""
+        """End the join phase: remove missing members, and begin a new generation."""
         self._cancel_phase()
         for member in list(self.members.values()):
             if member.joiner is None and member.instance_id is None:
                 self._forget(member)
         here = [member for member in self.members.values() if member.joiner is not None]
-        if self.members and not here:  # static members only, none of them back yet
+        if self.members and not here:  # only static members, and none has come back yet
             self._phase = self._timers.at(now + self._rebalance_timeout(), self._complete_join)
             return
         if here and (self.leader is None or self.members[self.leader].joiner is None):
@@ -360,10 +360,10 @@ class Group:
         self.transition(State.EMPTY, now)
         self.protocol = None
         self._read_subscriptions()
-        self._persist(now)  # Kafka goes on without: a restart finds the last generation, and its members time out
+        self._persist(now)  # Kafka continues without the record: a restart finds the last generation, and its members time out
 
     def _read_subscriptions(self) -> None:
-        """Note what the members subscribe to, as it holds for this generation."""
+        """Remember the members' subscriptions in this generation."""
         if self.protocol_type != CONSUMER:
             self.subscribed = None
             return
@@ -371,13 +371,13 @@ class Group:
         self.subscribed = None if None in read else {topic for topics in read for topic in topics or ()}
 
     def _choose_protocol(self) -> str:
-        """Each member votes for the first of its protocols that all members speak."""
+        """Each member votes for the first of its protocols that all members support."""
         common = {name for name, count in self._votes.items() if count == len(self.members)}
         votes = Counter(next(name for name, _ in member.protocols if name in common) for member in self.members.values())
         return max(votes, key=lambda name: (votes[name], -_place_in_hash_table(name)))
 
     def _sync_expired(self, now: int) -> None:
-        """Members that have not synced in time are removed."""
+        """Remove members that have not sent SyncGroup in time."""
         self._phase = None
         for member_id in list(self._unsynced):
             if (member := self.members.get(member_id)) is not None:
@@ -387,7 +387,7 @@ class Group:
     # Syncing
 
     def sync(self, member: Member, assignments: Sequence[tuple[str, bytes]], syncer: Syncer, now: int) -> None:
-        """A member asks for its assignment; the leader brings everybody's."""
+        """A member asks for its assignment; the leader sends the assignment of all."""
         member.syncer = syncer
         self.has_synced(member)
         if member.member_id == self.leader:
@@ -402,7 +402,7 @@ class Group:
             self._answer_syncs(ErrorCode.NONE, now)
 
     def has_synced(self, member: Member) -> None:
-        """The member sent its SyncGroup; once all have, nobody is removed for missing it."""
+        """The member has sent its SyncGroup. Once all have, the timeout for it ends."""
         self._unsynced.discard(member.member_id)
         if not self._unsynced:
             self._cancel_phase()
@@ -425,7 +425,7 @@ class Group:
     # Staying and leaving
 
     def alive(self, member: Member, now: int) -> None:
-        """The member was heard of: its session goes on."""
+        """The member sent a request: its session timeout starts again."""
         self._await_heartbeat(member, member.session_timeout, now)
 
     def _await_heartbeat(self, member: Member, timeout: int, now: int) -> None:
@@ -433,7 +433,7 @@ class Group:
             member.heartbeat.cancel()
 
         def expire(when: int) -> None:
-            # Waiting for the others counts as a sign of life, except for somebody who has never joined before.
+            # A member that waits for the others keeps its session, unless this is its first JoinGroup.
             waiting = member.joiner is not None or member.syncer is not None
             if self.members.get(member.member_id) is member and (member.is_new or not waiting):
                 self.remove(member)
@@ -445,7 +445,7 @@ class Group:
         member.heartbeat = self._timers.at(now + timeout, expire)
 
     def remove(self, member: Member) -> None:
-        """The member leaves, or is given up; whoever removes it looks after the rebalance."""
+        """The member leaves or is removed; the caller starts the rebalance."""
         if member.joiner is not None:
             member.joiner(Joined(ErrorCode.UNKNOWN_MEMBER_ID))
         self._forget(member)
@@ -469,7 +469,7 @@ class Group:
     # Changing the protocol
 
     def ask_to_rejoin(self) -> None:
-        """Whoever waits is told that there is a rebalance: the group may become one of the other protocol."""
+        """Answer waiting requests with REBALANCE_IN_PROGRESS, because the group may change its protocol."""
         self._answer_waiting(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def _answer_waiting(self, code: ErrorCode) -> None:
@@ -482,7 +482,7 @@ class Group:
                 syncer(Synced(code))
 
     def take_over(self, generation: int, members: Sequence[Member], assignment: Callable[[Member, str], bytes]) -> None:
-        """Be the stable group of these members, which had another protocol; `assignment` is asked for what each has."""
+        """Become the stable group of these members of another protocol; `assignment` returns the partitions of each."""
         self.state = self.previous = State.STABLE
         self.generation, self.protocol_type = generation, CONSUMER
         for member in members:
@@ -502,16 +502,16 @@ class Group:
         return error
 
     def is_written(self) -> None:
-        """What the group is now is written down, and a restart finds it."""
+        """The group's present state was written down; a restart restores it."""
         self.snapshot = Snapshot(self.generation, self.protocol_type, self.protocol, self.leader, list(self.members.values()))
 
     def unload(self) -> None:
-        """The broker coordinates the group no longer: whoever waits is told so, and no timer runs."""
+        """The broker no longer coordinates the group: answer waiting requests with NOT_COORDINATOR, and stop the timers."""
         self._answer_waiting(ErrorCode.NOT_COORDINATOR)
         self._cancel_timers()
 
     def restart(self, now: int) -> None:
-        """Go on from what was last written down, as a broker does that loads the group again."""
+        """Restore the state that was last written down, like a broker that loads the group."""
         kept = self.snapshot
         self.state = self.previous = State.STABLE if kept.members else State.EMPTY
         self.state_since = now
@@ -544,13 +544,13 @@ class Group:
 
 
 def _place_in_hash_table(name: str) -> int:
-    """Where Kafka's HashMap of votes has the name; of protocols with as many votes it takes the first it finds."""
+    """The position of the name in Kafka's HashMap of votes; it decides between protocols with equal votes."""
     code = java_hash(name)
     return (code ^ code >> 16) & 15
 
 
 def _subscription(metadata: bytes) -> set[str] | None:
-    """The topics in a consumer's metadata, None if that cannot be read. Every version begins as version 0 does."""
+    """The topics in a consumer's metadata; None if it cannot be read. All versions begin like version 0."""
     try:
         return set(decode(ConsumerProtocolSubscription, metadata, 0, 2)[0].topics)
     except ProtocolError:

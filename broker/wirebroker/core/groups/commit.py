@@ -1,4 +1,4 @@
-"""A commit of offsets on its way: what is to be remembered, and what is written down of it as one batch."""
+"""A commit of offsets in preparation: the offsets to remember, and the batch of their records."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from wirebroker.core.groups.log import offset_record, records_batch
 from wirebroker.core.groups.offsets import Committed, TopicPartition
 
 LEAST_OVERHEAD = 40
-"""Bytes that a record takes at least beside its names and metadata."""
+"""The minimum size of a record besides its names and metadata, in bytes."""
 
 
 class Commit:
-    """The offsets of one request for one group; with `producer`, an id and epoch, they hold once it commits."""
+    """The offsets of one request for one group. With `producer`, an id and epoch, they are valid once it commits."""
 
     def __init__(self, group_id: str, cluster: Cluster, now: int, limit: int, producer: tuple[int, int] | None = None) -> None:
-        """The batch may have `limit` bytes, the max.message.bytes of __consumer_offsets."""
+        """The batch may have `limit` bytes, which is the max.message.bytes of __consumer_offsets."""
         self.group_id = group_id
         self._limit = limit
         self.producer = producer
@@ -27,15 +27,15 @@ class Commit:
         self._size = 0
 
     def add(self, where: TopicPartition, committed: Committed) -> None:
-        """Commit this offset too; one that was added before for the partition does not count."""
+        """Add an offset; it replaces one that was added earlier for the partition."""
         self._records[where] = offset_record(self.group_id, where, committed, self._cluster)
         self.offsets[where] = committed
         self._size += len(self.group_id) + len(where[0]) + len(committed.metadata) + LEAST_OVERHEAD
 
     def batch(self) -> bytes | None:
-        """What is written down, None if it cannot be; pure, and long where the offsets are many.
+        """The batch to write down. None if it is larger than the log allows, or an id is longer than a record can hold.
 
-        It cannot be if it is larger than the log takes, or an id is longer than a record can hold.
+        This is a pure function. It takes long for many offsets.
         """
         if self._size > self._limit:
             return None

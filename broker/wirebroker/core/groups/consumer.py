@@ -1,6 +1,6 @@
-"""One consumer group of KIP-848: its members, its epochs, and the assignment that its members are moved to.
+"""One consumer group of KIP-848: its members, its epochs, and its target assignment.
 
-Kafka's ConsumerGroup. Nothing here decides: `consumer_groups` works out what a request comes to and writes it down here.
+This is Kafka's ConsumerGroup. It holds the state; `consumer_groups` computes the result of each request and stores it here.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from wirebroker.core.purgatory import Action, Timer, Timers
 
 CONSUMER = "consumer"
 EMPTY, ASSIGNING, RECONCILING, STABLE = "Empty", "Assigning", "Reconciling", "Stable"
-"""The states of a consumer group, as they are shown. They follow from its epochs and members."""
+"""The states of a consumer group, as clients see them. They follow from its epochs and members."""
 FIRST_EPOCH = 1
 
 TopicFacts = Mapping[str, tuple[bytes, int]]
-"""Of the topics that a group subscribes to and that exist: their ids and how many partitions they have."""
+"""The ids and numbers of partitions of the existing topics that a group subscribes to."""
 
 
 class Resolved(NamedTuple):
-    """The topics that a regular expression matched at `time` (ms since the epoch), when so many had been created."""
+    """The topics that a regular expression matched at `time` (ms since the epoch), after so many had been created."""
 
     topics: frozenset[str]
     created: int
@@ -35,19 +35,19 @@ class Resolved(NamedTuple):
 
 
 class Subscriptions(NamedTuple):
-    """Who subscribes to what: topic names and regular expressions, each with how many members."""
+    """Topic names and regular expressions, each with the number of members that subscribe to it."""
 
     names: Counter[str]
     by_regex: Counter[str]
-    """Topics that regular expressions matched, with how many expressions did."""
+    """Topics that regular expressions matched, each with the number of expressions."""
     regexes: Counter[str]
 
     def topics(self) -> set[str]:
-        """Every topic that somebody subscribes to."""
+        """All topics that a member subscribes to."""
         return {*self.names, *self.by_regex}
 
     def same(self, members: int) -> bool:
-        """Whether all of so many members subscribe to the same topics (Kafka's HOMOGENEOUS)."""
+        """Whether all of `members` members subscribe to the same topics (Kafka's HOMOGENEOUS)."""
         if not self.regexes:
             return all(self.names[topic] == members for topic in self.topics())
         if next(iter(self.regexes.values())) != members:
@@ -62,14 +62,14 @@ class ConsumerGroup:
         self.group_id = group_id
         self.epoch = FIRST_EPOCH
         self.assignment_epoch = FIRST_EPOCH
-        """The group epoch for which `targets` were worked out."""
+        """The group epoch for which `targets` were computed."""
         self.assigned_at = 0
-        """When that was, in ms since the epoch; 0 if it never was."""
+        """The time of that, in ms since the epoch; 0 if it never happened."""
         self.members: dict[str, ConsumerMember] = {}
         self.static_members: dict[str, str] = {}
         self.targets: dict[str, Partitions] = {}
         self.facts: TopicFacts = {}
-        """What was known of the topics when the epoch last rose (Kafka keeps a hash of it)."""
+        """The facts about the topics when the epoch last rose (Kafka keeps a hash of them)."""
         self.facts_version: int | None = None
         """The version of the cluster's metadata at which `facts` were last compared with it."""
         self.subscriptions = Subscriptions(Counter(), Counter(), Counter())
@@ -80,17 +80,17 @@ class ConsumerGroup:
         self.classic_members = 0
         self.classic_protocols: Counter[str] = Counter()
         self.touched: dict[str, None] = {}
-        """The members that may differ from what was last written of them, in order."""
+        """The members that may differ from their last records, in order."""
         self.written = Written()
         self.prelude: list[CoordinatorRecord] = []
-        """Of a group that takes another one's place: records that go before its own, in the same batch."""
+        """For a group that replaces another one: records that precede its own in the same batch."""
         self._owners: dict[tuple[bytes, int], int] = {}
         self._member_order = TimelineOrder()
         self._assignor_order = TimelineOrder()
         self._timers = timers
         self._pending: dict[tuple[str, str], Timer] = {}
 
-    # What it shows
+    # Queries
 
     @property
     def state(self) -> str:
@@ -104,35 +104,35 @@ class ConsumerGroup:
         return RECONCILING
 
     def in_order(self) -> list[str]:
-        """The ids of the members in the order of Kafka's table of them."""
+        """The ids of the members in the order of Kafka's hash table."""
         return self._member_order.of(self.members)
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """The member with this group.instance.id. (A member that took another instance leaves the first one behind.)"""
+        """The member with this group.instance.id. (A member that takes another instance also remains under the first one.)"""
         member_id = self.static_members.get(instance_id) if instance_id is not None else None
         return self.members.get(member_id) if member_id is not None else None
 
     def preferred_assignor(self) -> str | None:
-        """The assignor that most members ask for; None if nobody asks for one."""
+        """The assignor that most members ask for; None if no member asks for one."""
         return most_wanted(self.assignors, self._assignor_order.of(self.assignors))
 
     def target_of(self, member_id: str, instance_id: str | None) -> Partitions:
-        """What a member should have; a static one by its instance, since it may have a new id."""
+        """The target of a member; a static member is found by its instance, because its id may be new."""
         if instance_id is not None:
             return self.targets.get(self.static_members.get(instance_id, ""), NOTHING)
         return self.targets.get(member_id, NOTHING)
 
     def owner_epoch(self, topic_id: bytes, index: int) -> int:
-        """The epoch of the member that holds the partition; NOT_OWNED if none does."""
+        """The epoch of the member that owns the partition, or NOT_OWNED."""
         return self._owners.get((topic_id, index), NOT_OWNED)
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """The topics that a member subscribes to, by name or through its regular expression if that is resolved."""
+        """The topics that a member subscribes to, by name or by its regular expression if that is resolved."""
         matched = self.resolved.get(member.regex) if member.regex else None
         return member.topics | matched.topics if matched is not None else member.topics
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
-        """Whether something that the member should have is still held by somebody."""
+        """Whether another member still owns a partition of this member's target."""
         return any(
             index not in member.assigned.get(topic, {}) and self.owner_epoch(topic, index) != NOT_OWNED
             for topic, indexes in self.targets.get(member.member_id, NOTHING).items()
@@ -140,10 +140,10 @@ class ConsumerGroup:
         )
 
     def commit_error(self, member_id: str, epoch: int, version: int | None, where: Iterable[tuple[bytes, int]]) -> ErrorCode:
-        """Why a member may not commit offsets of these partitions (topic id, index) at this epoch.
+        """The error if a member must not commit offsets of these partitions (topic id, index) at this epoch, or NONE.
 
-        `version` is that of OffsetCommit, None for a transactional commit. An epoch that is over will do for partitions
-        that the member has had since, as the answer with the new one may be under way.
+        `version` is that of OffsetCommit, None for a transactional commit. An old epoch is accepted for partitions that the
+        member has owned since then, because the answer with the new epoch may be in flight.
         """
         if epoch < 0 and not self.members:
             return ErrorCode.NONE
@@ -161,9 +161,9 @@ class ConsumerGroup:
         return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
 
     def fetch_error(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """Why somebody may not see the group's offsets; who does not say who it is may."""
+        """The error if a client must not see the group's offsets, or NONE. A client without a member id may."""
         if member_id is None:
-            return ErrorCode.NONE if epoch < 0 else ErrorCode.UNKNOWN_SERVER_ERROR  # Kafka looks for null and fails
+            return ErrorCode.NONE if epoch < 0 else ErrorCode.UNKNOWN_SERVER_ERROR  # Kafka looks up null and fails
         member = self.members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -171,14 +171,14 @@ class ConsumerGroup:
             return ErrorCode.NONE
         return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
 
-    # What would be if a member changed
+    # The group after a change of a member
 
     def subscriptions_with(self, old: ConsumerMember | None, new: ConsumerMember | None) -> Subscriptions:
-        """Who would subscribe to what if `new` took the place of `old`."""
+        """The subscriptions if `new` replaced `old`."""
         return self.subscriptions_without([] if old is None else [old], new)
 
     def subscriptions_without(self, leaving: Iterable[ConsumerMember], joining: ConsumerMember | None = None) -> Subscriptions:
-        """Who would subscribe to what without these, and with somebody else; what nobody uses is not counted."""
+        """The subscriptions without some members, and with another one; unused topics are removed."""
         names, by_regex, regexes = (counts.copy() for counts in self.subscriptions)
         for member in leaving:
             _count(names, member.topics, -1)
@@ -192,25 +192,25 @@ class ConsumerGroup:
         return Subscriptions(names, by_regex, +regexes)
 
     def assignor_with(self, old: ConsumerMember, new: ConsumerMember) -> str | None:
-        """The assignor that most members would ask for if `new` took the place of `old`."""
+        """The assignor that most members would ask for if `new` replaced `old`."""
         wanted = self.assignors.copy()
         in_order = self._assignor_order.of(self.assignors)
         _count(wanted, [old.assignor] if old.assignor else [], -1)
         if new.assignor is not None:
             if not wanted[new.assignor]:
-                # "uniform" and "range" share a bucket of Kafka's table, and HashMap.compute puts what is new in front.
+                # "uniform" and "range" share a bucket of Kafka's table, and HashMap.compute puts new entries in front.
                 in_order = [new.assignor, *(name for name in in_order if name != new.assignor)]
             _count(wanted, [new.assignor], 1)
         return most_wanted(wanted, [name for name in in_order if wanted[name]])
 
-    # What is written down
+    # Changes
 
     def update(self, member: ConsumerMember) -> None:
-        """A member is new or has changed."""
+        """Add a member, or replace one that has changed."""
         old = self.members.get(member.member_id)
         self._member_order.put(len(self.members))
         self.members[member.member_id] = member
-        self._member_order.put(len(self.members))  # Kafka writes down first what it says, then what it is given
+        self._member_order.put(len(self.members))  # Kafka writes the member's own data first, then its assignment
         self._recount(old, member)
         self.touched[member.member_id] = None
         if member.instance_id is not None:
@@ -218,7 +218,7 @@ class ConsumerGroup:
         self.same = self.subscriptions.same(len(self.members))
 
     def remove(self, member_id: str) -> None:
-        """A member is gone, and what it had and should have had."""
+        """Remove a member, its assignment and its target."""
         old = self.members.pop(member_id)
         self.touched[member_id] = None
         self.targets.pop(member_id, None)
@@ -228,7 +228,7 @@ class ConsumerGroup:
         self.same = self.subscriptions.same(len(self.members))
 
     def _recount(self, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
-        """Bring up to date what is counted over all members."""
+        """Update the counts over all members."""
         names, _, regexes = self.subscriptions
         for member, step in ((old, -1), (new, 1)):
             if member is None:
@@ -261,7 +261,7 @@ class ConsumerGroup:
                 self._owners[topic, index] = epoch
 
     def take_targets(self, made: Mapping[str, Partitions]) -> None:
-        """A new target for every member. One that is the same as before is kept with the order it has."""
+        """Set a new target for every member. A target that stays the same keeps its order."""
         for member_id in self.members:
             given, before = made.get(member_id, NOTHING), self.targets.get(member_id)
             if before is None or not _same(given, before):
@@ -269,7 +269,7 @@ class ConsumerGroup:
                 self.touched[member_id] = None
 
     def resolve(self, regex: str, resolved: Resolved | None) -> None:
-        """Note what a regular expression matches; with None, forget it."""
+        """Remember the matches of a regular expression; with None, forget them."""
         old = self.resolved.pop(regex, None)
         by_regex = self.subscriptions.by_regex
         if old is not None:
@@ -279,7 +279,7 @@ class ConsumerGroup:
             _count(by_regex, resolved.topics, 1)
 
     def revert(self) -> None:
-        """Be again what was last written: what has changed since could not be, and nobody was told of it."""
+        """Return to the last written state, because later changes could not be written down; no client has seen them."""
         written, touched = self.written, list(self.touched)
         if written.of_group is None:
             return
@@ -301,7 +301,7 @@ class ConsumerGroup:
     # Timers
 
     def set_timer(self, kind: str, member_id: str, when: int, action: Action) -> None:
-        """Run the action at `when` (ms since the epoch), instead of what was set for this kind and member before."""
+        """Run the action at `when` (ms since the epoch); it replaces an earlier timer of this kind and member."""
         self.cancel_timer(kind, member_id)
         self._pending[kind, member_id] = self._timers.at(when, action)
 
@@ -311,12 +311,12 @@ class ConsumerGroup:
         return running is not None and running.action is not None
 
     def cancel_timer(self, kind: str, member_id: str) -> None:
-        """Forget a timer, if there is one."""
+        """Cancel a timer, if there is one."""
         if (timer := self._pending.pop((kind, member_id), None)) is not None:
             timer.cancel()
 
     def cancel_timers(self) -> None:
-        """Forget all timers: the group is gone, or the broker stopped."""
+        """Cancel all timers: the group is gone, or the broker stopped."""
         for timer in self._pending.values():
             timer.cancel()
         self._pending.clear()
@@ -327,7 +327,7 @@ def _same(one: Partitions, other: Partitions) -> bool:
 
 
 def most_wanted(counts: Counter[str], in_order: Iterable[str]) -> str | None:
-    """The name with the highest count; of several the first in this order."""
+    """The name with the highest count; the first of several in this order."""
     return max(in_order, key=lambda name: counts[name], default=None)
 
 

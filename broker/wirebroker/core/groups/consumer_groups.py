@@ -1,7 +1,7 @@
-"""What the requests of KIP-848 come to: ConsumerGroupHeartbeat, and members that are given up.
+"""The requests of KIP-848 groups: ConsumerGroupHeartbeat, and the removal of members.
 
-The rules are those of GroupMetadataManager in Kafka 4.3.1. A heartbeat is worked out against the group as it stands and
-written down only at the end, so that a request that is refused leaves no trace.
+The rules are those of GroupMetadataManager in Kafka 4.3.1. A heartbeat's result is computed first and written down only at
+the end, so a refused request changes nothing.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from wirebroker.core.names import java_hash
 from wirebroker.core.patterns import Pattern, PatternError, compile_pattern
 
 REGEX_REFRESH_MIN_MS = 10_000
-"""Regular expressions are matched with the topics again no sooner than this."""
+"""The time after which regular expressions are matched with the topics again, in ms."""
 SESSION, REBALANCE, JOIN, SYNC, REGEX = "session", "rebalance", "join", "sync", "regex"
 STEPS_AT_ONCE = 500_000
-"""How much matching of topics with a regular expression may hold up the others at a time; see `Pattern.learn`."""
+"""The steps of matching with regular expressions in one slice; see `Pattern.learn`."""
 MAX_SIZE = "The consumer group has reached its maximum capacity of {} members."
 ABANDON = "The member must abandon all its partitions and rejoin."
 
 
 class Refused(NamedTuple):
-    """Why a request comes to nothing, with Kafka's sentence for the client."""
+    """The error of a refused request, with Kafka's message for the client."""
 
     code: ErrorCode
     message: str | None = None
 
 
 class HeartbeatAsked(NamedTuple):
-    """A ConsumerGroupHeartbeat. What is None (−1 for the timeout, in ms) is as the member said before."""
+    """A ConsumerGroupHeartbeat. Fields that are None (−1 for the timeout, in ms) have not changed."""
 
     group_id: str
     member_id: str
@@ -68,7 +68,7 @@ class HeartbeatAsked(NamedTuple):
 
 
 class Beat(NamedTuple):
-    """The answer to a heartbeat. `assigned` is None if the member already knows. The interval is in ms."""
+    """The answer to a heartbeat. `assigned` is None if the member already knows it. The interval is in ms."""
 
     member_id: str
     epoch: int
@@ -78,28 +78,28 @@ class Beat(NamedTuple):
 
 @dataclass(slots=True)
 class Change:
-    """A member that joins or changes, with what follows for its group, before it is written down."""
+    """A member that joins or changes, and the resulting state of its group, before it is written down."""
 
     group: ConsumerGroup
     old: ConsumerMember
-    """The member as it was; if it takes the place of a static one, that one under the new id."""
+    """The member before the change; if it replaces a static one, that one under the new id."""
     new: ConsumerMember
     replaces: str | None
-    """The id of the static member whose place is taken."""
+    """The id of the static member that it replaces."""
     epoch: int
     facts: TopicFacts
     same: bool
     forgotten_regex: str | None = None
     targets: dict[str, Partitions] | None = None
-    """Everybody's target, if it was worked out anew."""
+    """The new targets of all members, if they were computed again."""
 
 
 class ConsumerGroups:
-    """The consumer groups among all groups of the cluster.
+    """The consumer groups of the cluster.
 
-    `find` gives the group of a heartbeat or says why there is none, `adopt` prepares that a new one takes the place of what
-    has its id, and `downgrade` turns it into a classic group if only classic members are left without these; it returns
-    None if that is not so. `log` writes down what has changed, or takes it back: then it returns what the client is told.
+    `find` returns the group of a heartbeat, or the refusal. `adopt` prepares a new group to replace the one with its id.
+    `downgrade` makes it a classic group if only classic members remain without the given ones, else returns None. `log`
+    writes down the changes; if that fails, it undoes them and returns the client's error.
     """
 
     def __init__(
@@ -119,13 +119,13 @@ class ConsumerGroups:
     # Settings
 
     def setting(self, group_id: str, name: str) -> int:
-        """A group's own setting, else the broker's: in ms."""
+        """A group's own setting, else the broker's, in ms."""
         configs = self._cluster.configs
         return group_number(configs.groups.get(group_id, {}), name, configs)
 
     @property
     def enabled(self) -> bool:
-        """Whether group.coordinator.rebalance.protocols has consumer groups."""
+        """Whether group.coordinator.rebalance.protocols includes consumer groups."""
         protocols = self._cluster.configs.value("group.coordinator.rebalance.protocols")
         return isinstance(protocols, list) and "consumer" in protocols
 
@@ -140,7 +140,7 @@ class ConsumerGroups:
     # Heartbeats
 
     def request_error(self, asked: HeartbeatAsked, version: int) -> Refused | None:
-        """What is wrong with a request whatever the group."""
+        """The refusal of a request that is invalid for every group, or None."""
         invalid = ErrorCode.INVALID_REQUEST
         if not asked.member_id and (version >= 1 or asked.epoch > 0 or asked.epoch == LEAVES):
             return Refused(invalid, "MemberId can't be empty.")
@@ -199,7 +199,7 @@ class ConsumerGroups:
         return Beat(member_id, change.new.epoch, interval, change.new.assigned if told else None)
 
     def new_member_id(self) -> str:
-        """An id for a member that brings none: Kafka's Uuid in base64, made again if it began with a dash."""
+        """An id for a member that sends none: Kafka's Uuid in base64, made again if it begins with a dash."""
         made = "-"
         while made.startswith("-"):
             made = self._base64_id()
@@ -209,7 +209,7 @@ class ConsumerGroups:
         return base64.urlsafe_b64encode(self._cluster.random_bytes(16)).decode().rstrip("=")
 
     def is_full(self, group: ConsumerGroup, member_id: str) -> Refused | None:
-        """Whether there is no room for somebody new."""
+        """Whether the group has no room for a new member."""
         largest = self._cluster.configs.integer("group.consumer.max.size")
         if len(group.members) >= largest and member_id not in group.members:
             return Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, MAX_SIZE.format(largest))
@@ -218,7 +218,7 @@ class ConsumerGroups:
     def _member(
         self, group: ConsumerGroup, member_id: str, asked: HeartbeatAsked
     ) -> tuple[ConsumerMember, str | None] | Refused:
-        """The member that sent a heartbeat, and the id of the static member whose place it takes, if it does."""
+        """The member that sent a heartbeat, and the id of the static member that it replaces, if any."""
         joins = asked.epoch == 0
         if asked.instance_id is None:
             member = group.members.get(member_id)
@@ -243,12 +243,12 @@ class ConsumerGroups:
         assert static is not None
         return epoch_error(static, asked) or (static, None)
 
-    # Working it out
+    # Computing the result
 
     def change(
         self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember, replaces: str | None, now: int
     ) -> Change | Refused:
-        """What it means for the group that `old` becomes `new`, a new regular expression being none of none it can read."""
+        """The group after `old` becomes `new`. Refused if a new regular expression does not compile."""
         bumps = old.topics != new.topics
         forgotten = None
         if old.regex != new.regex:
@@ -260,7 +260,7 @@ class ConsumerGroups:
                 except PatternError as error:
                     said = f"SubscribedTopicRegex `{new.regex}` is not a valid regular expression: {error}."
                     return Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, said)
-            # An expression that is not resolved yet makes the epoch rise once it is.
+            # An unresolved expression makes the epoch rise when it is resolved.
             bumps = bumps or not new.regex or new.regex in group.resolved
         if not bumps and not self._facts_are_old(group):
             return Change(group, old, new, replaces, group.epoch, group.facts, group.same, forgotten)
@@ -274,7 +274,7 @@ class ConsumerGroups:
         return Change(group, old, new, replaces, epoch, facts, would_be.same(size), forgotten)
 
     def _facts_are_old(self, group: ConsumerGroup) -> bool:
-        """Whether topics that the group subscribes to have changed since it last looked, or it never did."""
+        """Whether the group's topics have changed since it last looked, or it has never looked."""
         version = self._cluster.version
         if group.facts_version == version:
             return False
@@ -284,16 +284,15 @@ class ConsumerGroups:
         return False
 
     def facts(self, subscriptions: Subscriptions) -> TopicFacts:
-        """What is known of the topics that are subscribed to."""
+        """The facts about the topics that are subscribed to."""
         topics = self._cluster.topics
         return {
             name: (topics[name].topic_id, len(topics[name].partitions)) for name in subscriptions.topics() if name in topics
         }
 
     def work_out_target(self, change: Change, now: int) -> tuple[int, Partitions]:
-        """The target epoch and the member's target, worked out anew if the group's epoch has risen.
-
-        That is done no more often than group.consumer.assignment.interval.ms.
+        """The target epoch and the member's target, computed again if the group's epoch has risen, but at most once in
+        group.consumer.assignment.interval.ms.
         """
         group, new = change.group, change.new
         interval = self.setting(group.group_id, "consumer.assignment.interval.ms")
@@ -327,7 +326,7 @@ class ConsumerGroups:
         return AssignorGroup(members, self._sizes(cached), change.same, lambda topic, i: (topic, i) in taken)
 
     def _ids_of(self, names: Iterable[str]) -> list[bytes]:
-        """The ids of those topics that exist, in the order of a set of names."""
+        """The ids of the existing topics, in the order of a set of names."""
         topics = self._cluster.topics
         return [topics[name].topic_id for name in set_of_names(sorted(names)) if name in topics]
 
@@ -338,7 +337,7 @@ class ConsumerGroups:
     def reconcile(
         self, change: Change, epoch: int, target: Partitions, changed: bool, claimed: Claimed | None, now: int
     ) -> None:
-        """Take the member one step further, and see that it does not take too long to give up partitions."""
+        """Move the member one step towards its target, and set the timeout for giving up partitions."""
         group, member = change.group, change.new
         if not changed and member.reconciled_to(epoch):
             return
@@ -353,7 +352,7 @@ class ConsumerGroups:
             group.cancel_timer(REBALANCE, member.member_id)
 
     def _await_revocation(self, group: ConsumerGroup, member: ConsumerMember, now: int) -> None:
-        """Give the member up unless it has given up partitions, and left its epoch, within its rebalance timeout."""
+        """Remove the member if it has not given up its partitions, and left its epoch, within its rebalance timeout."""
 
         def expire(when: int) -> None:
             known = group.members.get(member.member_id)
@@ -363,7 +362,7 @@ class ConsumerGroups:
         group.set_timer(REBALANCE, member.member_id, now + member.rebalance_timeout, expire)
 
     def write_down(self, change: Change, now: int) -> ErrorCode:
-        """Let it be so; what the client is told if it cannot be written, and then nothing has changed."""
+        """Apply the step and write it down; if that fails, change nothing and return the client's error."""
         group, new = change.group, change.new
         self._adopt(group)
         if change.replaces is not None:
@@ -391,7 +390,7 @@ class ConsumerGroups:
     # Regular expressions
 
     def regexes_due(self, change: Change, now: int) -> bool:
-        """Whether the group's regular expressions are to be matched with the topics once the change is written down."""
+        """Whether the group's regular expressions must be matched with the topics once the change is written down."""
         group = change.group
         regexes = group.subscriptions_with(change.old, change.new).regexes
         if not regexes:
@@ -409,10 +408,10 @@ class ConsumerGroups:
         )
 
     def match_regexes(self, group: ConsumerGroup, due: bool, now: int) -> None:
-        """Match the group's regular expressions with the topics, if that is due.
+        """Match the group's regular expressions with the topics, if due.
 
-        Kafka does so in the background, right after the heartbeat: whoever brought an expression learns with a later
-        heartbeat what it matches. Where it takes long, the rest is done by timers.
+        Kafka does this in the background, right after the heartbeat: a member learns the matches of its expression from a
+        later heartbeat. Timers continue long work.
         """
         if not due:
             return
@@ -458,11 +457,11 @@ class ConsumerGroups:
         return Refused(refused) if refused else Beat(asked.member_id, asked.epoch)
 
     def await_heartbeat(self, group: ConsumerGroup, member_id: str, timeout: int, now: int) -> None:
-        """Give the member up unless it is heard of within the timeout (ms)."""
+        """Remove the member if it sends nothing within the timeout (ms)."""
         self.fence_at(group, SESSION, member_id, now + timeout)
 
     def fence_at(self, group: ConsumerGroup, kind: str, member_id: str, when: int) -> None:
-        """Give a member up at `when` (ms since the epoch), if it still is one; later if that cannot be written then."""
+        """Remove a member at `when` (ms since the epoch), if it is still one; later if that cannot be written down then."""
 
         def expire(now: int) -> None:
             member = group.members.get(member_id)
@@ -472,9 +471,9 @@ class ConsumerGroups:
         group.set_timer(kind, member_id, when, expire)
 
     def fence(self, group: ConsumerGroup, leaving: Sequence[ConsumerMember], now: int) -> ErrorCode:
-        """These members are gone; the group's epoch rises, and the next heartbeat brings a new target.
+        """Remove these members. The group's epoch rises, and the next heartbeat computes a new target.
 
-        What the client is told if it cannot be written, and then they are not gone.
+        If that cannot be written down, nobody is removed and the client's error is returned.
         """
         if not leaving:
             return ErrorCode.NONE
@@ -503,7 +502,7 @@ class ConsumerGroups:
     # Restarting
 
     def restart(self, group: ConsumerGroup, now: int) -> None:
-        """Go on from what is written down, which is all of the group but its timers."""
+        """Continue from the records, which hold all of the group except its timers."""
         group.cancel_timers()
         group.facts_version = None
         timeout = self.setting(group.group_id, "consumer.session.timeout.ms")
@@ -514,7 +513,7 @@ class ConsumerGroups:
 
 
 def _updated(member: ConsumerMember, asked: HeartbeatAsked) -> ConsumerMember:
-    """The member with what it says of itself in this request."""
+    """The member with the data of this request."""
     return replace(
         member,
         instance_id=member.instance_id if asked.instance_id is None else asked.instance_id,
@@ -530,18 +529,18 @@ def _updated(member: ConsumerMember, asked: HeartbeatAsked) -> ConsumerMember:
 
 
 def unknown_member(group: ConsumerGroup, member_id: str) -> Refused:
-    """The group has no member of this id."""
+    """The refusal of an unknown member id."""
     return Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
 
 
 def instance_gone(group: ConsumerGroup, instance_id: str) -> Refused | None:
-    """Whether the instance still points to a member that is gone, since that one took another instance before it left."""
+    """Whether the instance still points to a member that is gone, because that member changed its instance before it left."""
     member_id = group.static_members.get(instance_id)
     return None if member_id is None or member_id in group.members else unknown_member(group, member_id)
 
 
 def instance_error(member: ConsumerMember | None, member_id: str, instance_id: str) -> Refused | None:
-    """Whether `member`, which is known by this instance, is not the one that asks."""
+    """The refusal if the client is not `member`, which has this instance; else None."""
     if member is None:
         return Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     if member.member_id != member_id:
@@ -551,7 +550,7 @@ def instance_error(member: ConsumerMember | None, member_id: str, instance_id: s
 
 
 def epoch_error(member: ConsumerMember, asked: HeartbeatAsked) -> Refused | None:
-    """Whether the member's epoch is not the one it was told last; that answer may have been lost."""
+    """The refusal of a member epoch that is neither the present one nor, after a lost answer, the previous one; else None."""
     if asked.epoch in (0, member.epoch):
         return None
     if asked.epoch == member.previous_epoch and asked.epoch < member.epoch and member.owns_all(asked.claimed):
@@ -569,7 +568,7 @@ def _has_regexes(group: ConsumerGroup) -> bool:
 
 
 def _compiled(regexes: Iterable[str]) -> dict[str, Pattern]:
-    """The patterns of these regular expressions. One from a data directory that cannot be read is left out, as in Kafka."""
+    """The compiled patterns. One from a data directory that does not compile is left out, as in Kafka."""
     found = {}
     for regex in regexes:
         with suppress(PatternError):

@@ -1,4 +1,4 @@
-"""Reading back what was written down of consumer groups (KIP-848): the group as its records have it."""
+"""Loading consumer groups (KIP-848) from their records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STATE_OF = {number: state for state, number in STATES.items()}
 
 @dataclass(slots=True)
 class WrittenGroup:
-    """A consumer group as it was last written down."""
+    """A consumer group as its records describe it."""
 
     epoch: int | None = None
     assignment_epoch: int = 0
@@ -32,7 +32,7 @@ class WrittenGroup:
     targets: dict[str, Partitions] = field(default_factory=dict)
     current: dict[str, current.ConsumerGroupCurrentMemberAssignmentValue] = field(default_factory=dict)
     regexes: dict[str, tuple[frozenset[str], int]] = field(default_factory=dict)
-    """By regular expression: the topics it matched, and when (ms since the epoch)."""
+    """By regular expression: the topics it matched, and the time of that (ms since the epoch)."""
 
     def replay(self, key: Message, value: Message | None) -> None:
         """The next record."""
@@ -55,7 +55,7 @@ class WrittenGroup:
                 self.regexes[key.regular_expression] = frozenset(value.topics), value.timestamp
 
     def as_members(self) -> Iterator[ConsumerMember]:
-        """The members, in the order in which they were written down."""
+        """The members, in the order of their records."""
         for member_id, said in self.members.items():
             yield _member(member_id, said, self.current.get(member_id))
 
@@ -87,7 +87,7 @@ def _member(
 
 
 def _read(partitions: Sequence[current.TopicPartitions], epoch: int) -> Mapping[bytes, Mapping[int, int]]:
-    """Partitions and the epochs at which they were assigned; where those are not said, that of the member."""
+    """Partitions and the epochs at which they were assigned; without these, the member's epoch."""
     return {
         each.topic_id: dict(zip(each.partitions, each.assignment_epochs or [epoch] * len(each.partitions), strict=True))
         for each in partitions

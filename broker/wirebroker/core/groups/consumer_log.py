@@ -1,9 +1,9 @@
-"""What is written down of consumer groups (KIP-848) in __consumer_offsets, in Kafka's format.
+"""The records of consumer groups (KIP-848) in __consumer_offsets, in Kafka's format.
 
-Kafka writes a record for each thing that a request changes: a member, what it should have, what it has, an epoch, what a
-regular expression matches. Here it is found out afterwards: a group notes which of its members were touched, and those
-are compared with what was written of them last. The hash that Kafka adds to a group's epoch, to see whether its topics
-have changed, is left at 0, which stands for unknown: the topics themselves are compared here.
+Kafka writes a record for each change of a request: of a member, a target, a current assignment, an epoch, the matches of a
+regular expression. Here the changes are found afterwards: a group marks its changed members, and these are compared with
+their last records. Kafka adds a hash of the topics to a group's epoch. Here it stays 0, which means unknown, because the
+topics themselves are compared.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ METADATA = (
     "instance_id", "rack_id", "client_id", "client_host", "topics", "regex", "rebalance_timeout", "assignor", "classic",
 )  # fmt: skip
 CURRENT = ("epoch", "previous_epoch", "state", "assigned", "revoking")
-"""What of a member is in which of its two records."""
+"""The fields of a member in each of its two records."""
 
 
 @dataclass(slots=True)
 class Written:
-    """What was last written of a group: members, targets, its two epochs, and what regular expressions match."""
+    """The last written state of a group: members, targets, its two epochs, and the matches of regular expressions."""
 
     members: dict[str, ConsumerMember] = field(default_factory=dict)
     targets: dict[str, Partitions] = field(default_factory=dict)
@@ -55,11 +55,11 @@ class Written:
     assignment_epoch: int | None = None
     resolved: dict[str, Resolved] = field(default_factory=dict)
     of_group: tuple[int, int, int, TopicFacts] | None = None
-    """The group's two epochs, when it was last assigned, and its facts, as they were then."""
+    """The group's two epochs, the time of its last assignment, and its facts, at the last write."""
 
 
 def wrote(group: ConsumerGroup) -> None:
-    """The records of `changes` are written."""
+    """The records of `changes` were written."""
     written = group.written
     for member_id in group.touched:
         for held, kept in ((group.members, written.members), (group.targets, written.targets)):
@@ -80,7 +80,7 @@ def _copy(key: str, held: Mapping[str, Any], kept: dict[str, Any]) -> None:
 
 
 def changes(group: ConsumerGroup) -> list[CoordinatorRecord]:
-    """The records that lead from what was last written to what is. Once they are written, `wrote` is to be called."""
+    """The records for all changes since the last write. After writing them, call `wrote`."""
     written, group_id, touched = group.written, group.group_id, group.touched
     gone = [member_id for member_id in touched if member_id in written.members and member_id not in group.members]
     here = [member_id for member_id in touched if member_id in group.members]
@@ -102,7 +102,7 @@ def changes(group: ConsumerGroup) -> list[CoordinatorRecord]:
 
 
 def ends(group: ConsumerGroup) -> list[CoordinatorRecord]:
-    """The end of all that was written of a group."""
+    """The tombstones for all records of a group."""
     written, group_id = group.written, group.group_id
     if written.epoch is None:
         return []

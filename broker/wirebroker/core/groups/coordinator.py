@@ -1,6 +1,6 @@
-"""The group coordinator: which group a request is for, whether it may be answered here, and what it comes to.
+"""The group coordinator finds a request's group, checks that this broker coordinates it, and handles the request.
 
-All brokers of the process share it; a request at a broker that does not coordinate the group is NOT_COORDINATOR.
+All brokers of the process share it. A broker that does not coordinate the group answers NOT_COORDINATOR.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from wirebroker.core.groups.states import State
 from wirebroker.core.slices import SLICE, pauses
 
 GROUPS = 16
-"""Groups that are looked through in one slice."""
+"""The number of groups in one slice."""
 
 
 class JoinAsked(NamedTuple):
-    """A JoinGroup, asked of the broker `node_id`. Timeouts are in ms."""
+    """A JoinGroup request at the broker `node_id`. Timeouts are in ms."""
 
     node_id: int
     group_id: str
@@ -54,7 +54,7 @@ class JoinAsked(NamedTuple):
     rebalance_timeout: int
     session_timeout: int
     needs_known_id: bool
-    """Whether a new member is first told its id and must join again with it (KIP-394)."""
+    """Whether a new member first gets its id, and must join again with it (KIP-394)."""
     may_skip_assignment: bool
 
 
@@ -66,21 +66,21 @@ class GroupCoordinator:
         self.groups: dict[str, Group | ConsumerGroup] = {}
         self.offsets = OffsetStore()
         self._gone_topics: set[str] = set()
-        """Topics that were deleted, whose offsets are to be forgotten,"""
+        """Deleted topics whose offsets are not forgotten yet."""
         self._forgets = False
-        """and whether somebody is at it."""
+        """Whether `_forget_topics` is running."""
         self.consumers = ConsumerGroups(cluster, self._consumer_group, self._adopt, self._downgrade, self._write_changes)
         self._classic_members = ClassicMembers(cluster, self.consumers, self._convert)
         self._set_timers(now)
 
     def restart(self, now: int) -> None:
-        """Go on from what is written down: committed offsets, and the members of stable groups."""
+        """Continue from the records: committed offsets, and the members of stable groups."""
         for group in self.groups.values():
             self._load(group, now)
         self._set_timers(now)
 
     def moved(self, index: int, now: int) -> None:
-        """Another broker, or none, leads a partition of __consumer_offsets: it goes on from what is written down there."""
+        """Another broker, or none, leads a partition of __consumer_offsets: it continues from the records there."""
         led = self._cluster.partition(GROUP_TOPIC, index)
         for group in self.groups.values():
             if self.home(group.group_id) != index:
@@ -99,11 +99,11 @@ class GroupCoordinator:
             group.restart(now)
 
     def log_error(self, group_id: str) -> ErrorCode:
-        """Why nothing of the group can be written down: COORDINATOR_NOT_AVAILABLE if too few replicas are in sync."""
+        """COORDINATOR_NOT_AVAILABLE if too few replicas are in sync to write down the group's records, else NONE."""
         return self._cluster.coordinator_log_error("group", group_id)
 
     def load(self, home: int, batches: Iterable[memoryview], now: int) -> None:
-        """Know what this partition of __consumer_offsets says. Raises ProtocolError."""
+        """Load this partition of __consumer_offsets. Raises ProtocolError."""
         loaded = GroupLog(home, self.offsets)
         for batch in batches:
             loaded.read(batch)
@@ -136,17 +136,17 @@ class GroupCoordinator:
         self._cluster.timers.every(lambda: configs.integer("offsets.retention.check.interval.ms"), now, self._expire_offsets)
 
     def here(self, group_id: str, node_id: int) -> ErrorCode:
-        """Whether this broker coordinates the group."""
+        """NONE if this broker coordinates the group, else NOT_COORDINATOR."""
         return self._cluster.coordinator_error("group", group_id, node_id)
 
     def membership_error(self, group_id: str, node_id: int) -> ErrorCode:
-        """Whether the group may have members, and they are looked after here."""
+        """NONE if the group may have members and this broker coordinates it, else the error."""
         return self.here(group_id, node_id) if group_id else ErrorCode.INVALID_GROUP_ID
 
-    # Which group it is
+    # Finding the group
 
     def _consumer_group(self, group_id: str, create: bool, now: int) -> ConsumerGroup | Refused:
-        """The consumer group of this id; with `create` a new one, also in the place of a classic group where it may be."""
+        """The consumer group with this id, or the refusal; with `create` a new one, which may also replace a classic group."""
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group
@@ -160,7 +160,7 @@ class GroupCoordinator:
         return upgrade_error(group, self._cluster) or upgraded(group, self._cluster, self.consumers, now)
 
     def _adopt(self, group: ConsumerGroup) -> None:
-        """Once it is written down this is the group of its id; the end of a classic one goes before what it writes."""
+        """Register the group under its id once it is written down; the tombstone of a classic one precedes its records."""
         if isinstance(self.groups.get(group.group_id), Group):
             group.prelude = [group_tombstone(group.group_id)]
             if group.members:
@@ -168,7 +168,7 @@ class GroupCoordinator:
                 wrote(group)
 
     def _downgrade(self, group: ConsumerGroup, leaving: Sequence[ConsumerMember], now: int) -> ErrorCode | None:
-        """Make it a classic group if without these only members are left that speak the classic protocol."""
+        """Make it a classic group if, without these, only members of the classic protocol remain."""
         left = len(group.members) - len(leaving)
         if group.classic_members - sum(member.classic is not None for member in leaving) != left or left <= 0:
             return None
@@ -201,7 +201,7 @@ class GroupCoordinator:
     # Membership
 
     def join(self, asked: JoinAsked, joiner: Joiner, now: int) -> None:
-        """A client wants to be a member; `joiner` is answered now or when the join phase is over."""
+        """A client wants to be a member; `joiner` gets the answer now or when the join phase is over."""
         if error := self._session_error(asked):
             joiner(Joined(error, asked.member_id))
             return
@@ -212,7 +212,7 @@ class GroupCoordinator:
         if isinstance(group, ConsumerGroup) and group.members:
             self._classic_members.join(group, _classic_join(asked), joiner, now)
             return
-        if not isinstance(group, Group) and asked.member_id:  # who is refused changes no group
+        if not isinstance(group, Group) and asked.member_id:  # a refused client changes no group
             joiner(Joined(ErrorCode.UNKNOWN_MEMBER_ID, asked.member_id))
             return
         if not isinstance(group, Group):
@@ -276,7 +276,7 @@ class GroupCoordinator:
         if asked.member_id in group.pending:
             if asked.instance_id is None:
                 group.add(_member(asked.member_id, asked), asked.protocol_type, joiner, now)
-            else:  # Kafka takes this for a fault of its own, since pending members cannot be static
+            else:  # Kafka treats this as an internal error, because pending members cannot be static
                 joiner(Joined(ErrorCode.UNKNOWN_SERVER_ERROR))
             return
         if error := group.member_error(asked.member_id, asked.instance_id):
@@ -298,7 +298,7 @@ class GroupCoordinator:
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, protocol_type: str | None,
         protocol: str | None, assignments: Sequence[tuple[str, bytes]], syncer: Syncer, now: int,
     ) -> None:  # fmt: skip
-        """A member asks for its assignment, or the leader brings everybody's."""
+        """A member asks for its assignment, or the leader sends the assignment of all."""
         modern = self.groups.get(group_id)
         if isinstance(modern, ConsumerGroup):
             self._classic_members.sync(modern, member_id, instance_id, generation, protocol_type, protocol, syncer, now)
@@ -322,7 +322,7 @@ class GroupCoordinator:
             group.sync(member, assignments, syncer, now)
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: int) -> ErrorCode:
-        """A member says that it is there."""
+        """A member sends a heartbeat."""
         modern = self.groups.get(group_id)
         if isinstance(modern, ConsumerGroup):
             return self._classic_members.heartbeat(modern, member_id, instance_id, generation, now)
@@ -348,8 +348,7 @@ class GroupCoordinator:
     def leave(self, group_id: str, leaving: Sequence[tuple[str, str | None]], now: int) -> list[ErrorCode] | ErrorCode:
         """Members (id, instance id) leave, each with its own answer; a static one may be named by its instance alone.
 
-        One error for all if it has to be written down and cannot be. Whatever rebalance follows begins once all of them have
-        left.
+        There is one error for all if that cannot be written down. A rebalance begins once all of them have left.
         """
         group = self.groups.get(group_id)
         if group is None:
@@ -379,10 +378,10 @@ class GroupCoordinator:
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, version: int, now: int,
         where: Iterable[tuple[bytes, int]] = (),
     ) -> ErrorCode:  # fmt: skip
-        """Why these credentials may not commit offsets. Without any, a group that does not exist may begin.
+        """The error if these credentials must not commit offsets, or NONE. Without credentials, an unknown group may begin.
 
-        `version` is OffsetCommit's, which says how a group that does not exist is answered. `where` are the partitions
-        (topic id, index): a member of a consumer group may be late with some and not with others.
+        `version` is OffsetCommit's, on which the answer for an unknown group depends. `where` are the partitions (topic id,
+        index): a member of a consumer group may commit with an old epoch for some of them.
         """
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
@@ -406,7 +405,7 @@ class GroupCoordinator:
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: int,
         where: Iterable[tuple[bytes, int]] = (),
     ) -> ErrorCode:  # fmt: skip
-        """Why these credentials may not commit offsets in a transaction; old clients have none, and may."""
+        """The error if these credentials must not commit offsets in a transaction, or NONE. Old clients have none, and may."""
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             if generation == -1 and not member_id and instance_id is None:
@@ -424,19 +423,19 @@ class GroupCoordinator:
         return ErrorCode.NONE if generation == group.generation else ErrorCode.ILLEGAL_GENERATION
 
     def home(self, group_id: str) -> int:
-        """The partition of __consumer_offsets that holds what is written down of the group."""
+        """The partition of __consumer_offsets with the group's records."""
         return self._cluster.coordinator_partition("group", group_id) or 0
 
     def new_commit(self, group_id: str, now: int, producer: tuple[int, int] | None = None) -> Commit:
-        """A commit to which offsets are added; with `producer`, an id and epoch, they hold once it commits."""
+        """An empty commit. With `producer`, an id and epoch, its offsets are valid once that producer commits."""
         log = self._cluster.partition(GROUP_TOPIC, self.home(group_id))
         limit = log.policy.max_message_bytes if log is not None else 0
         return Commit(group_id, self._cluster, now, limit, producer)
 
     def commit(self, commit: Commit, batch: bytes | None, now: int) -> ErrorCode:
-        """Write down offsets that may be committed, and remember them; what the client is told if that fails.
+        """Write down and remember offsets that may be committed; the client's error if that fails.
 
-        `batch` is the commit's. One that cannot be written is UNKNOWN_SERVER_ERROR, as in Kafka.
+        `batch` is the commit's. If there is none, the error is UNKNOWN_SERVER_ERROR, as in Kafka.
         """
         base, error = self._log_commit(commit, batch, now)
         if error:
@@ -446,7 +445,7 @@ class GroupCoordinator:
         return ErrorCode.NONE
 
     def commit_in_transaction(self, commit: Commit, batch: bytes | None, verified: bool, now: int) -> ErrorCode:
-        """Write down offsets that hold once the producer commits; INVALID_PRODUCER_EPOCH if it is fenced."""
+        """Write down offsets that are valid once the producer commits; INVALID_PRODUCER_EPOCH if it is fenced."""
         assert commit.producer is not None
         if not commit.offsets:
             return ErrorCode.NONE
@@ -461,7 +460,7 @@ class GroupCoordinator:
         return ErrorCode.NONE
 
     def _begin(self, group_id: str, now: int) -> None:
-        """A group that has no members and only keeps offsets begins with the first of them that is written down."""
+        """Create a group without members for its first written offset."""
         if group_id not in self.groups:
             self._create(group_id, now)
 
@@ -475,7 +474,7 @@ class GroupCoordinator:
         return base, translate_error(log.append_own(batch, now, verified=verified))
 
     def delete_offsets(self, group_id: str, where: Iterable[TopicPartition], now: int) -> ErrorCode:
-        """Forget committed offsets; what the client is told if that cannot be written, and then none is forgotten."""
+        """Forget committed offsets; if that cannot be written down, forget none and return the client's error."""
         gone = [each for each in dict.fromkeys(where) if self.offsets.has(group_id, each)]
         _, error = self._log(group_id, [offset_tombstone(group_id, each) for each in gone], now)
         for each in gone if not error else ():
@@ -483,13 +482,13 @@ class GroupCoordinator:
         return error
 
     def topic_deleted(self, topic: str, now: int) -> None:
-        """Forget what was committed of a topic that is gone, at once or in slices."""
+        """Forget the committed offsets of a deleted topic, at once or in slices."""
         self._gone_topics.add(topic)
         if not self._forgets:
             self._cluster.timers.work(self._forgetting_topics(now))
 
     def _forgetting_topics(self, now: int) -> Iterator[None]:
-        """Go through all groups, and once more for the topics that have been deleted meanwhile."""
+        """Go through all groups, and again for topics that have been deleted meanwhile."""
         self._forgets = True
         pause = pauses()
         try:
@@ -512,7 +511,7 @@ class GroupCoordinator:
         return self._log(group.group_id, [group_record(group)], now)[1]
 
     def _write_changes(self, group: ConsumerGroup, now: int) -> ErrorCode:
-        """Write down what has changed, or take it back; a new group is known from now on, or not at all."""
+        """Write down the changes, or undo them; a new group becomes known only once it is written down."""
         before = self.groups.get(group.group_id)
         _, error = self._log(group.group_id, [*group.prelude, *changes(group)], now)
         if error and before is group:
@@ -531,7 +530,7 @@ class GroupCoordinator:
         self, group_id: str, records: Sequence[CoordinatorRecord], now: int,
         producer: tuple[int, int] | None = None, verified: bool = False,
     ) -> tuple[int, ErrorCode]:  # fmt: skip
-        """Append records to __consumer_offsets, all or none: their base offset, and what the client is told if none.
+        """Append records to __consumer_offsets, all or none; their base offset, and the client's error.
 
         Ids that are longer than a record can hold are UNKNOWN_SERVER_ERROR, as in Kafka.
         """
@@ -546,12 +545,12 @@ class GroupCoordinator:
         return base, translate_error(log.append_own(batch, now, verified=verified))
 
     def fetch_error(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
-        """Why somebody may not see the offsets of a group; classic groups show theirs to everybody."""
+        """The error if a client must not see the offsets of a group, or NONE. Classic groups show theirs to all clients."""
         group = self.groups.get(group_id)
         return group.fetch_error(member_id, epoch) if isinstance(group, ConsumerGroup) else ErrorCode.NONE
 
     def deletion_error(self, group_id: str) -> ErrorCode:
-        """Why no offset of this group may be deleted: only members that say what they subscribe to can be asked."""
+        """The error if no offset of this group may be deleted, or NONE. The subscriptions of its members must be known."""
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
@@ -560,7 +559,7 @@ class GroupCoordinator:
         return ErrorCode.NONE
 
     def subscribes(self, group: Group | ConsumerGroup, topic: str) -> bool:
-        """Whether members use the topic; it is assumed of consumers who do not say so in a way that can be read."""
+        """Whether members subscribe to the topic. Consumers whose subscriptions cannot be read are assumed to."""
         if isinstance(group, ConsumerGroup):
             return topic in group.subscriptions.names or topic in group.subscriptions.by_regex
         if group.protocol_type != CONSUMER:
@@ -582,7 +581,7 @@ class GroupCoordinator:
         return error
 
     def _expire_offsets(self, now: int) -> None:
-        """Forget what offsets.retention.minutes no longer keeps; an empty group without offsets goes with them."""
+        """Forget offsets by offsets.retention.minutes; an empty group that loses all its offsets is deleted."""
         self._cluster.timers.work(self._expiring_offsets(now))
 
     def _expiring_offsets(self, now: int) -> Iterator[None]:
@@ -598,7 +597,7 @@ class GroupCoordinator:
                 self._forget(group, now)
 
     def _expiring_offsets_of(self, group: Group | ConsumerGroup, now: int) -> Iterator[None]:
-        """Forget those of one group; a group is left alone as soon as the end of its offsets cannot be written down."""
+        """Forget the expired offsets of one group, unless their tombstones cannot be written down."""
         keep = self._cluster.configs.integer("offsets.retention.minutes") * 60_000
         held = list(self.offsets.of(group.group_id).items())
         for i in range(0, len(held), SLICE):
@@ -621,7 +620,7 @@ class GroupCoordinator:
         return now >= (committed.expires if committed.expires is not None else since + keep)
 
     def _forget(self, group: Group | ConsumerGroup, now: int, before: Sequence[CoordinatorRecord] = ()) -> ErrorCode:
-        """Let the group be gone, its end written behind the records `before`; if it cannot be, the group stays."""
+        """Delete the group and write its tombstones after the records `before`; if that fails, the group stays."""
         end = [group_tombstone(group.group_id)] if isinstance(group, Group) else ends(group)
         _, error = self._log(group.group_id, [*before, *end], now)
         if not error:
@@ -636,7 +635,7 @@ def _is_empty(group: Group | ConsumerGroup) -> bool:
 
 
 def _kept_since(group: Group | ConsumerGroup, committed: Committed) -> int | None:
-    """From when an offset's retention counts, in ms since the epoch; None while it does not."""
+    """The start of an offset's retention, in ms since the epoch; None while it does not expire."""
     if isinstance(group, ConsumerGroup) or group.protocol_type is None:
         return committed.time
     if group.state is State.EMPTY:

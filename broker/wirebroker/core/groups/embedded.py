@@ -1,6 +1,6 @@
-"""What consumers of the classic protocol say to each other through the coordinator: subscriptions and assignments.
+"""The messages of classic consumers to each other through the coordinator: subscriptions and assignments.
 
-The coordinator reads it where it has to know what a group subscribes to, and where a group changes its protocol.
+The coordinator reads them when it needs a group's subscriptions, and when a group changes its protocol.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from kafkawire.messages.consumer_protocol_assignment import ConsumerProtocolAssi
 from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 
 NEWEST = 3
-"""What comes in a later version is read as if it were this one, as Kafka does."""
+"""Later versions are read as this one, as in Kafka."""
 
 
 def version_of(raw: bytes) -> int:
-    """The version at the head of such a message; ProtocolError if there is none."""
+    """The version at the head of such a message. Raises ProtocolError if it cannot be read."""
     version = int.from_bytes(raw[:2], "big", signed=True)
     if len(raw) < 2 or version < 0:
-        raise ProtocolError("it has no version that could be read")
+        raise ProtocolError("its version cannot be read")
     return min(version, NEWEST)
 
 
 def read_subscription(raw: bytes) -> ConsumerProtocolSubscription:
-    """A consumer's subscription; ProtocolError if it cannot be read."""
+    """A consumer's subscription. Raises ProtocolError if it cannot be read."""
     return decode(ConsumerProtocolSubscription, raw, version_of(raw), 2)[0]
 
 
 def read_assignment(raw: bytes) -> ConsumerProtocolAssignment:
-    """A consumer's assignment; ProtocolError if it cannot be read."""
+    """A consumer's assignment. Raises ProtocolError if it cannot be read."""
     return decode(ConsumerProtocolAssignment, raw, version_of(raw), 2)[0]
 
 

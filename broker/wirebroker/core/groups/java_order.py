@@ -1,7 +1,7 @@
-"""In which order Java's hash tables show their keys.
+"""The iteration order of Java's hash tables.
 
-Kafka's assignors walk over hash tables, so that who is given which partition depends on that order. To come to the same
-assignment the order is computed here: of java.util.HashMap, whose tables only grow, and of Kafka's own TimelineHashMap.
+Kafka's assignors iterate over hash tables, so their assignments depend on that order. This module computes it, for the same
+assignments: for java.util.HashMap, whose tables only grow, and for Kafka's own TimelineHashMap.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from wirebroker.core.names import java_hash
 
 K = TypeVar("K")
 SMALLEST = 16
-"""How many buckets a HashMap has before it grows."""
+"""The number of buckets of a HashMap before it grows."""
 FIBONACCI = -7046029254386353131
 LONG = 0xFFFFFFFFFFFFFFFF
 
@@ -25,12 +25,12 @@ def uuid_hash(raw: bytes) -> int:
 
 
 def uuid_order(raw: bytes) -> tuple[int, int]:
-    """A key that sorts as Kafka's `Uuid.compareTo` does, which takes both halves for signed numbers."""
+    """A sort key for the order of Kafka's `Uuid.compareTo`, which compares both halves as signed numbers."""
     return int.from_bytes(raw[:8], "big", signed=True), int.from_bytes(raw[8:], "big", signed=True)
 
 
 def buckets_for(count: int) -> int:
-    """How many buckets a HashMap has after `count` keys were put into it one by one."""
+    """The number of buckets of a HashMap after `count` keys were put into it one by one."""
     buckets = SMALLEST
     while count * 4 > buckets * 3:
         buckets *= 2
@@ -38,13 +38,13 @@ def buckets_for(count: int) -> int:
 
 
 def buckets_of_copy(count: int) -> int:
-    """How many buckets a HashSet has that was made from a collection of `count` elements."""
+    """The number of buckets of a HashSet made from a collection of `count` elements."""
     wanted = max(int(count / 0.75) + 1, SMALLEST)
     return 1 << (wanted - 1).bit_length()
 
 
 def hash_order(keys: Iterable[K], hashed: Callable[[K], int], buckets: int) -> list[K]:
-    """The keys as a HashMap of so many buckets shows them; `keys` are in the order in which they were put."""
+    """The keys in the order of a HashMap with so many buckets; `keys` are in the order in which they were put."""
     mask = buckets - 1
 
     def bucket(key: K) -> int:
@@ -67,7 +67,7 @@ def set_of_numbers(numbers: Iterable[int]) -> tuple[int, ...]:
 
 
 class TimelineOrder:
-    """The order of a TimelineHashMap's keys. Tell it of every put, since the table grows with them and never shrinks."""
+    """The order of a TimelineHashMap's keys. Report every put, because the table grows with them and never shrinks."""
 
     __slots__ = ("_buckets",)
 
@@ -75,12 +75,12 @@ class TimelineOrder:
         self._buckets = 2
 
     def put(self, size: int) -> None:
-        """A key is put, new or not, while the table has `size` of them."""
+        """A key, new or not, is put into the table, which has `size` keys."""
         if (size + 1) * 3 > self._buckets * 4:
             self._buckets *= 2
 
     def of(self, keys: Iterable[str]) -> list[str]:
-        """The keys as the table shows them; `keys` are in the order in which they were first put."""
+        """The keys in the order of the table; `keys` are in the order in which they were first put."""
         shift = 65 - self._buckets.bit_length()
 
         def slot(key: str) -> int:
@@ -89,5 +89,5 @@ class TimelineOrder:
             return (signed * FIBONACCI & LONG) >> shift
 
         backwards = list(keys)
-        backwards.reverse()  # what shares a slot is shown from the last to the first
+        backwards.reverse()  # keys in the same slot come from the last to the first
         return sorted(backwards, key=slot)

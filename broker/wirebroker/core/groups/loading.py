@@ -1,4 +1,4 @@
-"""Reading back what was written down of groups (GroupCoordinator's loader and OffsetMetadataManager.replay)."""
+"""Loading groups from their records (GroupCoordinator's loader and OffsetMetadataManager.replay)."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from wirebroker.core.groups.offsets import Committed, OffsetStore
 
 
 class GroupLog:
-    """What one partition of __consumer_offsets comes to, batch by batch; offsets go to the store that is given."""
+    """The groups of one partition of __consumer_offsets, read batch by batch; offsets go into the given store."""
 
     def __init__(self, home: int, offsets: OffsetStore) -> None:
         self._home = home
         self._offsets = offsets
         self.groups: dict[str, Snapshot] = {}
-        """The classic groups as they were last written down."""
+        """The classic groups as their latest records describe them."""
         self.consumer_groups: dict[str, WrittenGroup] = {}
         self.with_offsets: set[str] = set()
-        """Groups of which there was an offset, perhaps no more."""
+        """Groups that had an offset at some time."""
 
     def read(self, batch: memoryview) -> None:
-        """The next batch. Raises ProtocolError."""
+        """Apply the next batch. Raises ProtocolError."""
         header = read_header(batch)
         for record in iter_records(batch):
             if header.is_control:

@@ -1,4 +1,4 @@
-"""What is written down of groups: the records of __consumer_offsets, in Kafka's format (GroupCoordinatorRecordHelpers)."""
+"""The records of __consumer_offsets, in Kafka's format (GroupCoordinatorRecordHelpers)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_TOPIC_ID = bytes(16)
 def records_batch(records: Sequence[CoordinatorRecord], now: int, producer: tuple[int, int] | None) -> bytes:
     """One batch of these records; `producer` is the id and epoch whose transaction they belong to. Raises EncodeError.
 
-    Kafka's CoordinatorRuntime gives every batch the sequence 0, whatever the producer has written before.
+    Kafka's CoordinatorRuntime gives every batch the sequence 0, even if the producer has written others.
     """
     producer_id, producer_epoch = producer or (-1, -1)
     return build_batch(
@@ -29,7 +29,7 @@ def records_batch(records: Sequence[CoordinatorRecord], now: int, producer: tupl
 
 
 def offset_record(group_id: str, where: TopicPartition, committed: Committed, cluster: Cluster) -> CoordinatorRecord:
-    """A committed offset. One with a time of its own to expire is written in the version that has it."""
+    """A committed offset. One with its own expiration time is written in the version that has that field."""
     topic = cluster.topics.get(where[0])
     value = OffsetCommitValue(
         offset=committed.offset,
@@ -44,7 +44,7 @@ def offset_record(group_id: str, where: TopicPartition, committed: Committed, cl
 
 
 def offset_tombstone(group_id: str, where: TopicPartition) -> CoordinatorRecord:
-    """The end of a committed offset."""
+    """The tombstone of a committed offset."""
     return CoordinatorRecord(_offset_key(group_id, where), None)
 
 
@@ -54,7 +54,7 @@ def _offset_key(group_id: str, where: TopicPartition) -> OffsetCommitKey:
 
 
 def group_record(group: Group) -> CoordinatorRecord:
-    """A classic group as it became stable or empty."""
+    """A classic group that became stable or empty."""
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
         generation=group.generation,
@@ -79,5 +79,5 @@ def group_record(group: Group) -> CoordinatorRecord:
 
 
 def group_tombstone(group_id: str) -> CoordinatorRecord:
-    """The end of a group."""
+    """The tombstone of a group."""
     return CoordinatorRecord(GroupMetadataKey(group=group_id), None)

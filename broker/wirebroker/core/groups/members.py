@@ -1,7 +1,7 @@
-"""A member of a consumer group, and how it gets from the partitions it has to those it should have (KIP-848).
+"""A member of a consumer group, and the steps from its assigned partitions to its target (KIP-848).
 
-`reconcile` is Kafka's CurrentAssignmentBuilder. A member first gives up what is no longer its own, then moves to the
-epoch of the target assignment, and is given the rest as soon as nobody else holds it.
+`reconcile` is Kafka's CurrentAssignmentBuilder. A member first gives up the partitions that are not in its target, then
+moves to the epoch of the target assignment, and gets the other partitions as soon as no member owns them.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ from enum import Enum
 from typing import NamedTuple
 
 LEAVES = -1
-"""The epoch with which a member says that it leaves."""
+"""The epoch of a request by which a member leaves."""
 LEAVES_FOR_A_WHILE = -2
 """The epoch of a static member that left and will come back."""
 NOT_OWNED = -1
 
 Owned = Mapping[bytes, Mapping[int, int]]
-"""Topic id to partition to the member epoch at which it was assigned."""
+"""The member epoch at which each partition was assigned, by topic id and partition."""
 Claimed = Sequence[tuple[bytes, Sequence[int]]]
-"""What a member says it owns: topic ids and partitions."""
+"""The topic ids and partitions that a member claims to own."""
 
 
 class MemberState(Enum):
-    """How far a member's reconciliation is."""
+    """The state of a member's reconciliation."""
 
     STABLE = "stable"
-    """It has what it should have, as of its epoch."""
+    """It has its target of its epoch."""
     UNREVOKED_PARTITIONS = "unrevoked partitions"
-    """It was asked to give up partitions and has not said that it did."""
+    """It must give up partitions, and has not confirmed that yet."""
     UNRELEASED_PARTITIONS = "unreleased partitions"
-    """It waits for partitions that others still hold."""
+    """It waits for partitions that other members still own."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClassicSide:
-    """What a member of a consumer group said of itself in the classic protocol. The timeout is in ms."""
+    """The classic protocol's data of a member of a consumer group. The timeout is in ms."""
 
     session_timeout: int
     protocols: Sequence[tuple[str, bytes]]
@@ -56,34 +56,34 @@ class ConsumerMember:
     client_host: str = ""
     topics: frozenset[str] = frozenset()
     regex: str = ""
-    """A regular expression of topic names; empty if there is none."""
+    """A regular expression of topic names, or an empty string."""
     assignor: str | None = None
     state: MemberState = MemberState.STABLE
     assigned: Owned = field(default_factory=dict)
     revoking: Owned = field(default_factory=dict)
-    """What it was asked to give up."""
+    """The partitions that it must give up."""
     classic: ClassicSide | None = None
-    """Set while it speaks the classic protocol."""
+    """Set while it uses the classic protocol."""
 
     def with_assignment(
         self, epoch: int, previous_epoch: int, state: MemberState, assigned: Owned, revoking: Owned
     ) -> ConsumerMember:
-        """The member with these epochs, and with what it has."""
+        """The member with these epochs, and with its present partitions."""
         return replace(self, epoch=epoch, previous_epoch=previous_epoch, state=state, assigned=assigned, revoking=revoking)
 
     def reconciled_to(self, epoch: int) -> bool:
-        """Whether nothing is left to do for the target assignment of this epoch."""
+        """Whether it has reached the target assignment of this epoch."""
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def assignment_epoch(self, topic_id: bytes, index: int) -> int | None:
-        """At which epoch it was given the partition that it still holds; None if it does not."""
+        """The epoch at which the partition was assigned to it; None if it does not own it."""
         for owned in (self.assigned, self.revoking):
             if index in owned.get(topic_id, {}):
                 return owned[topic_id][index]
         return None
 
     def owns_all(self, claimed: Claimed | None) -> bool:
-        """Whether everything that it says it owns is assigned to it."""
+        """Whether all partitions that it claims are assigned to it."""
         if claimed is None:
             return False
         return all(index in self.assigned.get(topic, {}) for topic, indexes in claimed for index in indexes) and all(
@@ -92,7 +92,7 @@ class ConsumerMember:
 
 
 class Target(NamedTuple):
-    """What a member should have, as of an epoch; and the ids of the topics it subscribes to."""
+    """A member's target at an epoch, and the ids of the topics it subscribes to."""
 
     epoch: int
     partitions: Mapping[bytes, Collection[int]]
@@ -104,10 +104,10 @@ def reconcile(
     member: ConsumerMember, target: Target, changed: bool, owner_epoch: Callable[[bytes, int], int],
     claimed: Claimed | None,
 ) -> ConsumerMember:  # fmt: skip
-    """The member one step nearer to its target.
+    """The member one step closer to its target.
 
-    `changed` says that it subscribed to something else just now, `owner_epoch` at which epoch somebody holds a
-    partition (NOT_OWNED for none), `claimed` what the member says it owns, if it says so.
+    `changed` says that its subscription has just changed. `owner_epoch` returns the epoch of a partition's owner, or
+    NOT_OWNED. `claimed` are the partitions that the member claims, if it sends them.
     """
     if not changed and member.reconciled_to(target.epoch):
         return member
@@ -121,7 +121,7 @@ def reconcile(
 
 
 def _claims(claimed: Claimed | None, revoking: Owned) -> bool:
-    """Whether the member still owns some of these, as far as it says."""
+    """Whether the member may still own some of these, by its own claim."""
     if claimed is None:
         return True
     return any(index in revoking.get(topic, {}) for topic, indexes in claimed for index in indexes)
@@ -134,7 +134,7 @@ def _moved(member: ConsumerMember, epoch: int, state: MemberState, assigned: Own
 
 
 def _only_subscribed(member: ConsumerMember, target: Target, claimed: Claimed | None) -> ConsumerMember:
-    """The member without the topics it no longer subscribes to, at the epoch it has."""
+    """The member without the topics it no longer subscribes to, at its present epoch."""
     dropped = {topic: owned for topic, owned in member.assigned.items() if topic not in target.subscribed}
     if not dropped and not (target.subscribes_to_nothing and not member.revoking):
         return member
@@ -165,7 +165,7 @@ def _next(
         for index in indexes:
             if index in member.assigned.get(topic, {}):
                 continue
-            # What it was asked to give up itself is free: nobody else can have it.
+            # The partitions that it gives up itself are free: no other member can own them.
             if owner_epoch(topic, index) != NOT_OWNED and index not in member.revoking.get(topic, {}):
                 waits = True
             else:

@@ -1,7 +1,8 @@
-"""From one group protocol to the other, while members are there (group.consumer.migration.policy, KIP-848).
+"""The change of a group's protocol while it has members (group.consumer.migration.policy, KIP-848).
 
-A classic group of consumers becomes a consumer group when the first member comes that speaks the new protocol; the
-others go on with JoinGroup and SyncGroup (`ClassicMembers`). When the last of the new ones leaves it goes the other way.
+A classic group of consumers becomes a consumer group when its first member of the new protocol joins; the other members
+continue with JoinGroup and SyncGroup (`ClassicMembers`). When the last member of the new protocol leaves, the group becomes
+classic again.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def policy(cluster: Cluster) -> str:
 
 
 def upgrade_error(group: Group, cluster: Cluster) -> Refused | None:
-    """Why a classic group with members must stay one."""
+    """The refusal if a classic group with members cannot become a consumer group, or None."""
     reason = None
     if policy(cluster) not in ("UPGRADE", "BIDIRECTIONAL"):
         reason = "online upgrade is disabled"
@@ -59,11 +60,11 @@ def _cannot_upgrade(group: Group, reason: str) -> Refused:
 
 
 def upgraded(group: Group, cluster: Cluster, groups: ConsumerGroups, now: int) -> ConsumerGroup | Refused:
-    """A consumer group with the members of a classic one, which are asked to join again; the classic one is left."""
+    """A consumer group with the members of a classic one, who must join again; the classic one stays unchanged."""
     group.ask_to_rejoin()
     speak = [{name for name, _ in member.protocols} for member in group.members.values()]
     if group.protocol is None or any(group.protocol not in names for names in speak):
-        # Kafka fails if there never was a generation, or if a member that joined meanwhile does not speak its protocol.
+        # Kafka fails if there was no generation yet, or if a member that joined meanwhile does not support its protocol.
         return Refused(ErrorCode.UNKNOWN_SERVER_ERROR)
     made = ConsumerGroup(group.group_id, cluster.timers)
     made.epoch = made.assignment_epoch = group.generation
@@ -96,10 +97,7 @@ def _consumer_member(member: Member, subscription: ConsumerProtocolSubscription,
 def downgraded(
     group: ConsumerGroup, leaving: Sequence[ConsumerMember], joining: ConsumerMember | None, made: Group, cluster: Cluster
 ) -> None:
-    """Fill a new classic group with the members of a consumer group that speak the classic protocol.
-
-    `joining` takes the place of the static member with its instance.
-    """
+    """Fill a new classic group with the classic members of a consumer group; `joining` replaces the one with its instance."""
     gone = {member.member_id for member in leaving}
     stay = [group.members[member_id] for member_id in group.in_order() if member_id not in gone]
     if joining is not None:
@@ -124,7 +122,7 @@ def downgraded(
 
 
 class ClassicJoin(NamedTuple):
-    """A JoinGroup to a consumer group. Timeouts are in ms."""
+    """A JoinGroup request to a consumer group. Timeouts are in ms."""
 
     member_id: str
     instance_id: str | None
@@ -138,9 +136,9 @@ class ClassicJoin(NamedTuple):
 
 
 class ClassicMembers:
-    """The members of consumer groups that speak the classic protocol.
+    """The members of consumer groups that use the classic protocol.
 
-    `convert` makes the group a classic one in which a member has joined in the place of a static one.
+    `convert` makes the group a classic one, in which a member replaces a static one.
     """
 
     def __init__(
@@ -156,7 +154,7 @@ class ClassicMembers:
     # Joining
 
     def join(self, group: ConsumerGroup, asked: ClassicJoin, joiner: Joiner, now: int) -> None:
-        """A member joins, or joins again to learn what it is given; it is answered at once."""
+        """A member joins, or joins again to learn its assignment; it is answered at once."""
         joiner(self._join(group, asked, now))
 
     def _join(self, group: ConsumerGroup, asked: ClassicJoin, now: int) -> Joined:
@@ -219,7 +217,7 @@ class ClassicMembers:
         return _joined(change)
 
     def _member(self, group: ConsumerGroup, member_id: str, asked: ClassicJoin) -> tuple[ConsumerMember, str | None] | Refused:
-        """The member that joins, and the id of the static one whose place it takes, if it does."""
+        """The member that joins, and the id of the static one that it replaces, if any."""
         if asked.instance_id is None:
             return group.members.get(member_id) or ConsumerMember(member_id), None
         if gone := instance_gone(group, asked.instance_id):
@@ -235,7 +233,7 @@ class ClassicMembers:
         return replace(static, member_id=member_id, epoch=0, previous_epoch=0), static.member_id
 
     def _leaves_classic_only(self, group: ConsumerGroup, static: ConsumerMember) -> bool:
-        """Whether all others speak the classic protocol, and the group may become a classic one."""
+        """Whether all other members use the classic protocol, and the group may become a classic one."""
         others = len(group.members) - 1
         if static.classic is not None or group.classic_members != others:
             return False
@@ -274,7 +272,7 @@ class ClassicMembers:
         syncer(Synced(0, write_assignment(held, version_of(metadata)), protocol_type, protocol))
 
     def heartbeat(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, now: int) -> ErrorCode:
-        """A member says that it is there; REBALANCE_IN_PROGRESS if it has something to gain or to give up by joining."""
+        """A member sends a heartbeat; REBALANCE_IN_PROGRESS if it should join again to get or give up partitions."""
         member = self._classic_member(group, member_id, instance_id, generation)
         if isinstance(member, Refused):
             return member.code
@@ -298,7 +296,7 @@ class ClassicMembers:
     def _classic_member(
         group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
     ) -> ConsumerMember | Refused:
-        """The member that speaks the classic protocol under this id, if its generation is right."""
+        """The classic member with this id, if its generation is right, else the error."""
         if instance_id is None:
             member = group.members.get(member_id)
         else:
@@ -314,9 +312,8 @@ class ClassicMembers:
     # Leaving
 
     def leave(self, group: ConsumerGroup, leaving: Sequence[tuple[str, str | None]], now: int) -> list[ErrorCode] | ErrorCode:
-        """Members (id, instance id) leave, whichever protocol they speak; each has its own answer.
-
-        An error that is the same for all if it cannot be written.
+        """Members (id, instance id) of either protocol leave, each with its own answer; one error if it cannot be written
+        down.
         """
         codes = []
         gone: dict[str, ConsumerMember] = {}

@@ -1,4 +1,4 @@
-"""The offsets that groups commit, and those that wait for the end of a transaction."""
+"""The offsets that groups commit, and those of open transactions."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ ProducerAt = tuple[int, int]
 
 
 class Committed(NamedTuple):
-    """A committed offset; `leader_epoch` is −1 if the client did not say.
+    """A committed offset; `leader_epoch` is −1 if the client did not send it.
 
-    `time` is when it was committed, `expires` when it is forgotten if the client said so, both ms since the epoch.
-    `recorded_at` is the offset of its record in __consumer_offsets: of two commits the one recorded later holds.
+    `time` is the time of the commit, `expires` the client's own expiration time if it sent one, both in ms since the epoch.
+    `recorded_at` is the offset of its record in __consumer_offsets: the commit with the later record wins.
     """
 
     offset: int
@@ -29,19 +29,19 @@ NOTHING = Committed(-1, -1, "", -1)
 
 
 def expires_at(now: int, keep_ms: int) -> int:
-    """When an offset expires whose client says how long to keep it: like Java's `long`, too far ahead is long ago."""
+    """The expiration time of an offset whose client sends its retention; as with Java's `long`, it may wrap around."""
     return (now + keep_ms + 2**63) % 2**64 - 2**63
 
 
 class OffsetStore:
-    """Group to partition to committed offset, and the same by producer for transactions that are open."""
+    """The committed offsets by group and partition, and those of open transactions by producer."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[TopicPartition, Committed]] = {}
         self._pending: dict[str, dict[ProducerAt, dict[TopicPartition, Committed]]] = {}
-        """Group to producer to partition to the offset that waits for the end of the producer's transaction."""
+        """The offsets of open transactions, by group, producer and partition."""
         self._waiting: dict[ProducerAt, dict[str, None]] = {}
-        """The groups that have such offsets of a producer."""
+        """The groups with such offsets, by producer."""
 
     def commit(self, group_id: str, where: TopicPartition, committed: Committed) -> None:
         """Remember an offset."""
@@ -57,11 +57,11 @@ class OffsetStore:
         return self._groups.get(group_id, {})
 
     def has(self, group_id: str, where: TopicPartition) -> bool:
-        """Whether there is an offset to forget, also one that waits."""
+        """Whether there is an offset to forget, even one of an open transaction."""
         return where in self.of(group_id) or self.waits(group_id, where)
 
     def delete(self, group_id: str, where: TopicPartition) -> bool:
-        """Forget one offset, also where it waits; whether there was one."""
+        """Forget one offset, also in open transactions; whether there was one."""
         held = self._groups.get(group_id, {})
         found = held.pop(where, None) is not None
         if not held:
@@ -81,16 +81,16 @@ class OffsetStore:
     def commit_in_transaction(
         self, home: int, producer_id: int, group_id: str, offsets: Mapping[TopicPartition, Committed], base: int
     ) -> None:
-        """Keep offsets until the producer's transaction ends, which were recorded as one batch, the first at `base`.
+        """Keep offsets until the producer's transaction ends.
 
-        `home` is the group's partition of __consumer_offsets.
+        They were recorded as one batch, the first at `base`. `home` is the group's partition of __consumer_offsets.
         """
         producer = (home, producer_id)
         self._pending.setdefault(group_id, {}).setdefault(producer, {}).update(_recorded(offsets, base))
         self._waiting.setdefault(producer, {})[group_id] = None
 
     def end_transaction(self, home: int, producer_id: int, commit: bool) -> None:
-        """The marker was written: what waited holds now, or never."""
+        """The marker was written: the transaction's offsets are valid now, or dropped."""
         producer = (home, producer_id)
         for group_id in self._waiting.pop(producer, {}):
             pending = self._pending[group_id].pop(producer)
@@ -102,12 +102,12 @@ class OffsetStore:
                     self.commit(group_id, where, committed)
 
     def waits(self, group_id: str, where: TopicPartition | None = None) -> bool:
-        """Whether an offset of the group, or of this partition, waits for the end of a transaction."""
+        """Whether an open transaction has an offset of the group, or of this partition."""
         pending = self._pending.get(group_id, {}).values()
         return any(pending) if where is None else any(where in offsets for offsets in pending)
 
     def pending_of(self, group_id: str) -> Iterator[tuple[TopicPartition, Committed]]:
-        """The offsets of a group that wait for the end of a transaction."""
+        """The offsets of a group in open transactions."""
         for offsets in self._pending.get(group_id, {}).values():
             yield from offsets.items()
 

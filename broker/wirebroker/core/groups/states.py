@@ -1,6 +1,6 @@
-"""The states of a classic group, and which may follow which (Kafka's ClassicGroupState).
+"""The states of a classic group, and the allowed transitions (Kafka's ClassicGroupState).
 
-Rule 1: everything that changes a group's state goes through `Group.transition`, which reads this table.
+Every change of a group's state goes through `Group.transition`, which reads this table.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from enum import Enum
 
 
 class State(Enum):
-    """A group's state; the value is what DescribeGroups and ListGroups show."""
+    """A group's state; DescribeGroups and ListGroups show the value."""
 
     EMPTY = "Empty"
-    """No members; there may be offsets."""
+    """The group has no members; it may have offsets."""
     PREPARING_REBALANCE = "PreparingRebalance"
-    """Waiting for the members to join again."""
+    """The group waits for its members to join."""
     COMPLETING_REBALANCE = "CompletingRebalance"
-    """Waiting for the leader's assignment."""
+    """The group waits for the leader's assignment."""
     STABLE = "Stable"
     """Every member has its assignment."""
     DEAD = "Dead"
@@ -30,4 +30,4 @@ PREVIOUS: dict[State, frozenset[State]] = {
     State.STABLE: frozenset({State.COMPLETING_REBALANCE}),
     State.DEAD: frozenset(State),
 }
-"""From which states each may be entered."""
+"""The states from which each may be entered."""

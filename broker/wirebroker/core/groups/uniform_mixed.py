@@ -1,7 +1,7 @@
-"""The uniform assignor where members subscribe to different topics (Kafka's UniformHeterogeneousAssignmentBuilder).
+"""The uniform assignor for members with different subscriptions (Kafka's UniformHeterogeneousAssignmentBuilder).
 
-Every member keeps what it has of the topics it still wants; what is free goes to the subscriber with the fewest
-partitions; then partitions move, topic by topic, from those with most to those with least until nothing improves.
+Every member keeps its partitions of the topics it still subscribes to. Each free partition goes to the subscriber with the
+fewest partitions. Then partitions move, topic by topic, from members with many to members with few, until nothing improves.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from wirebroker.core.groups.java_order import uuid_order
 
 ROUNDS = 16
-"""After so many rounds over all topics it is good enough."""
+"""The largest number of rounds over all topics."""
 FREE = -1
 
 
 def give(assignment: dict[bytes, list[int]], topic: bytes, index: int) -> None:
-    """Add a partition. A topic that is new goes to the front, as HashMap.computeIfAbsent does within a bucket."""
+    """Add a partition. A new topic goes to the front, as with HashMap.computeIfAbsent within a bucket."""
     if topic in assignment:
         assignment[topic].append(index)
         return
@@ -27,7 +27,7 @@ def give(assignment: dict[bytes, list[int]], topic: bytes, index: int) -> None:
 
 
 class _Balancer:
-    """The subscribers of one topic by how many partitions each has, seen from both ends."""
+    """The subscribers of one topic, sorted by their numbers of partitions and read from both ends."""
 
     def __init__(self, sizes: list[int], subscribers: Iterable[int]) -> None:
         self._sizes = sizes
@@ -46,7 +46,7 @@ class _Balancer:
         return self._most_size - self._least_size <= 1
 
     def least(self) -> int:
-        """The next member to be given a partition: all that have the fewest, one after the other."""
+        """The next member to get a partition: all members with the fewest take turns."""
         if self._next_least >= self._least_end:
             self._least_size += 1
             while self._least_end < len(self._order) and self._sizes[self._order[self._least_end]] == self._least_size:
@@ -56,7 +56,7 @@ class _Balancer:
         return self._order[self._next_least - 1]
 
     def most(self) -> int | None:
-        """The next member to give up a partition; None if none can."""
+        """The next member to give up a partition, or None."""
         if self._next_most < self._most_start:
             if self._most_end <= self._most_start and self._most_start > 0:
                 self._most_size = self._sizes[self._order[self._most_start - 1]]
@@ -71,14 +71,14 @@ class _Balancer:
         return self._order[self._next_most + 1]
 
     def exclude(self) -> None:
-        """The member that `most` named last has nothing to give up."""
+        """The member that `most` returned last has no partition to give up."""
         order, at, last = self._order, self._next_most + 1, self._most_end - 1
         order[at], order[last] = order[last], order[at]
         self._most_end -= 1
 
 
 class MixedAssignment:
-    """One assignment in the making. Members are numbered in the order in which they are given."""
+    """One assignment in progress. Members are numbered in their given order."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class MixedAssignment:
         self._wanted = [frozenset(topics[member_id]) for member_id in self._members]
 
     def build(self) -> dict[str, dict[bytes, list[int]]]:
-        """Member to topic id to partitions; empty if nobody wants anything."""
+        """The partitions by member and topic id; empty if no member subscribes to a topic."""
         if not self._subscribers:
             return {}
         self._keep()
@@ -112,7 +112,7 @@ class MixedAssignment:
         return dict(zip(self._members, self._made, strict=True))
 
     def _in_order(self, topics: Iterable[bytes]) -> list[bytes]:
-        """Topics with most partitions for each subscriber first."""
+        """The topics, those with the most partitions per subscriber first."""
 
         def place(topic: bytes) -> tuple[float, int, tuple[int, int]]:
             subscribers = len(self._subscribers[topic])
@@ -146,12 +146,12 @@ class MixedAssignment:
         for _ in range(ROUNDS):
             for topic in topics:
                 if topic == last_changed:
-                    return  # once round without a change
+                    return  # a whole round without a change
                 if self._balance_topic(topic) or last_changed is None:
                     last_changed = topic
 
     def _balance_topic(self, topic: bytes) -> int:
-        """Move partitions of one topic to where there are fewer; how many were moved."""
+        """Move partitions of one topic to members with fewer; the number of moves."""
         balancer = _Balancer(self._counts, self._subscribers[topic])
         if balancer.imbalance <= 1:
             return 0
