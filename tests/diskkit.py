@@ -199,7 +199,7 @@ class Raw(io.RawIOBase):
 
 
 class Broker:
-    """An engine on a directory; what `net.keeping` does is done here at once."""
+    """An engine on a directory; it does at once what `net.storage_jobs` does in threads."""
 
     def __init__(self, place: Path, sync: str, now: int) -> None:
         self.now = now

@@ -17,7 +17,7 @@ from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.metadata import MetadataRequest
 from wirebroker.mock import MockKafka
-from wirebroker.net.host import LOOKS
+from wirebroker.net.host import IDLE_CHECKS
 from wirebroker.wire_client import ConnectionClosed, WireClient
 from wirekit import RawProducer, batch, client, dial, produce_request
 
@@ -185,7 +185,7 @@ def test_idle_connections_are_closed_but_not_those_that_wait(mock_kafka_factory:
     waiting.send(fetch, 11)
     kafka.wait_until(lambda: kafka._call(lambda engine: any(c.parked for c in engine.connections)))
     kafka.clock.advance(seconds=20)  # makes nobody idle
-    for _ in range(LOOKS + 1):
+    for _ in range(IDLE_CHECKS + 1):
         busy.request(ApiVersionsRequest(), 0)
         kafka._call(lambda _: kafka._running.look_for_idle())
     busy.request(produce_request("orders", batch()), 9)

@@ -1,9 +1,8 @@
-"""Frames: the four-byte size and what follows it, request and response headers, and an incremental splitter."""
+"""Frames: the four-byte size of a frame, and the headers of requests and responses."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from kafkawire.codec import MAX_ELEMENTS, Splice, decode, encode_into
@@ -16,16 +15,6 @@ SIZE = struct.Struct(">i")
 _HEAD = struct.Struct(">hhih")
 KEY_VERSION_CORRELATION = struct.Struct(">hhi")
 _SIZE_CORRELATION = struct.Struct(">ii")
-DEFAULT_LIMIT = 104_857_600
-"""Kafka's socket.request.max.bytes: the largest frame it reads."""
-
-
-class FrameTooLarge(ProtocolError):
-    """The peer announced a frame beyond the limit, or of a negative size. `announced` is in bytes."""
-
-    def __init__(self, announced: int, limit: int) -> None:
-        super().__init__(f"a frame of {announced} bytes was announced; the limit is {limit}")
-        self.announced = announced
 
 
 class RequestHeader(NamedTuple):
@@ -139,34 +128,3 @@ def decode_response(frame: Buffer, key: int, version: int) -> tuple[int, Message
     if pos != len(frame):
         raise ProtocolError(f"{type(message).__name__} v{version} is followed by {len(frame) - pos} more bytes")
     return correlation_id, message
-
-
-class FrameSplitter:
-    """Cuts a stream of bytes into frames without their sizes; holds at most what has really arrived."""
-
-    def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
-        self.limit = limit
-        self._held = bytearray()
-        self._taken = 0
-
-    def feed(self, data: Buffer) -> Iterator[bytes]:
-        """Take in `data` and give the frames that are now whole.
-
-        Raises FrameTooLarge where a size is beyond the limit or negative, after the frames before it; the stream
-        cannot be read on from there.
-        """
-        self._held += data
-        return self._frames()
-
-    def _frames(self) -> Iterator[bytes]:
-        while len(self._held) - self._taken >= 4:
-            (size,) = SIZE.unpack_from(self._held, self._taken)
-            if not 0 <= size <= self.limit:
-                raise FrameTooLarge(size, self.limit)
-            begin = self._taken + 4
-            if len(self._held) - begin < size:
-                break
-            self._taken = begin + size
-            yield bytes(memoryview(self._held)[begin : begin + size])
-        del self._held[: self._taken]
-        self._taken = 0

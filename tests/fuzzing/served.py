@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -30,7 +31,7 @@ from fuzzing.script import Finding
 from fuzzing.world import TOPICS, folder
 from kafkawire.batches import iter_batches
 from kafkawire.errors import ProtocolError
-from kafkawire.frames import FrameSplitter, decode_response
+from kafkawire.frames import decode_response
 from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -142,13 +143,21 @@ class GoodConnection(threading.Thread):
             raise Finding(f"a good connection waits beside {name}", f"{self.worst * 1000:.0f} ms\n" + "\n".join(self.during))
 
 
+def whole_frames(received: bytearray) -> Iterator[bytes]:
+    """Take the whole frames out of the received bytes."""
+    while len(received) >= 4 and len(received) - 4 >= (size := int.from_bytes(received[:4], "big")):
+        frame = bytes(received[4 : 4 + size])
+        del received[: 4 + size]
+        yield frame
+
+
 @dataclass(eq=False)
 class RudeConnection:
     """A connection of the fuzzer's. One that is `deaf` never reads."""
 
     socket: socket.socket
     deaf: bool
-    splitter: FrameSplitter = field(default_factory=FrameSplitter)
+    received: bytearray = field(default_factory=bytearray)
     awaited: deque[tuple[int, int, int, Any]] = field(default_factory=deque)
     sent: int = 0
 
@@ -296,7 +305,8 @@ class ServedCase:
             return
         if not data:
             raise ConnectionResetError
-        for raw in link.splitter.feed(data):
+        link.received += data
+        for raw in whole_frames(link.received):
             self.answers += 1
             self._answered(link, raw)
 

@@ -1,16 +1,14 @@
-"""Frames: what arrives in pieces comes out whole, and headers have the form that their version says."""
+"""Frames: each version's headers have their own form."""
 
 from __future__ import annotations
 
 import struct
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from kafkawire import frames
 from kafkawire.errors import EncodeError, MessageTooLarge, ProtocolError
-from kafkawire.frames import FrameSplitter, FrameTooLarge, RequestHeader
+from kafkawire.frames import RequestHeader
 from kafkawire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from kafkawire.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsResponse
 from kafkawire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
@@ -25,63 +23,6 @@ REQUEST = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=5)
 
 def framed(body: bytes) -> bytes:
     return struct.pack(">i", len(body)) + body
-
-
-# The splitter.
-
-
-@settings(max_examples=150, derandomize=True, database=None)
-@given(st.lists(st.binary(max_size=40), max_size=8), st.data())
-def test_frames_come_out_whole_however_they_arrive(bodies: list[bytes], data: st.DataObject) -> None:
-    stream = b"".join(framed(body) for body in bodies)
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=12)))
-    splitter, out = FrameSplitter(), []
-    for begin, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
-        out += splitter.feed(stream[begin:end])
-    assert out == bodies
-
-
-def test_frames_come_out_of_single_bytes() -> None:
-    splitter, out = FrameSplitter(), []
-    for byte in framed(b"one") + framed(b"") + framed(b"three"):
-        out += splitter.feed(bytes([byte]))
-    assert out == [b"one", b"", b"three"]
-
-
-def test_a_chunk_is_taken_in_even_if_its_frames_are_fetched_later() -> None:
-    splitter = FrameSplitter()
-    first = splitter.feed(framed(b"one") + framed(b"two")[:5])
-    second = splitter.feed(framed(b"two")[5:] + framed(b"three"))
-    assert next(first) == b"one"
-    assert list(second) == [b"two", b"three"]
-    assert list(first) == []
-    assert list(splitter.feed(framed(b"four"))) == [b"four"]
-
-
-def test_a_frame_outlives_the_buffer_that_it_came_in() -> None:
-    splitter, buffer = FrameSplitter(), bytearray(framed(b"kept"))
-    (frame,) = splitter.feed(memoryview(buffer))
-    buffer[:] = bytes(len(buffer))
-    assert frame == b"kept"
-
-
-@pytest.mark.parametrize("size", [11, 2**31 - 1, -1, -(2**31)])
-def test_a_size_beyond_the_limit_is_refused_as_soon_as_it_is_announced(size: int) -> None:
-    splitter = FrameSplitter(limit=10)
-    made = splitter.feed(framed(b"x" * 10) + struct.pack(">i", size))
-    assert next(made) == b"x" * 10
-    with pytest.raises(FrameTooLarge, match=f"{size} bytes was announced; the limit is 10") as refused:
-        next(made)
-    assert refused.value.announced == size
-
-
-def test_nothing_is_reserved_for_what_is_only_announced() -> None:
-    splitter = FrameSplitter()
-    assert list(splitter.feed(struct.pack(">i", frames.DEFAULT_LIMIT) + b"begin")) == []
-    assert len(splitter._held) == 9
-
-
-# Request headers.
 
 
 def test_the_header_of_an_old_request_has_no_tags() -> None:

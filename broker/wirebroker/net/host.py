@@ -16,7 +16,7 @@ from kafkawire.primitives import Buffer
 from wirebroker.clock import Clock
 from wirebroker.engine import Engine
 from wirebroker.exchange import Aside, Close, Connection, Effect, Reply, Shaped
-from wirebroker.net.accepting import AcceptFaults
+from wirebroker.net.accept_errors import AcceptErrorHandler
 from wirebroker.net.forks import give_up_in_children
 from wirebroker.net.limits import Limits
 from wirebroker.net.listener import Address, Listener, reachable
@@ -25,18 +25,18 @@ from wirebroker.storage.arena import Arena
 from wirebroker.turns import Turns, Unfinished
 
 if TYPE_CHECKING:
-    from wirebroker.net.keeping import Keeper
+    from wirebroker.net.storage_jobs import StorageJobs
     from wirebroker.storage.folder.store import FolderStore
 
 logger = logging.getLogger("wirebroker")
 
 JOIN_BELOW = 64 * 1024
-"""Parts smaller than this are joined before they are sent; a larger one is sent as it is."""
+"""Parts of an answer that are smaller are joined before they are sent; larger ones are sent without a copy."""
 BACKLOG = 1024
 """Connections that the system accepts before the loop gets to them."""
 RECHECK_S = 0.05
 """Seconds after which a waiting condition is checked although nothing has changed in the broker."""
-LOOKS = 4
+IDLE_CHECKS = 4
 """How often idle connections are looked for within connections.max.idle.ms."""
 
 
@@ -45,7 +45,7 @@ class ListenError(OSError):
 
 
 class Host:
-    """Drives the engine: performs its effects, wakes it at its deadlines, and tells it the time."""
+    """Drives the engine: performs its effects, and ticks it at its deadlines with the clock's time."""
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self.engine = engine
@@ -61,18 +61,18 @@ class Host:
         self.arena = Arena()
         self._idle_alarm: asyncio.TimerHandle | None = None
         self._shared = None if type(self.loop).__name__ == "ProactorEventLoop" else bytearray(SHARED_BUFFER)
-        self._keeper = None if engine.store is None else self._new_keeper(engine, engine.store)
+        self._storage_jobs = None if engine.store is None else self._new_storage_jobs(engine, engine.store)
         self.until = 0.0
-        """Until when (`perf_counter`) the connection that is being served may keep the loop busy; 0 before anybody asked."""
+        """When the slice of the connection that is being served ends, by `perf_counter`; 0 before the slice has begun."""
         self._ready: deque[BrokerProtocol] = deque()
-        """Connections that wait for their turn."""
+        """Connections that wait for their next slice."""
         self._turn: asyncio.Handle | None = None
         self._asides: ThreadPoolExecutor | None = None
         engine.turns.wake = self._wake_turns
         engine.timers.in_slices = True
         self.watchers: list[Callable[[], None]] = []
-        """Called after every request and timer, for those who wait for a condition."""
-        AcceptFaults.watch(self.loop)
+        """Called after every request and timer, to wake those who wait for a condition."""
+        AcceptErrorHandler.install(self.loop)
         give_up_in_children(self)
 
     def descriptors(self) -> Iterator[int]:
@@ -98,49 +98,48 @@ class Host:
         return host, port
 
     def look_for_idle(self) -> None:
-        """Close the connections on which nothing came for connections.max.idle.ms, by the machine's own time.
+        """Close connections that sent nothing for connections.max.idle.ms of the machine's time.
 
-        Called `LOOKS` times within that time; a connection that waits for an answer is not idle. Moving the broker's
-        clock makes nobody idle: time has not passed for the client.
+        Runs `IDLE_CHECKS` times within that time. A connection that waits for an answer is not idle. Moving the broker's
+        clock makes no connection idle, because no time passes for the client.
         """
         longest = self.engine.configs.integer("connections.max.idle.ms")
         for protocol in list(self._protocols.values()):
             if protocol.connection.parked is None:
                 protocol.quiet += 1
-            if protocol.quiet > LOOKS and longest >= 0:
+            if protocol.quiet > IDLE_CHECKS and longest >= 0:
                 self.engine.close(protocol.connection, f"it was idle for {longest} ms (connections.max.idle.ms)")
         self.flush()
         if self._idle_alarm is not None:
             self._idle_alarm.cancel()
-        self._idle_alarm = self.loop.call_later(max(longest, LOOKS) / LOOKS / 1000, self.look_for_idle)
+        self._idle_alarm = self.loop.call_later(max(longest, IDLE_CHECKS) / IDLE_CHECKS / 1000, self.look_for_idle)
 
     def opened(self, protocol: BrokerProtocol) -> None:
-        """A connection has been made."""
+        """Register a connection."""
         self._protocols[protocol.connection] = protocol
 
     def lost(self, protocol: BrokerProtocol) -> None:
-        """A connection is gone."""
+        """Forget a connection that has ended."""
         self._protocols.pop(protocol.connection, None)
         self.flush()
         self.notify()
 
     def flush(self) -> None:
-        """Perform the engine's effects, and let go on those that its answers released."""
-        engine, keeper = self.engine, self._keeper
-        if keeper is not None:
-            keeper.look()
+        """Perform the engine's effects, and continue with connections that waited for an answer."""
+        engine, storage_jobs = self.engine, self._storage_jobs
+        if storage_jobs is not None:
+            storage_jobs.check()
         while engine.effects:
-            effects, engine.effects = engine.effects, []
-            self._perform(effects)
-            if keeper is not None and engine.effects:
-                keeper.look()
+            self._perform(engine.take_effects())
+            if storage_jobs is not None and engine.effects:
+                storage_jobs.check()
         if engine.deadline() != self._alarm_at:
             self.arm()
 
     # Turns
 
     def queue(self, protocol: BrokerProtocol) -> None:
-        """Have the connection take its turn when others have had theirs."""
+        """Give the connection its next slice after the others have had theirs."""
         self._ready.append(protocol)
         self._wake_turns()
 
@@ -149,7 +148,7 @@ class Host:
             self._turn = self.loop.call_soon(self._take_turns)
 
     def _take_turns(self) -> None:
-        """Serve the next connection that waits, and the next long requests; then let the loop look for others."""
+        """Serve the next waiting connection and the next long requests; then return to the loop, which serves others."""
         self._turn = None
         turns = self.engine.turns
         self.until = perf_counter() + SLICE
@@ -174,12 +173,12 @@ class Host:
             self.failed(exchange.connection)
 
     def failed(self, connection: Connection) -> None:
-        """A request of this connection could not be handled: log the exception that is being dealt with, and close it."""
-        logger.exception("a request was not handled because of an error in wirebroker; its connection is closed")
-        self.engine.close(connection, "an error in wirebroker, see the log")
+        """Log the current exception, which a request of this connection raised, and close the connection."""
+        logger.exception("a request failed because of an error in wirebroker; its connection is closed")
+        self.engine.close(connection, "its request failed because of an error in wirebroker; see the log")
 
     def _do_aside(self, turns: Turns, unfinished: Unfinished, aside: Aside) -> None:
-        """Do long work in the thread for it; the request gets its next turn afterwards."""
+        """Do long work in a thread; the request gets its next slice afterwards."""
         if self._asides is None:
             self._asides = ThreadPoolExecutor(1, "wirebroker-aside")
 
@@ -192,7 +191,7 @@ class Host:
             parts: list[Buffer] = []
             current: Connection | None = None
             for effect in effects:
-                if effect[0] is not current:  # mostly all are one connection's
+                if effect[0] is not current:  # usually all belong to one connection
                     self._send(current, parts)
                     current, parts = effect[0], []
                     answered.append(current)
@@ -210,20 +209,20 @@ class Host:
                 if (protocol := self._protocols.get(connection)) is not None:
                     protocol.released()
 
-    def _new_keeper(self, engine: Engine, store: FolderStore) -> Keeper:
-        from wirebroker.net.keeping import Keeper
+    def _new_storage_jobs(self, engine: Engine, store: FolderStore) -> StorageJobs:
+        from wirebroker.net.storage_jobs import StorageJobs
 
-        return Keeper(engine, store, self.clock, self._let_go)
+        return StorageJobs(engine, store, self.clock, self._release)
 
-    def _let_go(self, effects: list[Effect]) -> None:
-        """Perform effects that had to wait."""
+    def _release(self, effects: list[Effect]) -> None:
+        """Perform effects that waited for the disk."""
         if effects:
             self._perform(effects)
         self.flush()
         self.notify()
 
     def _answer_one(self, effects: list[Effect]) -> bool:
-        """What nearly every call is: small answers to one connection. False if it is anything else, and nothing was done."""
+        """The usual case, small answers to one connection. False, with nothing done, for anything else."""
         connection = effects[0][0]
         answers = []
         for effect in effects:
@@ -284,10 +283,10 @@ class Host:
             self.left_unread(protocol)
 
     def left_unread(self, protocol: BrokerProtocol) -> None:
-        """A client does not read what was sent: end the worst connection if all clients together leave too much unread."""
+        """A client does not read its answers: close the worst connection if all clients together leave too much unread."""
         worst = self.limits.congested(protocol)
         if worst is not None:
-            reason = "its client reads no answers, and they take too much memory"
+            reason = "its client does not read its answers, and they take too much memory"
             self.engine.close(worst.connection, reason, reset=True)
 
     def _shape(self, effect: Shaped) -> None:
@@ -303,7 +302,7 @@ class Host:
             protocol.close(effect.reset)
 
     def arm(self) -> None:
-        """Wake up when the engine next has something to do."""
+        """Set the alarm for the engine's next deadline."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
@@ -318,7 +317,7 @@ class Host:
         self.tick(lambda: perf_counter() > self.until)
 
     def tick(self, enough: Callable[[], bool] | None = None) -> None:
-        """Run what has fallen due, until that is `enough`; an error there is logged and ends nothing."""
+        """Run the due timers, until `enough` returns True. An error in a timer is logged, and the broker goes on."""
         self.until = perf_counter() + SLICE
         try:
             self.engine.tick(self.clock.now(), enough)
@@ -338,7 +337,7 @@ class Host:
         self.flush()
 
     def replace(self, engine: Engine) -> None:
-        """Go on with another engine at the same addresses and with the same sinks; all connections are closed."""
+        """Replace the engine, at the same addresses and with the same trace sinks. Closes all connections."""
         for protocol in list(self._protocols.values()):
             protocol.transport.abort()
         self.limits.close()
@@ -366,9 +365,9 @@ class Host:
         self.engine.turns.drop()
         if self._asides is not None:
             self._asides.shutdown(wait=False, cancel_futures=True)
-        if self._keeper is not None:
-            await self._keeper.close()
-            self._keeper = None
+        if self._storage_jobs is not None:
+            await self._storage_jobs.close()
+            self._storage_jobs = None
         for server in self._servers:
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(server.wait_closed(), 1)

@@ -1,0 +1,50 @@
+"""Too many open files when a client wants to connect: one sentence now and then, in place of asyncio's many tracebacks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+logger = logging.getLogger("wirebroker")
+
+LOG_EVERY_S = 10.0
+OUT_OF_FILES = "socket.accept() out of system resource"
+"""asyncio's message. It then stops accepting for a second, and tries again."""
+RETRY_AFTER_CLOSE = "Exception in callback BaseSelectorEventLoop._start_serving("
+"""asyncio's message when the listener was closed within that second."""
+
+
+class AcceptErrorHandler:
+    """A loop's exception handler. Everything else goes to the handler before it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._previous = loop.get_exception_handler()
+        self._next = 0.0
+
+    @classmethod
+    def install(cls, loop: asyncio.AbstractEventLoop) -> None:
+        """Become the loop's handler; harmless if one of this kind already is."""
+        if not isinstance(loop.get_exception_handler(), cls):
+            loop.set_exception_handler(cls(loop))
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        message = context.get("message", "")
+        if message == OUT_OF_FILES:
+            self._log(loop.time(), context.get("exception"))
+        elif RETRY_AFTER_CLOSE in message and isinstance(context.get("exception"), (ValueError, OSError)):
+            pass
+        elif self._previous is not None:
+            self._previous(loop, context)
+        else:
+            loop.default_exception_handler(context)
+
+    def _log(self, now: float, failure: BaseException | None) -> None:
+        if now >= self._next:
+            self._next = now + LOG_EVERY_S
+            why = getattr(failure, "strerror", None) or failure
+            logger.error(
+                "no further connection can be accepted: %s. Open connections go on, and accepting is retried every second; "
+                "let the process open more files (ulimit -n), or use fewer connections",
+                why,
+            )

@@ -1,0 +1,144 @@
+"""The work of a data directory beside the loop: long jobs in threads, and with `--sync always` answers that wait for fsync.
+
+Answers are synced in groups: all that are made while one group is being synced form the next, with one fsync for each file
+that was written to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+
+from kafkawire.disk.damage import DataError
+from wirebroker.clock import Clock
+from wirebroker.engine import Engine
+from wirebroker.exchange import Close, Effect
+from wirebroker.storage.folder.store import FolderStore, Job
+
+logger = logging.getLogger("wirebroker")
+
+PAUSE_S = 0.5
+"""Pause after a failed sync. Answers wait, and those made meanwhile are synced with the next group."""
+
+
+class StorageJobs:
+    """Between a host and the store of its engine. `release` performs effects that were held, and looks again."""
+
+    def __init__(self, engine: Engine, store: FolderStore, clock: Clock, release: Callable[[list[Effect]], None]) -> None:
+        self._engine = engine
+        self._store = store
+        self._clock = clock
+        self._release = release
+        self._loop = asyncio.get_running_loop()
+        self._sync_thread = ThreadPoolExecutor(1, "wirebroker-sync")
+        """Only for syncs that answers wait for."""
+        self._job_thread = ThreadPoolExecutor(1, "wirebroker-storage")
+        self._compaction_thread = ThreadPoolExecutor(1, "wirebroker-compaction")
+        self._waiting: list[Effect] = []
+        """Effects of requests that are perhaps not synced yet, and all effects after them."""
+        self._holds_answers = store.holds_answers
+        self._syncing = False
+        self._running = False
+        self._pause: asyncio.TimerHandle | None = None
+        """Set after a sync has failed, until the next one."""
+        self._closing = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def check(self) -> None:
+        """Write changes of the metadata, take the engine's effects if they must wait, and start the store's jobs."""
+        store, engine = self._store, self._engine
+        if engine.cluster.decisions.pending:  # of a timer or a test; requests have written theirs
+            engine.cluster.decisions.write_down(self._clock.now())
+        if self._holds_answers and not self._closing:
+            job = None if self._blocked else store.sync_now()
+            if job is not None:
+                self._begin(job)
+            if self._blocked:
+                self._waiting += engine.take_effects()
+        if store.jobs and not self._running:
+            self._running = True
+            self._start(self._run())
+
+    @property
+    def _blocked(self) -> bool:
+        return self._syncing or self._pause is not None
+
+    def _begin(self, job: Job) -> None:
+        """Sync in the thread. The waiting effects belong to writes before this sync, or wait for the next one."""
+        self._syncing = True
+        self._waiting = []
+        held = self._engine.take_effects()
+        done = self._loop.run_in_executor(self._sync_thread, job.work)
+        done.add_done_callback(lambda future: self._synced(future, job, held))
+
+    def _synced(self, future: asyncio.Future[None], job: Job, held: list[Effect]) -> None:
+        self._syncing = False
+        if (failure := future.exception()) is not None:
+            job.failed()
+            logger.error("%s cannot be synced; connections that wait for it are closed: %s", self._store.root, failure)
+            self._pause = self._loop.call_later(PAUSE_S, self._resume)
+            held = self._closed(held)
+        else:
+            job.done()
+        self._engine.effects[:0] = self._waiting
+        self._waiting = []
+        self._release(held)
+
+    def _resume(self) -> None:
+        self._pause = None
+        self._release([])
+
+    def _closed(self, effects: list[Effect]) -> list[Effect]:
+        """Close the connections of these effects: no client may read that a record is on the disk when it is not."""
+        engine = self._engine
+        following = engine.take_effects()
+        engine.effects += [effect for effect in effects if isinstance(effect, Close)]
+        for connection in {effect.connection for effect in effects}:
+            engine.close(connection, f"{self._store.root} cannot be synced")
+        closed = engine.take_effects()
+        engine.effects += following
+        return closed
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self) -> None:
+        """Do the jobs one after the other, and compactions beside them."""
+        jobs = self._store.jobs
+        try:
+            while jobs:
+                job = jobs.popleft()
+                if job.apart:
+                    self._start(self._do(job, self._compaction_thread))
+                else:
+                    await self._do(job, self._job_thread)
+        finally:
+            self._running = False
+
+    async def _do(self, job: Job, thread: ThreadPoolExecutor) -> None:
+        try:
+            try:
+                await self._loop.run_in_executor(thread, job.work)
+            except OSError:
+                job.failed()
+                raise
+            job.done()
+        except DataError as failure:
+            logger.error("the data directory: %s", failure)
+        except OSError as failure:
+            self._store.failed(failure)
+        self._release([])
+
+    async def close(self) -> None:
+        """Wait for the jobs and the threads to end."""
+        self._closing = True
+        if self._pause is not None:
+            self._pause.cancel()
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        for thread in (self._sync_thread, self._job_thread, self._compaction_thread):
+            await self._loop.run_in_executor(None, thread.shutdown)
