@@ -178,6 +178,16 @@ def test_a_leader_epoch_that_was_changed_is_refused_and_one_that_is_lost_is_foun
     assert starts[0] == (0, 0)
 
 
+@pytest.mark.parametrize("epoch", [-1, -(2**31)])
+def test_a_batch_with_a_negative_leader_epoch_is_refused(stopped: Path, epoch: int) -> None:
+    path = damaged(stopped, LOG)
+    raw = bytearray(path.read_bytes())
+    raw[12:16] = struct.pack(">i", epoch)
+    path.write_bytes(raw)
+    (stopped / ".kafka_cleanshutdown").unlink()  # as kill -9 leaves it
+    assert f"the batch of offset 0 carries the leader epoch {epoch}" in str(refusal(stopped))
+
+
 # At random
 
 

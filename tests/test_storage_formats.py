@@ -156,8 +156,6 @@ def test_checkpoints(tmp_path: Path) -> None:
         read_offsets(path)
     path.write_text("0\n1\norders 0 5\n")  # as Kafka writes it
     assert read_offsets(path) == ({("orders", 0): 5}, False)
-    path.write_text(epochs_text([(0, 0), (3, 17)]))
-    assert read_epochs(path) == [(0, 0), (3, 17)]
     assert read_offsets(tmp_path / "none") == ({}, False)
     path.write_text("")  # as a power cut leaves it
     assert read_offsets(path) == ({}, False)
@@ -166,6 +164,33 @@ def test_checkpoints(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(DamagedFile, match=why):
             read_offsets(path)
+
+
+def is_lie(path: Path, epochs: list[tuple[int, int]]) -> bool:
+    """Whether other leader epochs are read without an error."""
+    try:
+        return read_epochs(path) != epochs
+    except DamagedFile:
+        return False
+
+
+@pytest.mark.parametrize("epochs", [[], [(0, 0)], [(0, 0), (3, 17)]])
+def test_no_byte_of_a_leader_epoch_checkpoint_changes_or_goes_unnoticed(tmp_path: Path, epochs: list[tuple[int, int]]) -> None:
+    path = tmp_path / "leader-epoch-checkpoint"
+    text = epochs_text(epochs)
+    path.write_text(text)
+    assert read_epochs(path) == epochs
+    for at in range(len(text)):
+        changed = [text[:at] + other + text[at + 1 :] for other in ("0", "1", " ", "\t", "\n") if other != text[at]]
+        for damaged in (text[: at or 1], *changed):
+            path.write_text(damaged)
+            assert not is_lie(path, epochs), repr(damaged)
+
+
+def test_a_leader_epoch_checkpoint_of_kafka_needs_no_crc(tmp_path: Path) -> None:
+    path = tmp_path / "leader-epoch-checkpoint"
+    path.write_text("0\n2\n0 0\n3 17\n")
+    assert read_epochs(path) == [(0, 0), (3, 17)]
 
 
 def test_properties(tmp_path: Path) -> None:

@@ -68,7 +68,14 @@ def _crc_of(lines: Iterable[str]) -> int:
 def read_epochs(path: Path) -> list[tuple[int, int]]:
     """The leader epochs, each with the offset at which it began; none if there is no file. Raises DamagedFile."""
     epochs = []
-    for number, line in _lines(path):
+    lines = list(_lines(path))
+    texts = [text for _, text in lines]
+    if texts and texts[-1] != (last := texts[-1].rstrip()) and texts[-1] != _signed([*texts[:-1], last])[-1]:
+        raise DamagedFile(
+            path, "the CRC in the blanks at its end does not fit its lines. Restore it from a copy; or correct them, and remove "
+            "the blanks",
+        )  # fmt: skip
+    for number, line in lines:
         epoch, _, start = line.partition(" ")
         try:
             epochs.append((int(epoch), int(start)))
@@ -78,8 +85,16 @@ def read_epochs(path: Path) -> list[tuple[int, int]]:
 
 
 def epochs_text(epochs: Iterable[tuple[int, int]]) -> str:
-    """The leader epochs as a checkpoint."""
-    return _file(f"{epoch} {start}" for epoch, start in epochs)
+    """The leader epochs as a checkpoint.
+
+    Kafka's format has no CRC. Here blanks and tabs at the end of the last line are the bits of one; Kafka skips them.
+    """
+    return _file(_signed([f"{epoch} {start}" for epoch, start in epochs]))
+
+
+def _signed(lines: list[str]) -> list[str]:
+    bits = f"{_crc_of(lines):032b}".translate({ord("0"): " ", ord("1"): "\t"})
+    return [*lines[:-1], lines[-1] + bits] if lines else lines
 
 
 def clean_shutdown_text() -> str:
@@ -101,6 +116,8 @@ def _lines(path: Path) -> Iterable[tuple[int, str]]:
         return ()
     except ValueError:
         raise DamagedFile(path, "this is not a checkpoint, which begins with a version and a count") from None
+    if not text.endswith("\n"):
+        raise DamagedFile(path, "the end of the checkpoint is missing")
     if version != "0" or count != str(len(lines)):
         raise DamagedFile(path, f"a checkpoint of version {version!r} that announces {count} lines and has {len(lines)}")
     return enumerate(lines, 3)

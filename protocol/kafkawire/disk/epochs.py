@@ -1,6 +1,6 @@
-"""The leader epochs of a log, as they are written down and as its batches carry them (LeaderEpochFileCache).
+"""The leader epochs of a log, in the checkpoint and in its batches (LeaderEpochFileCache).
 
-A batch's leader epoch lies outside its CRC, and the checkpoint has none: each is held against the other.
+The CRC of a batch does not cover its leader epoch, and Kafka's checkpoint has no CRC: each is compared with the other.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from kafkawire.disk.damage import DamagedFile
 class LeaderEpochs:
     """The epochs of a partition's folder, each with the offset at which it begins. Raises DamagedFile.
 
-    Batches are shown to it in order, all or some. What the checkpoint does not have is taken from them, if it has
-    nothing, or if a crash may have come before it was written.
+    It follows the batches in order, all or some. It takes an epoch from them if the checkpoint is empty, or if the
+    broker may have crashed before it wrote the checkpoint.
     """
 
     def __init__(self, folder: Path, first_offset: int, latest: int | None, *, clean: bool) -> None:
-        """Of a log whose first segment begins at `first_offset`; the metadata knows of no later epoch than the `latest`."""
+        """The log's first segment begins at `first_offset`, and `latest` is the last epoch that the metadata has."""
         self._first_offset = first_offset
         self._path = folder / LEADER_EPOCHS
         self.known = read_epochs(self._path)
         self.are_lost = not self.known
-        """Whether they can only be taken from the batches."""
+        """Whether only the batches have them."""
         if self.are_lost:
             self._largest: float = inf
         elif clean:
@@ -40,28 +40,36 @@ class LeaderEpochs:
             raise DamagedFile(self._path, f"epochs and offsets do not rise: {self.known}. {_ADVICE}")
 
     def follow(self, path: Path, position: int, header: BatchHeader) -> None:
-        """This batch is in the log at this position."""
-        epoch, base = header.partition_leader_epoch, header.base_offset
-        if epoch < 0:
-            return
-        known = self.known
-        at = bisect_right(known, base, key=_start) - 1
-        following = known[at + 1] if at + 1 < len(known) else None
-        if at < 0 and (following is None or epoch <= following[0]):
-            known[: 1 if following and epoch == following[0] else 0] = [(epoch, self._first_offset)]
-        elif following is None and known[at][0] < epoch <= self._largest:
-            known.append((epoch, base))
-        elif epoch != known[at][0] or (following and following[1] <= header.last_offset):
-            why = f"the batch of offset {base} carries the leader epoch {epoch}, and {self._path} says {known}. {_ADVICE}"
+        """Check this batch of the log, and take its epoch if it is a new one."""
+        self._learn(header.partition_leader_epoch, header.base_offset)
+        if why := self.damage_of(header):
             raise DamagedFile(path, why, position)
 
+    def _learn(self, epoch: int, base: int) -> None:
+        known = self.known
+        if epoch >= 0 and (not known or (base < known[0][1] and epoch <= known[0][0])):
+            known[: 1 if known and epoch == known[0][0] else 0] = [(epoch, self._first_offset)]
+        elif known and base >= known[-1][1] and known[-1][0] < epoch <= self._largest:
+            known.append((epoch, base))
+
+    def damage_of(self, header: BatchHeader) -> str:
+        """A sentence if the batch does not carry the epoch that holds at its offsets, else an empty string."""
+        known, epoch, base = self.known, header.partition_leader_epoch, header.base_offset
+        at = bisect_right(known, base, key=_start) - 1
+        crosses = at + 1 < len(known) and known[at + 1][1] <= header.last_offset
+        if epoch == (known[at][0] if at >= 0 else NO_EPOCH) and not crosses:
+            return ""
+        return f"the batch of offset {base} carries the leader epoch {epoch}, and {self._path} says {known}. {_ADVICE}"
+
     def up_to(self, end: int) -> list[tuple[int, int]]:
-        """Those that began below the end of the log. Raises DamagedFile if one began above it and nothing was cut off."""
+        """The epochs that began before the end of the log. Raises DamagedFile if one began after it and nothing was cut off."""
         if self._clean and self.known and self.known[-1][1] > end:
             raise DamagedFile(self._path, f"an epoch begins at {self.known[-1][1]}, and the log ends at {end}. {_ADVICE}")
         return [each for each in self.known if each[1] < end]
 
 
+NO_EPOCH = -1
+"""The leader epoch of a batch from before there were any (RecordBatch.NO_PARTITION_LEADER_EPOCH)."""
 _ADVICE = "Restore the file from a copy; if it is the checkpoint, remove it: the epochs are then taken from the batches"
 
 
