@@ -466,7 +466,7 @@ def _after_kill(damage: Damage, made: Made, found: Truth, wrong: list[str], said
     name = Path(damage.path)
     if name.suffix != ".log" or name.name != max(path.name for path in (place / name).parent.glob("*.log")):
         return _explained(damage, found, truth, said) or lie
-    if damage.other or not (told or damage.kind in ("delete", "empty", "cut", "cut short", "delete folder")):
+    if damage.kind == "swap" or not (told or damage.kind in ("delete", "empty", "cut", "cut short", "delete folder")):
         return lie
     folder = name.parent.name
     for (topic, index), rows in truth.batches.items():

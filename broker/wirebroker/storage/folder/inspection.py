@@ -111,7 +111,27 @@ def _offsets_fit(segment: Segment) -> bool:
         return entries is not None
     if not entries or any(one[1] >= other[1] for one, other in pairwise(entries)):
         return False
-    return all(0 < position < segment.size and segment.holds(base + relative, position) for relative, position in entries)
+    if all(0 < position < segment.size and segment.holds(base + relative, position) for relative, position in entries):
+        return True
+    _check_owner(segment, entries)
+    return False
+
+
+def _check_owner(segment: Segment, entries: Sequence[tuple[int, ...]]) -> None:
+    """Raises DamagedFile if the offset index is another log's: if two entries are wrong, and not only one that was changed.
+
+    An entry need not have the batch of its offset: before Kafka 4 it had the first batch of what was appended together.
+    """
+    base, path = segment.base_offset, segment.path(OFFSET_INDEX)
+    wrong = []
+    for number, (relative, position) in enumerate(entries):
+        header = segment.header_at(position)
+        if header is None or header.magic != 2 or header.base_offset > base + relative:
+            wrong.append((number, base + relative, position))
+    if len(wrong) > 1:
+        number, offset, position = wrong[0]
+        why = f"it says that the batch of offset {offset} begins at position {position}"
+        raise _contradicts(path, why, number * OFFSET_ENTRY.size)
 
 
 def _times_fit(segment: Segment) -> bool:

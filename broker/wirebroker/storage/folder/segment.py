@@ -377,18 +377,18 @@ class Segment:
 
     def holds(self, offset: int, position: int) -> bool:
         """Whether a batch that has this offset begins at `position`."""
-        start = self.read(position, HEADER_SIZE) if position < self.size else b""
-        if len(start) < HEADER_SIZE:
-            return False
-        header = BatchHeader._make(HEADER.unpack(start))
-        return header.magic == 2 and header.base_offset <= offset <= header.last_offset
+        header = self.header_at(position)
+        return header is not None and header.magic == 2 and header.base_offset <= offset <= header.last_offset
+
+    def header_at(self, position: int) -> BatchHeader | None:
+        """The header of the batch that begins at `position`; None if the file ends there."""
+        start = self.read(position, HEADER_SIZE) if 0 <= position < self.size else b""
+        return BatchHeader._make(HEADER.unpack(start)) if len(start) == HEADER_SIZE else None
 
     def header_of(self, offset: int) -> BatchHeader | None:
         """The header of the batch that has this offset; None if no batch has."""
         position = self.find(offset) if offset >= self.base_offset else self.size
-        if not self.holds(offset, position):
-            return None
-        return BatchHeader._make(HEADER.unpack(self.read(position, HEADER_SIZE)))
+        return self.header_at(position) if self.holds(offset, position) else None
 
     def check(self, data: memoryview, position: int) -> None:
         """Look at the whole batches in what was read at `position`, if nobody has yet. Raises DamagedFile."""
