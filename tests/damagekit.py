@@ -149,13 +149,13 @@ def fill(kafka: MockKafka, chance: random.Random) -> None:
     kafka.create_topic("empty", 1)
     kafka.create_topic("gone", 1)
     kafka.delete_topic("gone") if hasattr(kafka, "delete_topic") else None
-    _transactions(kafka, wire, chance)
+    transactions(kafka, wire, chance)
     _produce(kafka, chance)
     for offset in (3, 5):
         assert commit(wire, offset) == 0
     topics = [DeleteRecordsTopic(name="short", partitions=[DeleteRecordsPartition(partition_index=0, offset=2)])]
     wire.request(DeleteRecordsRequest(topics=topics, timeout_ms=1000), 2)
-    _transactions(kafka, wire, chance)
+    transactions(kafka, wire, chance)
     kafka._call(lambda engine: engine.store.checkpoint())  # type: ignore[union-attr]
     for number in range(chance.randint(1, 3)):
         kafka.produce("orders", value=b"late %d" % number, partition=number % 2)
@@ -194,11 +194,11 @@ def compact(engine: Engine) -> None:
     engine.store.run_jobs()
 
 
-def _transactions(kafka: MockKafka, wire: WireClient, chance: random.Random) -> None:
+def transactions(kafka: MockKafka, wire: WireClient, chance: random.Random, partitions: int = 2) -> None:
     """One that is committed, one that is aborted, one that stays open."""
     for name in ("committed", "aborted", "open"):
         begun = _begin(wire, name)
-        for partition in range(2):
+        for partition in range(partitions):
             records = [Record(0, 0, b"k", b"%s %d" % (name.encode(), chance.randrange(100)))]
             data = build_batch(
                 records, base_timestamp=kafka.clock.now(), producer_id=begun.producer_id,

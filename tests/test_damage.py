@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import struct
 import time
@@ -18,6 +19,8 @@ from wirebroker.engine import Engine
 from wirebroker.mock import MockKafka
 from wirebroker.storage.folder.inspection import Inspection
 from wirebroker.storage.folder.store import FolderStore
+from wirebroker.storage.interface import Log
+from wirekit import client
 
 LOG = f"{0:020d}.log"
 
@@ -119,16 +122,16 @@ def test_no_bit_of_an_index_loses_a_record(indexed: Path, whole: bool, monkeypat
         store.abandon()
 
 
-@pytest.mark.parametrize(("name", "said"), [
-    ("recovery-point-offset-checkpoint", "the CRC in line"),
-    ("log-start-offset-checkpoint", "the CRC in line"),
-    ("meta.properties", "the CRC in its last line does not fit"),
+@pytest.mark.parametrize(("name", "line", "changed", "said"), [
+    ("recovery-point-offset-checkpoint", "orders 0 6", "orders 0 7", "the CRC in line"),
+    ("log-start-offset-checkpoint", "__crc32c 0 ", "__crc32c 0 1", "the CRC in line"),
+    ("meta.properties", "version=1", "version=0", "the CRC in its last line does not fit"),
 ])  # fmt: skip
-def test_a_changed_digit_is_noticed(stopped: Path, name: str, said: str) -> None:
+def test_a_changed_digit_is_refused(stopped: Path, name: str, line: str, changed: str, said: str) -> None:
     path = stopped / name
     text = path.read_text()
-    at = text.rindex("6" if "recovery" in name else "0" if "log-start" in name else "1")
-    path.write_text(f"{text[:at]}7{text[at + 1 :]}")
+    assert line in text
+    path.write_text(text.replace(line, changed))
     assert said in str(refusal(stopped))
 
 
@@ -147,21 +150,72 @@ def test_a_directory_where_a_file_should_be_is_a_sentence(stopped: Path, capsys:
     assert capsys.readouterr().err.startswith(f"wirebroker serve: {stopped} cannot be used: Is a directory ({path})")
 
 
-def test_what_was_not_looked_at_when_it_started_is_checked_when_it_is_read(
-    stopped: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def log_that_was_not_read(data: Path, monkeypatch: pytest.MonkeyPatch) -> Log:
+    """The log of orders-0 after a start that has compared the ends of its files only."""
     monkeypatch.setattr(Inspection, "takes", lambda *_: False)
+    store = FolderStore(data, bytes)
+    try:
+        return Engine(time.time_ns() // 1_000_000, bytes, store=store).cluster.topics["orders"].partitions[0].log
+    finally:
+        store.abandon()
+
+
+@pytest.mark.parametrize(("at", "value", "why"), [
+    (40, 1, "the CRC of a batch does not fit"),
+    (7, 1, "no batch begins here"),
+    (7, 9, "no batch begins here"),
+    (15, 9, "carries the leader epoch 9, and"),
+], ids=["a byte of the content", "a lower offset", "a higher offset", "the leader epoch"])  # fmt: skip
+def test_a_damaged_batch_that_the_start_did_not_read_is_refused_when_it_is_read(
+    stopped: Path, at: int, value: int, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = damaged(stopped, LOG)
-    (damaged(stopped, f"{0:020d}.index")).write_bytes(struct.pack(">ii", 5, path.stat().st_size // 6 * 5))
+    size = path.stat().st_size // 6
+    damaged(stopped, f"{0:020d}.index").write_bytes(struct.pack(">ii", 5, size * 5))
     raw = bytearray(path.read_bytes())
-    raw[100] ^= 1  # in the second batch
+    raw[size * 3 + at] = value
     path.write_bytes(raw)
-    store = FolderStore(stopped, bytes)
-    partition = Engine(time.time_ns() // 1_000_000, bytes, store=store).cluster.topics["orders"].partitions[0]
-    assert read_header(partition.log.read(5, 6, 1000, True).data).base_offset == 5
-    with pytest.raises(DamagedFile, match="the CRC of a batch does not fit"):
-        partition.log.read(0, 6, 1000, True)
-    store.abandon()
+    log = log_that_was_not_read(stopped, monkeypatch)
+    for sound in (0, 1, 2, 5):
+        assert read_header(log.read(sound, 6, 1, True).data).base_offset == sound
+    with pytest.raises(DamagedFile, match=why):
+        log.read(3, 6, 1, True)
+    with pytest.raises(DamagedFile, match=why if at > 7 else "a batch of offset"):
+        log.read(0, 6, 1000, True)
+
+
+def test_an_aborted_transaction_that_the_index_lacks_is_refused_when_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data"
+    with MockKafka(data=data, topics={"orders": 1}) as kafka:
+        damagekit.transactions(kafka, client(kafka), random.Random(1), partitions=1)
+    assert log_that_was_not_read(data, monkeypatch).read(0, 9, 10_000, True).data
+    (data / "orders-0" / f"{0:020d}.txnindex").unlink()
+    (data / ".kafka_cleanshutdown").touch()
+    with pytest.raises(DamagedFile, match="0.txnindex: it lacks the transaction that producer 1 aborted at offset 3"):
+        log_that_was_not_read(data, monkeypatch).read(0, 9, 10_000, True)
+
+
+def test_two_checkpoints_in_each_others_place_are_refused(stopped: Path) -> None:
+    one, other = stopped / "replication-offset-checkpoint", stopped / "log-start-offset-checkpoint"
+    content = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(content)
+    assert "the CRC in line" in str(refusal(stopped))
+
+
+def test_the_offset_indexes_of_two_logs_in_each_others_place_are_refused(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with MockKafka(data=data, topics={"orders": 2}, configs={"log.index.interval.bytes": 0}, clock="frozen") as kafka:
+        for number in range(4):
+            kafka.produce("orders", value=b"%d" % number, partition=0)
+            kafka.produce("orders", value=b"another %d" % number, partition=1)
+    logs = [data / f"orders-{partition}" / LOG for partition in range(2)]
+    contents = [path.read_bytes() for path in logs]
+    for path, content in zip(logs, reversed(contents), strict=True):
+        path.write_bytes(content)
+    assert "begins at position" in str(refusal(data))
 
 
 def test_a_leader_epoch_that_was_changed_is_refused_and_one_that_is_lost_is_found_again(stopped: Path) -> None:

@@ -432,7 +432,7 @@ def test_damage_is_refused_by_file_and_position_and_nothing_is_changed(data: Pat
         (copy / name).write_text("version: 0\ntopic_id: nonsense\n")
     else:
         name, why = "orders-0", "below its start at 40; segments are missing"
-        (copy / "log-start-offset-checkpoint").write_text(offsets_text({("orders", 0): 40}))
+        (copy / "log-start-offset-checkpoint").write_text(offsets_text("log-start-offset-checkpoint", {("orders", 0): 40}))
     path.write_bytes(raw)
     before = contents(copy)
     with pytest.raises(DamagedFile) as refused:

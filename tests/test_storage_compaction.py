@@ -95,7 +95,7 @@ def test_the_last_record_of_each_key_stays_with_its_offset(where: Path | None, s
     assert isinstance(log, FolderLog)
     assert log.directory.cleaned["orders", 0] == log.active.base_offset
     checkpoint = (where / "cleaner-offset-checkpoint").read_text()
-    assert checkpoint == offsets_text({("orders", 0): log.active.base_offset})
+    assert checkpoint == offsets_text("cleaner-offset-checkpoint", {("orders", 0): log.active.base_offset})
     with MockKafka(data=where) as kafka:
         assert kafka.records("orders") == after
 

@@ -147,8 +147,8 @@ def test_transaction_indexes(tmp_path: Path) -> None:
 def test_checkpoints(tmp_path: Path) -> None:
     path = tmp_path / "c"
     offsets = {("orders", 0): 5, ("a-b.c_d", 12): BASE}
-    path.write_text(offsets_text(offsets))
-    crc = crc32c(f"orders 0 5\na-b.c_d 12 {BASE}".encode())
+    path.write_text(offsets_text("c", offsets))
+    crc = crc32c(f"c\norders 0 5\na-b.c_d 12 {BASE}".encode())
     assert path.read_text() == f"0\n3\norders 0 5\na-b.c_d 12 {BASE}\n__crc32c 0 {crc}\n"
     assert read_offsets(path) == (offsets, True)
     path.write_text(path.read_text().replace("orders 0 5", "orders 0 4"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from random import Random
 from typing import Any, NamedTuple
 
@@ -74,6 +75,8 @@ FITTING = 0.8
 """How often the fields of a request are made to go together before some of them are changed."""
 LONGEST_REPEAT = 3000
 """How often an element may be repeated by a mutation."""
+MOST_SLOTS = 100_000
+"""How many fields a request may have after a mutation: a repeated element may hold repeated ones."""
 
 
 class Made(NamedTuple):
@@ -251,8 +254,11 @@ class Author:
         if not slots:
             return
         slot = self.random.choice(slots)
-        value = self._other(slot.field.spec, getattr(slot.owner, slot.field.name), slot.field.nullable(version))
+        before = getattr(slot.owner, slot.field.name)
+        value = self._other(slot.field.spec, before, slot.field.nullable(version))
         setattr(slot.owner, slot.field.name, value)
+        if isinstance(value, list) and next(islice(slots_of(message, version), MOST_SLOTS, None), None):
+            setattr(slot.owner, slot.field.name, before)
 
     def _other(self, spec: Any, value: Any, nullable: bool) -> Any:
         random = self.random

@@ -42,7 +42,7 @@ def read_offsets(path: Path) -> Checkpoint:
             raise DamagedFile(path, f"line {number} is not 'topic partition offset' but {line!r}") from None
         lines.append(line)
     signature = offsets.pop(_SIGNATURE, None)
-    if signature is not None and signature != _crc_of(lines[:-1]):
+    if signature is not None and signature != _crc_of([path.name, *lines[:-1]]):
         raise DamagedFile(
             path,
             f"the CRC in line {len(lines) + 2} does not fit the lines before it. Restore it from a copy; or correct them, and "
@@ -51,14 +51,15 @@ def read_offsets(path: Path) -> Checkpoint:
     return Checkpoint(offsets, signature is not None)
 
 
-def offsets_text(offsets: Mapping[tuple[str, int], int]) -> str:
-    """The offsets as a checkpoint.
+def offsets_text(name: str, offsets: Mapping[tuple[str, int], int]) -> str:
+    """The offsets as the checkpoint of this file name.
 
-    Kafka's format has no CRC: here it is the offset of a topic that nobody has, which Kafka reads and passes over.
+    Kafka's format has no CRC. Here the CRC of the name and the lines is the offset of a topic that nobody has, which
+    Kafka skips.
     """
     lines = [f"{topic} {index} {offset}" for (topic, index), offset in offsets.items()]
     topic, index = _SIGNATURE
-    return _file([*lines, f"{topic} {index} {_crc_of(lines)}"])
+    return _file([*lines, f"{topic} {index} {_crc_of([name, *lines])}"])
 
 
 def _crc_of(lines: Iterable[str]) -> int:
@@ -71,10 +72,8 @@ def read_epochs(path: Path) -> list[tuple[int, int]]:
     lines = list(_lines(path))
     texts = [text for _, text in lines]
     if texts and texts[-1] != (last := texts[-1].rstrip()) and texts[-1] != _signed([*texts[:-1], last])[-1]:
-        raise DamagedFile(
-            path, "the CRC in the blanks at its end does not fit its lines. Restore it from a copy; or correct them, and remove "
-            "the blanks",
-        )  # fmt: skip
+        why = "the CRC in the blanks at its end does not fit its lines"
+        raise DamagedFile(path, f"{why}. Restore it from a copy; or correct the lines, and remove the blanks")
     for number, line in lines:
         epoch, _, start = line.partition(" ")
         try:

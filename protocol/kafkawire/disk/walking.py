@@ -59,6 +59,14 @@ def damage_at(data: memoryview, at: int, next_offset: int) -> str:
     return ""
 
 
+def gap_at(data: memoryview, at: int, next_offset: int, gaps_below: int) -> str:
+    """A sentence if the batch at `at` leaves out offsets that compaction, below `gaps_below`, has not removed."""
+    if next_offset < gaps_below:
+        return ""
+    found = int.from_bytes(data[at : at + 8], "big", signed=True)
+    return f"a batch of offset {found}, where the next one is {next_offset}" if found != next_offset else ""
+
+
 class Walk:
     """The batches of a file from `position` on, each checked; `damage` is set if they end before the file does.
 
@@ -87,7 +95,7 @@ class Walk:
                 at = 0
                 last = self.position + len(window) >= size
                 while at < len(window):
-                    why = damage_at(window, at, self.next_offset) or self._gap_at(window, at)
+                    why = damage_at(window, at, self.next_offset) or gap_at(window, at, self.next_offset, self.gaps_below)
                     if why and at and not last:
                         break  # it may only be cut by the window
                     if why:
@@ -99,13 +107,6 @@ class Walk:
                     self.next_offset = header.last_offset + 1
                     self.position += header.size
                     at = end
-
-    def _gap_at(self, window: memoryview, at: int) -> str:
-        expected = self.next_offset
-        if expected < self.gaps_below:
-            return ""
-        found = int.from_bytes(window[at : at + 8], "big", signed=True)
-        return f"a batch of offset {found}, where the next one is {expected}" if found != expected else ""
 
 
 def sound_batch_after(path: Path, damage: Damage, next_offset: int) -> int | None:

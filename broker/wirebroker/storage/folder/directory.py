@@ -147,12 +147,12 @@ class LogDirectory:
             (CLEANED, self.cleaned),
             (RECOVERY_POINTS, self._recovery_points),  # the last: where it is signed the others are
         ):
-            files.replace(self.root / name, offsets_text(offsets).encode(), durable=durable)
+            files.replace(self.root / name, offsets_text(name, offsets).encode(), durable=durable)
 
     def set_cleaned(self, where: tuple[str, int], offset: int) -> None:
         """Up to here a partition is compacted, which is written down at once."""
         self.cleaned[where] = offset
-        files.replace(self.root / CLEANED, offsets_text(self.cleaned).encode(), durable=False)
+        files.replace(self.root / CLEANED, offsets_text(CLEANED, self.cleaned).encode(), durable=False)
 
     def opened(self) -> None:
         """Everything could be read, and from now on things may be left undone: the next start has to look."""

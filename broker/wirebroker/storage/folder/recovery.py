@@ -51,7 +51,7 @@ from wirebroker.core.profile import Rules
 from wirebroker.storage.folder import files
 from wirebroker.storage.folder.inspection import Inspection, check_names, unfit_indexes
 from wirebroker.storage.folder.notes import note
-from wirebroker.storage.folder.segment import Index, Segment, SegmentSettings
+from wirebroker.storage.folder.segment import Expected, Index, Segment, SegmentSettings
 from wirebroker.storage.folder.snapshots import read_snapshot, snapshot_bytes
 from wirebroker.storage.interface import Kept
 
@@ -198,6 +198,7 @@ class Recovery:
         self._now = now
         self._log_start = max(known.log_start_offset, self._bases[0])
         self._epochs = LeaderEpochs(folder, self._bases[0], known.latest_epoch, clean=known.clean)
+        self._expected = Expected(known.gaps_below, self._epochs, set())
         self._last: Walked | None = None
         """The segment before the one that is looked at, if it was walked."""
         self._crashed: list[Walked] = []
@@ -242,7 +243,7 @@ class Recovery:
         self.segments.append(segment)
         if closed and not self._epochs.are_lost and not self._inspection.takes(segment.path()):
             with suppress(DamagedFile, FileNotFoundError):
-                self.end = segment.believe()
+                self.end = segment.believe(self._expected)
                 self._check_aborted(segment)
                 self._last, self._is_complete = None, False
                 return
@@ -273,6 +274,7 @@ class Recovery:
             for each in read_transaction_index(path):
                 if not segment.base_offset <= each.last_offset < self.end:
                     raise DamagedFile(path, f"{each} is of another segment")
+                self._expected.aborted.add((each.producer_id, each.last_offset))
 
     def _state_before(self, base: int) -> State:
         if self._last is None:
@@ -390,7 +392,7 @@ class Recovery:
     def _fault_of_producer(self, key: Key, written: int) -> str:
         """What is wrong with a producer whose last batch ends at the offset `written`, as far as the log was walked."""
         segment = next((each for each in reversed(self.segments) if each.base_offset <= written), None)
-        if segment is None or not segment.checked:
+        if segment is None or segment.unchecked:
             return ""
         header = segment.header_of(written)
         if header is None or header.producer_id != key:

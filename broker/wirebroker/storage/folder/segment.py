@@ -15,8 +15,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkawire.batches import HEADER, HEADER_SIZE, LOG_OVERHEAD, BatchHeader
+from kafkawire.batches import HEADER, HEADER_SIZE, LOG_OVERHEAD, BatchHeader, iter_records, read_marker
+from kafkawire.disk.checkpoints import RECOVERY_POINTS
 from kafkawire.disk.damage import DamagedFile
+from kafkawire.disk.epochs import LeaderEpochs
 from kafkawire.disk.indexes import (
     OFFSET_ENTRY,
     TIME_ENTRY,
@@ -29,7 +31,7 @@ from kafkawire.disk.indexes import (
     transaction_index_bytes,
 )
 from kafkawire.disk.names import LOG, OFFSET_INDEX, SEGMENT_FILES, TIME_INDEX, TRANSACTION_INDEX, file_name
-from kafkawire.disk.walking import WINDOW, batches_in, damage_at
+from kafkawire.disk.walking import ANYWHERE, WINDOW, batches_in, damage_at, gap_at
 from kafkawire.primitives import Buffer
 from wirebroker.storage.folder import files
 
@@ -113,12 +115,22 @@ class Index:
         del self.stamps[keep:], self.newest[keep:]
 
 
+class Expected(NamedTuple):
+    """What the other files of a partition say about the batches of a segment."""
+
+    gaps_below: int
+    """Compaction may have removed offsets below this one."""
+    epochs: LeaderEpochs
+    aborted: set[tuple[int, int]]
+    """The producer id and the marker's offset of every aborted transaction."""
+
+
 class Segment:
     """Consecutive batches in one file. `created` is a time in ms since the epoch."""
 
     __slots__ = (
-        "_fd", "_index", "_interval", "_most_entries", "_newest", "_settings", "_since_entry", "base_offset", "checked",
-        "created", "dirty", "folder", "max_timestamp", "size",
+        "_fd", "_index", "_interval", "_most_entries", "_newest", "_settings", "_since_entry", "base_offset", "created",
+        "dirty", "folder", "max_timestamp", "size", "unchecked",
     )  # fmt: skip
 
     def __init__(self, folder: Path, base_offset: int, created: int, settings: SegmentSettings, index: Index | None) -> None:
@@ -130,8 +142,8 @@ class Segment:
         self.max_timestamp = -1
         self.dirty = False
         """Whether something was written that may not be on the disk."""
-        self.checked = True
-        """Whether every batch was looked at, or written, since the broker started; else each is checked when it is read."""
+        self.unchecked: Expected | None = None
+        """What to compare each batch with when it is read; None if the broker has read or written them all since it started."""
         self._newest = base_offset
         """The last offset of the batch with the largest timestamp."""
         self._settings = settings
@@ -280,7 +292,7 @@ class Segment:
                 self._index = Index()
         return self._index
 
-    def believe(self) -> int:
+    def believe(self, expected: Expected) -> int:
         """Know a segment that was closed by the ends of its files; the offset behind its last batch.
 
         Raises DamagedFile or FileNotFoundError if they do not fit each other: then only a walk tells.
@@ -298,7 +310,7 @@ class Segment:
         self.max_timestamp, self._newest = timestamp, self.base_offset + relative
         if any(header.max_timestamp > timestamp for _, header in batches_in(tail)) or (tail and not newest):
             raise DamagedFile(self.path(TIME_INDEX), "the last entry is older than the last batches")
-        self.checked = False
+        self.unchecked = expected
         return end
 
     def _tail(self, position: int) -> memoryview:
@@ -348,15 +360,18 @@ class Segment:
     def find(self, offset: int) -> int:
         """The position of the first batch that ends at or behind `offset`; the segment's size if none does."""
         position = self._indexed(offset)
+        gaps_below = self.unchecked.gaps_below if self.unchecked else ANYWHERE
+        following = -1 if position else self.base_offset
         while position < self.size:
             near = self.read(position, _LOOK)
             at, end = 0, len(near) - HEADER_SIZE
             while at <= end:
                 base, length, delta = _PLACE.unpack_from(near, at)
-                if base + delta >= offset:
-                    return position + at
-                if length < HEADER_SIZE - LOG_OVERHEAD:
+                if gaps_below <= following != base or length < HEADER_SIZE - LOG_OVERHEAD:
                     raise self._damaged(position + at)
+                following = base + delta + 1
+                if following > offset:
+                    return position + at
                 at += LOG_OVERHEAD + length
             if not at:
                 raise self._damaged(position)
@@ -370,7 +385,7 @@ class Segment:
         if entry < 0:
             return 0
         position = index.positions[entry]
-        if not self.checked and not self.holds(index.offsets[entry], position):
+        if self.unchecked and not self.holds(index.offsets[entry], position):
             self._index = Index()  # which takes longer, and finds the same
             return 0
         return position
@@ -391,16 +406,45 @@ class Segment:
         return self.header_at(position) if self.holds(offset, position) else None
 
     def check(self, data: memoryview, position: int) -> None:
-        """Look at the whole batches in what was read at `position`, if nobody has yet. Raises DamagedFile."""
-        at, offset = 0, self.base_offset
-        while not self.checked and at + HEADER_SIZE <= len(data):
+        """Check the whole batches in what was read at `position`, unless the start has done so. Raises DamagedFile."""
+        if self.unchecked is not None:
+            self._check(data, position, self.unchecked)
+
+    def _check(self, data: memoryview, position: int, expected: Expected) -> None:
+        at, following, gaps_below = 0, self.base_offset, ANYWHERE if position else expected.gaps_below
+        begun: set[int] = set()
+        while at + HEADER_SIZE <= len(data):
             size = LOG_OVERHEAD + int.from_bytes(data[at + 8 : at + LOG_OVERHEAD], "big", signed=True)
             if size >= HEADER_SIZE and at + size > len(data):
                 return
-            if why := damage_at(data, at, offset):
+            if why := damage_at(data, at, following) or gap_at(data, at, following, gaps_below):
                 raise DamagedFile(self.path(), why, position + at)
-            offset = BatchHeader._make(HEADER.unpack_from(data, at)).last_offset + 1
+            header = BatchHeader._make(HEADER.unpack_from(data, at))
+            if why := expected.epochs.damage_of(header):
+                raise DamagedFile(self.path(), why, position + at)
+            self._check_transaction(header, data[at : at + size], begun, expected.aborted)
+            following, gaps_below = header.last_offset + 1, expected.gaps_below
             at += size
+
+    def _check_transaction(
+        self, header: BatchHeader, batch: memoryview, begun: set[int], aborted: set[tuple[int, int]]
+    ) -> None:
+        """Raises DamagedFile if the batch aborts a transaction of one of the producers `begun` and the index lacks it."""
+        if not header.is_transactional:
+            return
+        if not header.is_control:
+            begun.add(header.producer_id)
+        elif header.producer_id in begun:
+            begun.discard(header.producer_id)
+            record = next(iter_records(batch), None)
+            marker = read_marker(record) if record is not None else None
+            if marker is not None and not marker.commit and (header.producer_id, header.base_offset) not in aborted:
+                raise DamagedFile(
+                    self.path(TRANSACTION_INDEX),
+                    f"it lacks the transaction that producer {header.producer_id} aborted at offset {header.base_offset}. "
+                    f"Restore it from a copy; or stop the broker and remove {self.folder.parent / RECOVERY_POINTS}, and the "
+                    "next start makes it again",
+                )
 
     def batch_size(self, position: int) -> int:
         """Bytes of the batch at this position."""
