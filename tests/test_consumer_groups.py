@@ -512,7 +512,7 @@ def test_new_partitions_and_topics_are_noticed(broker: MockKafka) -> None:
     assert (one.beat(), one.epoch) == (None, 2)
     broker.create_topic("later", 2)
     assert one.beat() == {"orders": [0, 1, 2, 3], "later": [0, 1]} | {}
-    broker._call(lambda e: e.cluster.add_partitions(e.cluster.topics["later"], 3, 0, 1), changes=True)
+    broker._change(lambda e, _: e.cluster.add_partitions(e.cluster.topics["later"], 3, 0, 1))
     assert one.beat() == {"later": [0, 1, 2], "orders": [0, 1, 2, 3]}
     broker.delete_topic("later")
     assert one.told(one.send(one.epoch, {})) == {"orders": [0, 1, 2, 3]}

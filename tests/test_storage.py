@@ -940,14 +940,14 @@ def test_a_coordinators_record_that_cannot_be_read_is_one_sentence(
     topic: str, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with MockKafka(data=data) as kafka:
-        kafka._call(lambda engine: engine.cluster.create_internal_topic(topic, kafka.clock.now()), changes=True)
+        kafka._change(lambda engine, _: engine.cluster.create_internal_topic(topic, kafka.clock.now()))
         kind = b"\0\0" if topic == "__transaction_state" else b"\0\1"
         made = build_batch([Record(0, 0, kind + b"\0\xff", b"\0\1")])
 
         def store(engine: Any) -> None:
             assert engine.cluster.topics[topic].partitions[1].append_own(made, kafka.clock.now()) == 0
 
-        kafka._call(store, changes=True)
+        kafka._change(lambda engine, _: store(engine))
     assert main(["serve", "--port", "0", "--data", str(data)]) == 2
     said = capsys.readouterr().err
     assert said.startswith(f"wirebroker serve: {topic}-1 holds a record that cannot be read: ")

@@ -50,7 +50,7 @@ def write(kafka: MockKafka, records: list[tuple[bytes, bytes | None]], **options
         partition = engine.cluster.topics["orders"].partitions[0]
         assert partition.append(memoryview(batch), kafka.clock.now(), 9, verified=True).error_code == 0
 
-    kafka._call(store, changes=True)
+    kafka._change(lambda engine, _: store(engine))
 
 
 def last_values(records: list[StoredRecord]) -> dict[bytes | None, StoredRecord]:
@@ -121,10 +121,7 @@ def test_a_tombstone_stays_for_a_while(where: Path | None) -> None:
 
 def end(kafka: MockKafka, producer_id: int, epoch: int, commit: bool) -> None:
     marker = EndMarker(producer_id, epoch, commit, 0, 0)
-    kafka._call(
-        lambda engine: engine.cluster.topics["orders"].partitions[0].append_marker(marker, kafka.clock.now()),
-        changes=True,
-    )
+    kafka._change(lambda engine, _: engine.cluster.topics["orders"].partitions[0].append_marker(marker, kafka.clock.now()))
 
 
 def test_aborted_records_go_markers_follow_and_producers_are_remembered(data: Path) -> None:
@@ -197,7 +194,7 @@ def test_what_is_deleted_while_it_waits_for_compaction_does_not_end_it(
                 operations.delete_topic(engine, "orders", NOW)
             engine.store.run_jobs()
 
-        kafka._call(delete, changes=True)
+        kafka._change(lambda engine, _: delete(engine))
         if what == "topic":
             kafka.create_topic("orders", 1, COMPACTED)
             assert partition_of(kafka).log.cleaned_to == 0
@@ -248,7 +245,7 @@ def test_a_truncation_while_it_runs_wins(data: Path) -> None:
             return list(stored_records(partition))
 
         before = kafka.records("orders")
-        after = kafka._call(go, changes=True)
+        after = kafka._change(lambda engine, _: go(engine))
         assert after[:-1] == before[:60]
         assert partition_of(kafka).log.cleaned_to == 0
     with MockKafka(data=data) as kafka:
