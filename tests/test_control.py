@@ -64,7 +64,7 @@ def test_the_document_is_valid_openapi_and_knows_every_endpoint(control: Control
     forms = control.document["components"]["schemas"]
     assert forms["NewTopic"]["required"] == ["name"]
     assert forms["Record"]["required"] == list(forms["Record"]["properties"])
-    assert forms["NewTopic"]["properties"]["partitions"]["maximum"] == 10_000
+    assert forms["NewTopic"]["properties"]["partitions"]["anyOf"][0]["maximum"] == 10_000
     broken = json.loads(json.dumps(control.document))
     broken["paths"]["/topics/{topic}"]["get"]["parameters"][0]["required"] = False
     with pytest.raises(Exception, match="required"):
@@ -686,7 +686,7 @@ BAD = [
     ("GET", "/topics/orders/records?limit=many", None, 422, "limit", "limit is a whole number, not 'many'"),
     ("GET", "/topics/orders/records?limit=0", None, 422, "limit", "limit is at least 1, not 0"),
     ("GET", "/topics/orders/records?limit=1&limit=2", None, 422, "limit", "limit is given twice"),
-    ("GET", "/topics/orders/records/wait?timeout=nan", None, 422, "timeout", "timeout is a number, not nan"),
+    ("GET", "/topics/orders/records/wait?timeout=nan", None, 422, "timeout", "timeout is at least 0, not nan"),
     ("GET", "/topics/orders/records/wait?timeout=1e9", None, 422, "timeout", "timeout is at most 300"),
     ("GET", "/health?verbose=1", None, 422, "verbose", "this takes no query"),
     ("GET", "/health", {"a": 1}, 400, None, "this takes no body"),
@@ -807,7 +807,7 @@ def test_behind_a_published_port_as_well_only_known_names_are_taken(host: str, r
 
 def test_null_is_taken_where_the_description_says_so(control: ControlClient) -> None:
     named = control.ask("GET", "/openapi.json")["components"]["schemas"]
-    assert "null" in named["NewTopic"]["properties"]["partitions"]["type"]
+    assert {"type": "null"} in named["NewTopic"]["properties"]["partitions"]["anyOf"]
     assert control.send("POST", "/topics", {"name": "new", "partitions": None}).status == 201
     assert control.send("POST", "/topics/new/records", {"records": [{"value": None, "timestamp": None}]}).status == 201
 

@@ -10,11 +10,11 @@ import logging
 import math
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import is_dataclass
 from functools import cache
 from inspect import isawaitable
 from typing import Any
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
@@ -25,7 +25,7 @@ from starlette.routing import Route
 from wirebroker.control import openapi, page
 from wirebroker.control.controlled import Controlled
 from wirebroker.control.endpoint import JSON, TOML, Endpoint
-from wirebroker.control.forms import Misfit, plain, read
+from wirebroker.control.forms import Form, Misfit, read
 from wirebroker.control.hosts import Hosts, plain_host
 from wirebroker.control.problems import PROBLEM, Problem
 from wirebroker.control.table import ENDPOINTS
@@ -131,7 +131,7 @@ async def _answer(endpoint: Endpoint, request: Request) -> Response:
         return StreamingResponse(result, endpoint.status, media_type=endpoint.media)
     if endpoint.media != JSON:
         return Response(result, endpoint.status, media_type=endpoint.media)
-    return _json(plain(result), endpoint.status)
+    return _json(msgspec.to_builtins(result), endpoint.status)
 
 
 async def _asked(endpoint: Endpoint, request: Request) -> dict[str, Any]:
@@ -164,7 +164,7 @@ def _query(form: Any, request: Request) -> dict[str, Any]:
 
 
 def _fitted(form: Any, value: Any) -> Any:
-    if is_dataclass(form):
+    if issubclass(form, Form):
         return read(form, value)
     if not isinstance(value, dict):
         raise Problem(422, "the body is a JSON object")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, is_dataclass
 from http import HTTPStatus
 from typing import Any
 
 from wirebroker import __version__
 from wirebroker.control.endpoint import JSON, Endpoint
-from wirebroker.control.forms import hints, needed, schema
+from wirebroker.control.forms import Form, required, schema
 from wirebroker.control.problems import PROBLEM
 
 SENT_BACK = {
@@ -74,24 +73,28 @@ def _in_query(endpoint: Endpoint, named: dict[str, Any]) -> list[dict[str, Any]]
     form = endpoint.hints.get("query")
     if form is None:
         return []
+    forms: dict[str, Any] = {}
+    schema(form, forms)
+    described = forms.pop(form.__name__)
+    named |= forms
     return [
         {
-            "name": each.name, "in": "query", "required": each.name in needed(form),
-            "description": hints(form)[each.name].words["description"],
-            "schema": _unsaid(schema(hints(form)[each.name].kind, named) | hints(form)[each.name].words, each.default),
+            "name": name,
+            "in": "query",
+            "required": name in described["required"],
+            "description": each.pop("description"),
+            "schema": _without_null(each),
         }
-        for each in fields(form)
-    ]  # fmt: skip
+        for name, each in described["properties"].items()
+    ]
 
 
-def _unsaid(described: dict[str, Any], default: Any) -> dict[str, Any]:
-    """The schema of a value in a query, where null cannot be said; its description stands beside it."""
-    found = {word: value for word, value in described.items() if word != "description"}
-    if isinstance(found.get("type"), list):
-        found["type"] = next(kind for kind in found["type"] if kind != "null")
-    if "anyOf" in found:
-        found = next(each for each in found["anyOf"] if each.get("type") != "null")
-    return found if default is None else found | {"default": default}
+def _without_null(described: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a value in a query, which cannot be null."""
+    if described.get("default", 0) is None:
+        del described["default"]
+    kinds = [each for each in described.pop("anyOf", []) if each.get("type") != "null"]
+    return described | kinds[0] if kinds else described
 
 
 def _body(endpoint: Endpoint, named: dict[str, Any]) -> dict[str, Any] | None:
@@ -100,7 +103,7 @@ def _body(endpoint: Endpoint, named: dict[str, Any]) -> dict[str, Any] | None:
     form = endpoint.hints.get("body")
     if form is None:
         return None
-    return {"required": not is_dataclass(form) or bool(needed(form)), "content": {JSON: {"schema": schema(form, named)}}}
+    return {"required": not issubclass(form, Form) or bool(required(form)), "content": {JSON: {"schema": schema(form, named)}}}
 
 
 def _responses(endpoint: Endpoint, named: dict[str, Any]) -> dict[str, Any]:

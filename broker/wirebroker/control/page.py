@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 from html import escape
 from itertools import groupby
 
 from wirebroker import __version__
 from wirebroker.control.endpoint import Endpoint
+from wirebroker.control.forms import Form
 
 TITLES = {
     "running": "The broker", "cluster": "The cluster", "faults": "Faults", "topics": "Topics", "records": "Records",
@@ -49,5 +49,5 @@ def _takes(endpoint: Endpoint, word: str) -> str:
     form = endpoint.hints.get(word)
     if form is None:
         return ""
-    names = ", ".join(each.name for each in fields(form)) if hasattr(form, "__dataclass_fields__") else "as in a fault file"
+    names = ", ".join(form.__struct_fields__) if issubclass(form, Form) else "as in a fault file"
     return f"<br><small>{word}: {escape(names)}</small>"

@@ -3,88 +3,78 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated
 
 from kafkawire.errors import error_name
 from wirebroker import operations
 from wirebroker.control.controlled import Controlled
-from wirebroker.control.forms import Limits
+from wirebroker.control.forms import Form, about
 from wirebroker.control.problems import Problem
 
 
-@dataclass(frozen=True, slots=True)
-class Broker:
+class Broker(Form):
     """A broker, and the address that clients of each of its listeners are told."""
 
     node_id: int
-    alive: Annotated[bool, "false after it was killed"]
-    listeners: Annotated[dict[str, str], "name to host:port", Limits(examples=[{"PLAINTEXT": "127.0.0.1:9092"}])]
+    alive: Annotated[bool, about("false after it was killed")]
+    listeners: Annotated[dict[str, str], about("name to host:port", examples=[{"PLAINTEXT": "127.0.0.1:9092"}])]
 
 
-@dataclass(frozen=True, slots=True)
-class Brokers:
+class Brokers(Form):
     """The brokers of the cluster."""
 
     brokers: list[Broker]
 
 
-@dataclass(frozen=True, slots=True)
-class Leader:
+class Leader(Form):
     """Who leads a partition. Numbers are node ids."""
 
     topic: str
     partition: int
-    leader: Annotated[int, "−1 while nobody leads"]
+    leader: Annotated[int, about("−1 while nobody leads")]
     leader_epoch: int
     replicas: list[int]
     in_sync: list[int]
-    eligible: Annotated[list[int], "who may lead too while nobody is in sync (KIP-966)"]
-    offline: Annotated[list[int], "replicas whose brokers are down"]
+    eligible: Annotated[list[int], about("who may lead too while nobody is in sync (KIP-966)")]
+    offline: Annotated[list[int], about("replicas whose brokers are down")]
 
 
-@dataclass(frozen=True, slots=True)
-class Leaders:
+class Leaders(Form):
     """Who leads what."""
 
     leaders: list[Leader]
 
 
-@dataclass(frozen=True, slots=True)
-class OfTopic:
+class OfTopic(Form):
     """A topic, or all."""
 
-    topic: Annotated[str | None, "this topic alone"] = None
+    topic: Annotated[str | None, about("this topic alone")] = None
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(Form):
     """Who is to lead."""
 
-    to: Annotated[int, "the node id of a replica that is alive and in sync"]
+    to: Annotated[int, about("the node id of a replica that is alive and in sync")]
 
 
-@dataclass(frozen=True, slots=True)
-class Election:
+class Election(Form):
     """How to elect."""
 
-    unclean: Annotated[bool, "any replica that is alive, if nobody leads; else the preferred one"] = False
+    unclean: Annotated[bool, about("any replica that is alive, if nobody leads; else the preferred one")] = False
 
 
-@dataclass(frozen=True, slots=True)
-class Elected:
+class Elected(Form):
     """What came of an election."""
 
-    code: Annotated[int, "Kafka's error code, 0 if somebody else leads now"]
-    error: Annotated[str, "its name", Limits(examples=["ELECTION_NOT_NEEDED"])]
+    code: Annotated[int, about("Kafka's error code, 0 if somebody else leads now")]
+    error: Annotated[str, about("its name", examples=["ELECTION_NOT_NEEDED"])]
     leader: Leader
 
 
-@dataclass(frozen=True, slots=True)
-class Replica:
+class Replica(Form):
     """A follower."""
 
-    node_id: Annotated[int, "where it is"]
+    node_id: Annotated[int, about("where it is")]
 
 
 def brokers(controlled: Controlled) -> Brokers:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from wirebroker import operations
 from wirebroker.control.controlled import Controlled
-from wirebroker.control.forms import Limits
+from wirebroker.control.forms import Form, Natural, about
 from wirebroker.control.problems import Problem
 from wirebroker.faults.files import FaultFileError, dump, loads, read_rule, rule_schema
 from wirebroker.faults.rules import FaultError, NotFired, Rule
@@ -19,30 +18,27 @@ class RuleWords(dict[str, Any]):
     json_schema = staticmethod(rule_schema)
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Form):
     """A rule that is loaded."""
 
-    id: Annotated[int, "the number to call it by; numbers are not used again"]
-    rule: Annotated[dict[str, Any], "its words"]
-    description: Annotated[str, "the same on one line"]
-    seen: Annotated[int, "how many requests, or for Produce batches, it was for"]
-    fired: Annotated[int, "how many of them it struck"]
+    id: Annotated[int, about("the number to call it by; numbers are not used again")]
+    rule: Annotated[dict[str, Any], about("its words")]
+    description: Annotated[str, about("the same on one line")]
+    seen: Annotated[int, about("how many requests, or for Produce batches, it was for")]
+    fired: Annotated[int, about("how many of them it struck")]
 
 
-@dataclass(frozen=True, slots=True)
-class Faults:
+class Faults(Form):
     """Rules, in the order in which they are asked."""
 
-    seed: Annotated[int, "what probabilities are drawn from"]
-    faults: Annotated[list[Fault], "the rules"]
+    seed: Annotated[int, about("what probabilities are drawn from")]
+    faults: Annotated[list[Fault], about("the rules")]
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
+class Times(Form):
     """How often a rule should have struck."""
 
-    times: Annotated[int | None, "exactly so often; at least once if it is not said", Limits(minimum=0)] = None
+    times: Annotated[Natural | None, about("exactly so often; at least once if it is not said")] = None
 
 
 def listed(controlled: Controlled) -> Faults:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import binascii
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Annotated
 from urllib.parse import urlencode
 
 from kafkawire.batches import Record as WireRecord
 from wirebroker import operations
 from wirebroker.control.controlled import Controlled
-from wirebroker.control.forms import Limits, Misfit
+from wirebroker.control.forms import Form, Misfit, Natural, about
 from wirebroker.control.problems import Problem
 from wirebroker.operations import StoredRecord
 
@@ -23,71 +22,63 @@ MOST_PER_REQUEST = 10_000
 LONGEST_WAIT_S = 300
 
 
-@dataclass(frozen=True, slots=True)
-class Data:
+class Data(Form):
     """Bytes, as text if they are UTF-8, and as base64. Given, one of them is enough."""
 
-    text: Annotated[str | None, "null if they are not UTF-8"] = None
-    base64: Annotated[str | None, "always there in an answer"] = None
+    text: Annotated[str | None, about("null if they are not UTF-8")] = None
+    base64: Annotated[str | None, about("always there in an answer")] = None
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(Form):
     """A record's header."""
 
     name: str
-    value: Annotated[str | Data | None, "text, or bytes"] = None
+    value: Annotated[str | Data | None, about("text, or bytes")] = None
 
 
-@dataclass(frozen=True, slots=True)
-class NewRecord:
+class NewRecord(Form):
     """A record to store. Keys and values are given as text, or as bytes in base64."""
 
-    key: Annotated[str | Data | None, "null for none", Limits(examples=["customer-7"])] = None
-    value: Annotated[str | Data | None, "null for a tombstone", Limits(examples=["a pound of tea"])] = None
-    headers: Annotated[list[Header], "in this order"] = field(default_factory=list)
-    partition: Annotated[int, "where it is stored", Limits(minimum=0)] = 0
-    timestamp: Annotated[int | None, "ms since the epoch; now if it is not said", Limits(minimum=0)] = None
+    key: Annotated[str | Data | None, about("null for none", examples=["customer-7"])] = None
+    value: Annotated[str | Data | None, about("null for a tombstone", examples=["a pound of tea"])] = None
+    headers: Annotated[list[Header], about("in this order")] = []
+    partition: Annotated[int, about("where it is stored", ge=0)] = 0
+    timestamp: Annotated[Natural | None, about("ms since the epoch; now if it is not said")] = None
 
 
-@dataclass(frozen=True, slots=True)
-class NewRecords:
+class NewRecords(Form):
     """Records to store, in this order, each in a batch of its own and without a producer."""
 
     records: list[NewRecord]
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Form):
     """Where a record was stored."""
 
     partition: int
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(Form):
     """Where the records were stored, in the order in which they were given."""
 
     records: list[Place]
 
 
-@dataclass(frozen=True, slots=True)
-class StoredHeader:
+class StoredHeader(Form):
     """A stored record's header."""
 
     name: str
     value: Data | None
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Form):
     """A stored record; −1 stands for "none"."""
 
     topic: str
     partition: int
     offset: int
-    timestamp: Annotated[int, "ms since the epoch"]
+    timestamp: Annotated[int, about("ms since the epoch")]
     key: Data | None
     value: Data | None
     headers: list[StoredHeader]
@@ -95,33 +86,30 @@ class Record:
     producer_epoch: int
     sequence: int
     transactional: bool
-    control: Annotated[bool, "whether it is the end marker of a transaction"]
+    control: Annotated[bool, about("whether it is the end marker of a transaction")]
 
 
-@dataclass(frozen=True, slots=True)
-class Records:
+class Records(Form):
     """A page of records, by partition and offset."""
 
     records: list[Record]
-    next: Annotated[str | None, "where the next page is; null if this was the last"]
+    next: Annotated[str | None, about("where the next page is; null if this was the last")]
 
 
-@dataclass(frozen=True, slots=True)
-class Which:
+class Which(Form):
     """Which records, and how many on a page."""
 
-    partition: Annotated[int | None, "this partition alone"] = None
-    from_partition: Annotated[int, "begin with this partition"] = 0
-    offset: Annotated[int, "begin with this offset of the first partition"] = 0
-    limit: Annotated[int, "at most so many; a page also ends at 4 MiB", Limits(minimum=1, maximum=MOST_PER_PAGE)] = 1000
+    partition: Annotated[int | None, about("this partition alone")] = None
+    from_partition: Annotated[int, about("begin with this partition")] = 0
+    offset: Annotated[int, about("begin with this offset of the first partition")] = 0
+    limit: Annotated[int, about("at most so many; a page also ends at 4 MiB", ge=1, le=MOST_PER_PAGE)] = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class HowMany:
+class HowMany(Form):
     """What to wait for."""
 
-    count: Annotated[int, "until so many are stored", Limits(minimum=1)] = 1
-    timeout: Annotated[float, "at most so many seconds", Limits(minimum=0, maximum=LONGEST_WAIT_S)] = 5.0
+    count: Annotated[int, about("until so many are stored", ge=1)] = 1
+    timeout: Annotated[float, about("at most so many seconds", ge=0, le=LONGEST_WAIT_S)] = 5.0
 
 
 def page(controlled: Controlled, topic: str, query: Which) -> Records:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, fields
 from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from wirebroker import __version__
 from wirebroker.control.controlled import Controlled
 from wirebroker.control.endpoints.cluster import brokers
-from wirebroker.control.forms import Limits
+from wirebroker.control.forms import Form, about
 from wirebroker.control.problems import Problem
 
 MS = {"weeks": 604_800_000, "days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1000, "milliseconds": 1}
@@ -19,42 +20,38 @@ STEP_MS = MS["hours"]
 """As far as the clock is moved at a time, so that the broker answers others meanwhile."""
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+class Health(Form):
     """That it runs, and where clients connect."""
 
     status: Literal["ok"]
-    version: Annotated[str, "of wirebroker"]
-    bootstrap_servers: Annotated[str, "what clients are told, comma-separated", Limits(examples=["127.0.0.1:9092"])]
-    connections: Annotated[int, "how many clients are connected"]
-    now: Annotated[int, "ms since the epoch, by the broker's clock"]
+    version: Annotated[str, about("of wirebroker")]
+    bootstrap_servers: Annotated[str, about("what clients are told, comma-separated", examples=["127.0.0.1:9092"])]
+    connections: Annotated[int, about("how many clients are connected")]
+    now: Annotated[int, about("ms since the epoch, by the broker's clock")]
 
 
-@dataclass(frozen=True, slots=True)
-class ClockState:
+class ClockState(Form):
     """The broker's clock."""
 
-    now: Annotated[int, "ms since the epoch"]
-    frozen: Annotated[bool, "whether it moves only when told"]
+    now: Annotated[int, about("ms since the epoch")]
+    frozen: Annotated[bool, about("whether it moves only when told")]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Form):
     """How far to move the clock: the sum of these, up to 366 days."""
 
-    weeks: Annotated[float, Limits(minimum=0)] = 0
-    days: Annotated[float, Limits(minimum=0, examples=[8])] = 0
-    hours: Annotated[float, Limits(minimum=0)] = 0
-    minutes: Annotated[float, Limits(minimum=0)] = 0
-    seconds: Annotated[float, Limits(minimum=0)] = 0
-    milliseconds: Annotated[float, Limits(minimum=0)] = 0
+    weeks: Annotated[float, Meta(ge=0)] = 0
+    days: Annotated[float, Meta(ge=0, examples=[8])] = 0
+    hours: Annotated[float, Meta(ge=0)] = 0
+    minutes: Annotated[float, Meta(ge=0)] = 0
+    seconds: Annotated[float, Meta(ge=0)] = 0
+    milliseconds: Annotated[float, Meta(ge=0)] = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Restart:
+class Restart(Form):
     """How to stop and start the brokers."""
 
-    mode: Annotated[Literal["clean", "kill"], "as with a shutdown, or as with kill −9"] = "clean"
+    mode: Annotated[Literal["clean", "kill"], about("as with a shutdown, or as with kill −9")] = "clean"
 
 
 def health(controlled: Controlled) -> Health:
@@ -74,7 +71,7 @@ async def advance(controlled: Controlled, body: Step) -> ClockState:
 
     Timers inside the clients are their own and are not moved.
     """
-    asked = sum(getattr(body, part.name) * MS[part.name] for part in fields(body))
+    asked = sum(getattr(body, name) * MS[name] for name in body.__struct_fields__)
     if asked > FURTHEST_MS:
         raise Problem(422, f"the clock moves by at most 366 days at once, not by {asked / MS['days']:g}")
     left = round(asked)

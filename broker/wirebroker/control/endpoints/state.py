@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated
 
 from kafkawire.codec import decode
@@ -12,7 +11,7 @@ from kafkawire.messages.consumer_protocol_assignment import ConsumerProtocolAssi
 from wirebroker import operations
 from wirebroker.control.controlled import Controlled
 from wirebroker.control.endpoints.topics import PartitionState, partition_state
-from wirebroker.control.forms import Limits
+from wirebroker.control.forms import Form, about
 from wirebroker.control.problems import Problem
 from wirebroker.core.groups.classic import Group as ClassicGroup
 from wirebroker.core.groups.consumer import CONSUMER, ConsumerGroup
@@ -23,142 +22,128 @@ from wirebroker.core.transactions.transaction import Transaction as HeldTransact
 from wirebroker.faults import state
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Form):
     """A batch that the validator remembers."""
 
     first_sequence: int
     last_sequence: int
     first_offset: int
     last_offset: int
-    timestamp: Annotated[int, "its largest, ms since the epoch"]
+    timestamp: Annotated[int, about("its largest, ms since the epoch")]
 
 
-@dataclass(frozen=True, slots=True)
-class Producer:
+class Producer(Form):
     """What a partition remembers of a producer; −1 stands for "none"."""
 
     partition: int
-    producer_id: Annotated[int, "−1 where producers are known by their names"]
-    name: Annotated[str | None, "under the profile pulsar; null otherwise"]
+    producer_id: Annotated[int, about("−1 where producers are known by their names")]
+    name: Annotated[str | None, about("under the profile pulsar; null otherwise")]
     producer_epoch: int
     last_sequence: int
-    last_timestamp: Annotated[int, "ms since the epoch"]
+    last_timestamp: Annotated[int, about("ms since the epoch")]
     coordinator_epoch: int
-    current_txn_start_offset: Annotated[int, "where its open transaction begins"]
-    poisoned: Annotated[bool, "whether it is refused until it has a new id"]
-    batches: Annotated[list[Batch], "the window, oldest first"]
+    current_txn_start_offset: Annotated[int, about("where its open transaction begins")]
+    poisoned: Annotated[bool, about("whether it is refused until it has a new id")]
+    batches: Annotated[list[Batch], about("the window, oldest first")]
 
 
-@dataclass(frozen=True, slots=True)
-class Producers:
+class Producers(Form):
     """Producers, by partition."""
 
     producers: list[Producer]
 
 
-@dataclass(frozen=True, slots=True)
-class OfPartition:
+class OfPartition(Form):
     """A partition, or all."""
 
-    partition: Annotated[int | None, "this partition alone"] = None
+    partition: Annotated[int | None, about("this partition alone")] = None
 
 
-@dataclass(frozen=True, slots=True)
-class Partitions:
+class Partitions(Form):
     """Partitions of a topic."""
 
     topic: str
     partitions: list[int]
 
 
-@dataclass(frozen=True, slots=True)
-class Transaction:
+class Transaction(Form):
     """A transactional id. Times are ms since the epoch; −1 stands for "none"."""
 
     transactional_id: str
-    state: Annotated[str, "Kafka's name of it", Limits(examples=["Ongoing"])]
+    state: Annotated[str, about("Kafka's name of it", examples=["Ongoing"])]
     producer_id: int
     producer_epoch: int
     timeout_ms: int
     started: int
     updated: int
-    partitions: Annotated[list[Partitions], "those in the open transaction"]
+    partitions: Annotated[list[Partitions], about("those in the open transaction")]
 
 
-@dataclass(frozen=True, slots=True)
-class Transactions:
+class Transactions(Form):
     """Transactional ids."""
 
     transactions: list[Transaction]
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Form):
     """A member of a group."""
 
     member_id: str
     instance_id: str | None
     client_id: str
     client_host: str
-    assignment: Annotated[list[Partitions] | None, "null if it cannot be read: it is the clients' own affair"]
+    assignment: Annotated[list[Partitions] | None, about("null if it cannot be read: it is the clients' own affair")]
 
 
-@dataclass(frozen=True, slots=True)
-class Offset:
+class Offset(Form):
     """A committed offset."""
 
     topic: str
     partition: int
     offset: int
-    leader_epoch: Annotated[int, "−1 if the client did not say"]
+    leader_epoch: Annotated[int, about("−1 if the client did not say")]
     metadata: str
-    time: Annotated[int, "when it was committed, ms since the epoch"]
-    pending: Annotated[bool, "whether it waits for the end of a transaction"]
+    time: Annotated[int, about("when it was committed, ms since the epoch")]
+    pending: Annotated[bool, about("whether it waits for the end of a transaction")]
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Form):
     """A group."""
 
     group_id: str
-    type: Annotated[str, "classic or consumer"]
-    state: Annotated[str, "Kafka's name of it", Limits(examples=["Stable"])]
-    generation: Annotated[int, "of a consumer group, its epoch"]
+    type: Annotated[str, about("classic or consumer")]
+    state: Annotated[str, about("Kafka's name of it", examples=["Stable"])]
+    generation: Annotated[int, about("of a consumer group, its epoch")]
     protocol_type: str
-    protocol: Annotated[str, "what assigns partitions, as far as it is agreed on"]
-    leader: Annotated[str | None, "the member that assigns them, in a classic group"]
+    protocol: Annotated[str, about("what assigns partitions, as far as it is agreed on")]
+    leader: Annotated[str | None, about("the member that assigns them, in a classic group")]
     members: list[Member]
     offsets: list[Offset]
 
 
-@dataclass(frozen=True, slots=True)
-class Groups:
+class Groups(Form):
     """Groups."""
 
     groups: list[Group]
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
+class Where(Form):
     """Some partitions, or all."""
 
-    topic: Annotated[str | None, "those of this topic"] = None
-    partition: Annotated[int | None, "those with this index"] = None
+    topic: Annotated[str | None, about("those of this topic")] = None
+    partition: Annotated[int | None, about("those with this index")] = None
 
 
-@dataclass(frozen=True, slots=True)
-class Expired:
+class Expired(Form):
     """How many forgot."""
 
-    partitions: Annotated[int, "on so many the producer was known"]
+    partitions: Annotated[int, about("on so many the producer was known")]
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(Form):
     """Where a log is cut off."""
 
-    offset: Annotated[int, "it and what follows is lost, from the start of its batch on", Limits(minimum=0)]
+    offset: Annotated[int, about("it and what follows is lost, from the start of its batch on", ge=0)]
 
 
 def producers(controlled: Controlled, topic: str, query: OfPartition) -> Producers:

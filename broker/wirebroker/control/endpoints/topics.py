@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Annotated
+
+from msgspec import Meta
 
 from kafkawire.primitives import format_uuid
 from wirebroker import operations
 from wirebroker.control.controlled import Controlled
-from wirebroker.control.forms import Limits, nearest
+from wirebroker.control.forms import Form, Positive, about, nearest
 from wirebroker.control.problems import Problem
 from wirebroker.core.cluster import Topic
 from wirebroker.core.partition import Partition
@@ -19,54 +20,49 @@ MOST_PARTITIONS = 10_000
 Setting = str | int | float | bool
 
 
-@dataclass(frozen=True, slots=True)
-class NewTopic:
+class NewTopic(Form):
     """A topic to create."""
 
-    name: Annotated[str, "as Kafka allows it: letters, digits, '.', '_' and '-'", Limits(examples=["orders"])]
-    partitions: Annotated[int | None, "how many; else num.partitions", Limits(minimum=1, maximum=MOST_PARTITIONS)] = None
-    replication_factor: Annotated[int | None, "replicas; else default.replication.factor", Limits(minimum=1)] = None
-    configs: Annotated[dict[str, Setting], "Kafka's topic settings by Kafka's names"] = field(default_factory=dict)
+    name: Annotated[str, about("as Kafka allows it: letters, digits, '.', '_' and '-'", examples=["orders"])]
+    partitions: Annotated[Annotated[int, Meta(ge=1, le=MOST_PARTITIONS)] | None, about("how many; else num.partitions")] = None
+    replication_factor: Annotated[Positive | None, about("replicas; else default.replication.factor")] = None
+    configs: Annotated[dict[str, Setting], about("Kafka's topic settings by Kafka's names")] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionState:
+class PartitionState(Form):
     """A partition. Leaders and replicas are node ids."""
 
     partition: int
-    leader: Annotated[int, "−1 if there is none"]
+    leader: Annotated[int, about("−1 if there is none")]
     leader_epoch: int
     replicas: list[int]
     in_sync: list[int]
     log_start_offset: int
-    log_end_offset: Annotated[int, "the offset that the next record will get"]
-    high_watermark: Annotated[int, "up to where consumers may read"]
-    last_stable_offset: Annotated[int, "up to where read_committed consumers may read"]
+    log_end_offset: Annotated[int, about("the offset that the next record will get")]
+    high_watermark: Annotated[int, about("up to where consumers may read")]
+    last_stable_offset: Annotated[int, about("up to where read_committed consumers may read")]
 
 
-@dataclass(frozen=True, slots=True)
-class TopicState:
+class TopicState(Form):
     """A topic."""
 
     name: str
-    topic_id: Annotated[str, "as Kafka's tools print it"]
-    internal: Annotated[bool, "whether it is one of the coordinators' own"]
-    configs: Annotated[dict[str, str], "what is set for this topic alone"]
+    topic_id: Annotated[str, about("as Kafka's tools print it")]
+    internal: Annotated[bool, about("whether it is one of the coordinators' own")]
+    configs: Annotated[dict[str, str], about("what is set for this topic alone")]
     partitions: list[PartitionState]
 
 
-@dataclass(frozen=True, slots=True)
-class Topics:
+class Topics(Form):
     """Topics by their names."""
 
     topics: list[TopicState]
 
 
-@dataclass(frozen=True, slots=True)
-class WhichTopics:
+class WhichTopics(Form):
     """Which topics to list."""
 
-    internal: Annotated[bool, "the coordinators' own as well"] = False
+    internal: Annotated[bool, about("the coordinators' own as well")] = False
 
 
 def listed(controlled: Controlled, query: WhichTopics) -> Topics:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from wirebroker.control.controlled import Controlled
 from wirebroker.control.endpoints.records import LONGEST_WAIT_S
-from wirebroker.control.forms import Limits
+from wirebroker.control.forms import Form, about
 from wirebroker.control.problems import Problem
 from wirebroker.trace.recorder import RING
 from wirebroker.trace.rows import ProduceRow, Row
@@ -18,14 +17,13 @@ BEHIND = 10_000
 """Rows that wait for a slow reader of a stream; when there are more, the stream ends and says how many it missed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Which:
+class Which(Form):
     """Which verdicts."""
 
-    topic: Annotated[str | None, "on this topic"] = None
-    partition: Annotated[int | None, "on this partition"] = None
-    producer_id: Annotated[int | None, "on this producer's batches"] = None
-    verdict: Annotated[Literal["accepted", "duplicate", "rejected"] | None, "that are this"] = None
+    topic: Annotated[str | None, about("on this topic")] = None
+    partition: Annotated[int | None, about("on this partition")] = None
+    producer_id: Annotated[int | None, about("on this producer's batches")] = None
+    verdict: Annotated[Literal["accepted", "duplicate", "rejected"] | None, about("that are this")] = None
 
     def fits(self, row: Row) -> bool:
         """Whether it is one of them."""
@@ -36,38 +34,33 @@ class Which:
         return all(wanted in (None, value) for wanted, value in zip(asked, found, strict=True))
 
 
-@dataclass(frozen=True, slots=True)
 class Latest(Which):
     """Which verdicts, and how many."""
 
-    limit: Annotated[int, "the latest so many", Limits(minimum=1, maximum=RING)] = 1000
+    limit: Annotated[int, about("the latest so many", ge=1, le=RING)] = 1000
 
 
-@dataclass(frozen=True, slots=True)
 class Awaited(Which):
     """Which verdicts to wait for."""
 
-    count: Annotated[int, "until there are so many", Limits(minimum=1, maximum=RING)] = 1
-    timeout: Annotated[float, "at most so many seconds", Limits(minimum=0, maximum=LONGEST_WAIT_S)] = 5.0
+    count: Annotated[int, about("until there are so many", ge=1, le=RING)] = 1
+    timeout: Annotated[float, about("at most so many seconds", ge=0, le=LONGEST_WAIT_S)] = 5.0
 
 
-@dataclass(frozen=True, slots=True)
 class Followed(Latest):
     """Which verdicts, and whether to go on."""
 
-    follow: Annotated[bool, "go on with those to come"] = False
+    follow: Annotated[bool, about("go on with those to come")] = False
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(Form):
     """How many rows, and whether to go on."""
 
-    limit: Annotated[int, "the latest so many", Limits(minimum=1, maximum=RING)] = 1000
-    follow: Annotated[bool, "go on with those to come"] = False
+    limit: Annotated[int, about("the latest so many", ge=1, le=RING)] = 1000
+    follow: Annotated[bool, about("go on with those to come")] = False
 
 
-@dataclass(frozen=True, slots=True)
-class Verdicts:
+class Verdicts(Form):
     """Verdicts, oldest first."""
 
     verdicts: list[ProduceRow]
