@@ -218,37 +218,40 @@ sources = ["KIP-360"]
 steps = [{ produce = 1 }]
 """
 WRONG = [
-    ("title = ", "own.toml: this is no TOML"),
+    ("title = ", "own.toml: the file is not TOML"),
     (GOOD.replace("title", "titel"), "own.toml: there is no 'titel' here; did you mean 'title'?"),
     (GOOD.replace('good_client = "g"', ""), "own.toml: 'good_client' is missing"),
     (GOOD.replace("KIP-360", "somewhere"), "own.toml: the source 'somewhere' is not owner/repository#number"),
-    (GOOD.replace("produce = 1", "prodcue = 1"), "own.toml, step 1: no step does 'prodcue'; did you mean 'produce'?"),
-    (GOOD.replace("produce = 1", "produce = true"), "own.toml, step 1: produce cannot be True"),
+    (GOOD.replace("produce = 1", "prodcue = 1"), "own.toml, step 1: there is no step 'prodcue'; did you mean 'produce'?"),
+    (GOOD.replace("produce = 1", "produce = true"), "own.toml, step 1: produce: expected int, got bool"),
     (GOOD.replace("produce = 1", "produce = 1, wiat = false"), "step 1: there is no 'wiat' here; did you mean 'wait'?"),
     (
         GOOD.replace("produce = 1", 'process = 1, offsets = "later"'),
-        "offsets are kept 'after', 'in transaction', 'with output'",
+        "step 1: offsets: there is no 'later'; did you mean 'after'?",
     ),
+    (GOOD.replace("produce = 1", "process = 1"), "own.toml, step 1: 'offsets' is missing"),
+    (GOOD.replace("produce = 1", "advance = { weeks = 1 }"), "step 1: advance: there is no 'weeks'; it may be days, hours"),
+    (GOOD.replace("produce = 1", "kill = 'all'"), "step 1: kill: there is no 'all'; it may be leader, transaction coordinator"),
     (GOOD.replace("steps = [{ produce = 1 }]", ""), "own.toml: there are no steps, so nothing would happen"),
-    (GOOD + 'clients = ["kafkajs"]', "own.toml: there is no client 'kafkajs'"),
+    (GOOD + 'clients = ["kafkajs"]', "own.toml: clients: there is no 'kafkajs'; did you mean 'aiokafka'?"),
     (GOOD + "[producer]\ninflight = 6", "producer: there is no 'inflight' here; did you mean 'in_flight'?"),
-    (GOOD + '[producer]\nin_flight = "six"', "producer: in_flight cannot be 'six'"),
-    (GOOD + "[broker]\nbrokers = true", "broker: brokers cannot be True"),
+    (GOOD + '[producer]\nin_flight = "six"', "producer: in_flight: expected int, got str"),
+    (GOOD + "[broker]\nbrokers = true", "broker: brokers: expected int, got bool"),
     (GOOD + '[[fault]]\nkind = "lose_akc"', "there is no kind 'lose_akc'; did you mean 'lose_ack'?"),
     (GOOD + '[[fault]]\nkind = "lose_ack"\nnth = 0', "lose_ack: nth counts from 1, not from 0"),
-    (GOOD + '[expect]\noutcome = ["recover"]', "expect: there is no outcome 'recover'; did you mean 'recovers'?"),
-    (GOOD + '[expect.wire]\noutcome = ["recover"]', "expect: there is no outcome 'recover'"),
+    (GOOD + '[expect]\noutcome = ["recover"]', "expect: outcome: there is no 'recover'; did you mean 'recovers'?"),
+    (GOOD + '[expect.wire]\noutcome = ["recover"]', "expect.wire: outcome: there is no 'recover'"),
     (GOOD + '[[part]]\nname = "a"\n[[part]]', "own.toml: each of several parts needs a name"),
-    (GOOD + "part = [3]", "own.toml, part 1: this is a table, not 3"),
-    (GOOD + "part = " + "[" * 20_000, "own.toml: this is no TOML: "),
-    (GOOD + "part = " + "9" * 5000, "own.toml: this is no TOML: Exceeds the limit"),
+    (GOOD + "part = [3]", "own.toml, part 1: expected a table, got 3"),
+    (GOOD + "part = " + "[" * 20_000, "own.toml: the file is not TOML: "),
+    (GOOD + "part = " + "9" * 5000, "own.toml: the file is not TOML: Exceeds the limit"),
 ]
 
 
 def test_a_file_that_is_not_utf8_is_refused_with_a_sentence(tmp_path: Path) -> None:
     path = tmp_path / "own.toml"
     path.write_bytes(b"# \x80")
-    with pytest.raises(ScenarioError, match=r"own.toml: this is not UTF-8: "):
+    with pytest.raises(ScenarioError, match=r"own.toml: the file is not UTF-8: "):
         find(str(path))
 
 

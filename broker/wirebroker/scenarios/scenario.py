@@ -1,7 +1,8 @@
-"""Scenario files: what they may say, and what they mean.
+"""Scenario files: what they may contain, and what it means.
 
-A scenario is played in one or more parts, each on a broker of its own. What the file says at the top holds for all parts;
-a part adds to its tables (`broker`, `producer`, `expect`) and replaces its lists (`fault`, `steps`).
+A scenario has one or more parts, each played on a broker of its own. What the file says at its top holds for all parts; a part
+adds to its tables (`broker`, `producer`, `expect`) and replaces its lists (`fault`, `steps`). A step is named after a method of
+the workload, whose parameters are its options.
 """
 
 from __future__ import annotations
@@ -9,66 +10,35 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, make_dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args, get_type_hints
+
+import msgspec
 
 from wirebroker.clients import CLIENTS, ClientName, ProducerSettings
 from wirebroker.faults.files import FaultFileError, parse
 from wirebroker.faults.rules import Rule
 
+T = TypeVar("T")
 TOPIC, RESULTS = "orders", "results"
-"""What a workload writes to, and where a pipeline's results go."""
+"""The topic that a workload writes to, and the topic of a pipeline's results."""
 OutcomeName = Literal["recovers", "fails cleanly", "duplicates", "loses", "reorders", "hangs", "refuses"]
 OUTCOMES: tuple[OutcomeName, ...] = get_args(OutcomeName)
-OPTIONS: dict[str, dict[str, type | tuple[type, ...]]] = {
-    "produce": {"produce": int, "partitions": list, "wait": bool, "by": str, "threads": int, "bytes": int},
-    "flush": {"flush": bool, "by": str},
-    "send_again": {"send_again": (str, list), "partition": int, "by": str},
-    "begin": {"begin": bool, "by": str},
-    "commit": {"commit": bool, "by": str},
-    "abort": {"abort": bool, "by": str},
-    "transaction": {"transaction": int, "partitions": list, "again": int, "by": str},
-    "crash": {"crash": bool, "by": str},
-    "process": {"process": int, "offsets": str, "crash_after": int},
-    "consume": {"consume": int, "isolation": str, "to_end": bool},
-    "open_transaction": {"open_transaction": int},
-    "empty_transaction": {"empty_transaction": bool},
-    "restart": {"restart": str},
-    "kill": {"kill": str},
-    "freeze": {"freeze": bool},
-    "move_leader": {"move_leader": bool},
-    "advance": {"advance": dict},
-    "delete_records": {"delete_records": bool},
-    "faults": {"faults": list},
-    "clear_faults": {"clear_faults": bool},
-    "wait_for_fault": {"wait_for_fault": str},
-    "wait_for_stored": {"wait_for_stored": int},
-}
-"""What a step may be, by the word that says what it does, with its options and their types."""
-OFFSETS = ("after", "in transaction", "with output")
-"""How a pipeline remembers how far it has come."""
-KILLED = ("leader", "transaction coordinator")
-"""Brokers that can be killed, by what they are."""
 _SOURCE = re.compile(r"[\w.-]+/[\w.-]+(#\d+|: CHANGELOG\.md)|KAFKA-\d+|KIP-\d+|[A-F]\d+[a-z]?")
-_TOP = {
-    "title": str, "behaviours": list, "broker_does": str, "good_client": str, "sources": list, "clients": list,
-    "others": str, "broker": dict, "producer": dict, "fault": list, "steps": list, "expect": dict, "part": list,
-}  # fmt: skip
-_PART = {"name": str, "broker": dict, "producer": dict, "fault": list, "steps": list, "expect": dict}
-_NEEDED = ("title", "broker_does", "good_client", "sources")
 
 
 class ScenarioError(ValueError):
-    """A scenario that does not exist or cannot be played; the message says where and what to do."""
+    """A scenario does not exist or cannot be played; the message says where and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """How the broker is set up: the words of MockKafka, and states that it is to have reached before."""
+    """How the broker is set up: options of MockKafka, and the state in which it begins."""
 
     brokers: int = 1
     partitions: int = 1
@@ -76,24 +46,24 @@ class BrokerSettings:
     rules: dict[str, Any] = field(default_factory=dict)
     configs: dict[str, Any] = field(default_factory=dict)
     producer_epoch: int = 0
-    """Epoch that the first InitProducerId hands out, or that the transactional id has reached."""
+    """The epoch that the first InitProducerId hands out, or the transactional id's epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expect:
-    """How a run is to end, as far as it is said. Counts are of records."""
+    """The expected end of a run; None where the file expects nothing. Counts are of records."""
 
     outcome: list[OutcomeName] = field(default_factory=lambda: ["recovers"])
     stored: int | None = None
     doubled: int | None = None
     lost: int | None = None
     failed: int | None = None
-    """How many the client reported as failed."""
+    """Records that the client reports as failed."""
     clients: dict[str, Expect] = field(default_factory=dict)
-    """What is expected of single clients instead, by their names."""
+    """For clients of which something else is expected, by their names."""
 
     def of(self, client: str) -> Expect:
-        """What is expected of this client."""
+        """The expectation for this client."""
         return self.clients.get(client, self)
 
 
@@ -110,7 +80,7 @@ class Part:
     where: str
 
     def rules(self) -> list[Rule]:
-        """The faults as new rules that have not fired."""
+        """The faults as new rules."""
         return rules_of(self.faults, self.where)
 
 
@@ -126,7 +96,7 @@ class Scenario:
     behaviours: list[str]
     clients: list[ClientName]
     others: str
-    """Why not every client can play it."""
+    """Why some clients cannot play it."""
     parts: list[Part]
 
 
@@ -138,9 +108,37 @@ def rules_of(faults: list[dict[str, Any]], where: str) -> list[Rule]:
         raise ScenarioError(str(wrong)) from None
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Common:
+    """The tables and lists at the top of a file, or of one part."""
+
+    broker: dict[str, Any] = field(default_factory=dict)
+    producer: dict[str, Any] = field(default_factory=dict)
+    fault: list[dict[str, Any]] | None = None
+    steps: list[Any] | None = None
+    expect: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Part(_Common):
+    name: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _File(_Common):
+    title: str
+    broker_does: str
+    good_client: str
+    sources: list[str]
+    behaviours: list[str] = field(default_factory=list)
+    clients: list[ClientName] = field(default_factory=lambda: list(CLIENTS))
+    others: str = ""
+    part: list[Any] = field(default_factory=lambda: [{}])
+
+
 @cache
 def names() -> tuple[str, ...]:
-    """The names of the scenarios that come with wirebroker: the flows first."""
+    """The names of the scenarios that come with wirebroker: the flows B1, B2 … first."""
     found = [each.name.removesuffix(".toml") for each in files(__package__).joinpath("files").iterdir()]
     flows = sorted(filter(_is_flow, found), key=lambda name: int(name[1:]))
     return (*flows, *sorted(name for name in found if not _is_flow(name)))
@@ -158,7 +156,7 @@ def find(name: str) -> Scenario:
         except OSError as refused:
             raise ScenarioError(f"{name}: {refused.strerror}") from None
         except UnicodeDecodeError as wrong:
-            raise ScenarioError(f"{name}: this is not UTF-8: {wrong}") from None
+            raise ScenarioError(f"{name}: the file is not UTF-8: {wrong}") from None
     known = {each.lower(): each for each in names()}
     if name.lower() not in known:
         raise ScenarioError(f"there is no scenario {name!r}{_nearest(name, names())}")
@@ -169,105 +167,112 @@ def find(name: str) -> Scenario:
 def read(name: str, text: str, where: str) -> Scenario:
     """The scenario that a file's text describes. Raises ScenarioError."""
     try:
-        said = tomllib.loads(text)
+        file = _table(_File, tomllib.loads(text), where)
+    except ScenarioError:
+        raise
     except (ValueError, RecursionError) as damage:  # a number of thousands of digits is a plain ValueError
-        raise ScenarioError(f"{where}: this is no TOML: {damage}") from None
-    _check(said, _TOP, where)
-    for word in _NEEDED:
-        if word not in said:
-            raise ScenarioError(f"{where}: {word!r} is missing")
-    for source in said["sources"]:
-        if not _SOURCE.fullmatch(str(source)):
+        raise ScenarioError(f"{where}: the file is not TOML: {damage}") from None
+    for source in file.sources:
+        if not _SOURCE.fullmatch(source):
             known = "owner/repository#number, owner/repository: CHANGELOG.md, KAFKA-n, KIP-n or a behaviour"
             raise ScenarioError(f"{where}: the source {source!r} is not {known}")
-    clients = said.get("clients", list(CLIENTS))
-    for client in clients:
-        if client not in CLIENTS:
-            raise ScenarioError(f"{where}: there is no client {client!r}{_nearest(client, CLIENTS)}")
-    parts = said.get("part", [{}])
-    for number, part in enumerate(parts):
-        _check(part, _PART, f"{where}, part {number + 1}")
+    parts = [_table(_Part, part, f"{where}, part {number}") for number, part in enumerate(file.part, 1)]
+    if len(parts) > 1 and not all(part.name for part in parts):
+        raise ScenarioError(f"{where}: each of several parts needs a name")
     return Scenario(
-        name, said["title"], said["broker_does"], said["good_client"], said["sources"], said.get("behaviours", []),
-        clients, said.get("others", ""), [_part(said, part, where, len(parts)) for part in parts],
+        name, file.title, file.broker_does, file.good_client, file.sources, file.behaviours, file.clients, file.others,
+        [_part(file, part, f"{where}, part {part.name!r}" if part.name else where) for part in parts],
     )  # fmt: skip
 
 
-def _part(said: dict[str, Any], own: dict[str, Any], where: str, count: int) -> Part:
-    name = own.get("name", "")
-    if count > 1:
-        if not name:
-            raise ScenarioError(f"{where}: each of several parts needs a name")
-        where = f"{where}, part {name!r}"
-    steps = own.get("steps", said.get("steps"))
+def _part(file: _File, own: _Part, where: str) -> Part:
+    steps = own.steps if own.steps is not None else file.steps
     if not steps:
         raise ScenarioError(f"{where}: there are no steps, so nothing would happen")
-    for number, step in enumerate(steps):
-        _step(step, f"{where}, step {number + 1}")
+    for number, step in enumerate(steps, 1):
+        _check_step(step, f"{where}, step {number}")
     part = Part(
-        name,
-        _table(BrokerSettings, said.get("broker", {}) | own.get("broker", {}), f"{where}, broker"),
-        _table(ProducerSettings, said.get("producer", {}) | own.get("producer", {}), f"{where}, producer"),
+        own.name,
+        _table(BrokerSettings, file.broker | own.broker, f"{where}, broker"),
+        _table(ProducerSettings, file.producer | own.producer, f"{where}, producer"),
         steps,
-        _expect(said.get("expect", {}) | own.get("expect", {}), f"{where}, expect"),
-        own.get("fault", said.get("fault", [])),
+        _expect(file.expect | own.expect, f"{where}, expect"),
+        (own.fault if own.fault is not None else file.fault) or [],
         where,
     )
-    part.rules()
+    part.rules()  # refuses faults that are wrong
     return part
 
 
 def _expect(said: dict[str, Any], where: str) -> Expect:
-    own = {name: _table(Expect, table, f"{where}.{name}") for name, table in said.items() if name in CLIENTS}
+    """The words of an `expect` table beside tables that are named after clients."""
     common = {word: value for word, value in said.items() if word not in CLIENTS}
-    expect: Expect = _table(Expect, common | {"clients": own}, where)
-    for each in (expect, *own.values()):
-        for outcome in each.outcome:
-            if outcome not in OUTCOMES:
-                raise ScenarioError(f"{where}: there is no outcome {outcome!r}{_nearest(outcome, OUTCOMES)}")
-    return expect
+    own: dict[str, Expect] = {name: _table(Expect, said[name], f"{where}.{name}") for name in CLIENTS if name in said}
+    return replace(_table(Expect, common, where), clients=own)
 
 
 def verb_of(step: Mapping[str, Any]) -> str | None:
     """The word of a step that says what it does."""
-    return next((word for word in step if word in OPTIONS), None)
+    return next((word for word in step if word in _step_forms()), None)
 
 
-def _step(step: Any, where: str) -> None:
+@cache
+def _step_forms() -> dict[str, type[Any]]:
+    """Each step's options, by its verb: the parameters of the workload's method, the first of which is the verb's value."""
+    from wirebroker.scenarios.workload import Workload  # it imports this module
+
+    forms: dict[str, type[Any]] = {}
+    for name, method in vars(Workload).items():
+        if verb := name.removeprefix("_do_") if name.startswith("_do_") else "":
+            _, value, *options = signature(method, eval_str=True).parameters.values()
+            needed = [(each.name, each.annotation) for each in options if each.default is Parameter.empty]
+            others = [
+                (each.name, each.annotation, field(default=each.default))
+                for each in options
+                if each.default is not Parameter.empty
+            ]
+            forms[verb] = make_dataclass(verb, [(verb, value.annotation), *needed, *others])
+    return forms
+
+
+def _check_step(step: Any, where: str) -> None:
     verb = verb_of(step) if isinstance(step, dict) else None
     if verb is None:
         word = next(iter(step), "") if isinstance(step, dict) else str(step)
-        raise ScenarioError(f"{where}: no step does {word!r}{_nearest(word, OPTIONS)}")
-    _check(step, OPTIONS[verb], where)
-    if verb == "process" and step.get("offsets") not in OFFSETS:
-        raise ScenarioError(f"{where}: offsets are kept {', '.join(map(repr, OFFSETS))}, not {step.get('offsets')!r}")
-    if verb == "kill" and step["kill"] not in KILLED:
-        raise ScenarioError(f"{where}: killed is {' or '.join(map(repr, KILLED))}, not {step['kill']!r}")
+        raise ScenarioError(f"{where}: there is no step {word!r}{_nearest(word, _step_forms())}")
+    _table(_step_forms()[verb], step, where)
     if verb == "faults":
         rules_of(step["faults"], where)
 
 
-def _check(said: Any, known: Mapping[str, type | tuple[type, ...]], where: str) -> None:
+def _table(kind: type[T], said: Any, where: str) -> T:
+    """A table as an instance of this dataclass. Raises ScenarioError."""
     if not isinstance(said, dict):
-        raise ScenarioError(f"{where}: this is a table, not {said!r}")
-    for word, value in said.items():
-        if word not in known:
-            raise ScenarioError(f"{where}: there is no {word!r} here{_nearest(word, known)}")
-        kind = known[word]
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
-            raise ScenarioError(f"{where}: {word} cannot be {value!r}")
+        raise ScenarioError(f"{where}: expected a table, got {said!r}")
+    hints = get_type_hints(kind)
+    for word in said:
+        if word not in hints:
+            raise ScenarioError(f"{where}: there is no {word!r} here{_nearest(word, hints)}")
+    try:
+        return msgspec.convert(said, kind)
+    except msgspec.ValidationError as wrong:
+        raise ScenarioError(f"{where}: {_reason(str(wrong), hints)}") from None
 
 
-def _table(kind: type[Any], said: Mapping[str, Any], where: str) -> Any:
-    """A table as an instance of its class, whose fields are the words that it may have."""
-    known = {each.name: each for each in fields(kind)}
-    for word, value in said.items():
-        if word not in known:
-            raise ScenarioError(f"{where}: there is no {word!r} here{_nearest(word, known)}")
-        allowed = str(known[word].type)
-        if not re.search(rf"\b{type(value).__name__}\b", allowed):
-            raise ScenarioError(f"{where}: {word} cannot be {value!r}")
-    return kind(**said)
+def _reason(text: str, hints: Mapping[str, Any]) -> str:
+    """msgspec's reason in our words: where, what is wrong, and the nearest word that would be right."""
+    if missing := re.fullmatch(r"Object missing required field `(\w+)`", text):
+        return f"{missing[1]!r} is missing"
+    reason, _, place = text.partition(" - at ")
+    word = re.findall(r"\$\.(\w+)", place)[0]
+    if unknown := re.fullmatch(r"Invalid enum value '(.*)'", reason):
+        return f"{word}: there is no {unknown[1]!r}{_nearest(unknown[1], _choices(hints[word]))}"
+    return f"{word}: {reason[:1].lower()}{reason[1:]}".replace("`", "")
+
+
+def _choices(hint: Any) -> list[str]:
+    """The words of a Literal, at any depth of a type."""
+    return [word for each in get_args(hint) for word in ([each] if isinstance(each, str) else _choices(each))]
 
 
 def _nearest(word: str, known: Iterable[str]) -> str:

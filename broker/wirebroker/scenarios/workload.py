@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from wirebroker.clients import Refused, sentence
 from wirebroker.mock import MockKafka
@@ -16,6 +16,10 @@ from wirebroker.scenarios.scenario import RESULTS, TOPIC, Part, rules_of, verb_o
 from wirebroker.scenarios.watch import Watch, named
 
 T = TypeVar("T")
+Offsets = Literal["after", "in transaction", "with output"]
+"""When a pipeline stores its offset: after the output, in the output's transaction, or in the output's records."""
+Unit = Literal["days", "hours", "minutes", "seconds", "milliseconds"]
+Isolation = Literal["read_committed", "read_uncommitted"]
 IN_TRANSACTION = 2.0
 """Seconds to wait for the records of a transaction that is to go on: its end will tell."""
 FIRST = "first"
@@ -206,14 +210,14 @@ class Workload:
         held.lost = bool(failed)
         self.transactions.append(held.end(failed or "aborted by the application"))
 
-    def _do_transaction(
-        self, value: int, partitions: Sequence[int] = (0,), again: int = 0, by: str = FIRST, values: Sequence[str] = ()
-    ) -> None:
-        """One transaction of `value` records; if it fails the application does it `again` so many times.
+    def _do_transaction(self, value: int, partitions: Sequence[int] = (0,), again: int = 0, by: str = FIRST) -> None:
+        """One transaction of `value` records; if it fails the application repeats it up to `again` times.
 
-        Where the client cannot go on after a failure, that is with a new producer of the same transactional id.
+        If the client cannot go on after a failure, the application repeats it with a new producer of the same transactional id.
         """
-        values = values or self._values(value)
+        self._transaction(self._values(value), partitions, again, by)
+
+    def _transaction(self, values: Sequence[str], partitions: Sequence[int], again: int, by: str) -> None:
         self._do_begin(by=by)
         held = self._held(by)
         for number, each in enumerate(values):
@@ -222,11 +226,11 @@ class Workload:
         if again and not set(values) <= self.journal.acknowledged():
             if held.lost or held.broken:
                 self._do_crash(True, by)
-            self._do_transaction(value, partitions, again - 1, by, values)
+            self._transaction(values, partitions, again - 1, by)
 
     # Pipelines
 
-    def _do_process(self, value: int, offsets: str, crash_after: int = 0) -> None:
+    def _do_process(self, value: int, offsets: Offsets, crash_after: int = 0) -> None:
         """Consume, transform, produce: `value` records. The first worker dies after `crash_after`, before it has said so."""
         for _ in range(value):
             self._kafka.produce(TOPIC, value=label(self._count).encode())
@@ -272,7 +276,7 @@ class Workload:
         self._call("close the consumer", reader.close)
         return max((int(value.partition("@")[2]) + 1 for _, value in found), default=0)
 
-    def _do_consume(self, value: int, isolation: str = "read_committed", to_end: bool = False) -> None:
+    def _do_consume(self, value: int, isolation: Isolation = "read_committed", to_end: bool = False) -> None:
         """A consumer reads from the beginning and is to find so many records, and with `to_end` the end."""
         reader = self._reader(TOPIC, "readers", isolation)
         found = self._read(reader, 0, value or 1, min(self._left(), 3.0) if value else 0.4)
@@ -300,11 +304,11 @@ class Workload:
         self.journal.deleted |= {(record.value or b"").decode() for record in self._kafka.records(TOPIC)}
         raw.delete_records(self._address, TOPIC, self._part.broker.partitions)
 
-    def _do_restart(self, value: str) -> None:
+    def _do_restart(self, value: Literal["clean", "kill"]) -> None:
         self._watch.mark("the broker is killed and starts again" if value == "kill" else "the broker restarts")
         self._kafka.restart(value)
 
-    def _do_kill(self, value: str) -> None:
+    def _do_kill(self, value: Literal["leader", "transaction coordinator"]) -> None:
         """End a broker as with kill −9."""
         self._watch.mark(f"the {value} is killed")
         if value == "leader":
@@ -328,7 +332,7 @@ class Workload:
         state = self._kafka.partition(TOPIC)
         self._kafka.move_leader(TOPIC, to=next(node for node in state.in_sync if node != state.leader))
 
-    def _do_advance(self, value: dict[str, float]) -> None:
+    def _do_advance(self, value: dict[Unit, float]) -> None:
         self._watch.mark(f"{' '.join(f'{number} {unit}' for unit, number in value.items())} pass")
         self._kafka.clock.advance(timedelta(**value))
 
