@@ -11,8 +11,8 @@ python_for_venv() {
     return 1
 }
 
-# ensure_env GROUP: the project with its extra (demo; the control as well) or its development group (dev); the second
-# call costs nothing.
+# ensure_env GROUP: installs the project with an extra (demo or audit, and the control) or with its development group (dev).
+# The second call costs nothing.
 ensure_env() {
     local group=$1 stamp python
     stamp=.venv/.wirebroker-$group
@@ -42,6 +42,6 @@ ensure_env() {
         fi
     fi
     touch "$stamp"
-    [ "$group" = dev ] && touch .venv/.wirebroker-demo
+    [ "$group" = dev ] && touch .venv/.wirebroker-demo .venv/.wirebroker-audit
     return 0
 }

@@ -48,7 +48,7 @@ def page(name: str) -> str:
 
 
 AUDIT = ROOT / "docs" / "audit.md"
-OF_OTHERS = {"--user", "--check", "--rm", "--build", "--py-files", "--archives"}
+OF_OTHERS = {"--user", "--detach", "--name", "--check", "--rm", "--build", "--py-files", "--archives"}
 """Flags of other programs that the texts show."""
 
 
@@ -368,6 +368,31 @@ def test_javascript_runs(controlled: MockKafka, tmp_path: Path) -> None:
     run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=50)
     assert run.returncode == 1
     assert "did not fire at all: it matched 1 and struck 0" in run.stdout
+
+
+@pytest.mark.slow  # the first time Go compiles net/http
+@pytest.mark.timeout(240)
+def test_go_runs(controlled: MockKafka, tmp_path: Path) -> None:
+    if shutil.which("go") is None:
+        lacking("go", "Go is not installed")
+    (block,) = blocks("go")
+    client = (
+        f"from kafka import KafkaProducer\nproducer = KafkaProducer(bootstrap_servers={controlled.bootstrap_servers!r})\n"
+        'import sys\nproducer.send("orders", sys.argv[1].encode()).get(timeout=10)\n'
+    )
+    (tmp_path / "go.mod").write_text("module orders\n\ngo 1.21\n", encoding="utf-8")
+    (tmp_path / "orders.go").write_text(
+        'package orders\n\nimport "os/exec"\n\nfunc sendOrder(order string) {\n'
+        f'\tif err := exec.Command({json.dumps(sys.executable)}, "-c", {json.dumps(client)}, order).Run(); err != nil {{\n'
+        "\t\tpanic(err)\n\t}\n}\n",
+        encoding="utf-8",
+    )
+    environment = os.environ | {"CONTROL": controlled.control_url, "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local"}
+    for code, passes in ((block.code, True), (block.code.replace('"nth": 1', '"nth": 9'), False)):
+        (tmp_path / "shown_test.go").write_text(code, encoding="utf-8")
+        run = subprocess.run(["go", "test"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=110)
+        assert (run.returncode == 0) is passes, run.stdout + run.stderr
+        assert passes or "did not fire at all" in run.stdout
 
 
 def test_the_table_of_endpoints_is_the_controls() -> None:
