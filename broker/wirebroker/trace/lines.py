@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, TextIO
 
 from wirebroker.trace.rows import (
@@ -42,9 +42,14 @@ def has_colour(stream: TextIO) -> bool:
     return stream.isatty() and "NO_COLOR" not in os.environ
 
 
+def time_of_day(ms: int) -> str:
+    """ms since the epoch as local time, `12:30:05.250`."""
+    return f"{datetime.fromtimestamp(ms // 1000):%H:%M:%S}.{ms % 1000:03d}"
+
+
 def line(row: Row, colour: bool = False) -> str:
     """A row as one aligned line."""
-    when = time.strftime("%H:%M:%S", time.localtime(row.time / 1000)) + f".{row.time % 1000:03d}"
+    when = time_of_day(row.time)
     number = getattr(row, "connection", None)
     connection = f"#{number:<3}" if number is not None else " " * 4
     place, middle, outcome, rest = _PARTS[type(row)](row)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 
-from wirebroker.trace.lines import COLOURS, PLAIN
+from wirebroker.trace.lines import COLOURS, PLAIN, time_of_day
 from wirebroker.trace.rows import ProduceRow
 
 SEQUENCES = 2**31
@@ -46,7 +45,7 @@ def _timeline(rows: list[ProduceRow], colour: bool) -> Iterator[str]:
         word = f"{row.verdict:<9}"
         if colour:
             picture, word = (f"{COLOURS[row.verdict]}{text}{PLAIN}" for text in (picture, word))
-        when = time.strftime("%H:%M:%S", time.localtime(row.time / 1000)) + f".{row.time % 1000:03d}"
+        when = time_of_day(row.time)
         yield f"  {when}  {_shown(span):<15} |{picture}|  {word}  {_outcome(row, gap)}"
         if row.verdict == "accepted":
             stored.append(span)
