@@ -1,10 +1,9 @@
 """The requests that the broker answers: one module per API, headed by its versions and behaviour.
 
-A handler takes the decoded request and its `Exchange` and returns the response, or an `Outcome` where there is none
-now. A handler whose request may be long is a generator, which yields between slices (`exchange.Steps`,
-`core.slices.pauses`).
-Handlers fill every field; the codec leaves out what a version does not have. A module is imported when the first request
-of its API arrives. What is absent, and why, is in skipped.md beside this file.
+A handler takes the decoded request and its `Exchange`, and returns the response, or an `Outcome` if there is none yet. The
+handler of a request that may be long is a generator, which yields between slices (`exchange.Steps`, `core.slices.pauses`).
+Handlers fill every field; the codec omits the fields that a version does not have. A module is imported when the first
+request of its API arrives. The file skipped.md in this folder lists the absent APIs, with reasons.
 """
 
 from __future__ import annotations
@@ -35,20 +34,20 @@ SERVED = (
 
 
 def handler_of(key: int) -> Handler:
-    """The function that answers this API; KeyError if none does."""
+    """The handler of this API. Raises KeyError if there is none."""
     module = import_module(f"wirebroker.apis.{APIS[key].module}")
     handler: Handler = module.handle
     return handler
 
 
 def import_handlers() -> None:
-    """Import all of them now."""
+    """Import all handlers now."""
     for name in SERVED:
         handler_of(KEYS[name])
 
 
 def served_versions(rules: Rules, max_versions: Mapping[int, int]) -> dict[int, tuple[int, int]]:
-    """API key to the versions that are answered: Kafka 4.3.1's, capped by the profile's release and by the user."""
+    """The served versions by API key: Kafka 4.3.1's, capped by the profile's release and by the user."""
     served = {}
     for name in SERVED:
         key = KEYS[name]

@@ -10,7 +10,7 @@ from wirebroker.exchange import Exchange
 
 
 def handle(request: AddOffsetsToTxnRequest, exchange: Exchange) -> AddOffsetsToTxnResponse:
-    """Add it, or say why not."""
+    """Add the partition, or answer with the error."""
     code = _add(request, exchange)
     return AddOffsetsToTxnResponse(error_code=epoch_error(code, exchange.version >= PRODUCER_FENCED_FROM))
 

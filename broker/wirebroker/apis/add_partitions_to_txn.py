@@ -1,8 +1,8 @@
 """AddPartitionsToTxn, versions 0–5.
 
-A client adds partitions to its one transaction (versions 0 to 3); brokers ask for several transactions at once, and may
-only want to know whether the partitions are in (from version 4). All partitions are added or none: if one does not
-exist, the others are OPERATION_NOT_ATTEMPTED. PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2.
+A client adds partitions to its one transaction (versions 0 to 3). Brokers name several transactions at once, and may only
+verify that they include the partitions (from version 4). All partitions are added or none: if one does not exist, the others
+are OPERATION_NOT_ATTEMPTED. PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def handle(request: AddPartitionsToTxnRequest, exchange: Exchange) -> Steps:
     """Answer each partition of each transaction."""
     if exchange.version >= BATCHED_FROM:
         topics: dict[str, list[AddPartitionsToTxnTopic]] = {}
-        for asked in request.transactions:  # Kafka goes by the first, where one is named twice
+        for asked in request.transactions:  # if a transaction is named twice, Kafka uses the first one
             topics.setdefault(asked.transactional_id, asked.topics)
         results = []
         for asked in request.transactions:
@@ -53,7 +53,7 @@ def handle(request: AddPartitionsToTxnRequest, exchange: Exchange) -> Steps:
 def _answers(
     asked: AddPartitionsToTxnTransaction, topics: Iterable[AddPartitionsToTxnTopic], exchange: Exchange
 ) -> Generator[None, Any, list[AddPartitionsToTxnTopicResult]]:
-    """Add the partitions to one transaction, or none of them, and say of each what came of it."""
+    """Add all partitions to one transaction or none; the result of each."""
     wanted: dict[TopicPartition, ErrorCode] = {}
     pause = pauses()
     for topic in topics:
@@ -68,7 +68,7 @@ def _answers(
     codes: Codes = wanted if absent else _codes(asked, list(wanted), exchange)
     if absent or asked.verify_only:
         answered: Iterable[tuple[int, TopicPartition]] = ((0, where) for where in codes)
-    else:  # Kafka repeats the request, also what is in it twice (errorResponseForTransaction)
+    else:  # Kafka repeats the request, including duplicates (errorResponseForTransaction)
         answered = ((number, (topic.name, i)) for number, topic in enumerate(topics) for i in topic.partitions)
     results: dict[tuple[int, str], AddPartitionsToTxnTopicResult] = {}
     for number, (name, index) in answered:

@@ -1,6 +1,6 @@
 """AlterConfigs, versions 0–2.
 
-The older form of IncrementalAlterConfigs: what is given replaces all that was set for the resource.
+The older form of IncrementalAlterConfigs: the given settings replace all settings of the resource.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wirebroker.exchange import Exchange, Steps
 
 
 def handle(request: AlterConfigsRequest, exchange: Exchange) -> Steps:
-    """Change the settings, and say of each resource what came of it."""
+    """Change the settings; the result of each resource."""
     twice = repeated((resource.resource_type, resource.resource_name) for resource in request.resources)
     responses: list[AlterConfigsResourceResponse] = []
     changes, pause = MetadataChanges(responses, exchange), pauses(CHANGES)

@@ -1,7 +1,7 @@
 """AlterPartitionReassignments, versions 0–1.
 
-Replicas move at once, so that there is never a reassignment to cancel: replicas that are null are answered with
-NO_REASSIGNMENT_IN_PROGRESS. From version 1 on the request can insist on the number of replicas staying as it is.
+Replicas move at once, so there is never a reassignment to cancel: the answer to null replicas is
+NO_REASSIGNMENT_IN_PROGRESS. From version 1 on, a request can forbid a change of the number of replicas.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from wirebroker.exchange import Exchange, Steps
 
 
 def handle(request: AlterPartitionReassignmentsRequest, exchange: Exchange) -> Steps:
-    """Move the replicas, and say of each partition what came of it."""
+    """Move the replicas; the result of each partition."""
     if request.timeout_ms <= 0:
         return timed_out(request, exchange, AlterPartitionReassignmentsResponse)
     any_number = request.allow_replication_factor_change

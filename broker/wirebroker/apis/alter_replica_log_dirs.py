@@ -1,6 +1,6 @@
 """AlterReplicaLogDirs, versions 1–2.
 
-A broker has one log directory, where each replica is already. Any other is LOG_DIR_NOT_FOUND.
+A broker has one log directory, which already holds each replica. Any other is LOG_DIR_NOT_FOUND.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from wirebroker.exchange import Exchange, Steps
 
 LONGEST_NAME = 255
 FUTURE_SUFFIX = len(".") + 32 + len("-future")
-"""How much longer the folder of a partition's future log is than its topic and index."""
+"""The length that the folder name of a partition's future log adds to its topic and index."""
 
 
 def handle(request: AlterReplicaLogDirsRequest, exchange: Exchange) -> Steps:
-    """Say of each replica whether it is there; one that is named twice goes by what comes last."""
+    """Answer for each replica whether it is in the directory; a replica named twice has its last directory."""
     pause = pauses()
     wanted: dict[str, dict[int, str]] = {}
     for each in request.dirs:

@@ -1,8 +1,8 @@
 """ApiVersions, versions 0–4.
 
-What this broker answers. A client that asks in a version that is not served is told so in version 0, with the versions
-of ApiVersions alone (KIP-511). Software names and versions must look like such (version 3), else INVALID_REQUEST.
-Produce is offered from version 0, although 0 to 2 are not served, as Kafka does for old clients that look for it.
+The APIs that this broker serves. A request in an unsupported version is answered in version 0, with only the versions of
+ApiVersions (KIP-511). Software names and versions must be well-formed (version 3), else INVALID_REQUEST. As in Kafka,
+Produce is advertised from version 0, although 0 to 2 are not served, because old clients look for it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from wirebroker.exchange import Exchange
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 FEATURES_FROM_ZERO = 4
-"""From this version on features may be supported from level 0; older clients cannot read that (KAFKA-17492)."""
+"""From this version on, a feature's minimum level may be 0; older clients cannot read that (KAFKA-17492)."""
 
 
 class Feature(NamedTuple):
-    """A feature of the cluster: the levels that brokers support, the level in force, and the APIs it stands for."""
+    """A feature of the cluster: the supported levels, the level in effect, and the APIs that it promises."""
 
     name: str
     oldest: int
@@ -44,7 +44,7 @@ FEATURES: tuple[Feature, ...] = (
     Feature("share.version", 0, 1, 1, ("ShareGroupHeartbeat",)),
     Feature("streams.version", 0, 1, 1, ("StreamsGroupHeartbeat",)),
 )
-"""A client takes a feature as a promise, so that it is told of those alone whose APIs are served."""
+"""A client takes a feature as a promise, so the answer names only features whose APIs are served."""
 
 
 def handle(request: ApiVersionsRequest, exchange: Exchange) -> ApiVersionsResponse:
@@ -75,7 +75,7 @@ def handle(request: ApiVersionsRequest, exchange: Exchange) -> ApiVersionsRespon
 
 
 def unsupported_version(served: tuple[int, int] | None = None) -> ApiVersionsResponse:
-    """The answer, in version 0, to a client that asked in a version that is not served; `served` are those that are."""
+    """The answer, in version 0, to a request in an unsupported version; `served` are the supported ones."""
     oldest, newest = served or versions(API_VERSIONS)
     keys = [ApiVersion(api_key=API_VERSIONS, min_version=oldest, max_version=newest)]
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=keys)

@@ -1,6 +1,6 @@
-"""ConsumerGroupDescribe, versions 0–1: the members of consumer groups (KIP-848), what they have and should have.
+"""ConsumerGroupDescribe, versions 0–1: the members of consumer groups (KIP-848), with assignments and targets.
 
-From version 1 it is told which protocol a member speaks. Classic groups are not found here.
+From version 1 the answer has each member's protocol. Classic groups are not found here.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ def handle(request: ConsumerGroupDescribeRequest, exchange: Exchange) -> Steps:
         if request.include_authorized_operations and not answer.error_code:
             answer.authorized_operations = ALL_GROUP_OPERATIONS
         known[group_id] = answer
-        # A member is never changed, but replaced.
+        # A changed member is a new object.
         held = [(group.members[each], group.targets.get(each, NOTHING)) for each in group.in_order()] if group else []
         for member, target in held:
             if pause():
                 yield None
             answer.members.append(_member(member, target, exchange))
-    if len(known) < len(request.group_ids):  # what is shown again and again is encoded aside
+    if len(known) < len(request.group_ids):  # repeated answers are encoded aside
         yield None
-    # Kafka answers at once that an empty id is none, and asks its coordinators for the others.
+    # Kafka refuses an empty id at once, and asks its coordinators for the others.
     return ConsumerGroupDescribeResponse(groups=[known[group_id] for group_id in sorted(request.group_ids, key=bool)])
 
 
@@ -60,7 +60,7 @@ def _refused(group_id: str, code: ErrorCode, message: str | None = None) -> Desc
 
 
 def _describe(group_id: str, exchange: Exchange) -> tuple[ConsumerGroup | None, DescribedGroup]:
-    """The group, if there is one to describe, and the answer without its members."""
+    """The group, or None, and the answer without its members."""
     groups = exchange.engine.groups
     if error := groups.membership_error(group_id, exchange.node_id):
         return None, _refused(group_id, error)
@@ -101,7 +101,7 @@ def _member(member: ConsumerMember, target: Partitions, exchange: Exchange) -> M
 
 
 def _assignment(held: Mapping[bytes, Iterable[int]], exchange: Exchange) -> Assignment:
-    """Topics that were deleted are left out."""
+    """Omits deleted topics."""
     known = exchange.cluster.topics_by_id
     return Assignment(
         topic_partitions=[

@@ -1,8 +1,8 @@
 """ConsumerGroupHeartbeat, versions 0–1: join, stay in, and leave a consumer group (KIP-848).
 
-Epoch 0 joins, −1 leaves, −2 leaves a static member's place free for its return. The answer brings the member's epoch and,
-where it is news, what is assigned to it. From version 1 a member brings an id of its own and may subscribe by regular
-expression. FENCED_MEMBER_EPOCH asks it to give up everything and join again.
+Epoch 0 joins, −1 leaves, and with −2 a static member leaves and may return. The answer has the member's epoch and, if it has
+changed, its assignment. From version 1 a member chooses its own id and may subscribe by regular expression. After
+FENCED_MEMBER_EPOCH it must give up all partitions and join again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wirebroker.exchange import Exchange
 
 
 def handle(request: ConsumerGroupHeartbeatRequest, exchange: Exchange) -> ConsumerGroupHeartbeatResponse:
-    """Answer with how the member stands."""
+    """Answer with the member's epoch and assignment."""
     groups = exchange.engine.groups
     if not groups.consumers.enabled:
         return _refused(Refused(ErrorCode.UNSUPPORTED_VERSION))

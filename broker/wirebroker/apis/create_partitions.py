@@ -1,7 +1,7 @@
 """CreatePartitions, versions 0–3.
 
-`count` is how many partitions the topic is to have, more than it has; the request may say which brokers hold the new
-ones. With validate_only nothing is created.
+`count` is the new number of partitions, which must be larger than the present one. The request may name the brokers of the
+new ones. With validate_only nothing is created.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
 
 MOST_RECORDS = 10_000
-"""As many records as Kafka's controller writes to its log for one request: one for each partition."""
+"""The largest number of records that Kafka's controller writes for one request: one for each partition."""
 
 
 def handle(request: CreatePartitionsRequest, exchange: Exchange) -> Steps:
-    """Add the partitions, and say of each topic what came of it."""
+    """Add the partitions; the result of each topic."""
     if request.timeout_ms <= 0:
         return timed_out(request, exchange, CreatePartitionsResponse)
     names = Counter(topic.name for topic in request.topics)

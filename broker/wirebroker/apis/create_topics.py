@@ -1,9 +1,9 @@
 """CreateTopics, versions 2–7.
 
-Each topic is judged by itself: its name, its settings, then where its partitions go; −1 partitions or replicas mean the
-broker's default, and both are −1 where the request says itself which brokers hold which partition. A name that the
-request holds twice is INVALID_REQUEST. From version 5 the answer says how the topic was configured, from 7 its id. With
-validate_only nothing is created.
+Each topic is checked on its own: its name, its settings, then the placement of its partitions. −1 partitions or replicas
+mean the broker's default; both are −1 if the request assigns the partitions to brokers itself. A name that the request has
+twice is INVALID_REQUEST. From version 5 the answer has the topic's settings, from 7 its id. With validate_only nothing is
+created.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from wirebroker.exchange import Exchange, Steps
 
 METADATA_TOPIC = "__cluster_metadata"
 MOST_RECORDS = 10_000
-"""As many records as Kafka's controller writes to its log for one request: for each topic, setting and partition."""
+"""The largest number of records that Kafka's controller writes for one request: for each topic, setting and partition."""
 
 CREATED = 8
-"""Topics that are created in a slice."""
+"""The number of topics created in a slice."""
 
 
 class Plan(NamedTuple):
-    """What a topic is to look like; `assignment` is empty where the broker chooses the replicas."""
+    """A topic to create; `assignment` is empty if the broker places the replicas."""
 
     partitions: int
     factor: int
@@ -47,7 +47,7 @@ class Plan(NamedTuple):
 
 
 def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
-    """Create what can be created, and say of each topic what came of it."""
+    """Create the valid topics; the result of each topic."""
     if request.timeout_ms <= 0:
         return timed_out(request, exchange, CreateTopicsResponse)
     cluster = exchange.cluster
@@ -71,7 +71,7 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
             yield None
         if isinstance(plan, Refusal):
             answers.append(_refused(name, plan))
-        elif name in cluster.topics:  # somebody has created it meanwhile
+        elif name in cluster.topics:  # another request has created it meanwhile
             answers.append(_refused(name, _exists(name)))
         else:
             answers.append(_create(name, plan, exchange, request.validate_only))
@@ -105,7 +105,7 @@ def _name_error(name: str, cluster: Cluster) -> Refusal | None:
     if name in cluster.topics:
         return _exists(name)
     if "." in name or "_" in name:
-        # Kafka's metric names turn '.' into '_', so that two such topics would share theirs.
+        # Kafka's metric names have '_' for '.', so two such topics would share them.
         for other in cluster.topics_like(name):
             message = f"Topic '{name}' collides with existing topic: {other}"
             return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
@@ -183,7 +183,7 @@ def _create(name: str, plan: Plan, exchange: Exchange, validate_only: bool) -> C
 
 
 def _configs(plan: Plan, exchange: Exchange) -> list[CreatableTopicConfigs]:
-    """The topic's settings by name; what the client has given is repeated as it was written."""
+    """The topic's settings by name; those from the client are repeated verbatim."""
     topic = TopicConfigs(exchange.cluster.configs, plan.overrides)
     return [
         CreatableTopicConfigs(

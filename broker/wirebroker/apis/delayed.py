@@ -1,4 +1,4 @@
-"""A request that waits until partitions have come so far (Kafka's DelayedOperation)."""
+"""A request that waits until partitions reach a condition (Kafka's DelayedOperation)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wirebroker.exchange import Exchange, Outcome
 
 
 class Delayed:
-    """Asks `is_complete()` whenever one of the partitions changes, and answers with `answer()` then or in the end."""
+    """Answers with `answer()` once `is_complete()` is true after a change of a partition, or the time is up."""
 
     def __init__(
         self, exchange: Exchange, partitions: Iterable[Partition], is_complete: Callable[[], bool],
@@ -23,7 +23,7 @@ class Delayed:
         self._told: Callable[[Partition, int], None] = self._changed
 
     def wait(self, timeout_ms: int) -> Message | Outcome:
-        """The answer, if it is complete; else the request is parked, for at most this long."""
+        """The answer if it is complete; else park the request, for at most `timeout_ms`."""
         if self._is_complete():
             return self._answer()
         self._timer = self._exchange.cluster.timers.at(self._exchange.now + timeout_ms, self._finish)

@@ -9,7 +9,7 @@ from wirebroker.exchange import Exchange, Steps
 
 
 def handle(request: DeleteGroupsRequest, exchange: Exchange) -> Steps:
-    """Delete what may be deleted."""
+    """Delete each group that may be deleted."""
     pause = pauses(IDS)
     results = []
     for group_id in dict.fromkeys(request.groups_names):

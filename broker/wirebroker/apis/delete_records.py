@@ -1,9 +1,9 @@
 """DeleteRecords, versions 0–2.
 
-Everything before an offset is gone; −1 stands for the high watermark. The answer holds the offset at which the
-partition now begins, which is not moved back by an earlier one. A partition that is only compacted keeps its records
-(POLICY_VIOLATION), and so do the coordinators' topics (INVALID_TOPIC_EXCEPTION). The answer waits until all live replicas
-have deleted them, or is REQUEST_TIMED_OUT with the offset at which the last of them begins.
+Deletes all records before an offset; −1 stands for the high watermark. The answer has the partition's new log start offset,
+which never moves back. A partition that is only compacted keeps its records (POLICY_VIOLATION), and so do the coordinators'
+topics (INVALID_TOPIC_EXCEPTION). The answer waits until all live replicas have deleted them, or is REQUEST_TIMED_OUT with
+the smallest log start offset of the replicas.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ UNKNOWN_LOW_WATERMARK = -1
 
 
 class Awaited(NamedTuple):
-    """A result that holds once all live replicas of the partition begin at an offset."""
+    """A result that is valid once all live replicas of the partition have reached a log start offset."""
 
     partition: Partition
     required_offset: int
@@ -38,11 +38,11 @@ class Awaited(NamedTuple):
 
 
 def handle(request: DeleteRecordsRequest, exchange: Exchange) -> Steps:
-    """Delete the records, and say where each partition begins."""
+    """Delete the records; the log start offset of each partition."""
     offsets: dict[str, dict[int, int]] = {}
     for topic in request.topics:
         for asked in topic.partitions:
-            # Kafka keeps these in a map: of a partition that is named twice the last offset counts.
+            # Kafka keeps these in a map: for a partition named twice the last offset is used.
             offsets.setdefault(topic.name, {})[asked.partition_index] = asked.offset
     pause = pauses()
     topics: list[DeleteRecordsTopicResult] = []
@@ -84,7 +84,7 @@ def _delete(
     result.low_watermark = partition.replication.low_watermark
     if result.low_watermark < wanted:
         awaited.append(Awaited(partition, wanted, result))
-        return ErrorCode.REQUEST_TIMED_OUT  # unless the replicas are heard of in time
+        return ErrorCode.REQUEST_TIMED_OUT  # unless the replicas answer in time
     return ErrorCode.NONE
 
 

@@ -1,7 +1,7 @@
 """DeleteTopics, versions 1–6.
 
-By name, from version 6 also by id. A topic that the request names twice, in whichever way, is INVALID_REQUEST. With
-delete.topic.enable=false every topic is TOPIC_DELETION_DISABLED (INVALID_REQUEST before version 3).
+Deletes topics by name, from version 6 also by id. A topic that the request names twice, by name or id, is INVALID_REQUEST.
+With delete.topic.enable=false every topic is TOPIC_DELETION_DISABLED (INVALID_REQUEST before version 3).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NO_SUCH_ID = "This server does not host this topic ID."
 
 
 def handle(request: DeleteTopicsRequest, exchange: Exchange) -> Steps:
-    """Delete the topics, and say of each what came of it."""
+    """Delete the topics; the result of each."""
     if request.timeout_ms <= 0:
         return timed_out(request, exchange, DeleteTopicsResponse)
     asked = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
@@ -69,7 +69,7 @@ def _answers(asked: list[DeleteTopicState], exchange: Exchange) -> Generator[Non
 
 
 def _by_name(name: str, once: dict[bytes, None], ids: Counter[bytes], exchange: Exchange) -> DeletableTopicResult:
-    """Delete by name. An id in `ids` was given too: then neither way of naming the topic deletes it."""
+    """Delete by name. A topic whose id is also in `ids` is deleted by neither."""
     topic = exchange.cluster.topics.get(name)
     if topic is None:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,8 +1,8 @@
 """DescribeConfigs, versions 1–4.
 
-The settings of topics, brokers, groups and client metrics: what holds, where it comes from, and, if asked for, every
-place that could have given it. A broker answers for itself, and under the empty name for what was altered for all; its
-loggers are none, as there is no log4j here. Documentation is never sent (null).
+The settings of topics, brokers, groups and client metrics: each value in effect, its source, and on request its synonyms. A
+broker describes itself, and under the empty name the alterations for all brokers. It has no loggers, because there is no
+log4j here. Documentation is never sent (null).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from wirebroker.exchange import Exchange, Steps
 
 KINDS = frozenset(ResourceType)
 RESOURCES = 16
-"""Resources in a slice: each has dozens of settings, or hundreds."""
+"""The number of resources in a slice; each has dozens or hundreds of settings."""
 
 
 def handle(request: DescribeConfigsRequest, exchange: Exchange) -> Steps:
@@ -94,7 +94,7 @@ def _broker(name: str, exchange: Exchange) -> list[Entry] | Refusal:
 
 
 def _facts(exchange: Exchange) -> Mapping[str, str]:
-    """What only the running broker knows of its own settings."""
+    """The settings that only the running broker knows."""
     node_id = exchange.node_id
     broker = exchange.cluster.brokers[node_id]
     listeners = ",".join(f"{name}://{host}:{port}" for name, (host, port) in broker.addresses.items())
@@ -137,9 +137,9 @@ def _result(
 
 
 class Shown:
-    """Settings as one answer shows them. Topics share what they do not override, and it is made once.
+    """The settings in one answer. Topics share the settings that they do not override, and each is built only once.
 
-    What is made is found by the id of what it is made of, which stays in use because it is kept here.
+    A built setting is found by the `id()` of its entry. The entry is kept here too, so its id stays unique.
     """
 
     def __init__(self, include_synonyms: bool) -> None:
@@ -148,7 +148,7 @@ class Shown:
         self._lists: dict[int, tuple[list[Entry], list[DescribeConfigsResourceResult]]] = {}
 
     def configs(self, entries: list[Entry]) -> list[DescribeConfigsResourceResult]:
-        """The settings of these entries."""
+        """The settings for these entries."""
         made = self._lists.get(id(entries))
         if made is None:
             made = self._lists[id(entries)] = (entries, [self._config(entry) for entry in entries])

@@ -1,7 +1,7 @@
 """DescribeGroups, versions 0–6.
 
-What a member said of itself is shown while the group is stable. A group that does not exist, or is a consumer group of
-KIP-848, is "Dead", from version 6 with GROUP_ID_NOT_FOUND.
+Members' metadata is shown while the group is stable. A group that does not exist, or is a consumer group of KIP-848, is
+"Dead", from version 6 with GROUP_ID_NOT_FOUND.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ALL_GROUP_OPERATIONS = 0b1101_0100_1000
 
 
 def handle(request: DescribeGroupsRequest, exchange: Exchange) -> Steps:
-    """Describe each group; one that is named several times is described once and shown as often, as in Kafka."""
+    """Describe each group; as in Kafka, a group named several times is described once and shown as often as it is named."""
     operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     pause_for_id, pause = pauses(IDS), pauses(MEMBERS)
     known: dict[str, DescribedGroup] = {}
@@ -41,13 +41,13 @@ def handle(request: DescribeGroupsRequest, exchange: Exchange) -> Steps:
                 if pause():
                     yield None
                 answer.members.append(_member(member, protocol, stable))
-    if len(known) < len(request.groups):  # what is shown again and again is encoded aside
+    if len(known) < len(request.groups):  # repeated answers are encoded aside
         yield None
     return DescribeGroupsResponse(groups=[known[group_id] for group_id in request.groups])
 
 
 def _describe(group_id: str, exchange: Exchange) -> tuple[Group | None, DescribedGroup]:
-    """The group, if there is one to describe, and the answer without its members."""
+    """The group, or None, and the answer without its members."""
     groups = exchange.engine.groups
     if error := groups.here(group_id, exchange.node_id):
         return None, _without_members(group_id, error, "")

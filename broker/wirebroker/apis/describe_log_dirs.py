@@ -1,7 +1,7 @@
 """DescribeLogDirs, versions 1–5.
 
-The partitions that the asked broker holds, with their sizes in bytes, all in one directory. Without --data logs are kept
-in memory, and the directory is the one that the settings name. Its volume is unknown (−1).
+The partitions on the broker that gets the request, with their sizes in bytes, in one directory. Without --data logs are kept
+in memory, and the directory is the one in the settings. The size of its volume is unknown (−1).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wirebroker.exchange import Exchange, Steps
 
 
 def handle(request: DescribeLogDirsRequest, exchange: Exchange) -> Steps:
-    """Answer with the sizes of the partitions asked for; null asks for all."""
+    """Answer with the sizes of the requested partitions; null means all."""
     pause = pauses()
     wanted: dict[str, set[int]] = {}
     for asked in request.topics or ():
@@ -55,7 +55,7 @@ def handle(request: DescribeLogDirsRequest, exchange: Exchange) -> Steps:
 
 
 def _held(partition: Partition, node_id: int) -> list[DescribeLogDirsPartition]:
-    """The partition as this broker holds it; nothing if it does not, or no longer."""
+    """The partition's entry; empty if this broker does not hold it."""
     if node_id not in partition.replicas or partition.deleted:
         return []
     size = partition.log.size

@@ -1,7 +1,7 @@
 """DescribeProducers, version 0.
 
-The producers whose state a partition keeps: what the validator of duplicates and gaps goes by. The start of an open
-transaction is −1 where there is none, and so is the coordinator epoch before the first end marker.
+The states of producers on a partition, which decide about duplicates and gaps. The start of an open transaction is −1
+without one, and so is the coordinator epoch before the first end marker.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def handle(request: DescribeProducersRequest, exchange: Exchange) -> Steps:
 
 
 def _found(topic: str, index: int, exchange: Exchange) -> tuple[Partition | None, PartitionResponse]:
-    """The partition if it may be described here, and the answer without producers."""
+    """The partition, or None if it cannot be described here, and the answer without producers."""
     answer = PartitionResponse(partition_index=index, error_code=ErrorCode.NONE, active_producers=[])
     error = topic_name_error(topic)
     if error is not None:

@@ -1,9 +1,8 @@
 """DescribeQuorum, versions 0–2.
 
-All brokers are voters of the one quorum there is, and the one that clients take for the controller leads it. Behind it
-there is no Raft: the metadata is one thing in one process, and the high watermark is how often it has changed. Asking
-for anything but partition 0 of the metadata's topic is UNKNOWN_TOPIC_OR_PARTITION for all that was asked, as in Kafka,
-which also sends an empty sentence where nothing is wrong.
+All brokers are voters of one quorum, and the controller that clients see leads it. There is no Raft: the metadata is in the
+memory of one process, and the high watermark counts its changes. As in Kafka, a request for anything but partition 0 of the
+metadata's topic gets UNKNOWN_TOPIC_OR_PARTITION for all its partitions, and the message of a success is empty.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """DescribeTopicPartitions, version 0.
 
-Topics in the order of their names, partition by partition, at most as many as the request and the broker's
-max.request.partition.size.limit allow; where there is more, `next_cursor` says where the next request is to go on.
-An empty list asks for all topics.
+Topics in the order of their names, partition by partition, up to the limits of the request and of the broker's
+max.request.partition.size.limit. If there are more, `next_cursor` says where the next request should continue. An empty list
+means all topics.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DescribeTransactions, version 0: where transactional ids stand, as their coordinator knows."""
+"""DescribeTransactions, version 0: the states of transactional ids, from their coordinator."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def handle(request: DescribeTransactionsRequest, exchange: Exchange) -> Steps:
             topics[topic].append(index)
         state.topics = [TopicData(topic=topic, partitions=sorted(topics[topic])) for topic in sorted(topics)]
         known[transactional_id] = state
-    if len(known) < len(request.transactional_ids):  # what is shown again and again is encoded aside
+    if len(known) < len(request.transactional_ids):  # repeated answers are encoded aside
         yield None
     return DescribeTransactionsResponse(transaction_states=[known[each] for each in request.transactional_ids])
 
 
 def _state(transactional_id: str, exchange: Exchange) -> tuple[TransactionState, list[TopicPartition]]:
-    """How the transaction stands, and the partitions that are part of it."""
+    """The transaction's state and its partitions."""
     transactions = exchange.engine.transactions
     if not transactional_id:
         return _error(transactional_id, ErrorCode.INVALID_REQUEST), []

@@ -1,7 +1,7 @@
 """ElectLeaders, versions 0–2.
 
-Elects the preferred leader, the first of the replicas (election type 0), or for a partition that nobody leads any replica
-that is alive (1, which may lose records). Null asks for all partitions, and is told of those that were in need of it.
+Elects the preferred leader, which is the first replica (election type 0), or any live replica of a partition without a
+leader (1, which may lose records). Null means all partitions; the answer then has only those that needed an election.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MESSAGES = {
 
 
 def handle(request: ElectLeadersRequest, exchange: Exchange) -> Steps:
-    """Hold the elections, and say what came of each."""
+    """Hold the elections; the result of each."""
     if request.timeout_ms <= 0:
         return timed_out(request, exchange, ElectLeadersResponse)
     everything = request.topic_partitions is None

@@ -1,7 +1,7 @@
 """EndTxn, versions 0–5: commit or abort.
 
-The markers are written before the answer is sent. From version 5 (transaction version 2) the producer is told the epoch
-that it goes on with. PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2.
+The markers are written before the answer is sent. From version 5 (transaction version 2) the answer has the producer's next
+epoch. PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ BUMPS_EPOCH_FROM = 5
 
 
 def handle(request: EndTxnRequest, exchange: Exchange) -> EndTxnResponse:
-    """End the transaction, or say why not."""
+    """End the transaction, or answer with the error."""
     transactions = exchange.engine.transactions
     asked = EndAsked(
         request.transactional_id, request.producer_id, request.producer_epoch, request.committed,
@@ -32,5 +32,5 @@ def handle(request: EndTxnRequest, exchange: Exchange) -> EndTxnResponse:
 
 
 def epoch_error(code: ErrorCode, understood: bool) -> ErrorCode:
-    """PRODUCER_FENCED as a client of this version has to be told: old ones know INVALID_PRODUCER_EPOCH alone."""
+    """PRODUCER_FENCED in a form that this version knows: old clients only know INVALID_PRODUCER_EPOCH."""
     return ErrorCode.INVALID_PRODUCER_EPOCH if code == ErrorCode.PRODUCER_FENCED and not understood else code

@@ -1,10 +1,10 @@
 """Fetch, versions 4–18.
 
-Batches from each partition, up to the high watermark, or with read_committed up to the last stable offset; the last is
-cut off where the limit ends, as in Kafka, which sends a piece of its file. The answer waits until min_bytes are there,
-max_wait_ms has passed, or a partition has an error. The first batch of the first partition that has any comes even if it
-is larger than the limits (KIP-74). Sessions are KIP-227's, topic ids KIP-516's (version 13), who leads instead is told
-from version 16 (KIP-951). From version 11 any replica may be read from (KIP-392); one that is behind shows what it has.
+Batches from each partition, up to the high watermark, or with read_committed up to the last stable offset. The last batch is
+cut off at the limit, as in Kafka, which sends a piece of its file. The answer waits until min_bytes are available,
+max_wait_ms has passed, or a partition has an error. The first batch of the first partition with records is sent even if it
+is larger than the limits (KIP-74). Sessions are KIP-227's, topic ids KIP-516's (version 13). From version 16 the answer
+names the new leader (KIP-951). From version 11 any replica may be read (KIP-392); one that lags shows only its own records.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from wirebroker.core.slices import at_once, pauses
 from wirebroker.exchange import Exchange, Outcome, Steps
 
 FEW = 256
-"""A Fetch of so many partitions is dealt with at once, one of more in slices."""
+"""A Fetch of up to so many partitions is handled at once, a larger one in slices."""
 READ = 64
-"""Partitions that are read in a slice."""
+"""The number of partitions read in a slice."""
 NO_BYTES = memoryview(b"")
 FROM_FOLLOWERS_SINCE = 11
 TELLS_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def handle(request: FetchRequest, exchange: Exchange) -> FetchResponse | Outcome | Steps:
-    """Answer with what is there, or wait for more."""
+    """Answer with the available records, or wait for more."""
     sessions = exchange.engine.fetch_sessions
     opened = sessions.open(request, exchange.version, exchange.node_id, exchange.now)
     if sessions.size(request, exchange.node_id) > FEW:
@@ -60,7 +60,7 @@ def handle(request: FetchRequest, exchange: Exchange) -> FetchResponse | Outcome
 
 
 def _in_slices(request: FetchRequest, exchange: Exchange, opened: Generator[None, Any, FetchContext]) -> Steps:
-    """The same for many partitions. They are watched first, as they may change while others are being read."""
+    """The same for many partitions. They are watched first, because they may change while others are being read."""
     context = yield from opened
     if context.error:
         return FetchResponse(error_code=context.error, session_id=0, responses=[])
@@ -87,7 +87,7 @@ class _Found:
 
 
 class Fetch:
-    """One Fetch on its way: read, perhaps parked, read again, answered."""
+    """One Fetch in progress: read, perhaps parked, read again, answered."""
 
     def __init__(self, request: FetchRequest, exchange: Exchange, context: FetchContext) -> None:
         self.request = request
@@ -96,15 +96,15 @@ class Fetch:
         self.committed = request.isolation_level == 1
         self._timer: Timer | None = None
         self._available: dict[PartitionKey, int] = {}
-        """Bytes that each partition has for this request, as far as it may have them."""
+        """The available bytes of each partition, up to its limit in the request."""
         self._watched: dict[Partition, tuple[PartitionKey, FetchPartition]] = {}
         self._waits = False
         self._changed: dict[Partition, None] = {}
-        """What has changed before the request began to wait."""
+        """The partitions that changed before the request began to wait."""
         self._told: Callable[[Partition, int], None] = self._appended
 
     def read(self) -> Generator[None, Any, tuple[Results, bool]]:
-        """What there is now, and whether that is enough to answer with; in slices."""
+        """Read in slices; the results, and whether they are enough for an answer."""
         pause = pauses(READ)
         request = self.request
         left = min(request.max_bytes, self.exchange.cluster.configs.integer("fetch.max.bytes"))
@@ -150,7 +150,7 @@ class Fetch:
     def _refuse(self, asked: FetchPartition, found: _Found) -> PartitionData:
         data = PartitionData(
             partition_index=asked.partition, error_code=found.error, high_watermark=-1, records=NO_BYTES,
-            # Kafka's answer about a partition that is there is made in another place, with another default.
+            # In Kafka other code answers for a partition that exists, with another default.
             aborted_transactions=[] if found.partition is None else None,
         )  # fmt: skip
         if found.error in TELLS_LEADER and self.exchange.version >= 16 and found.partition is not None:
@@ -187,7 +187,7 @@ class Fetch:
             return data, 0
         data.records = found.data
         if found.available and not found.data and limit > 0:
-            data.aborted_transactions = None  # the next batch was larger than what may be sent
+            data.aborted_transactions = None  # the next batch was larger than the remaining limit
         elif self.committed and found.data:
             aborted = partition.aborted_transactions(asked.fetch_offset, found)
             data.aborted_transactions = [
@@ -196,7 +196,7 @@ class Fetch:
         return data, found.available
 
     def response(self, results: Results) -> Generator[None, Any, FetchResponse]:
-        """The response with these results, of which a session leaves out what has not changed; in slices."""
+        """The response with these results, in slices; a session omits unchanged ones."""
         session = self.context.session
         response = FetchResponse(error_code=ErrorCode.NONE, session_id=session.session_id if session else 0, responses=[])
         named = yield from self.context.answer(results)
@@ -207,7 +207,7 @@ class Fetch:
         for (name, _), data in named:
             if pause():
                 yield
-            if name != current:  # a topic whose partitions do not come one after the other is named again, as in Kafka
+            if name != current:  # as in Kafka, a topic is named again if its partitions are not consecutive
                 current = name
                 topic = FetchableTopicResponse(partitions=[])
                 if isinstance(name, bytes):
@@ -238,7 +238,7 @@ class Fetch:
     # Waiting
 
     def watch(self) -> Generator[None, Any, None]:
-        """Be told when one of the partitions changes; in slices."""
+        """Watch all partitions for changes, in slices."""
         pause = pauses()
         for key, asked in self.context.partitions:
             if pause():
@@ -249,12 +249,12 @@ class Fetch:
                 self._watched[partition] = key, asked
 
     def has_changed(self) -> bool:
-        """Whether there is enough to answer with now, as partitions have changed since they were read."""
+        """Whether partitions that changed since they were read now have enough for an answer."""
         self._total = sum(self._available.values())
         return any(self._enough_with(partition) for partition in self._changed)
 
     def wait(self) -> Outcome:
-        """Park until enough has been appended or the time is up."""
+        """Park until enough is appended or the time is up."""
         timers = self.exchange.cluster.timers
         self._timer = timers.at(self.exchange.now + self.request.max_wait_ms, self._finish)
         self._total = sum(self._available.values())
@@ -262,7 +262,7 @@ class Fetch:
         return Outcome.PARKED
 
     def _appended(self, partition: Partition, now: int) -> None:
-        if not self._waits:  # it is being read; or what was told before has made others append, and it is answered
+        if not self._waits:  # the partitions are being read, or another append has already answered this request
             self._changed[partition] = None
         elif not self.exchange.alive:
             self._stop()
@@ -271,7 +271,7 @@ class Fetch:
             self._finish(now)
 
     def _enough_with(self, partition: Partition) -> bool:
-        """Whether to answer now that this partition has changed; the others stand as before (DelayedFetch.tryComplete)."""
+        """Whether to answer after the change of this partition; the others are unchanged (DelayedFetch.tryComplete)."""
         key, asked = self._watched[partition]
         found = self._find(key, asked)
         if found.partition is None or found.error:
@@ -304,7 +304,7 @@ class Fetch:
             self._timer.cancel()
 
     def leave(self) -> Generator[None, Any, None]:
-        """Be told of nothing any longer; in slices."""
+        """Stop watching the partitions, in slices."""
         pause = pauses()
         while self._watched:
             if pause():

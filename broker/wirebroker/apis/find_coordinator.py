@@ -1,10 +1,9 @@
 """FindCoordinator, versions 0–6.
 
-Which broker coordinates a group (key type 0) or a transactional id (1); from version 4 several keys at once. The first
-to ask creates the coordinators' topic. On a cold start it is told COORDINATOR_NOT_AVAILABLE, as in Kafka; the next finds
-it, and whoever then comes to the coordinator first is told NOT_COORDINATOR, because it is still loading. Share groups
-(key type 2, version 6) are not served: INVALID_REQUEST. While nobody leads the partition that a key belongs to, its
-coordinator is COORDINATOR_NOT_AVAILABLE.
+The broker that coordinates a group (key type 0) or a transactional id (1); from version 4 several keys at once. The first
+request creates the coordinators' topic. On a cold start it gets COORDINATOR_NOT_AVAILABLE, as in Kafka. The next one finds
+the coordinator, and the first request there gets NOT_COORDINATOR, because it is still loading. Share groups (key type 2,
+version 6) are not served: INVALID_REQUEST. While a key's partition has no leader, the answer is COORDINATOR_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def _find(key_type: int, key: str, exchange: Exchange) -> Coordinator:
     kind, topic = KINDS[key_type]
     node_id = cluster.coordinator(kind, key)
     if node_id is None and topic not in cluster.topics:
-        with suppress(OSError, ConfigError):  # its settings may be such that no topic can have them
+        with suppress(OSError, ConfigError):  # the brokers' settings may be invalid for this topic
             cluster.create_internal_topic(topic, exchange.now)
         cluster.decisions.write_down(exchange.now)
         node_id = None if cluster.cold_start else cluster.coordinator(kind, key)

@@ -1,4 +1,4 @@
-"""Heartbeat, versions 0–4: a member says that it is there, and is told if it has to join again."""
+"""Heartbeat, versions 0–4: a member keeps its session, and learns whether it must join again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from wirebroker.exchange import Exchange
 
 
 def handle(request: HeartbeatRequest, exchange: Exchange) -> HeartbeatResponse:
-    """Answer with how the group stands."""
+    """Answer with the group's error code, if any."""
     groups = exchange.engine.groups
     code = groups.membership_error(request.group_id, exchange.node_id) or groups.heartbeat(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id, exchange.now

@@ -1,7 +1,7 @@
 """IncrementalAlterConfigs, versions 0–1.
 
-Sets, deletes, appends to and subtracts from single settings of topics, brokers (the empty name is all of them), groups
-and client metrics. All changes of a resource are made or none. A broker lets only some settings change while it runs.
+Sets, deletes, appends to and subtracts from single settings of topics, brokers (the empty name means all), groups and client
+metrics. All changes of a resource are made or none. Only some settings of a broker can change while it runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from wirebroker.exchange import Exchange, Steps
 
 
 def handle(request: IncrementalAlterConfigsRequest, exchange: Exchange) -> Steps:
-    """Change the settings, and say of each resource what came of it."""
+    """Change the settings; the result of each resource."""
     twice = repeated((resource.resource_type, resource.resource_name) for resource in request.resources)
     responses: list[AlterConfigsResourceResponse] = []
     changes, pause = MetadataChanges(responses, exchange), pauses(CHANGES)

@@ -1,9 +1,9 @@
 """InitProducerId, versions 0–5.
 
-Without a transactional id every call hands out a new producer id with epoch 0; a producer id and epoch in the request
-are ignored, as in Kafka, where an idempotent producer that wants a higher epoch either counts it up by itself or starts
-over with a new id. With one, the producer gets the next epoch, and an open transaction of the last one is aborted: then
-the answer is CONCURRENT_TRANSACTIONS, and asking again succeeds. Only one of producer id and epoch being set is
+Without a transactional id every request gets a new producer id with epoch 0. As in Kafka, a producer id and epoch in the
+request are ignored: an idempotent producer either raises its epoch itself or starts over with a new id. With a transactional
+id, the producer gets the next epoch. An open transaction of the last epoch is aborted: then the answer is
+CONCURRENT_TRANSACTIONS, and the repeated request succeeds. A producer id without an epoch, or the reverse, is
 INVALID_REQUEST. PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 4.
 """
 

@@ -1,8 +1,8 @@
-"""JoinGroup, versions 0–9: become, or go on being, a member of a classic group.
+"""JoinGroup, versions 0–9: become, or remain, a member of a classic group.
 
-The answer waits until the group's join phase is over. From version 4 a new member is first told its id with
-MEMBER_ID_REQUIRED; from 5 it may be static (group.instance.id); from 9 a static leader that came back may be told to
-leave the assignment as it is.
+The answer waits until the group's join phase is over. From version 4 a new member first gets its id, with
+MEMBER_ID_REQUIRED. From 5 it may be static (group.instance.id). From 9 the answer to a static leader that came back may tell
+it to keep the assignment.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def handle(request: JoinGroupRequest, exchange: Exchange) -> Message | Outcome:
 
 
 def _protocols(request: JoinGroupRequest) -> list[tuple[str, bytes]]:
-    """Each protocol once, as it is named first. Kafka counts both as votes: its group then waits for ever."""
+    """Each protocol once, as first named. Kafka counts duplicates as votes, and its group then waits for ever."""
     named: dict[str, bytes] = {}
     for protocol in request.protocols:
         named.setdefault(protocol.name, protocol.metadata)

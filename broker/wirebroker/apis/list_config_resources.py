@@ -1,7 +1,7 @@
 """ListConfigResources, versions 0–1.
 
-What has settings, of the types asked for; no type stands for all. Version 0, which was ListClientMetricsResources, knows
-client metrics alone. Broker loggers may be asked for, and there are none.
+The resources with settings, of the requested types; no type means all. Version 0, which was ListClientMetricsResources, has
+only client metrics. There are no broker loggers.
 """
 
 from __future__ import annotations

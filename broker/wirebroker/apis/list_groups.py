@@ -1,4 +1,4 @@
-"""ListGroups, versions 0–5: the groups that this broker coordinates, by state (version 4) and type (5) if asked."""
+"""ListGroups, versions 0–5: the groups that this broker coordinates, optionally by state (version 4) and type (5)."""
 
 from __future__ import annotations
 

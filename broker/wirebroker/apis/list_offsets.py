@@ -1,10 +1,10 @@
 """ListOffsets, versions 1–11.
 
-Times are ms since the epoch, or stand-ins: −1 the end, −2 the beginning, −3 the record with the largest timestamp
-(version 7), −4 the beginning of what is local (8), −5 the end of what is tiered (9), −6 the beginning of what is not yet
-tiered (11). Without tiered storage −4 is the beginning, −5 and −6 find nothing. A partition named twice is
-INVALID_REQUEST. While a new leader does not know that its epoch's beginning is replicated, the end is OFFSET_NOT_AVAILABLE
-(before version 5 LEADER_NOT_AVAILABLE), and so is a time that finds nothing.
+Times are in ms since the epoch, or constants: −1 the end, −2 the beginning, −3 the record with the largest timestamp
+(version 7), −4 the beginning of the local log (8), −5 the end of the tiered log (9), −6 the first offset that is not tiered
+yet (11). Without tiered storage −4 is the beginning, and −5 and −6 find nothing. A partition named twice is INVALID_REQUEST.
+Until the first offset of a new leader's epoch is replicated, the end is OFFSET_NOT_AVAILABLE (before version 5
+LEADER_NOT_AVAILABLE), and so is a time that finds nothing.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from wirebroker.exchange import Exchange, Steps
 CONSUMER, DEBUGGING_CONSUMER = -1, -2
 OFFSET_NOT_AVAILABLE_FROM, NEVER = 5, 2**15
 SEARCHES = 32
-"""Partitions in a slice: a time is looked for in the log."""
+"""The number of partitions in a slice; a lookup by time reads the log."""
 OLDEST_VERSION_OF_STAND_IN = {-1: 0, -2: 0, -3: 7, -4: 8, -5: 9, -6: 11}
 
 
 def handle(request: ListOffsetsRequest, exchange: Exchange) -> Steps:
-    """Answer with an offset for each partition; one that is named more than once is an INVALID_REQUEST, said once."""
+    """Answer with an offset for each partition; one that is named more than once gets a single INVALID_REQUEST."""
     pause, pause_for_search = pauses(), pauses(SEARCHES)
     asked: Counter[tuple[str, int]] = Counter()
     for topic in request.topics:

@@ -1,6 +1,6 @@
 """ListPartitionReassignments, version 0.
 
-Replicas move at once, so that none is ever under way. Topics and partitions that do not exist are no error in Kafka.
+Replicas move at once, so no reassignment is ever in progress. As in Kafka, unknown topics and partitions are not an error.
 """
 
 from __future__ import annotations
@@ -14,5 +14,5 @@ from wirebroker.exchange import Exchange
 
 
 def handle(request: ListPartitionReassignmentsRequest, exchange: Exchange) -> ListPartitionReassignmentsResponse:
-    """Answer that there is none."""
+    """Answer with no reassignments."""
     return ListPartitionReassignmentsResponse(error_code=ErrorCode.NONE, error_message=None, topics=[])

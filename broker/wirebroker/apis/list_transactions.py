@@ -1,7 +1,6 @@
 """ListTransactions, versions 0–2: the transactional ids that this broker coordinates.
 
-By state, producer id, how long the transaction has been open (version 1), and a regular expression (version 2). States
-that do not exist are named in the answer.
+Filters are state, producer id, duration (version 1), and a regular expression (version 2). The answer names unknown states.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from wirebroker.core.transactions.transaction import Transaction
 from wirebroker.exchange import Exchange, Steps
 
 MATCHED_AT_ONCE = 16
-"""Ids that are matched with a pattern before others get their turn; one can take a millisecond."""
+"""The number of ids matched with a pattern in a slice; one can take a millisecond."""
 
 
 def handle(request: ListTransactionsRequest, exchange: Exchange) -> Steps:
-    """List them."""
+    """List the matching transactional ids."""
     try:
         pattern = compile_pattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
     except PatternError:

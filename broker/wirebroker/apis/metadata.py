@@ -1,11 +1,11 @@
 """Metadata, versions 0–13.
 
-Who the brokers are and who leads what. Asking for a topic that does not exist creates it if the broker's
-auto.create.topics.enable and the request allow it; as in Kafka the asking request itself is still told
-UNKNOWN_TOPIC_OR_PARTITION, and the next one finds the topic. Version 0 means all topics by an empty list, later ones by
-null. From version 12 topics may be asked for by id. With no authorizer every operation is allowed. Brokers that are down
-are left out, and their replicas are offline; version 0, which cannot say so, leaves them out of the replicas and calls the
-partition REPLICA_NOT_AVAILABLE. A partition that nobody leads is LEADER_NOT_AVAILABLE.
+The brokers, topics, and leaders. A request for an unknown topic creates it if the broker's auto.create.topics.enable and the
+request allow that. As in Kafka, this request still gets UNKNOWN_TOPIC_OR_PARTITION, and the next one finds the topic. In
+version 0 an empty list means all topics, in later versions null. From version 12 topics may be requested by id. Without an
+authorizer every operation is allowed. Brokers that are down are omitted, and their replicas are offline. Version 0 has no
+field for that: it omits them from the replicas, and the partition is REPLICA_NOT_AVAILABLE. A partition without a leader is
+LEADER_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from wirebroker.exchange import Exchange, Steps
 TOPIC_IDS_FROM = 12
 NOT_ASKED = -(2**31)
 CREATED = 4
-"""Topics that are created in a slice."""
+"""The number of topics created in a slice."""
 ALL_TOPIC_OPERATIONS = 0b1101_1111_1000
 """READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS."""
 ALL_CLUSTER_OPERATIONS = 0b1_1111_1010_0000
@@ -42,7 +42,7 @@ ALL_CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 
 
 def handle(request: MetadataRequest, exchange: Exchange) -> Steps:
-    """Answer with the brokers and the topics asked for."""
+    """Answer with the brokers and the requested topics."""
     if exchange.version < TOPIC_IDS_FROM and any(t.name is None or t.topic_id != ZERO_UUID for t in request.topics or ()):
         return _not_by_id(request)
     cluster = exchange.cluster
@@ -63,7 +63,7 @@ def handle(request: MetadataRequest, exchange: Exchange) -> Steps:
 
 
 def _not_by_id(request: MetadataRequest) -> MetadataResponse:
-    """Versions 10 and 11 have a field for ids that must not be used (KAFKA-13265); brokers are not told then."""
+    """Versions 10 and 11 have a field for ids that must not be used (KAFKA-13265); the answer then has no brokers."""
     topics = [
         MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=t.name or "", topic_id=t.topic_id, partitions=[])
         for t in request.topics or ()
@@ -73,7 +73,7 @@ def _not_by_id(request: MetadataRequest) -> MetadataResponse:
 
 def _topics(request: MetadataRequest, exchange: Exchange) -> Generator[None, Any, list[MetadataResponseTopic]]:
     pause, pause_for_creation = pauses(), pauses(CREATED)
-    # Java's client names a topic by id together with an empty name; Kafka goes by ids as soon as there is one.
+    # Java's client names a topic by id together with an empty name; Kafka uses ids as soon as there is one.
     by_id = any(asked.topic_id != ZERO_UUID for asked in request.topics or ())
     answers = []
     for asked in _asked(request, exchange):
@@ -90,7 +90,7 @@ def _topics(request: MetadataRequest, exchange: Exchange) -> Generator[None, Any
 
 
 def _asked(request: MetadataRequest, exchange: Exchange) -> Iterable[Topic | MetadataRequestTopic]:
-    """What is asked for, each topic once, or all topics."""
+    """The requested topics, each once, or all topics."""
     if request.topics is None or (exchange.version == 0 and not request.topics):
         return list(exchange.cluster.topics.values())
     return {(asked.name, asked.topic_id): asked for asked in request.topics}.values()
@@ -99,7 +99,7 @@ def _asked(request: MetadataRequest, exchange: Exchange) -> Iterable[Topic | Met
 def _find(
     asked: MetadataRequestTopic, by_id: bool, request: MetadataRequest, exchange: Exchange
 ) -> Topic | MetadataResponseTopic:
-    """The topic, or the answer for one that does not exist; it may be created now."""
+    """The topic, or the answer for an unknown one, which may be created now."""
     cluster, name = exchange.cluster, asked.name
     if by_id or name is None:
         return cluster.topics_by_id.get(asked.topic_id) or _refused(ErrorCode.UNKNOWN_TOPIC_ID, None, asked.topic_id)
@@ -113,12 +113,12 @@ def _find(
 
 
 def auto_create(cluster: Cluster, name: str, now: int) -> ErrorCode:
-    """Create a topic of an allowed name if the broker does that when asked for it; the code that the asking request gets."""
+    """Create a topic with a valid name if auto.create.topics.enable allows it; the error code of this request."""
     if not cluster.configs.value("auto.create.topics.enable"):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if cluster.configs.integer("default.replication.factor") > len(cluster.brokers):
         return ErrorCode.INVALID_REPLICATION_FACTOR
-    with suppress(OSError):  # the topic is not there either if it cannot be written down
+    with suppress(OSError):  # nor does the topic exist if it cannot be written down
         cluster.create_topic(name, now)
     cluster.decisions.write_down(now)
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

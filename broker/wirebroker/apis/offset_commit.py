@@ -1,8 +1,8 @@
 """OffsetCommit, versions 2–10.
 
-A member commits with its id and its generation, or its epoch in a consumer group (KIP-848, from version 9); a group
-without members takes offsets from anybody (generation −1). Each
-partition is answered on its own: UNKNOWN_TOPIC_OR_PARTITION, from version 10 UNKNOWN_TOPIC_ID, OFFSET_METADATA_TOO_LARGE.
+A member commits with its id and its generation, or its epoch in a consumer group (KIP-848, from version 9). Any client may
+commit to a group without members (generation −1). Each partition is answered on its own: UNKNOWN_TOPIC_OR_PARTITION, from
+version 10 UNKNOWN_TOPIC_ID, OFFSET_METADATA_TOO_LARGE.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from wirebroker.core.slices import SLICE, pauses
 from wirebroker.exchange import Aside, Exchange, Steps
 
 Known = tuple[Topic, OffsetCommitRequestTopic, OffsetCommitRequestPartition, ErrorCode]
-"""A partition that exists, and why the offset asked for may not be committed."""
+"""An existing partition of the request, and the error of its offset."""
 RETENTION_OF_BROKER = -1
-"""Says that an offset is kept for as long as the broker keeps offsets."""
+"""The retention time of an offset that has the broker's retention."""
 
 
 def handle(request: OffsetCommitRequest, exchange: Exchange) -> Steps:
-    """Remember the offsets that may be committed. Partitions that do not exist are answered first, as Kafka does."""
+    """Remember the valid offsets. As in Kafka, unknown partitions come first in the answer."""
     answers: dict[tuple[str, bytes], list[OffsetCommitResponsePartition]] = {}
     known: list[Known] = []
     pause = pauses()
@@ -93,14 +93,14 @@ def _topic(asked: OffsetCommitRequestTopic, exchange: Exchange) -> Topic | None:
 
 
 def metadata_error(metadata: str | None, exchange: Exchange) -> ErrorCode:
-    """Whether what the client wants to keep with an offset is too long."""
+    """OFFSET_METADATA_TOO_LARGE if the offset's metadata are too long, else NONE."""
     if len(metadata or "") > exchange.cluster.configs.integer("offset.metadata.max.bytes"):
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     return ErrorCode.NONE
 
 
 def made_batch(commit: Commit) -> Generator[Aside, Any, bytes | None]:
-    """What is written down of the commit, if it can be, made aside where it is long."""
+    """The batch of the commit, or None if it cannot be written; a long one is made aside."""
     if len(commit.offsets) <= SLICE:
         return commit.batch()
     batch: bytes | None = yield Aside(commit.batch)

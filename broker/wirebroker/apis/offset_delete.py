@@ -15,7 +15,7 @@ from wirebroker.exchange import Exchange, Steps
 
 
 def handle(request: OffsetDeleteRequest, exchange: Exchange) -> Steps:
-    """Forget what may be forgotten, each partition answered on its own."""
+    """Forget the offsets that may be deleted; each partition is answered on its own."""
     if error := _error(request, exchange):
         return OffsetDeleteResponse(error_code=error, topics=[])
     groups = exchange.engine.groups

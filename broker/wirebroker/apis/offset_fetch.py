@@ -1,9 +1,9 @@
 """OffsetFetch, versions 1–10.
 
-Null topics ask for all that the group has; from version 8 several groups at once; from 10 topics go by id. What was never
-committed is offset −1 without an error, also for a group that does not exist. With require_stable (from version 7) an
-offset that waits for the end of a transaction is UNSTABLE_OFFSET_COMMIT. From version 9 a member of a consumer group
-(KIP-848) may say who it is, and is refused if its epoch is over.
+Null topics mean all offsets of the group. From version 8 a request has several groups, from 10 topics are named by id. An
+offset that was never committed is −1 without an error, even for an unknown group. With require_stable (from version 7) an
+offset of an open transaction is UNSTABLE_OFFSET_COMMIT. From version 9 a member of a consumer group (KIP-848) may send its
+id and epoch, and is refused if its epoch is old.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Topics = Generator[None, Any, list[OffsetFetchResponseTopics]]
 
 
 def handle(request: OffsetFetchRequest, exchange: Exchange) -> Steps:
-    """Answer with what was committed."""
+    """Answer with the committed offsets."""
     if exchange.version >= 8:
         return (yield from _groups(request, exchange))
     error = exchange.engine.groups.here(request.group_id, exchange.node_id)
@@ -68,7 +68,7 @@ def _groups(request: OffsetFetchRequest, exchange: Exchange) -> Steps:
         if pause_for_id():
             yield None
         who = asked.group_id, asked.member_id, asked.member_epoch
-        if asked.topics is None and who in whole:  # all that it has, once more
+        if asked.topics is None and who in whole:  # all offsets of the group again
             answers.append(whole[who])
             continue
         error = groups.here(asked.group_id, exchange.node_id)
@@ -100,7 +100,7 @@ def _topics(asked: OffsetFetchRequestGroup, stable: bool, pause: Callable[[], bo
 def _wanted(
     topics: Iterable[OffsetFetchRequestTopics] | None, pause: Callable[[], bool], exchange: Exchange
 ) -> Generator[None, Any, tuple[Asked, list[OffsetFetchResponseTopics]]]:
-    """The topics by name, and the answers for ids that no topic has."""
+    """The topics by name, and the answers for unknown ids."""
     if topics is None:
         return None, []
     wanted, unknown = [], []
@@ -126,9 +126,8 @@ def _wanted(
 def _offsets(
     group_id: str, asked: Asked, exchange: Exchange, stable: bool
 ) -> Iterator[tuple[int, TopicPartition, Committed, ErrorCode]]:
-    """The offsets asked for, each with the number of its topic in the request, or all with the number 0.
-
-    Where `stable` ones are wanted, an offset that waits for a transaction is an error.
+    """The requested offsets, each with the index of its topic in the request, or all offsets with the index 0. With `stable`
+    an offset of an open transaction is an error.
     """
     offsets = exchange.engine.groups.offsets
     held = offsets.of(group_id)

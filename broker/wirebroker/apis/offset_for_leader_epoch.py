@@ -1,7 +1,7 @@
 """OffsetForLeaderEpoch, versions 2–4.
 
-Where a leader epoch ended: the largest epoch at or below the one asked for that the log knows, and the offset after its
-last record, by which a consumer finds out that what it has read was cut off (KIP-320). Both are −1 if there is none.
+The end of a leader epoch: the largest known epoch at or below the requested one, and the offset after its last record. It
+shows a consumer that records it has read were truncated (KIP-320). Both are −1 if there is none.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Requests that the controller finds overdue as they arrive, and does not carry out.
+"""Requests that are overdue when the controller gets them, and so are not carried out.
 
-A client says with timeout_ms how long the controller may take. With nothing or less it has run out already: every part is
-answered with REQUEST_TIMED_OUT and nothing is looked at (QuorumController.appendWriteEvent; ControllerRequestContext).
+The field timeout_ms limits the time of the controller. If it is 0 or negative, the time is already over: every part is
+answered with REQUEST_TIMED_OUT, and nothing is checked (QuorumController.appendWriteEvent; ControllerRequestContext).
 """
 
 from __future__ import annotations

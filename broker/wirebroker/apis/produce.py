@@ -1,13 +1,13 @@
 """Produce, versions 3–13 (advertised from 0, which old librdkafka looks for; 0 to 2 close the connection).
 
-Each partition's batch is judged by `Partition.append` and answered on its own. Produce never creates a topic. From
-version 13 topics are named by id. acks=0 has no answer, and any error in it closes the connection. A null record set is
-INVALID_RECORD (Kafka never answers it at all). At a broker that does not lead the partition the answer is
-NOT_LEADER_OR_FOLLOWER, from version 10 with who does.
+Each partition's batch is judged by `Partition.append` and answered on its own. Produce never creates a topic. From version
+13 topics are named by id. acks=0 has no answer, and any error in it closes the connection. A null record set is
+INVALID_RECORD (Kafka never answers it). A broker that does not lead the partition answers NOT_LEADER_OR_FOLLOWER, from
+version 10 with the leader.
 
-acks=all is refused with NOT_ENOUGH_REPLICAS while fewer than min.insync.replicas are in sync. Else it is answered when all
-that are in sync have the batch, a retry also, or with REQUEST_TIMED_OUT and the batch's offset when timeout_ms is over.
-NOT_ENOUGH_REPLICAS_AFTER_APPEND does not come: since Kafka 4 the high watermark waits with them (KIP-966).
+acks=all is refused with NOT_ENOUGH_REPLICAS while fewer than min.insync.replicas are in sync. Otherwise the answer, also to
+a retry, waits until all in-sync replicas have the batch. When timeout_ms is over it is REQUEST_TIMED_OUT, with the batch's
+offset. NOT_ENOUGH_REPLICAS_AFTER_APPEND does not occur: since Kafka 4 the high watermark does not advance then (KIP-966).
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from wirebroker.exchange import Aside, Exchange, Outcome, Steps
 from wirebroker.turns import own_records
 
 ALL = -1
-"""The acks of a producer that wants all in-sync replicas to have what it sends."""
+"""The acks of a producer that waits for all in-sync replicas."""
 ADMIN_CLIENT = "__admin_client"
-"""The client id that Kafka lets write to its internal topics."""
+"""The client id that may write to Kafka's internal topics."""
 
 
 def handle(request: ProduceRequest, exchange: Exchange) -> Message | Outcome | Steps:
-    """Append what is in order and answer each partition on its own."""
+    """Append the valid batches and answer each partition on its own."""
     damage = unreadable(request, exchange.version)
     if damage is not None:
         return _all_refused(request, damage[0], exchange, damage[1])
@@ -106,7 +106,7 @@ def _append_all(request: ProduceRequest, checked: Verified | None, exchange: Exc
         return response
     if failed:
         names = ", ".join(sorted({ErrorCode(code).name for code in failed}))
-        return exchange.close(f"a Produce with acks=0 failed ({names}), which a client can be told in no other way")
+        return exchange.close(f"a Produce with acks=0 failed ({names}), and there is no answer that could say so")
     return Outcome.SILENT
 
 
@@ -118,16 +118,16 @@ def _topic(data: TopicProduceData, exchange: Exchange) -> Topic | None:
 
 
 def _own_records(request: ProduceRequest, exchange: Exchange) -> None:
-    """Before the request waits: its records may lie in a buffer that others receive into."""
+    """Copy the request's records before it waits, because other requests may be received into their buffer."""
     if exchange.frame is not None:
         own_records(request)
         exchange.frame = None
 
 
 def _check_of(topic: Topic | None, asked: PartitionProduceData, exchange: Exchange) -> Callable[[], Checked | RecordReject]:
-    """The check of a batch, as work that needs nothing of the broker."""
+    """The check of a batch, as work that needs no state of the broker."""
     partition = topic.partition(asked.index) if topic is not None else None
-    assert partition is not None, "only a partition that is there checks records"
+    assert partition is not None, "only an existing partition checks records"
     records = memoryview(asked.records) if asked.records is not None else None
     return partial(check, records, partition.policy, exchange.now, exchange.version, partition.full_checks)
 
@@ -136,7 +136,7 @@ def _partition(
     topic: Topic | None, checked: Verified | None, asked: PartitionProduceData, acks: int, exchange: Exchange,
     found: Checked | RecordReject | None = None,
 ) -> PartitionProduceResponse:  # fmt: skip
-    """Append one partition's batch. `found` is what the check of its records found, if that was done before."""
+    """Append one partition's batch. `found` is the result of the check of its records, if that is already done."""
     if topic is None and exchange.version >= 13:
         return _refuse(asked, ErrorCode.UNKNOWN_TOPIC_ID)
     partition = topic.partition(asked.index) if topic is not None else None
@@ -161,7 +161,7 @@ def _partition(
 
 
 class Awaited(NamedTuple):
-    """An answer that holds once the high watermark has reached an offset."""
+    """An answer that is valid once the high watermark has reached an offset."""
 
     topic: Topic
     partition: Partition
@@ -170,7 +170,7 @@ class Awaited(NamedTuple):
 
 
 def _awaited(topic: Topic, answer: PartitionProduceResponse, asked: PartitionProduceData) -> list[Awaited]:
-    """What an answer waits for, if it has to: the end of its batch, also of one that was stored before."""
+    """The end offset of the batch, also of a retried one, if the answer must wait for it."""
     partition = topic.partitions[answer.index]
     count = read_header(asked.records).last_offset_delta + 1 if asked.records is not None else 0
     required = answer.base_offset + count
@@ -178,7 +178,7 @@ def _awaited(topic: Topic, answer: PartitionProduceResponse, asked: PartitionPro
 
 
 def _wait(awaited: list[Awaited], timeout_ms: int, response: ProduceResponse, exchange: Exchange) -> Message | Outcome:
-    """Wait for all of them; what has not come when the time is up is REQUEST_TIMED_OUT (Kafka's DelayedProduce)."""
+    """Wait for all of them; those that are missing when the time is up are REQUEST_TIMED_OUT (Kafka's DelayedProduce)."""
     left = list(awaited)
     for each in awaited:
         each.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
@@ -201,7 +201,7 @@ def append(
     partition: Partition, records: Buffer | None, acks: int, exchange: Exchange, verified: bool = False,
     found: Checked | RecordReject | None = None,
 ) -> Appended:  # fmt: skip
-    """Have the batch judged and stored, and the verdict recorded. Raises TakesLong, unless its check is given."""
+    """Append the batch, and record the verdict in the trace. Raises TakesLong for a long check, unless `found` is given."""
     rules = partition.rules
     appended = partition.append(
         memoryview(records) if records is not None else None,
@@ -222,7 +222,7 @@ def append(
 
 
 def answer_of(index: int, appended: Appended) -> PartitionProduceResponse:
-    """The verdict as the client is told it."""
+    """The verdict as the client's answer."""
     answer = PartitionProduceResponse(
         index=index,
         error_code=appended.error_code,
@@ -246,9 +246,9 @@ def _refuse(asked: PartitionProduceData, code: ErrorCode) -> PartitionProduceRes
 def _all_refused(
     request: ProduceRequest, code: ErrorCode, exchange: Exchange, message: str | None = None
 ) -> ProduceResponse | Outcome:
-    """The same for every partition, whether it is there or not."""
+    """The same error for every partition, even if it does not exist."""
     if request.acks == 0:
-        return exchange.close(f"a Produce with acks=0 failed ({code.name}), which a client can be told in no other way")
+        return exchange.close(f"a Produce with acks=0 failed ({code.name}), and there is no answer that could say so")
 
     def refuse(_: Topic | None, asked: PartitionProduceData) -> PartitionProduceResponse:
         answer = _refuse(asked, code)
@@ -259,7 +259,7 @@ def _all_refused(
 
 
 def _invalid_acks(request: ProduceRequest, exchange: Exchange) -> ProduceResponse:
-    """INVALID_REQUIRED_ACKS, where nothing is found to be wrong before the log is asked."""
+    """INVALID_REQUIRED_ACKS for each partition without an error that comes before it."""
 
     def refuse(topic: Topic | None, asked: PartitionProduceData) -> PartitionProduceResponse:
         if topic is None and exchange.version >= 13:

@@ -1,10 +1,9 @@
-"""The short way of a Produce request that looks like the last one.
+"""The fast path for a Produce request with the same shape as the last one.
 
-A producer sends the same request over and over: the same header, topic and partition, and only the correlation id and
-the records differ. So a connection remembers the bytes of its last good Produce up to the records, and what they were
-decoded to. While the next one begins with the same bytes, there is nothing to decode, and its answer is the last answer
-with other numbers in it. The batch itself goes the same way as ever: `Partition.append` checks, judges and stores it.
-Anything that is not alike, or has an error, takes the ordinary way.
+A producer repeats the same request: the header, topic and partition are the same, and only the correlation id and the
+records differ. So a connection remembers the bytes of its last good Produce up to the records, and their decoded form. If
+the next request begins with the same bytes, nothing is decoded, and its answer is the last answer with other numbers. The
+batch itself is checked, judged and stored as usual. Any other request, and any error, takes the ordinary path.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ if TYPE_CHECKING:
 
 FLEXIBLE_FROM = 9
 ATTRIBUTES_AT = 22
-"""Where the attributes' low byte is in a batch."""
+"""The position of the attributes' low byte in a batch."""
 HEAD_START = 8
-"""Where the part of the header begins that stays the same: after key, version and correlation id."""
+"""The start of the header's constant part, after key, version and correlation id."""
 _NO_TAGS = bytes(3)
-"""Empty tags of partition, topic and request, which end a flexible request."""
+"""The empty tags of partition, topic and request at the end of a flexible request."""
 _NO_TAGS_SIZE = len(_NO_TAGS)
 _new: Any = tuple.__new__
 _SENTINEL = 0x7A5A_3C3C_5A7A_1EAF
@@ -44,7 +43,7 @@ _LENGTH = struct.Struct(">i")
 
 
 class ProduceShape:
-    """The last good Produce of a connection: one topic, one partition, and what the answer looks like."""
+    """The last good Produce of a connection: one topic, one partition, and the form of the answer."""
 
     __slots__ = (
         "acks", "after", "answer", "at", "between", "client_id", "cluster_version", "flexible", "head", "partition",
@@ -64,11 +63,11 @@ class ProduceShape:
         self.between = self.after = b""
         """The answer, without its size, its correlation id and its offsets."""
         self.answer: Callable[..., bytes]
-        """Puts them together again."""
+        """Joins these parts and the numbers to an answer."""
 
 
 def remember_shape(request: ProduceRequest, exchange: Exchange) -> None:
-    """Keep what this request looked like, if it is one that may come again."""
+    """Remember the shape of this request, if it may come again."""
     connection = exchange.connection
     connection.produce_shape = None
     if exchange.engine.trace.exchanges:
@@ -83,7 +82,7 @@ def remember_shape(request: ProduceRequest, exchange: Exchange) -> None:
     partition = topic.partition(asked.index) if topic is not None else None
     if partition is None or partition.rules.asks_whether_issued or asked.records is None:
         return
-    if partition.held_at is not None:  # its batches may have to wait for replicas; when they need not, the metadata changes
+    if partition.held_at is not None:  # batches may have to wait for replicas; when that ends, the metadata change
         return
     size = len(asked.records)
     frame = exchange.frame
@@ -101,7 +100,7 @@ def remember_shape(request: ProduceRequest, exchange: Exchange) -> None:
 
 
 def _cut_answer(shape: ProduceShape, data: TopicProduceData, version: int) -> None:
-    """The answer to a batch that was taken, in the pieces between which its numbers go."""
+    """Cut the answer to a stored batch into the parts around its numbers."""
     answer = PartitionProduceResponse(index=data.partition_data[0].index, error_code=0, base_offset=_SENTINEL)
     topic = TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=[answer])
     encoded = b"".join(encode_response(0, ProduceResponse(responses=[topic]), version))

@@ -1,7 +1,7 @@
-"""What a Produce with transactional batches is asked before anything of it is stored.
+"""The checks of a Produce with transactional batches, before a batch is stored.
 
-Whether a request is transactional is said by its batches. Their partitions must be part of a transaction that the
-coordinator knows: versions before 12 have that verified, from 12 on (transaction version 2) they are added by this.
+A request is transactional if its batches are. Their partitions must be part of a transaction that the coordinator knows.
+Versions before 12 verify that; from 12 on (transaction version 2) the request itself adds them.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ RETRIED_AS = (
     ErrorCode.NETWORK_EXCEPTION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR, ErrorCode.CONCURRENT_TRANSACTIONS,
 )  # fmt: skip
-"""Errors of the coordinator that a producer is told as NOT_ENOUGH_REPLICAS, which every client tries again."""
+"""Errors of the coordinator that become NOT_ENOUGH_REPLICAS, after which every client tries again."""
 
 REFUSALS = {ErrorCode.INVALID_PRODUCER_ID_MAPPING: "Transactional records contained more than one producer ID"}
-"""What is said with an error that refuses the whole request."""
+"""The messages of errors that refuse the whole request."""
 
 NOT_FORESEEN = (ErrorCode.UNKNOWN_SERVER_ERROR, "The server experienced an unexpected error when processing the request.")
 
 
 def unreadable(request: ProduceRequest, version: int) -> tuple[ErrorCode, str | None] | None:
-    """Why the request is refused as a whole, whatever else is in it: Kafka stumbles while it looks for transactions.
+    """The error that refuses the whole request, if Kafka fails while it looks for transactions.
 
-    It looks at the first batch of each partition, up to the first transactional one (RequestUtils.hasTransactionalRecords).
+    Kafka reads the first batch of each partition, up to the first transactional one (RequestUtils.hasTransactionalRecords).
     """
     for data in request.topic_data:
         for asked in data.partition_data:
@@ -57,7 +57,7 @@ def unreadable(request: ProduceRequest, version: int) -> tuple[ErrorCode, str | 
             if len(records) >= HEADER_SIZE:
                 length, magic, attributes = _FIRST(records)
                 if magic == MAGIC and length == len(records) - LOG_OVERHEAD and not attributes & TRANSACTIONAL:
-                    continue  # what nearly every client sends
+                    continue  # nearly every client sends this
             try:
                 size = next_batch_size(memoryview(records), 0)
             except CorruptBatch as corrupt:
@@ -72,7 +72,7 @@ def unreadable(request: ProduceRequest, version: int) -> tuple[ErrorCode, str | 
 
 
 def _unknown_codec(request: ProduceRequest, version: int) -> tuple[ErrorCode, str | None] | None:
-    """Before version 7 the codec is looked at to refuse zstd, and one that does not exist is not foreseen."""
+    """Before version 7 Kafka reads the codec to refuse zstd, and fails on an unknown one."""
     if version >= OLDEST_VERSION_OF_ZSTD:
         return None
     firsts = [asked.records for data in request.topic_data for asked in data.partition_data]
@@ -84,9 +84,9 @@ def _unknown_codec(request: ProduceRequest, version: int) -> tuple[ErrorCode, st
 
 
 def check_transaction(request: ProduceRequest, exchange: Exchange) -> Verified | ErrorCode | None:
-    """What the coordinator says of the request's transactional batches; None if it has none.
+    """The coordinator's result for the request's transactional batches; None if it has none.
 
-    An error code refuses the whole request: TRANSACTIONAL_ID_AUTHORIZATION_FAILED where there is no transactional id,
+    An error code refuses the whole request: TRANSACTIONAL_ID_AUTHORIZATION_FAILED without a transactional id,
     INVALID_PRODUCER_ID_MAPPING for batches of several producers.
     """
     batches = [
@@ -141,7 +141,7 @@ def told_by_produce(code: ErrorCode, version: int) -> ErrorCode:
 
 
 def message_of(code: ErrorCode, told: int) -> str | None:
-    """What is said with an error that is not what it was."""
+    """The message for a translated error code."""
     if code is ErrorCode.INVALID_TXN_STATE:
         return "Partition was not added to the transaction"
     if told == ErrorCode.NOT_ENOUGH_REPLICAS:

@@ -1,7 +1,7 @@
-"""A Produce that names a partition more than once: Kafka keeps record data in a map by partition.
+"""A Produce that names a partition more than once. Kafka keeps record data in a map by partition.
 
-Of several that can be read as one batch, the last is appended and answered. One that cannot is answered with its error,
-which takes the place of the other answer; what was appended stays (KafkaApis.handleProduceRequest).
+The last record data that can be read as one batch are appended and answered. If others cannot be read, their error replaces
+that answer, and the appended batch stays (KafkaApis.handleProduceRequest).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _key(data: TopicProduceData) -> str | bytes:
 
 
 def named_once(request: ProduceRequest, version: int) -> dict[Named, RecordReject]:
-    """Leave in the request what Kafka appends, topic by topic. What it cannot read is returned with its error."""
+    """Reduce the request to the data that Kafka appends, by topic; the errors of data that cannot be read."""
     topics: dict[str | bytes, TopicProduceData] = {}
     kept: dict[Named, PartitionProduceData] = {}
     unread: dict[Named, RecordReject] = {}
@@ -60,7 +60,7 @@ def named_once(request: ProduceRequest, version: int) -> dict[Named, RecordRejec
 
 
 def answer_unread(topics: Iterable[TopicProduceResponse], unread: dict[Named, RecordReject]) -> None:
-    """Put the errors of what could not be read in the place of other answers, but for partitions that are not there."""
+    """Replace the answers of partitions with unreadable data by the errors, except for unknown partitions."""
     for topic in topics:
         for number, answer in enumerate(topic.partition_responses):
             error = unread.get((topic.name or topic.topic_id, answer.index))

@@ -1,6 +1,6 @@
-"""SyncGroup, versions 0–5: get one's assignment; the leader brings everybody's.
+"""SyncGroup, versions 0–5: a member gets its assignment; the leader sends the assignment of all.
 
-The answer waits for the leader. From version 5 the protocol is named and must be the group's.
+The answer waits for the leader. From version 5 the request names the protocol, which must be the group's.
 """
 
 from __future__ import annotations

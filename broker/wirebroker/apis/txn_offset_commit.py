@@ -1,6 +1,6 @@
-"""TxnOffsetCommit, versions 0–5: offsets that hold once the producer's transaction commits.
+"""TxnOffsetCommit, versions 0–5: offsets that are valid once the producer's transaction commits.
 
-The group's partition of __consumer_offsets must be part of the transaction: AddOffsetsToTxn adds it, from version 5
+The group's partition of __consumer_offsets must be part of the transaction. AddOffsetsToTxn adds it, or from version 5
 (transaction version 2) this request itself. Each partition is answered on its own, as in OffsetCommit.
 """
 
@@ -30,7 +30,7 @@ NO_SEQUENCE = -1
 
 
 def handle(request: TxnOffsetCommitRequest, exchange: Exchange) -> Steps:
-    """Keep the offsets until the transaction ends. Partitions that do not exist are answered first, as Kafka does."""
+    """Keep the offsets until the transaction ends. As in Kafka, unknown partitions come first in the answer."""
     answers: dict[str, list[TxnOffsetCommitResponsePartition]] = {}
     known: list[tuple[str, TxnOffsetCommitRequestPartition, ErrorCode]] = []
     pause = pauses()
@@ -88,7 +88,7 @@ def _commit(request: TxnOffsetCommitRequest, commit: Commit, batch: bytes | None
 
 
 def _with_ids(partitions: Iterable[TopicPartition], cluster: Cluster) -> list[tuple[bytes, int]]:
-    """The partitions by their topics' ids, without those that have been deleted meanwhile."""
+    """The partitions by topic id, without those of topics deleted meanwhile."""
     topics = cluster.topics
     return [(topics[topic].topic_id, index) for topic, index in partitions if topic in topics]
 

@@ -1,6 +1,6 @@
-"""WriteTxnMarkers, versions 1–2: a coordinator has the end of transactions written on partitions.
+"""WriteTxnMarkers, versions 1–2: a coordinator writes the markers of transactions to partitions.
 
-Admin clients use it to abort transactions whose coordinator has forgotten them. Each partition is answered on its own.
+Admin clients use it to abort transactions that their coordinator has forgotten. Each partition is answered on its own.
 """
 
 from __future__ import annotations
