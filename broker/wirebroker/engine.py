@@ -341,7 +341,7 @@ class Engine:
         self.groups.restart(now)
         self.transactions.restart(now)
         self.maintenance = Maintenance(self.cluster, now)
-        self.cluster.tell(RestartChange(mode))
+        self.cluster.report(RestartChange(mode))
         if self.store is not None:
             self.store.restarted(now)
 

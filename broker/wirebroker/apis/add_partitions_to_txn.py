@@ -34,24 +34,26 @@ def handle(request: AddPartitionsToTxnRequest, exchange: Exchange) -> Steps:
     """Answer each partition of each transaction."""
     if exchange.version >= BATCHED_FROM:
         topics: dict[str, list[AddPartitionsToTxnTopic]] = {}
-        for asked in request.transactions:  # if a transaction is named twice, Kafka uses the first one
-            topics.setdefault(asked.transactional_id, asked.topics)
+        for requested in request.transactions:  # if a transaction is named twice, Kafka uses the first one
+            topics.setdefault(requested.transactional_id, requested.topics)
         results = []
-        for asked in request.transactions:
-            answered = yield from _answers(asked, topics[asked.transactional_id], exchange)
-            results.append(AddPartitionsToTxnResult(transactional_id=asked.transactional_id, topic_results=answered))
+        for requested in request.transactions:
+            answered = yield from _answers(requested, topics[requested.transactional_id], exchange)
+            results.append(AddPartitionsToTxnResult(transactional_id=requested.transactional_id, topic_results=answered))
         return AddPartitionsToTxnResponse(error_code=ErrorCode.NONE, results_by_transaction=results)
-    asked = AddPartitionsToTxnTransaction(
+    requested = AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
         producer_id=request.v3_and_below_producer_id,
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=(yield from _answers(asked, asked.topics, exchange)))
+    return AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=(yield from _answers(requested, requested.topics, exchange))
+    )
 
 
 def _answers(
-    asked: AddPartitionsToTxnTransaction, topics: Iterable[AddPartitionsToTxnTopic], exchange: Exchange
+    requested: AddPartitionsToTxnTransaction, topics: Iterable[AddPartitionsToTxnTopic], exchange: Exchange
 ) -> Generator[None, Any, list[AddPartitionsToTxnTopicResult]]:
     """Add all partitions to one transaction or none; the result of each."""
     wanted: dict[TopicPartition, ErrorCode] = {}
@@ -65,8 +67,8 @@ def _answers(
             there = exchange.cluster.partition(topic.name, index) is not None
             wanted[topic.name, index] = ErrorCode.NONE if there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     absent = any(wanted.values())
-    codes: Codes = wanted if absent else _codes(asked, list(wanted), exchange)
-    if absent or asked.verify_only:
+    codes: Codes = wanted if absent else _codes(requested, list(wanted), exchange)
+    if absent or requested.verify_only:
         answered: Iterable[tuple[int, TopicPartition]] = ((0, where) for where in codes)
     else:  # Kafka repeats the request, including duplicates (errorResponseForTransaction)
         answered = ((number, (topic.name, i)) for number, topic in enumerate(topics) for i in topic.partitions)
@@ -76,18 +78,18 @@ def _answers(
             yield None
         code = codes[name, index]
         result = results.setdefault((number, name), AddPartitionsToTxnTopicResult(name=name, results_by_partition=[]))
-        told = code or (ErrorCode.OPERATION_NOT_ATTEMPTED if absent else ErrorCode.NONE)
-        answer = AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=told)
+        error = code or (ErrorCode.OPERATION_NOT_ATTEMPTED if absent else ErrorCode.NONE)
+        answer = AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=error)
         result.results_by_partition.append(answer)
     return list(results.values())
 
 
-def _codes(asked: AddPartitionsToTxnTransaction, wanted: list[TopicPartition], exchange: Exchange) -> Codes:
+def _codes(requested: AddPartitionsToTxnTransaction, wanted: list[TopicPartition], exchange: Exchange) -> Codes:
     transactions = exchange.engine.transactions
-    who = (asked.transactional_id, asked.producer_id, asked.producer_epoch)
-    if asked.transactional_id and (error := transactions.here(asked.transactional_id, exchange.node_id)):
+    who = (requested.transactional_id, requested.producer_id, requested.producer_epoch)
+    if requested.transactional_id and (error := transactions.here(requested.transactional_id, exchange.node_id)):
         return dict.fromkeys(wanted, error)
-    if asked.verify_only:
+    if requested.verify_only:
         return transactions.verify_partitions(*who, wanted)
     version = BUMPS_EPOCH if exchange.version >= BATCHED_FROM else 0
     code = transactions.add_partitions(*who, wanted, version, exchange.now)

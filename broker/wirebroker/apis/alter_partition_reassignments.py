@@ -32,14 +32,14 @@ def handle(request: AlterPartitionReassignmentsRequest, exchange: Exchange) -> S
     responses = []
     for topic in request.topics:
         partitions = []
-        for asked in topic.partitions:
+        for requested in topic.partitions:
             if pause():
                 failed = decisions.write_down(exchange.now) or failed
                 yield None
-            refusal = _reassign(topic.name, asked, exchange, any_number)
+            refusal = _reassign(topic.name, requested, exchange, any_number)
             code, message = refusal if refusal is not None else (ErrorCode.NONE, None)
             partitions.append(
-                ReassignablePartitionResponse(partition_index=asked.partition_index, error_code=code, error_message=message)
+                ReassignablePartitionResponse(partition_index=requested.partition_index, error_code=code, error_message=message)
             )
         responses.append(ReassignableTopicResponse(name=topic.name, partitions=partitions))
         if pause():
@@ -52,22 +52,22 @@ def handle(request: AlterPartitionReassignmentsRequest, exchange: Exchange) -> S
     )
 
 
-def _reassign(topic: str, asked: ReassignablePartition, exchange: Exchange, any_number: bool) -> Refusal | None:
+def _reassign(topic: str, requested: ReassignablePartition, exchange: Exchange, any_number: bool) -> Refusal | None:
     cluster = exchange.cluster
     if topic not in cluster.topics:
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {topic}.")
-    partition = cluster.partition(topic, asked.partition_index)
+    partition = cluster.partition(topic, requested.partition_index)
     if partition is None:
-        message = f"Unable to find partition {topic}:{asked.partition_index}."
+        message = f"Unable to find partition {topic}:{requested.partition_index}."
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
-    if asked.replicas is None:
+    if requested.replicas is None:
         return Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None)
-    error = assignment_error(asked.replicas, None, cluster)
+    error = assignment_error(requested.replicas, None, cluster)
     if error is not None:
         return error
-    have, wanted = len(partition.replicas), len(asked.replicas)
+    have, wanted = len(partition.replicas), len(requested.replicas)
     if wanted != have and not any_number:
         message = f"The replication factor is changed from {have} to {wanted}"
         return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, message)
-    exchange.engine.controller.reassign(partition, asked.replicas, exchange.now)
+    exchange.engine.controller.reassign(partition, requested.replicas, exchange.now)
     return None

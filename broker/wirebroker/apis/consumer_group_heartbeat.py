@@ -14,7 +14,7 @@ from kafkawire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     ResponseTopicPartitions,
 )
-from wirebroker.core.groups.consumer_groups import Beat, HeartbeatAsked, Refused
+from wirebroker.core.groups.consumer_groups import Beat, GroupHeartbeat, Refused
 from wirebroker.exchange import Exchange
 
 
@@ -24,18 +24,18 @@ def handle(request: ConsumerGroupHeartbeatRequest, exchange: Exchange) -> Consum
     if not groups.consumers.enabled:
         return _refused(Refused(ErrorCode.UNSUPPORTED_VERSION))
     claimed = request.topic_partitions
-    asked = HeartbeatAsked(
+    requested = GroupHeartbeat(
         request.group_id, request.member_id, request.member_epoch, request.instance_id, request.rack_id,
         request.rebalance_timeout_ms, request.subscribed_topic_names, request.subscribed_topic_regex,
         request.server_assignor, None if claimed is None else [(each.topic_id, each.partitions) for each in claimed],
         exchange.client_id or "", f"/{exchange.connection.client_host}",
     )  # fmt: skip
-    if error := groups.consumers.request_error(asked, exchange.version):
+    if error := groups.consumers.request_error(requested, exchange.version):
         return _refused(error)
     if code := groups.here(request.group_id, exchange.node_id):
         return _refused(Refused(code, "This is not the correct coordinator."))
-    told = groups.consumers.heartbeat(asked, exchange.now)
-    return _refused(told) if isinstance(told, Refused) else _told(told)
+    result = groups.consumers.heartbeat(requested, exchange.now)
+    return _refused(result) if isinstance(result, Refused) else _heartbeat_answer(result)
 
 
 def _refused(refused: Refused) -> ConsumerGroupHeartbeatResponse:
@@ -44,7 +44,7 @@ def _refused(refused: Refused) -> ConsumerGroupHeartbeatResponse:
     )
 
 
-def _told(beat: Beat) -> ConsumerGroupHeartbeatResponse:
+def _heartbeat_answer(beat: Beat) -> ConsumerGroupHeartbeatResponse:
     assignment = None
     if beat.assigned is not None:
         assignment = Assignment(

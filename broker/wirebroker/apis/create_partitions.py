@@ -55,39 +55,39 @@ def handle(request: CreatePartitionsRequest, exchange: Exchange) -> Steps:
     return CreatePartitionsResponse(results=results)
 
 
-def _error(asked: CreatePartitionsTopic, cluster: Cluster) -> Refusal | None:
-    topic = cluster.topics.get(asked.name)
+def _error(requested: CreatePartitionsTopic, cluster: Cluster) -> Refusal | None:
+    topic = cluster.topics.get(requested.name)
     if topic is None:
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
     count = len(topic.partitions)
-    if asked.count == count:
+    if requested.count == count:
         return Refusal(ErrorCode.INVALID_PARTITIONS, f"Topic already has {count} partition(s).")
-    if asked.count < count:
-        message = f"The topic {asked.name} currently has {count} partition(s); {asked.count} would not be an increase."
+    if requested.count < count:
+        message = f"The topic {requested.name} currently has {count} partition(s); {requested.count} would not be an increase."
         return Refusal(ErrorCode.INVALID_PARTITIONS, message)
-    if asked.assignments is None:
+    if requested.assignments is None:
         return None
-    if len(asked.assignments) != asked.count - count:
+    if len(requested.assignments) != requested.count - count:
         message = (
-            f"Attempted to add {asked.count - count} additional partition(s), but only {len(asked.assignments)} "
+            f"Attempted to add {requested.count - count} additional partition(s), but only {len(requested.assignments)} "
             "assignment(s) were specified."
         )
         return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
     factor = len(topic.partitions[0].replicas)
-    for index, each in enumerate(asked.assignments, count):
+    for index, each in enumerate(requested.assignments, count):
         error = assignment_error(each.broker_ids, factor, cluster) or all_down(each.broker_ids, index, cluster)
         if error is not None:
             return error
     return None
 
 
-def _add(asked: CreatePartitionsTopic, exchange: Exchange) -> Refusal | None:
-    topic = exchange.cluster.topics[asked.name]
+def _add(requested: CreatePartitionsTopic, exchange: Exchange) -> Refusal | None:
+    topic = exchange.cluster.topics[requested.name]
     factor = len(topic.partitions[0].replicas)
     first = len(topic.partitions)
-    assignment = {first + i: each.broker_ids for i, each in enumerate(asked.assignments or [])}
+    assignment = {first + i: each.broker_ids for i, each in enumerate(requested.assignments or [])}
     try:
-        exchange.cluster.add_partitions(topic, asked.count, exchange.now, factor, assignment)
+        exchange.cluster.add_partitions(topic, requested.count, exchange.now, factor, assignment)
     except OSError as failed:
         return unwritten(failed)
     return None

@@ -20,7 +20,7 @@ class Delayed:
         self._partitions = list(partitions)
         self._is_complete = is_complete
         self._answer = answer
-        self._told: Callable[[Partition, int], None] = self._changed
+        self._callback: Callable[[Partition, int], None] = self._changed
 
     def wait(self, timeout_ms: int) -> Message | Outcome:
         """The answer if it is complete; else park the request, for at most `timeout_ms`."""
@@ -28,16 +28,16 @@ class Delayed:
             return self._answer()
         self._timer = self._exchange.cluster.timers.at(self._exchange.now + timeout_ms, self._finish)
         for partition in self._partitions:
-            partition.waiting[self._told] = None
+            partition.waiting[self._callback] = None
         return Outcome.PARKED
 
     def _changed(self, partition: Partition, now: int) -> None:
-        if self._told in partition.waiting and (not self._exchange.alive or self._is_complete()):
+        if self._callback in partition.waiting and (not self._exchange.alive or self._is_complete()):
             self._finish(now)
 
     def _finish(self, now: int) -> None:
         self._timer.cancel()
         for partition in self._partitions:
-            partition.waiting.pop(self._told, None)
+            partition.waiting.pop(self._callback, None)
         if self._exchange.alive:
             self._exchange.reply(self._answer())

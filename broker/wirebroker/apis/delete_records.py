@@ -41,9 +41,9 @@ def handle(request: DeleteRecordsRequest, exchange: Exchange) -> Steps:
     """Delete the records; the log start offset of each partition."""
     offsets: dict[str, dict[int, int]] = {}
     for topic in request.topics:
-        for asked in topic.partitions:
+        for requested in topic.partitions:
             # Kafka keeps these in a map: for a partition named twice the last offset is used.
-            offsets.setdefault(topic.name, {})[asked.partition_index] = asked.offset
+            offsets.setdefault(topic.name, {})[requested.partition_index] = requested.offset
     pause = pauses()
     topics: list[DeleteRecordsTopicResult] = []
     awaited: list[Awaited] = []

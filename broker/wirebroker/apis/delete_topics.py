@@ -31,20 +31,20 @@ def handle(request: DeleteTopicsRequest, exchange: Exchange) -> Steps:
     """Delete the topics; the result of each."""
     if request.timeout_ms <= 0:
         return timed_out(request, exchange, DeleteTopicsResponse)
-    asked = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
+    requested = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     if not exchange.cluster.configs.value("delete.topic.enable"):
         code = ErrorCode.TOPIC_DELETION_DISABLED if exchange.version >= 3 else ErrorCode.INVALID_REQUEST
-        refused = [DeletableTopicResult(name=each.name, topic_id=each.topic_id, error_code=code) for each in asked]
+        refused = [DeletableTopicResult(name=each.name, topic_id=each.topic_id, error_code=code) for each in requested]
         return DeleteTopicsResponse(responses=refused)
-    return DeleteTopicsResponse(responses=(yield from _answers(asked, exchange)))
+    return DeleteTopicsResponse(responses=(yield from _answers(requested, exchange)))
 
 
-def _answers(asked: list[DeleteTopicState], exchange: Exchange) -> Generator[None, Any, list[DeletableTopicResult]]:
-    names = Counter(each.name for each in asked if each.name is not None and each.topic_id == ZERO_UUID)
-    ids = Counter(each.topic_id for each in asked if each.name is None and each.topic_id != ZERO_UUID)
+def _answers(requested: list[DeleteTopicState], exchange: Exchange) -> Generator[None, Any, list[DeletableTopicResult]]:
+    names = Counter(each.name for each in requested if each.name is not None and each.topic_id == ZERO_UUID)
+    ids = Counter(each.topic_id for each in requested if each.name is None and each.topic_id != ZERO_UUID)
     answers: list[DeletableTopicResult] = []
     changes, pause = MetadataChanges(answers, exchange), pauses(CHANGES)
-    for each in asked:
+    for each in requested:
         if pause():
             yield None
         if each.name is None and each.topic_id == ZERO_UUID:

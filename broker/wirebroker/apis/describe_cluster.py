@@ -12,7 +12,7 @@ from kafkawire.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from wirebroker.apis.metadata import ALL_CLUSTER_OPERATIONS, NOT_ASKED
+from wirebroker.apis.metadata import ALL_CLUSTER_OPERATIONS, NOT_REQUESTED
 from wirebroker.exchange import Exchange
 
 BROKERS, CONTROLLERS = 1, 2
@@ -33,13 +33,13 @@ def handle(request: DescribeClusterRequest, exchange: Exchange) -> DescribeClust
         brokers.append(
             DescribeClusterBroker(broker_id=broker.node_id, host=host, port=port, rack=broker.rack, is_fenced=not broker.alive)
         )
-    asked = request.include_cluster_authorized_operations
+    requested = request.include_cluster_authorized_operations
     return DescribeClusterResponse(
         error_code=ErrorCode.NONE,
         cluster_id=cluster.cluster_id,
         controller_id=cluster.controller_id,
         brokers=brokers,
-        cluster_authorized_operations=ALL_CLUSTER_OPERATIONS if asked else NOT_ASKED,
+        cluster_authorized_operations=ALL_CLUSTER_OPERATIONS if requested else NOT_REQUESTED,
     )
 
 

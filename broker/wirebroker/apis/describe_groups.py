@@ -18,14 +18,14 @@ from wirebroker.core.groups.states import State
 from wirebroker.core.slices import IDS, MEMBERS, pauses
 from wirebroker.exchange import Exchange, Steps
 
-NOT_ASKED = -(2**31)
+NOT_REQUESTED = -(2**31)
 ALL_GROUP_OPERATIONS = 0b1101_0100_1000
 """READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS."""
 
 
 def handle(request: DescribeGroupsRequest, exchange: Exchange) -> Steps:
     """Describe each group; as in Kafka, a group named several times is described once and shown as often as it is named."""
-    operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED
     pause_for_id, pause = pauses(IDS), pauses(MEMBERS)
     known: dict[str, DescribedGroup] = {}
     for group_id in dict.fromkeys(request.groups):
@@ -68,7 +68,7 @@ def _describe(group_id: str, exchange: Exchange) -> tuple[Group | None, Describe
 def _without_members(group_id: str, code: ErrorCode, state: str) -> DescribedGroup:
     return DescribedGroup(
         error_code=code, group_id=group_id, group_state=state, protocol_type="", protocol_data="", members=[],
-        authorized_operations=NOT_ASKED,
+        authorized_operations=NOT_REQUESTED,
     )  # fmt: skip
 
 

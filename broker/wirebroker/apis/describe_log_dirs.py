@@ -24,9 +24,9 @@ def handle(request: DescribeLogDirsRequest, exchange: Exchange) -> Steps:
     """Answer with the sizes of the requested partitions; null means all."""
     pause = pauses()
     wanted: dict[str, set[int]] = {}
-    for asked in request.topics or ():
-        indexes = wanted.setdefault(asked.topic, set())
-        for index in asked.partitions:
+    for requested in request.topics or ():
+        indexes = wanted.setdefault(requested.topic, set())
+        for index in requested.partitions:
             if pause():
                 yield None
             indexes.add(index)

@@ -25,12 +25,13 @@ EPOCH = 1
 
 def handle(request: DescribeQuorumRequest, exchange: Exchange) -> DescribeQuorumResponse:
     """Answer with the voters."""
-    asked = [(topic.topic_name, [each.partition_index for each in topic.partitions]) for topic in request.topics]
-    if asked != [(METADATA_TOPIC, [0])]:
+    requested = [(topic.topic_name, [each.partition_index for each in topic.partitions]) for topic in request.topics]
+    if requested != [(METADATA_TOPIC, [0])]:
         return DescribeQuorumResponse(
             error_code=ErrorCode.NONE,
             topics=[
-                ResponseTopicData(topic_name=name, partitions=[_unknown(index) for index in indexes]) for name, indexes in asked
+                ResponseTopicData(topic_name=name, partitions=[_unknown(index) for index in indexes])
+                for name, indexes in requested
             ],
         )
     topic = ResponseTopicData(topic_name=METADATA_TOPIC, partitions=[_quorum(exchange.cluster, exchange.now)])

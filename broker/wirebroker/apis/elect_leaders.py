@@ -37,7 +37,7 @@ def handle(request: ElectLeadersRequest, exchange: Exchange) -> Steps:
     decisions, pause = exchange.cluster.decisions, pauses(CHANGES)
     failed: OSError | None = None
     results = []
-    for topic, indexes in _asked(request, exchange):
+    for topic, indexes in _requested(request, exchange):
         shown: list[PartitionResult] = []
         results.append(ReplicaElectionResult(topic=topic, partition_result=shown))
         for index in indexes:
@@ -53,10 +53,10 @@ def handle(request: ElectLeadersRequest, exchange: Exchange) -> Steps:
     return ElectLeadersResponse(error_code=code, replica_election_results=results)
 
 
-def _asked(request: ElectLeadersRequest, exchange: Exchange) -> Iterable[tuple[str, Iterable[int]]]:
+def _requested(request: ElectLeadersRequest, exchange: Exchange) -> Iterable[tuple[str, Iterable[int]]]:
     if request.topic_partitions is None:
         return [(topic.name, range(len(topic.partitions))) for topic in exchange.cluster.topics.values()]
-    return [(asked.topic, asked.partitions) for asked in request.topic_partitions]
+    return [(requested.topic, requested.partitions) for requested in request.topic_partitions]
 
 
 def _elect(topic: str, index: int, request: ElectLeadersRequest, exchange: Exchange) -> PartitionResult:

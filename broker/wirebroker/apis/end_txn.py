@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.end_txn import EndTxnRequest, EndTxnResponse
-from wirebroker.core.transactions.coordinator import EndAsked, Producer
+from wirebroker.core.transactions.coordinator import EndRequest, Producer
 from wirebroker.exchange import Exchange
 
 PRODUCER_FENCED_FROM = 2
@@ -18,12 +18,12 @@ BUMPS_EPOCH_FROM = 5
 def handle(request: EndTxnRequest, exchange: Exchange) -> EndTxnResponse:
     """End the transaction, or answer with the error."""
     transactions = exchange.engine.transactions
-    asked = EndAsked(
+    requested = EndRequest(
         request.transactional_id, request.producer_id, request.producer_epoch, request.committed,
         2 if exchange.version >= BUMPS_EPOCH_FROM else 0,
     )  # fmt: skip
-    error = transactions.here(asked.transactional_id, exchange.node_id) if asked.transactional_id else ErrorCode.NONE
-    producer = Producer(error) if error else transactions.end(asked, exchange.now)
+    error = transactions.here(requested.transactional_id, exchange.node_id) if requested.transactional_id else ErrorCode.NONE
+    producer = Producer(error) if error else transactions.end(requested, exchange.now)
     return EndTxnResponse(
         error_code=epoch_error(producer.code, exchange.version >= PRODUCER_FENCED_FROM),
         producer_id=producer.producer_id,

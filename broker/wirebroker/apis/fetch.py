@@ -39,7 +39,7 @@ READ = 64
 """The number of partitions read in a slice."""
 NO_BYTES = memoryview(b"")
 FROM_FOLLOWERS_SINCE = 11
-TELLS_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+NAMES_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def handle(request: FetchRequest, exchange: Exchange) -> FetchResponse | Outcome | Steps:
@@ -101,7 +101,7 @@ class Fetch:
         self._waits = False
         self._changed: dict[Partition, None] = {}
         """The partitions that changed before the request began to wait."""
-        self._told: Callable[[Partition, int], None] = self._appended
+        self._callback: Callable[[Partition, int], None] = self._appended
 
     def read(self) -> Generator[None, Any, tuple[Results, bool]]:
         """Read in slices; the results, and whether they are enough for an answer."""
@@ -110,30 +110,30 @@ class Fetch:
         left = min(request.max_bytes, self.exchange.cluster.configs.integer("fetch.max.bytes"))
         readable, enough, at_least_one = 0, False, True
         results, absent = [], []
-        for key, asked in self.context.partitions:
+        for key, requested in self.context.partitions:
             if pause():
                 yield
-            found = self._find(key, asked)
+            found = self._find(key, requested)
             if found.partition is None:
-                absent.append((key, self._refuse(asked, found)))
+                absent.append((key, self._refuse(requested, found)))
                 enough = True
                 continue
             if found.error:
-                data, available = self._refuse(asked, found), 0
+                data, available = self._refuse(requested, found), 0
                 enough = True
             else:
-                data, available = self._records(asked, found.partition, left, at_least_one)
+                data, available = self._records(requested, found.partition, left, at_least_one)
                 enough |= bool(data.error_code) or data.diverging_epoch.epoch >= 0
             size = len(data.records or b"")
             if size:
                 at_least_one = False
                 left = max(left - size, 0)
-            readable += min(available, max(asked.partition_max_bytes, size))
-            self._available[key] = min(available, asked.partition_max_bytes)
+            readable += min(available, max(requested.partition_max_bytes, size))
+            self._available[key] = min(available, requested.partition_max_bytes)
             results.append((key, data))
         return results + absent, enough or readable >= request.min_bytes
 
-    def _find(self, key: PartitionKey, asked: FetchPartition) -> _Found:
+    def _find(self, key: PartitionKey, requested: FetchPartition) -> _Found:
         cluster = self.exchange.cluster
         name, index = key
         if isinstance(name, bytes):
@@ -144,44 +144,46 @@ class Fetch:
             topic = cluster.topics.get(name)
         partition = topic.partition(index) if topic is not None else None
         followers = self.exchange.version >= FROM_FOLLOWERS_SINCE
-        error = leader_error(partition, self.exchange.node_id, asked.current_leader_epoch, or_follower=followers)
+        error = leader_error(partition, self.exchange.node_id, requested.current_leader_epoch, or_follower=followers)
         return _Found(topic, partition, error)
 
-    def _refuse(self, asked: FetchPartition, found: _Found) -> PartitionData:
+    def _refuse(self, requested: FetchPartition, found: _Found) -> PartitionData:
         data = PartitionData(
-            partition_index=asked.partition, error_code=found.error, high_watermark=-1, records=NO_BYTES,
+            partition_index=requested.partition, error_code=found.error, high_watermark=-1, records=NO_BYTES,
             # In Kafka other code answers for a partition that exists, with another default.
             aborted_transactions=[] if found.partition is None else None,
         )  # fmt: skip
-        if found.error in TELLS_LEADER and self.exchange.version >= 16 and found.partition is not None:
+        if found.error in NAMES_LEADER and self.exchange.version >= 16 and found.partition is not None:
             leader = found.partition
             data.current_leader = LeaderIdAndEpoch(leader_id=leader.leader, leader_epoch=leader.leader_epoch)
         return data
 
-    def _records(self, asked: FetchPartition, partition: Partition, left: int, at_least_one: bool) -> tuple[PartitionData, int]:
+    def _records(
+        self, requested: FetchPartition, partition: Partition, left: int, at_least_one: bool
+    ) -> tuple[PartitionData, int]:
         seen = partition.seen_at(self.exchange.node_id)
         data = PartitionData(
-            partition_index=asked.partition, error_code=ErrorCode.NONE, high_watermark=seen.high_watermark,
+            partition_index=requested.partition, error_code=ErrorCode.NONE, high_watermark=seen.high_watermark,
             last_stable_offset=seen.last_stable_offset, log_start_offset=seen.log_start_offset,
             aborted_transactions=[] if self.committed else None, records=NO_BYTES,
         )  # fmt: skip
-        known = asked.fetch_offset >= seen.log_start_offset
-        if asked.last_fetched_epoch >= 0:
-            epoch, end = partition.end_offset_for_epoch(asked.last_fetched_epoch)
+        known = requested.fetch_offset >= seen.log_start_offset
+        if requested.last_fetched_epoch >= 0:
+            epoch, end = partition.end_offset_for_epoch(requested.last_fetched_epoch)
             known &= end >= 0
-            if known and (epoch < asked.last_fetched_epoch or end < asked.fetch_offset):
+            if known and (epoch < requested.last_fetched_epoch or end < requested.fetch_offset):
                 data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=min(end, seen.log_end_offset))
                 data.aborted_transactions = None
                 return data, 0
-        if not known or asked.fetch_offset > seen.log_end_offset:
+        if not known or requested.fetch_offset > seen.log_end_offset:
             data.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
             data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
             data.aborted_transactions = None
             return data, 0
         visible = seen.last_stable_offset if self.committed else seen.high_watermark
-        limit = min(left, asked.partition_max_bytes)
+        limit = min(left, requested.partition_max_bytes)
         try:
-            found = partition.log.read(asked.fetch_offset, visible, limit, at_least_one)
+            found = partition.log.read(requested.fetch_offset, visible, limit, at_least_one)
         except OSError:  # the data directory cannot be read, or is damaged
             data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             return data, 0
@@ -189,7 +191,7 @@ class Fetch:
         if found.available and not found.data and limit > 0:
             data.aborted_transactions = None  # the next batch was larger than the remaining limit
         elif self.committed and found.data:
-            aborted = partition.aborted_transactions(asked.fetch_offset, found)
+            aborted = partition.aborted_transactions(requested.fetch_offset, found)
             data.aborted_transactions = [
                 AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in aborted
             ]
@@ -221,7 +223,7 @@ class Fetch:
         return response
 
     def _trace(self, results: Results) -> None:
-        offsets = {key: asked.fetch_offset for key, asked in self.context.partitions}
+        offsets = {key: requested.fetch_offset for key, requested in self.context.partitions}
         for key, data in results:
             name = key[0]
             if isinstance(name, bytes):
@@ -240,13 +242,13 @@ class Fetch:
     def watch(self) -> Generator[None, Any, None]:
         """Watch all partitions for changes, in slices."""
         pause = pauses()
-        for key, asked in self.context.partitions:
+        for key, requested in self.context.partitions:
             if pause():
                 yield
-            partition = self._find(key, asked).partition
+            partition = self._find(key, requested).partition
             if partition is not None:
-                partition.waiting[self._told] = None
-                self._watched[partition] = key, asked
+                partition.waiting[self._callback] = None
+                self._watched[partition] = key, requested
 
     def has_changed(self) -> bool:
         """Whether partitions that changed since they were read now have enough for an answer."""
@@ -272,14 +274,14 @@ class Fetch:
 
     def _enough_with(self, partition: Partition) -> bool:
         """Whether to answer after the change of this partition; the others are unchanged (DelayedFetch.tryComplete)."""
-        key, asked = self._watched[partition]
-        found = self._find(key, asked)
+        key, requested = self._watched[partition]
+        found = self._find(key, requested)
         if found.partition is None or found.error:
             return True
-        data, available = self._records(asked, found.partition, self.request.max_bytes, at_least_one=False)
+        data, available = self._records(requested, found.partition, self.request.max_bytes, at_least_one=False)
         if data.error_code or data.diverging_epoch.epoch >= 0:
             return True
-        available = min(available, asked.partition_max_bytes)
+        available = min(available, requested.partition_max_bytes)
         self._total += available - self._available.get(key, 0)
         self._available[key] = available
         return self._total >= self.request.min_bytes
@@ -310,4 +312,4 @@ class Fetch:
             if pause():
                 yield
             partition, _ = self._watched.popitem()
-            partition.waiting.pop(self._told, None)
+            partition.waiting.pop(self._callback, None)

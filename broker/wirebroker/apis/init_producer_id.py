@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from wirebroker.core.transactions.coordinator import NO_ID_YET, InitAsked, Producer
+from wirebroker.core.transactions.coordinator import NO_ID_YET, InitRequest, Producer
 from wirebroker.exchange import Exchange
 
 PRODUCER_FENCED_FROM = 4
@@ -33,8 +33,8 @@ def _init(request: InitProducerIdRequest, exchange: Exchange) -> Producer:
     if request.transactional_id is None:
         made = exchange.cluster.new_producer_id(exchange.node_id, exchange.now)
         return Producer(NO_ID_YET) if made is None else Producer(ErrorCode.NONE, made, 0)
-    asked = InitAsked(
+    requested = InitRequest(
         request.transactional_id, request.transaction_timeout_ms, None if current == (-1, -1) else current,
         exchange.node_id,
     )  # fmt: skip
-    return exchange.engine.transactions.init_producer_id(asked, exchange.now)
+    return exchange.engine.transactions.init_producer_id(requested, exchange.now)

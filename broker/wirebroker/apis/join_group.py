@@ -11,14 +11,14 @@ from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from wirebroker.core.groups.classic import Joined
-from wirebroker.core.groups.coordinator import JoinAsked
+from wirebroker.core.groups.coordinator import JoinRequest
 from wirebroker.exchange import Exchange, Outcome
 
 
 def handle(request: JoinGroupRequest, exchange: Exchange) -> Message | Outcome:
     """Join, and answer now or later."""
     groups = exchange.engine.groups
-    asked = JoinAsked(
+    requested = JoinRequest(
         exchange.node_id,
         request.group_id,
         request.member_id,
@@ -32,7 +32,9 @@ def handle(request: JoinGroupRequest, exchange: Exchange) -> Message | Outcome:
         exchange.version >= 4,
         exchange.version >= 9,
     )
-    return exchange.answer_by(lambda reply: groups.join(asked, lambda joined: reply(_response(joined, exchange)), exchange.now))
+    return exchange.answer_by(
+        lambda reply: groups.join(requested, lambda joined: reply(_response(joined, exchange)), exchange.now)
+    )
 
 
 def _protocols(request: JoinGroupRequest) -> list[tuple[str, bytes]]:

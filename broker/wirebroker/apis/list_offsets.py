@@ -34,14 +34,14 @@ OLDEST_VERSION_OF_STAND_IN = {-1: 0, -2: 0, -3: 7, -4: 8, -5: 9, -6: 11}
 def handle(request: ListOffsetsRequest, exchange: Exchange) -> Steps:
     """Answer with an offset for each partition; one that is named more than once gets a single INVALID_REQUEST."""
     pause, pause_for_search = pauses(), pauses(SEARCHES)
-    asked: Counter[tuple[str, int]] = Counter()
+    requested: Counter[tuple[str, int]] = Counter()
     for topic in request.topics:
         if pause():
             yield None
         for partition in topic.partitions:
             if pause():
                 yield None
-            asked[topic.name, partition.partition_index] += 1
+            requested[topic.name, partition.partition_index] += 1
     committed = request.isolation_level == 1
     topics: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
     for topic in request.topics:
@@ -50,7 +50,7 @@ def handle(request: ListOffsetsRequest, exchange: Exchange) -> Steps:
             if pause_for_search():
                 yield None
             index = partition.partition_index
-            if asked[topic.name, index] > 1:
+            if requested[topic.name, index] > 1:
                 answers[index] = _answer(partition, ErrorCode.INVALID_REQUEST)
             else:
                 answers[index] = _one(topic.name, partition, committed, request.replica_id, exchange)
@@ -63,29 +63,29 @@ def handle(request: ListOffsetsRequest, exchange: Exchange) -> Steps:
 
 
 def _one(
-    topic: str, asked: ListOffsetsPartition, committed: bool, replica_id: int, exchange: Exchange
+    topic: str, requested: ListOffsetsPartition, committed: bool, replica_id: int, exchange: Exchange
 ) -> ListOffsetsPartitionResponse:
-    if asked.timestamp < 0 and exchange.version < OLDEST_VERSION_OF_STAND_IN.get(asked.timestamp, NEVER):
-        return _answer(asked, ErrorCode.UNSUPPORTED_VERSION)
-    partition = exchange.cluster.partition(topic, asked.partition_index)
-    error = leader_error(partition, exchange.node_id, asked.current_leader_epoch)
+    if requested.timestamp < 0 and exchange.version < OLDEST_VERSION_OF_STAND_IN.get(requested.timestamp, NEVER):
+        return _answer(requested, ErrorCode.UNSUPPORTED_VERSION)
+    partition = exchange.cluster.partition(topic, requested.partition_index)
+    error = leader_error(partition, exchange.node_id, requested.current_leader_epoch)
     if error or partition is None:
-        return _answer(asked, error)
+        return _answer(requested, error)
     try:
-        found = partition.offset_for(asked.timestamp, committed)
+        found = partition.offset_for(requested.timestamp, committed)
     except OSError:  # the data directory cannot be read, or is damaged
-        return _answer(asked, ErrorCode.KAFKA_STORAGE_ERROR)
-    if partition.epochs.latest_start > partition.high_watermark and (asked.timestamp == LATEST or found.offset < 0):
+        return _answer(requested, ErrorCode.KAFKA_STORAGE_ERROR)
+    if partition.epochs.latest_start > partition.high_watermark and (requested.timestamp == LATEST or found.offset < 0):
         known = exchange.version >= OFFSET_NOT_AVAILABLE_FROM
-        return _answer(asked, ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)
-    return _answer(asked, ErrorCode.NONE, found.offset, found.timestamp, found.leader_epoch)
+        return _answer(requested, ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)
+    return _answer(requested, ErrorCode.NONE, found.offset, found.timestamp, found.leader_epoch)
 
 
 def _answer(
-    asked: ListOffsetsPartition, code: int, offset: int = -1, timestamp: int = -1, leader_epoch: int = -1
+    requested: ListOffsetsPartition, code: int, offset: int = -1, timestamp: int = -1, leader_epoch: int = -1
 ) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(
-        partition_index=asked.partition_index,
+        partition_index=requested.partition_index,
         error_code=code,
         timestamp=timestamp,
         offset=offset,

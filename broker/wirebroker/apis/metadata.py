@@ -32,7 +32,7 @@ from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
 
 TOPIC_IDS_FROM = 12
-NOT_ASKED = -(2**31)
+NOT_REQUESTED = -(2**31)
 CREATED = 4
 """The number of topics created in a slice."""
 ALL_TOPIC_OPERATIONS = 0b1101_1111_1000
@@ -55,7 +55,7 @@ def handle(request: MetadataRequest, exchange: Exchange) -> Steps:
         cluster_id=cluster.cluster_id,
         controller_id=cluster.controller_id,
         topics=(yield from _topics(request, exchange)),
-        cluster_authorized_operations=NOT_ASKED,
+        cluster_authorized_operations=NOT_REQUESTED,
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = ALL_CLUSTER_OPERATIONS
@@ -74,12 +74,12 @@ def _not_by_id(request: MetadataRequest) -> MetadataResponse:
 def _topics(request: MetadataRequest, exchange: Exchange) -> Generator[None, Any, list[MetadataResponseTopic]]:
     pause, pause_for_creation = pauses(), pauses(CREATED)
     # Java's client names a topic by id together with an empty name; Kafka uses ids as soon as there is one.
-    by_id = any(asked.topic_id != ZERO_UUID for asked in request.topics or ())
+    by_id = any(requested.topic_id != ZERO_UUID for requested in request.topics or ())
     answers = []
-    for asked in _asked(request, exchange):
+    for requested in _requested(request, exchange):
         if pause():
             yield None
-        found = asked if isinstance(asked, Topic) else _find(asked, by_id, request, exchange)
+        found = requested if isinstance(requested, Topic) else _find(requested, by_id, request, exchange)
         answer = (yield from _described(found, pause, exchange)) if isinstance(found, Topic) else found
         if answer is found and pause_for_creation():
             yield None
@@ -89,20 +89,20 @@ def _topics(request: MetadataRequest, exchange: Exchange) -> Generator[None, Any
     return answers
 
 
-def _asked(request: MetadataRequest, exchange: Exchange) -> Iterable[Topic | MetadataRequestTopic]:
+def _requested(request: MetadataRequest, exchange: Exchange) -> Iterable[Topic | MetadataRequestTopic]:
     """The requested topics, each once, or all topics."""
     if request.topics is None or (exchange.version == 0 and not request.topics):
         return list(exchange.cluster.topics.values())
-    return {(asked.name, asked.topic_id): asked for asked in request.topics}.values()
+    return {(requested.name, requested.topic_id): requested for requested in request.topics}.values()
 
 
 def _find(
-    asked: MetadataRequestTopic, by_id: bool, request: MetadataRequest, exchange: Exchange
+    requested: MetadataRequestTopic, by_id: bool, request: MetadataRequest, exchange: Exchange
 ) -> Topic | MetadataResponseTopic:
     """The topic, or the answer for an unknown one, which may be created now."""
-    cluster, name = exchange.cluster, asked.name
+    cluster, name = exchange.cluster, requested.name
     if by_id or name is None:
-        return cluster.topics_by_id.get(asked.topic_id) or _refused(ErrorCode.UNKNOWN_TOPIC_ID, None, asked.topic_id)
+        return cluster.topics_by_id.get(requested.topic_id) or _refused(ErrorCode.UNKNOWN_TOPIC_ID, None, requested.topic_id)
     if name in cluster.topics:
         return cluster.topics[name]
     if topic_name_error(name) is not None:
@@ -126,7 +126,7 @@ def auto_create(cluster: Cluster, name: str, now: int) -> ErrorCode:
 
 def _refused(code: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUID) -> MetadataResponseTopic:
     return MetadataResponseTopic(
-        error_code=code, name=name, topic_id=topic_id, partitions=[], topic_authorized_operations=NOT_ASKED
+        error_code=code, name=name, topic_id=topic_id, partitions=[], topic_authorized_operations=NOT_REQUESTED
     )
 
 
@@ -138,7 +138,7 @@ def _described(topic: Topic, pause: Callable[[], bool], exchange: Exchange) -> G
         described.append(_partition(partition, exchange))
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE, name=topic.name, topic_id=topic.topic_id, is_internal=topic.internal,
-        partitions=described, topic_authorized_operations=NOT_ASKED,
+        partitions=described, topic_authorized_operations=NOT_REQUESTED,
     )  # fmt: skip
 
 

@@ -37,20 +37,20 @@ def handle(request: OffsetCommitRequest, exchange: Exchange) -> Steps:
     known: list[Known] = []
     pause = pauses()
     commit = exchange.engine.groups.new_commit(request.group_id, exchange.now)
-    for asked in request.topics:
+    for requested in request.topics:
         if pause():
             yield None
-        topic = _topic(asked, exchange)
+        topic = _topic(requested, exchange)
         by_id = topic is None and exchange.version >= 10
         code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        for partition in asked.partitions:
+        for partition in requested.partitions:
             if pause():
                 yield None
             if topic is None or topic.partition(partition.partition_index) is None:
-                _answer(answers, asked, partition, code)
+                _answer(answers, requested, partition, code)
                 continue
             error = metadata_error(partition.committed_metadata, exchange)
-            known.append((topic, asked, partition, error))
+            known.append((topic, requested, partition, error))
             if not error:
                 commit.add((topic.name, partition.partition_index), _committed(partition, request, exchange))
     batch = yield from made_batch(commit)
@@ -58,10 +58,10 @@ def handle(request: OffsetCommitRequest, exchange: Exchange) -> Steps:
     if known:
         where = [(topic.topic_id, partition.partition_index) for topic, _, partition, error in known if not error]
         code = _error(request, exchange, where) or exchange.engine.groups.commit(commit, batch, exchange.now)
-    for _, asked, partition, error in known:
+    for _, requested, partition, error in known:
         if pause():
             yield None
-        _answer(answers, asked, partition, code or error)
+        _answer(answers, requested, partition, code or error)
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=partitions)
@@ -72,10 +72,10 @@ def handle(request: OffsetCommitRequest, exchange: Exchange) -> Steps:
 
 def _answer(
     answers: dict[tuple[str, bytes], list[OffsetCommitResponsePartition]],
-    asked: OffsetCommitRequestTopic, partition: OffsetCommitRequestPartition, code: ErrorCode,
+    requested: OffsetCommitRequestTopic, partition: OffsetCommitRequestPartition, code: ErrorCode,
 ) -> None:  # fmt: skip
     answer = OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
-    answers.setdefault((asked.name, asked.topic_id), []).append(answer)
+    answers.setdefault((requested.name, requested.topic_id), []).append(answer)
 
 
 def _error(request: OffsetCommitRequest, exchange: Exchange, where: list[tuple[bytes, int]]) -> ErrorCode:
@@ -87,9 +87,9 @@ def _error(request: OffsetCommitRequest, exchange: Exchange, where: list[tuple[b
     return error or groups.log_error(request.group_id)
 
 
-def _topic(asked: OffsetCommitRequestTopic, exchange: Exchange) -> Topic | None:
+def _topic(requested: OffsetCommitRequestTopic, exchange: Exchange) -> Topic | None:
     cluster = exchange.cluster
-    return cluster.topics_by_id.get(asked.topic_id) if exchange.version >= 10 else cluster.topics.get(asked.name)
+    return cluster.topics_by_id.get(requested.topic_id) if exchange.version >= 10 else cluster.topics.get(requested.name)
 
 
 def metadata_error(metadata: str | None, exchange: Exchange) -> ErrorCode:
@@ -107,8 +107,8 @@ def made_batch(commit: Commit) -> Generator[Aside, Any, bytes | None]:
     return batch
 
 
-def _committed(asked: OffsetCommitRequestPartition, request: OffsetCommitRequest, exchange: Exchange) -> Committed:
+def _committed(requested: OffsetCommitRequestPartition, request: OffsetCommitRequest, exchange: Exchange) -> Committed:
     keep_ms = request.retention_time_ms
     expires = expires_at(exchange.now, keep_ms) if keep_ms != RETENTION_OF_BROKER else None
-    metadata = asked.committed_metadata or ""
-    return Committed(asked.committed_offset, asked.committed_leader_epoch, metadata, exchange.now, expires)
+    metadata = requested.committed_metadata or ""
+    return Committed(requested.committed_offset, requested.committed_leader_epoch, metadata, exchange.now, expires)

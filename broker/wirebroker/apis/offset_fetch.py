@@ -27,7 +27,7 @@ from wirebroker.core.groups.offsets import NOTHING, Committed, TopicPartition
 from wirebroker.core.slices import IDS, pauses
 from wirebroker.exchange import Exchange, Steps
 
-Asked = Iterable[tuple[str, list[int]]] | None
+Requested = Iterable[tuple[str, list[int]]] | None
 Topics = Generator[None, Any, list[OffsetFetchResponseTopics]]
 
 
@@ -36,12 +36,12 @@ def handle(request: OffsetFetchRequest, exchange: Exchange) -> Steps:
     if exchange.version >= 8:
         return (yield from _groups(request, exchange))
     error = exchange.engine.groups.here(request.group_id, exchange.node_id)
-    asked = None if request.topics is None else [(topic.name, topic.partition_indexes) for topic in request.topics]
+    requested = None if request.topics is None else [(topic.name, topic.partition_indexes) for topic in request.topics]
     if error and exchange.version >= 2:
         return OffsetFetchResponse(error_code=error, topics=[])
     pause = pauses()
     topics: dict[tuple[int, str], OffsetFetchResponseTopic] = {}
-    for number, (name, index), found, code in _offsets(request.group_id, asked, exchange, request.require_stable):
+    for number, (name, index), found, code in _offsets(request.group_id, requested, exchange, request.require_stable):
         if pause():
             yield None
         topic = topics.get((number, name))
@@ -64,28 +64,28 @@ def _groups(request: OffsetFetchRequest, exchange: Exchange) -> Steps:
     pause_for_id, pause = pauses(IDS), pauses()
     answers = []
     whole: dict[tuple[str, str | None, int], OffsetFetchResponseGroup] = {}
-    for asked in request.groups:
+    for requested in request.groups:
         if pause_for_id():
             yield None
-        who = asked.group_id, asked.member_id, asked.member_epoch
-        if asked.topics is None and who in whole:  # all offsets of the group again
+        who = requested.group_id, requested.member_id, requested.member_epoch
+        if requested.topics is None and who in whole:  # all offsets of the group again
             answers.append(whole[who])
             continue
-        error = groups.here(asked.group_id, exchange.node_id)
-        error = error or groups.fetch_error(asked.group_id, asked.member_id, asked.member_epoch)
-        answer = OffsetFetchResponseGroup(group_id=asked.group_id, topics=[], error_code=error)
+        error = groups.here(requested.group_id, exchange.node_id)
+        error = error or groups.fetch_error(requested.group_id, requested.member_id, requested.member_epoch)
+        answer = OffsetFetchResponseGroup(group_id=requested.group_id, topics=[], error_code=error)
         answers.append(answer)
         if not error:
-            answer.topics = yield from _topics(asked, request.require_stable, pause, exchange)
-        if asked.topics is None:
+            answer.topics = yield from _topics(requested, request.require_stable, pause, exchange)
+        if requested.topics is None:
             whole[who] = answer
     return OffsetFetchResponse(groups=answers)
 
 
-def _topics(asked: OffsetFetchRequestGroup, stable: bool, pause: Callable[[], bool], exchange: Exchange) -> Topics:
+def _topics(requested: OffsetFetchRequestGroup, stable: bool, pause: Callable[[], bool], exchange: Exchange) -> Topics:
     topics: dict[tuple[int, str], OffsetFetchResponseTopics] = {}
-    wanted, unknown = yield from _wanted(asked.topics, pause, exchange)
-    for number, (name, index), found, code in _offsets(asked.group_id, wanted, exchange, stable):
+    wanted, unknown = yield from _wanted(requested.topics, pause, exchange)
+    for number, (name, index), found, code in _offsets(requested.group_id, wanted, exchange, stable):
         if pause():
             yield None
         topic = topics.get((number, name))
@@ -99,7 +99,7 @@ def _topics(asked: OffsetFetchRequestGroup, stable: bool, pause: Callable[[], bo
 
 def _wanted(
     topics: Iterable[OffsetFetchRequestTopics] | None, pause: Callable[[], bool], exchange: Exchange
-) -> Generator[None, Any, tuple[Asked, list[OffsetFetchResponseTopics]]]:
+) -> Generator[None, Any, tuple[Requested, list[OffsetFetchResponseTopics]]]:
     """The topics by name, and the answers for unknown ids."""
     if topics is None:
         return None, []
@@ -124,7 +124,7 @@ def _wanted(
 
 
 def _offsets(
-    group_id: str, asked: Asked, exchange: Exchange, stable: bool
+    group_id: str, requested: Requested, exchange: Exchange, stable: bool
 ) -> Iterator[tuple[int, TopicPartition, Committed, ErrorCode]]:
     """The requested offsets, each with the index of its topic in the request, or all offsets with the index 0. With `stable`
     an offset of an open transaction is an error.
@@ -132,10 +132,10 @@ def _offsets(
     offsets = exchange.engine.groups.offsets
     held = offsets.of(group_id)
     waiting = {where for where, _ in offsets.pending_of(group_id)} if stable else set()
-    if asked is None:
+    if requested is None:
         wanted: Iterable[tuple[int, TopicPartition]] = [(0, where) for where in held]
     else:
-        wanted = ((number, (name, i)) for number, (name, indexes) in enumerate(asked) for i in indexes)
+        wanted = ((number, (name, i)) for number, (name, indexes) in enumerate(requested) for i in indexes)
     for number, where in wanted:
         if where in waiting:
             yield number, where, NOTHING, ErrorCode.UNSTABLE_OFFSET_COMMIT

@@ -26,19 +26,19 @@ def handle(request: OffsetForLeaderEpochRequest, exchange: Exchange) -> Steps:
     for topic in request.topics:
         ends: list[EpochEndOffset] = []
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=ends))
-        for asked in topic.partitions:
+        for requested in topic.partitions:
             if pause():
                 yield None
-            ends.append(_one(topic.topic, asked, exchange))
+            ends.append(_one(topic.topic, requested, exchange))
         if pause():
             yield None
     return OffsetForLeaderEpochResponse(topics=topics)
 
 
-def _one(topic: str, asked: OffsetForLeaderPartition, exchange: Exchange) -> EpochEndOffset:
-    partition = exchange.cluster.partition(topic, asked.partition)
-    error = leader_error(partition, exchange.node_id, asked.current_leader_epoch)
+def _one(topic: str, requested: OffsetForLeaderPartition, exchange: Exchange) -> EpochEndOffset:
+    partition = exchange.cluster.partition(topic, requested.partition)
+    error = leader_error(partition, exchange.node_id, requested.current_leader_epoch)
     if error or partition is None:
-        return EpochEndOffset(error_code=error, partition=asked.partition)
-    epoch, end = partition.end_offset_for_epoch(asked.leader_epoch)
-    return EpochEndOffset(error_code=ErrorCode.NONE, partition=asked.partition, leader_epoch=epoch, end_offset=end)
+        return EpochEndOffset(error_code=error, partition=requested.partition)
+    epoch, end = partition.end_offset_for_epoch(requested.leader_epoch)
+    return EpochEndOffset(error_code=ErrorCode.NONE, partition=requested.partition, leader_epoch=epoch, end_offset=end)

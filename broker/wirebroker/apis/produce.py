@@ -33,7 +33,7 @@ from kafkawire.messages.produce import (
 from kafkawire.primitives import Buffer
 from wirebroker.apis.delayed import Delayed
 from wirebroker.apis.produce_shape import remember_shape
-from wirebroker.apis.produce_transaction import REFUSALS, check_transaction, message_of, told_by_produce, unreadable
+from wirebroker.apis.produce_transaction import REFUSALS, check_transaction, message_of, produce_error, unreadable
 from wirebroker.apis.produce_twice import answer_unread, named_once, names_twice
 from wirebroker.core.cluster import Topic
 from wirebroker.core.leadership import leader_error
@@ -92,7 +92,7 @@ def _append_all(request: ProduceRequest, checked: Verified | None, exchange: Exc
             ):
                 awaited += _awaited(topic, answer, partition_data)
             if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                _tell_leader(answer, topic, response, exchange)
+                _add_leader(answer, topic, response, exchange)
             answers.append(answer)
         response.responses.append(TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=answers))
     if unread:
@@ -124,40 +124,40 @@ def _own_records(request: ProduceRequest, exchange: Exchange) -> None:
         exchange.frame = None
 
 
-def _check_of(topic: Topic | None, asked: PartitionProduceData, exchange: Exchange) -> Callable[[], Checked | RecordReject]:
+def _check_of(topic: Topic | None, requested: PartitionProduceData, exchange: Exchange) -> Callable[[], Checked | RecordReject]:
     """The check of a batch, as work that needs no state of the broker."""
-    partition = topic.partition(asked.index) if topic is not None else None
+    partition = topic.partition(requested.index) if topic is not None else None
     assert partition is not None, "only an existing partition checks records"
-    records = memoryview(asked.records) if asked.records is not None else None
+    records = memoryview(requested.records) if requested.records is not None else None
     return partial(check, records, partition.policy, exchange.now, exchange.version, partition.full_checks)
 
 
 def _partition(
-    topic: Topic | None, checked: Verified | None, asked: PartitionProduceData, acks: int, exchange: Exchange,
+    topic: Topic | None, checked: Verified | None, requested: PartitionProduceData, acks: int, exchange: Exchange,
     found: Checked | RecordReject | None = None,
 ) -> PartitionProduceResponse:  # fmt: skip
     """Append one partition's batch. `found` is the result of the check of its records, if that is already done."""
     if topic is None and exchange.version >= 13:
-        return _refuse(asked, ErrorCode.UNKNOWN_TOPIC_ID)
-    partition = topic.partition(asked.index) if topic is not None else None
+        return _refuse(requested, ErrorCode.UNKNOWN_TOPIC_ID)
+    partition = topic.partition(requested.index) if topic is not None else None
     if topic is None or partition is None:
-        return _refuse(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return _refuse(requested, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if topic.internal and exchange.client_id != ADMIN_CLIENT:
-        return _refuse(asked, ErrorCode.INVALID_TOPIC_EXCEPTION)
+        return _refuse(requested, ErrorCode.INVALID_TOPIC_EXCEPTION)
     error = leader_error(partition, exchange.node_id)
     if error:
-        return _refuse(asked, error)
-    where = (topic.name, asked.index)
+        return _refuse(requested, error)
+    where = (topic.name, requested.index)
     if checked is not None and (code := checked.errors.get(where)):
-        refused = _refuse(asked, told_by_produce(code, exchange.version))
+        refused = _refuse(requested, produce_error(code, exchange.version))
         refused.error_message = message_of(code, refused.error_code)
         return refused
     if acks == ALL and len(partition.in_sync) < len(partition.replicas) and partition.replication.too_few:
-        refused = _refuse(asked, ErrorCode.NOT_ENOUGH_REPLICAS)
+        refused = _refuse(requested, ErrorCode.NOT_ENOUGH_REPLICAS)
         refused.log_start_offset = partition.log_start_offset
         return refused
     verified = checked is not None and where in checked.first_writes
-    return answer_of(asked.index, append(partition, asked.records, acks, exchange, verified, found))
+    return answer_of(requested.index, append(partition, requested.records, acks, exchange, verified, found))
 
 
 class Awaited(NamedTuple):
@@ -169,10 +169,10 @@ class Awaited(NamedTuple):
     answer: PartitionProduceResponse
 
 
-def _awaited(topic: Topic, answer: PartitionProduceResponse, asked: PartitionProduceData) -> list[Awaited]:
+def _awaited(topic: Topic, answer: PartitionProduceResponse, requested: PartitionProduceData) -> list[Awaited]:
     """The end offset of the batch, also of a retried one, if the answer must wait for it."""
     partition = topic.partitions[answer.index]
-    count = read_header(asked.records).last_offset_delta + 1 if asked.records is not None else 0
+    count = read_header(requested.records).last_offset_delta + 1 if requested.records is not None else 0
     required = answer.base_offset + count
     return [Awaited(topic, partition, required, answer)] if partition.high_watermark < required else []
 
@@ -191,7 +191,7 @@ def _wait(awaited: list[Awaited], timeout_ms: int, response: ProduceResponse, ex
                 each.answer.error_code = error
                 left.remove(each)
                 if error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                    _tell_leader(each.answer, each.topic, response, exchange)
+                    _add_leader(each.answer, each.topic, response, exchange)
         return not left
 
     return Delayed(exchange, [each.partition for each in awaited], is_complete, lambda: response).wait(timeout_ms)
@@ -208,7 +208,7 @@ def append(
         exchange.now,
         exchange.version,
         client_id=exchange.client_id,
-        issued=exchange.cluster.producer_ids.issued if rules.asks_whether_issued else None,
+        issued=exchange.cluster.producer_ids.issued if rules.needs_issued else None,
         verified=verified,
         at_once=True,
         checked=found,
@@ -239,8 +239,8 @@ def answer_of(index: int, appended: Appended) -> PartitionProduceResponse:
     return answer
 
 
-def _refuse(asked: PartitionProduceData, code: ErrorCode) -> PartitionProduceResponse:
-    return PartitionProduceResponse(index=asked.index, error_code=code, base_offset=-1)
+def _refuse(requested: PartitionProduceData, code: ErrorCode) -> PartitionProduceResponse:
+    return PartitionProduceResponse(index=requested.index, error_code=code, base_offset=-1)
 
 
 def _all_refused(
@@ -250,8 +250,8 @@ def _all_refused(
     if request.acks == 0:
         return exchange.close(f"a Produce with acks=0 failed ({code.name}), and there is no answer that could say so")
 
-    def refuse(_: Topic | None, asked: PartitionProduceData) -> PartitionProduceResponse:
-        answer = _refuse(asked, code)
+    def refuse(_: Topic | None, requested: PartitionProduceData) -> PartitionProduceResponse:
+        answer = _refuse(requested, code)
         answer.error_message = message
         return answer
 
@@ -261,15 +261,15 @@ def _all_refused(
 def _invalid_acks(request: ProduceRequest, exchange: Exchange) -> ProduceResponse:
     """INVALID_REQUIRED_ACKS for each partition without an error that comes before it."""
 
-    def refuse(topic: Topic | None, asked: PartitionProduceData) -> PartitionProduceResponse:
+    def refuse(topic: Topic | None, requested: PartitionProduceData) -> PartitionProduceResponse:
         if topic is None and exchange.version >= 13:
-            return _refuse(asked, ErrorCode.UNKNOWN_TOPIC_ID)
-        if topic is None or topic.partition(asked.index) is None:
-            return _refuse(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        records = memoryview(asked.records) if asked.records is not None else None
+            return _refuse(requested, ErrorCode.UNKNOWN_TOPIC_ID)
+        if topic is None or topic.partition(requested.index) is None:
+            return _refuse(requested, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        records = memoryview(requested.records) if requested.records is not None else None
         error = size_of_only_batch(records, exchange.version)
         code = ErrorCode(error.code) if isinstance(error, RecordReject) else ErrorCode.INVALID_REQUIRED_ACKS
-        return _refuse(asked, code)
+        return _refuse(requested, code)
 
     return _each(request, exchange, refuse)
 
@@ -281,12 +281,12 @@ def _each(
     topics = []
     for data in request.topic_data:
         topic = _topic(data, exchange)
-        answers = [answer(topic, asked) for asked in data.partition_data]
+        answers = [answer(topic, requested) for requested in data.partition_data]
         topics.append(TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=answers))
     return ProduceResponse(responses=topics)
 
 
-def _tell_leader(answer: PartitionProduceResponse, topic: Topic | None, response: ProduceResponse, exchange: Exchange) -> None:
+def _add_leader(answer: PartitionProduceResponse, topic: Topic | None, response: ProduceResponse, exchange: Exchange) -> None:
     partition = topic.partition(answer.index) if topic is not None else None
     if partition is None or exchange.version < 10:
         return

@@ -75,16 +75,16 @@ def remember_shape(request: ProduceRequest, exchange: Exchange) -> None:
     if len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1 or exchange.frame is None:
         return
     data = request.topic_data[0]
-    asked = data.partition_data[0]
+    requested = data.partition_data[0]
     topic = (
         exchange.cluster.topics_by_id.get(data.topic_id) if exchange.version >= 13 else exchange.cluster.topics.get(data.name)
     )
-    partition = topic.partition(asked.index) if topic is not None else None
-    if partition is None or partition.rules.asks_whether_issued or asked.records is None:
+    partition = topic.partition(requested.index) if topic is not None else None
+    if partition is None or partition.rules.needs_issued or requested.records is None:
         return
     if partition.held_at is not None:  # batches may have to wait for replicas; when that ends, the metadata change
         return
-    size = len(asked.records)
+    size = len(requested.records)
     frame = exchange.frame
     end = len(frame)
     if exchange.version >= FLEXIBLE_FROM:

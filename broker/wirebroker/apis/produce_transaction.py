@@ -50,8 +50,8 @@ def unreadable(request: ProduceRequest, version: int) -> tuple[ErrorCode, str | 
     Kafka reads the first batch of each partition, up to the first transactional one (RequestUtils.hasTransactionalRecords).
     """
     for data in request.topic_data:
-        for asked in data.partition_data:
-            records = asked.records
+        for requested in data.partition_data:
+            records = requested.records
             if records is None:
                 continue
             if len(records) >= HEADER_SIZE:
@@ -75,7 +75,7 @@ def _unknown_codec(request: ProduceRequest, version: int) -> tuple[ErrorCode, st
     """Before version 7 Kafka reads the codec to refuse zstd, and fails on an unknown one."""
     if version >= OLDEST_VERSION_OF_ZSTD:
         return None
-    firsts = [asked.records for data in request.topic_data for asked in data.partition_data]
+    firsts = [requested.records for data in request.topic_data for requested in data.partition_data]
     unknown = any(
         first is not None and len(first) >= HEADER_SIZE and first[MAGIC_AT] == MAGIC and read_header(first).compression > ZSTD
         for first in firsts
@@ -90,10 +90,10 @@ def check_transaction(request: ProduceRequest, exchange: Exchange) -> Verified |
     INVALID_PRODUCER_ID_MAPPING for batches of several producers.
     """
     batches = [
-        (data, asked.index, header)
+        (data, requested.index, header)
         for data in request.topic_data
-        for asked in data.partition_data
-        if (header := _transactional(asked.records)) is not None
+        for requested in data.partition_data
+        if (header := _transactional(requested.records)) is not None
     ]
     if not batches:
         return None
@@ -133,7 +133,7 @@ def _speaks(version: int) -> Speaks:
     return Speaks.NEW_ERRORS if version >= NEW_ERRORS_FROM else Speaks.OLD_ERRORS
 
 
-def told_by_produce(code: ErrorCode, version: int) -> ErrorCode:
+def produce_error(code: ErrorCode, version: int) -> ErrorCode:
     """The coordinator's error as Produce answers it."""
     if code is ErrorCode.CONCURRENT_TRANSACTIONS and version >= IMPLICIT_ADDS_FROM:
         return code

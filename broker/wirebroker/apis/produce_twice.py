@@ -45,16 +45,16 @@ def named_once(request: ProduceRequest, version: int) -> dict[Named, RecordRejec
     for data in request.topic_data:
         key = _key(data)
         topics.setdefault(key, TopicProduceData(name=data.name, topic_id=data.topic_id, partition_data=[]))
-        for asked in data.partition_data:
-            records = memoryview(asked.records) if asked.records is not None else None
+        for requested in data.partition_data:
+            records = memoryview(requested.records) if requested.records is not None else None
             error = size_of_only_batch(records, version)
             if isinstance(error, RecordReject):
-                unread[key, asked.index] = error
-                kept.setdefault((key, asked.index), asked)
+                unread[key, requested.index] = error
+                kept.setdefault((key, requested.index), requested)
             else:
-                kept[key, asked.index] = asked
-    for (key, _), asked in kept.items():
-        topics[key].partition_data.append(asked)
+                kept[key, requested.index] = requested
+    for (key, _), requested in kept.items():
+        topics[key].partition_data.append(requested)
     request.topic_data = list(topics.values())
     return unread
 

@@ -36,19 +36,19 @@ def handle(request: TxnOffsetCommitRequest, exchange: Exchange) -> Steps:
     pause = pauses()
     producer = (request.producer_id, request.producer_epoch)
     commit = exchange.engine.groups.new_commit(request.group_id, exchange.now, producer)
-    for asked in request.topics:
+    for requested in request.topics:
         if pause():
             yield None
-        for partition in asked.partitions:
+        for partition in requested.partitions:
             if pause():
                 yield None
-            if exchange.cluster.partition(asked.name, partition.partition_index) is None:
-                _answer(answers, asked.name, partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            if exchange.cluster.partition(requested.name, partition.partition_index) is None:
+                _answer(answers, requested.name, partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 continue
             error = metadata_error(partition.committed_metadata, exchange)
-            known.append((asked.name, partition, error))
+            known.append((requested.name, partition, error))
             if not error:
-                commit.add((asked.name, partition.partition_index), _committed(partition, exchange))
+                commit.add((requested.name, partition.partition_index), _committed(partition, exchange))
     batch = yield from made_batch(commit)
     code = _commit(request, commit, batch, exchange) if known else ErrorCode.NONE
     for topic, partition, error in known:
@@ -61,16 +61,16 @@ def handle(request: TxnOffsetCommitRequest, exchange: Exchange) -> Steps:
 
 
 def _answer(
-    answers: dict[str, list[TxnOffsetCommitResponsePartition]], topic: str, asked: TxnOffsetCommitRequestPartition,
+    answers: dict[str, list[TxnOffsetCommitResponsePartition]], topic: str, requested: TxnOffsetCommitRequestPartition,
     code: ErrorCode,
 ) -> None:  # fmt: skip
-    answer = TxnOffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=code)
+    answer = TxnOffsetCommitResponsePartition(partition_index=requested.partition_index, error_code=code)
     answers.setdefault(topic, []).append(answer)
 
 
-def _committed(asked: TxnOffsetCommitRequestPartition, exchange: Exchange) -> Committed:
-    metadata = asked.committed_metadata or ""
-    return Committed(asked.committed_offset, asked.committed_leader_epoch, metadata, exchange.now)
+def _committed(requested: TxnOffsetCommitRequestPartition, exchange: Exchange) -> Committed:
+    metadata = requested.committed_metadata or ""
+    return Committed(requested.committed_offset, requested.committed_leader_epoch, metadata, exchange.now)
 
 
 def _commit(request: TxnOffsetCommitRequest, commit: Commit, batch: bytes | None, exchange: Exchange) -> ErrorCode:

@@ -54,11 +54,11 @@ def _topic(name: str, codes: dict[int, ErrorCode]) -> WritableTxnMarkerTopicResu
     )
 
 
-def _write(asked: WritableTxnMarker, topic: str, index: int, exchange: Exchange) -> ErrorCode:
+def _write(requested: WritableTxnMarker, topic: str, index: int, exchange: Exchange) -> ErrorCode:
     if leader_error(exchange.cluster.partition(topic, index), exchange.node_id):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     marker = EndMarker(
-        asked.producer_id, asked.producer_epoch, asked.transaction_result, asked.coordinator_epoch,
-        asked.transaction_version,
+        requested.producer_id, requested.producer_epoch, requested.transaction_result, requested.coordinator_epoch,
+        requested.transaction_version,
     )  # fmt: skip
     return exchange.engine.transactions.write_marker(topic, index, marker, exchange.now)

@@ -116,7 +116,7 @@ class Cluster:
         self.rolled: Callable[[Partition, int], None] | None = None
         """Called when a segment of a compacted topic is closed."""
 
-    def tell(self, change: Change) -> None:
+    def report(self, change: Change) -> None:
         """Report a change to `watch`."""
         if self.watch is not None:
             self.watch(change)
@@ -168,7 +168,7 @@ class Cluster:
             self._remove(topic)
             self._shrink(topic, 0, now)
 
-        self.decisions.made(undo, lambda: self.tell(TopicChange("created", name, count)))
+        self.decisions.made(undo, lambda: self.report(TopicChange("created", name, count)))
         return topic
 
     def add_partitions(
@@ -182,7 +182,7 @@ class Cluster:
         self._grow(topic, total, now, factor, assignment)
         self.version += 1
         grown = TopicChange("grown", topic.name, total)
-        self.decisions.made(lambda: self._shrink(topic, before, now), lambda: self.tell(grown))
+        self.decisions.made(lambda: self._shrink(topic, before, now), lambda: self.report(grown))
 
     def _grow(self, topic: Topic, total: int, now: int, factor: int, assignment: Mapping[int, Sequence[int]] | None) -> None:
         nodes = sorted(self.live_brokers)
@@ -257,7 +257,7 @@ class Cluster:
         def done() -> None:
             for partition in topic.partitions:
                 partition.delete(now)
-            self.tell(TopicChange("deleted", topic.name, len(topic.partitions)))
+            self.report(TopicChange("deleted", topic.name, len(topic.partitions)))
             then()
 
         self.decisions.made(undo, done)

@@ -310,10 +310,10 @@ def describe_group(name: str, configs: BrokerConfigs, node_id: int) -> list[Entr
     own = configs.groups.get(name, {})
     entries = []
     for setting in GROUP_SETTINGS.values():
-        behind = f"group.{setting.name}"
-        if behind in BROKER_SETTINGS:
-            synonyms = configs.synonyms(behind, node_id)
-            value = configs.text(behind)
+        inherited = f"group.{setting.name}"
+        if inherited in BROKER_SETTINGS:
+            synonyms = configs.synonyms(inherited, node_id)
+            value = configs.text(inherited)
         else:
             value = setting.default or ""
             synonyms = [Synonym(setting.name, value, Source.DEFAULT)]

@@ -442,7 +442,7 @@ unstable.api.versions.enable                   boolean  false                -  
 unstable.feature.versions.enable               boolean  false                -            internal
 """  # noqa: E501
 
-BEHIND_TOPIC: dict[str, tuple[str, ...]] = {
+TOPIC_SYNONYMS: dict[str, tuple[str, ...]] = {
     "cleanup.policy": ("log.cleanup.policy",),
     "compression.gzip.level": ("compression.gzip.level",),
     "compression.lz4.level": ("compression.lz4.level",),

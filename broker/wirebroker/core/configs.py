@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
-from wirebroker.core.config_tables import BEHIND_TOPIC
+from wirebroker.core.config_tables import TOPIC_SYNONYMS
 from wirebroker.core.settings import (
     BROKER_SETTINGS,
     TOPIC_SETTINGS,
@@ -70,7 +70,7 @@ def broker_synonyms(name: str) -> tuple[str, ...]:
     return (name,)
 
 
-def _ours(brokers: int) -> dict[str, str]:
+def _own_defaults(brokers: int) -> dict[str, str]:
     """The defaults that differ from Kafka's: tests should not wait, and a machine usually runs one broker."""
     return {
         "group.initial.rebalance.delay.ms": "0",
@@ -90,7 +90,7 @@ class BrokerConfigs:
 
         Raises ConfigError for a name that Kafka does not have, or a value that it refuses.
         """
-        self.static = _ours(brokers)
+        self.static = _own_defaults(brokers)
         self.topic_static: dict[str, str] = {}
         """The initial values of topic settings that have no corresponding broker setting."""
         given: dict[str, str] = {}
@@ -119,10 +119,10 @@ class BrokerConfigs:
             BROKER_SETTINGS[name].parse(raw)
         elif name in TOPIC_SETTINGS:
             TOPIC_SETTINGS[name].parse(raw)
-            if name not in BEHIND_TOPIC:
+            if name not in TOPIC_SYNONYMS:
                 self.topic_static[name] = raw
                 return
-            target = BEHIND_TOPIC[name][0]
+            target = TOPIC_SYNONYMS[name][0]
         else:
             known = [*BROKER_SETTINGS, *TOPIC_SETTINGS]
             raise ConfigError(f"Unknown config name: {name}", suggestion=nearest(name, known))
@@ -142,7 +142,7 @@ class BrokerConfigs:
 
     def _check_together(self) -> None:
         for name in ("segment.ms", "retention.ms"):
-            lowest = BEHIND_TOPIC[name][0]
+            lowest = TOPIC_SYNONYMS[name][0]
             value = self.integer(name)
             if value < 1 and not (name == "retention.ms" and value == -1):
                 unlimited = "unlimited (-1) or, " if name == "retention.ms" else ""
@@ -164,15 +164,15 @@ class BrokerConfigs:
 
     def _topic_value(self, name: str) -> Value:
         setting = TOPIC_SETTINGS[name]
-        if name not in BEHIND_TOPIC:
+        if name not in TOPIC_SYNONYMS:
             raw = self.topic_static.get(name)
             return setting.default_value() if raw is None else setting.parse(raw)
-        for behind in BEHIND_TOPIC[name]:
-            value = self._own(BROKER_SETTINGS[behind])
+        for synonym in TOPIC_SYNONYMS[name]:
+            value = self._own(BROKER_SETTINGS[synonym])
             if value is None:
                 continue
             if isinstance(value, int) and not isinstance(value, bool):
-                value *= _MS.get(behind.rpartition(".")[2], 1)
+                value *= _MS.get(synonym.rpartition(".")[2], 1)
                 return -1 if name == "retention.ms" and value < 0 else value
             return value
         return None
@@ -265,8 +265,8 @@ class BrokerConfigs:
         return self.shown(node, lambda: [self._topic_default(setting, node) for setting in TOPIC_SETTINGS.values()])
 
     def _topic_default(self, setting: Setting, node: int) -> Entry:
-        behind = BEHIND_TOPIC.get(setting.name)
-        synonyms = self.synonyms(behind[0], node) if behind else []
+        names = TOPIC_SYNONYMS.get(setting.name)
+        synonyms = self.synonyms(names[0], node) if names else []
         source = synonyms[0].source if synonyms else Source.DEFAULT
         return Entry(setting.name, self.text(setting.name), source, False, False, setting.type, synonyms)
 
@@ -400,7 +400,7 @@ class TopicConfigs:
         if name in self.overrides:
             return Source.TOPIC
         for layer, source in self.broker.layers(node):
-            if any(behind in layer for behind in BEHIND_TOPIC.get(name, ())):
+            if any(synonym in layer for synonym in TOPIC_SYNONYMS.get(name, ())):
                 return source
         return Source.DEFAULT
 

@@ -33,7 +33,7 @@ class Controller:
         if not broker.alive:
             raise ValueError(f"broker {node_id} is already down")
         broker.alive = False
-        self._cluster.tell(BrokerChange("killed", node_id))
+        self._cluster.report(BrokerChange("killed", node_id))
         held = self._held_by(node_id)
         for partition in held:
             self._forget_lag(partition, node_id)
@@ -45,7 +45,7 @@ class Controller:
         if broker.alive:
             raise ValueError(f"broker {node_id} is already up")
         broker.alive = True
-        self._cluster.tell(BrokerChange("started", node_id))
+        self._cluster.report(BrokerChange("started", node_id))
         held = self._held_by(node_id)
         self._change(held, lambda each: each.replication.broker_up(node_id, self._cluster.alive, now), now)
 
@@ -139,13 +139,13 @@ class Controller:
             before, in_sync = partition.leader_epoch, partition.in_sync
             change(partition)
             if partition.in_sync != in_sync:
-                told = tuple(partition.in_sync)
-                self._cluster.tell(InSyncChange(partition.topic, partition.index, told, partition.high_watermark))
+                replicas = tuple(partition.in_sync)
+                self._cluster.report(InSyncChange(partition.topic, partition.index, replicas, partition.high_watermark))
             if partition.leader_epoch != before:
                 moved.append(partition)
         for partition in moved:
             leads = (partition.leader, partition.leader_epoch)
-            self._cluster.tell(LeaderChange(partition.topic, partition.index, *leads))
+            self._cluster.report(LeaderChange(partition.topic, partition.index, *leads))
             if partition.topic in (GROUP_TOPIC, TRANSACTION_TOPIC):
                 self._coordinator_moved(partition.topic, partition.index, now)
 

@@ -103,5 +103,5 @@ class FastPath:
         log.end_offset = base + count
         partition.producers[pid] = advanced
         if partition.waiting:
-            partition.tell(now)
+            partition.notify(now)
         return base

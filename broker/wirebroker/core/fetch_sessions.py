@@ -27,14 +27,14 @@ LARGEST_EPOCH = 2**31 - 1
 TopicKey = str | bytes
 PartitionKey = tuple[TopicKey, int]
 Results = list[tuple[PartitionKey, PartitionData]]
-Asked = dict[PartitionKey, FetchPartition]
+Requested = dict[PartitionKey, FetchPartition]
 
 
 @dataclass(slots=True)
 class Cached:
     """One partition of a session, as last requested and as last answered."""
 
-    asked: FetchPartition
+    requested: FetchPartition
     high_watermark: int = -1
     log_start_offset: int = -1
 
@@ -125,13 +125,13 @@ class FetchSessions:
         epoch.
         """
         by_topic_id = version >= 13
-        asked = yield from _named(request, by_topic_id)
+        requested = yield from _named(request, by_topic_id)
         if version < 7 or request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._sessions.pop((node_id, request.session_id), None)
-            if version < 7 or request.session_epoch == FINAL_EPOCH or not asked:
-                return FetchContext(list(asked.items()))
-            session = yield from self._create(asked, node_id, by_topic_id, now)
-            return FetchContext(list(asked.items()), session)
+            if version < 7 or request.session_epoch == FINAL_EPOCH or not requested:
+                return FetchContext(list(requested.items()))
+            session = yield from self._create(requested, node_id, by_topic_id, now)
+            return FetchContext(list(requested.items()), session)
         session = self._sessions.get((node_id, request.session_id))
         if session is None:
             return FetchContext([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -140,11 +140,11 @@ class FetchSessions:
         if session.by_topic_id != by_topic_id:
             return FetchContext([], error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         session.used = now
-        return (yield from self._resume(session, asked, request, node_id))
+        return (yield from self._resume(session, requested, request, node_id))
 
-    def _create(self, asked: Asked, node_id: int, by_topic_id: bool, now: int) -> Generator[None, Any, Session | None]:
+    def _create(self, requested: Requested, node_id: int, by_topic_id: bool, now: int) -> Generator[None, Any, Session | None]:
         """A new session; None if there is no room, and the client then fetches without a session."""
-        if not self._has_room(len(asked), node_id, now):
+        if not self._has_room(len(requested), node_id, now):
             return None
         session_id = 0
         while session_id == 0 or (node_id, session_id) in self._sessions:
@@ -152,7 +152,7 @@ class FetchSessions:
         session = Session(session_id, by_topic_id, now, now)
         self._sessions[node_id, session_id] = session
         pause = pauses()
-        for key, partition in asked.items():
+        for key, partition in requested.items():
             if pause():
                 yield
             session.partitions[key] = Cached(partition)
@@ -177,16 +177,16 @@ class FetchSessions:
         return True
 
     def _resume(
-        self, session: Session, asked: Asked, request: FetchRequest, node_id: int
+        self, session: Session, requested: Requested, request: FetchRequest, node_id: int
     ) -> Generator[None, Any, FetchContext]:
         # No other request can use the session between the slices: it already has its next epoch.
         session.epoch = 1 if session.epoch == LARGEST_EPOCH else session.epoch + 1
         pause = pauses()
-        for key, partition in asked.items():
+        for key, partition in requested.items():
             if pause():
                 yield
             if key in session.partitions:
-                session.partitions[key].asked = partition
+                session.partitions[key].requested = partition
             else:
                 session.partitions[key] = Cached(partition)
         for key in _forgotten(request, session):
@@ -197,19 +197,19 @@ class FetchSessions:
         known = self._sessions.pop(place, None)
         if not session.partitions:
             # without a session, although the request has just removed a partition that it names
-            return FetchContext(list(asked.items()))
+            return FetchContext(list(requested.items()))
         if known is not None:
             self._sessions[place] = known  # used last
-        everything = [(key, cached.asked) for key, cached in session.partitions.items()]
+        everything = [(key, cached.requested) for key, cached in session.partitions.items()]
         return FetchContext(everything, session, incremental=True)
 
 
-def _named(request: FetchRequest, by_topic_id: bool) -> Generator[None, Any, Asked]:
+def _named(request: FetchRequest, by_topic_id: bool) -> Generator[None, Any, Requested]:
     """The partitions that the request names. As in FetchRequest.fetchData, a partition named twice keeps its first place and
     has the fields of its last mention.
     """
     pause = pauses()
-    asked: Asked = {}
+    requested: Requested = {}
     for topic in request.topics:
         if pause():
             yield
@@ -217,8 +217,8 @@ def _named(request: FetchRequest, by_topic_id: bool) -> Generator[None, Any, Ask
         for partition in topic.partitions:
             if pause():
                 yield
-            asked[name, partition.partition] = partition
-    return asked
+            requested[name, partition.partition] = partition
+    return requested
 
 
 def _forgotten(request: FetchRequest, session: Session) -> Iterator[PartitionKey]:

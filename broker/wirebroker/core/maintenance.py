@@ -38,7 +38,7 @@ class Maintenance:
             before = partition.log_start_offset
             partition.retain(now)
             if partition.log_start_offset != before:
-                self._cluster.tell(LogStartChange(partition.topic, partition.index, before, partition.log_start_offset))
+                self._cluster.report(LogStartChange(partition.topic, partition.index, before, partition.log_start_offset))
 
     def _expire_producers(self, now: int) -> None:
         self._cluster.timers.work(self._expiring_producers(now))
@@ -53,7 +53,7 @@ class Maintenance:
                 if forgotten is None:
                     yield
                 else:
-                    self._cluster.tell(ProducerChange("expired", partition.topic, partition.index, *forgotten))
+                    self._cluster.report(ProducerChange("expired", partition.topic, partition.index, *forgotten))
 
     def _partitions(self) -> Iterator[Partition]:
         """Every partition; topics may be created and deleted between two of them."""

@@ -73,16 +73,16 @@ class OpenTransactions:
 
     def ended_between(self, start: int, stop: int) -> list[AbortedTransaction]:
         """The transactions aborted by a marker at the offsets from `start` up to `stop`."""
-        first, behind = (bisect_left(self._aborted, each, key=lambda a: a.last_offset) for each in (start, stop))
-        return self._aborted[first:behind]
+        first, end = (bisect_left(self._aborted, each, key=lambda a: a.last_offset) for each in (start, stop))
+        return self._aborted[first:end]
 
     def keep_aborted(self, start: int, stop: int, left: Iterable[AbortedTransaction]) -> None:
         """Compaction has kept only these of the transactions aborted by a marker at the offsets from `start` up to `stop`.
 
         A consumer that learned of a transaction whose marker is gone would skip all later records of the producer.
         """
-        first, behind = (bisect_left(self._aborted, each, key=lambda a: a.last_offset) for each in (start, stop))
-        self._aborted[first:behind] = left
+        first, end = (bisect_left(self._aborted, each, key=lambda a: a.last_offset) for each in (start, stop))
+        self._aborted[first:end] = left
 
     def forget_below(self, offset: int) -> None:
         """The log begins at `offset` now."""

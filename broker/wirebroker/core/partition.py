@@ -223,7 +223,7 @@ class Partition:
             if header.attributes & TRANSACTIONAL:
                 self._joins_transaction(header.producer_id, state, base)
         if self.waiting:
-            self.tell(now)
+            self.notify(now)
         appended: Appended = _new(Appended, (verdict, 0, base, append_time, self.log_start_offset, header, state))
         return appended
 
@@ -328,7 +328,7 @@ class Partition:
         awaited = self.transactions.verifications.get(marker.producer_id)
         if awaited is not None and not (awaited.bumps_epoch and awaited.producer_epoch == marker.producer_epoch):
             del self.transactions.verifications[marker.producer_id]
-        self.tell(now)
+        self.notify(now)
         return ErrorCode.NONE
 
     def aborted_transactions(self, fetch_offset: int, read: Slice) -> list[AbortedTransaction]:
@@ -340,7 +340,7 @@ class Partition:
             self.transactions.begin(producer_id, base_offset)
         self.transactions.verifications.pop(producer_id, None)
 
-    def tell(self, now: int) -> None:
+    def notify(self, now: int) -> None:
         """Call those who wait: more is stored or visible, or the leader has changed."""
         for callback in list(self.waiting):
             callback(self, now)
@@ -349,7 +349,7 @@ class Partition:
 
     def seen_at(self, node_id: int) -> Partition | Prefix:
         """The offsets as this replica sees them. The records are in `log`."""
-        return self.replication.behind.get(node_id, self)
+        return self.replication.lagging.get(node_id, self)
 
     def offset_for(self, timestamp: int, committed: bool = False) -> TimestampedOffset:
         """The offset that ListOffsets looks for: by a time in ms since the epoch, or by one of its negative constants."""
@@ -408,7 +408,7 @@ class Partition:
         self.new_leader_epoch(self.leader_epoch + 1)
         self.replication.cut_off(self.log_end_offset)
         self.replication.review()
-        self.tell(now)
+        self.notify(now)
 
     # Deleting
 
@@ -466,7 +466,7 @@ class Partition:
         for producer_id in [known for known, awaited in verifications.items() if now - awaited.since >= after_ms]:
             del verifications[producer_id]
         pause = pauses()
-        for producers in (self.producers, *(prefix.producers for prefix in self.replication.behind.values())):
+        for producers in (self.producers, *(prefix.producers for prefix in self.replication.lagging.values())):
             for key, state in list(producers.items()):
                 if pause():
                     yield None
@@ -484,7 +484,7 @@ class Partition:
         state = self.producers.get(producer_id)
         if state is None or open_since(state) >= 0:
             return None
-        for prefix in self.replication.behind.values():
+        for prefix in self.replication.lagging.values():
             if (known := prefix.producers.get(producer_id)) is not None and open_since(known) < 0:
                 del prefix.producers[producer_id]
         return epoch_of(self.producers.pop(producer_id))
@@ -494,7 +494,7 @@ class Partition:
         self.deleted = True
         self.leader = -1
         self.log.delete()
-        self.tell(now)
+        self.notify(now)
 
     def restart(self, mode: str, now: int) -> None:
         """Keep what Kafka finds on disk after all brokers shut down cleanly ("clean") or by kill −9 ("kill").

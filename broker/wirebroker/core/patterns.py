@@ -117,8 +117,8 @@ def _compile(pattern: str, memory: int) -> Any:
         raise PatternError(_in_words_of_re2j(error.args[0])) from None
 
 
-def _in_words_of_re2j(said: str | bytes) -> str:
-    text = said.decode(errors="replace") if isinstance(said, bytes) else said
+def _in_words_of_re2j(message: str | bytes) -> str:
+    text = message.decode(errors="replace") if isinstance(message, bytes) else message
     what = text.partition(": ")[0]
     return _WORDS.get(what, what)
 

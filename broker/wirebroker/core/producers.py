@@ -41,7 +41,7 @@ _POISONED = 1
 _OPEN = 2
 """A transaction of the producer is open on this partition."""
 LAST_EPOCH = 32767
-_BEHIND = SEQUENCES // 2
+_OLDER = SEQUENCES // 2
 """A sequence less than this far before another one, modulo 2³¹, is older; any other is ahead of it."""
 
 
@@ -330,7 +330,7 @@ def _judge_order(batch: BatchHeader, rules: Rules, log_end_offset: int, last: in
     expected = (last + 1) % SEQUENCES
     if got == expected:
         return Accept(log_end_offset, "next")
-    if last >= 0 and (last - got) % SEQUENCES < _BEHIND:
+    if last >= 0 and (last - got) % SEQUENCES < _OLDER:
         return _judge_stale(batch, rules, last, expected)
     if rules.gap == "accept":
         return Accept(log_end_offset, "gap_accepted")
@@ -339,7 +339,7 @@ def _judge_order(batch: BatchHeader, rules: Rules, log_end_offset: int, last: in
 
 def _judge_stale(batch: BatchHeader, rules: Rules, last: int, expected: int) -> Verdict:
     """Decide about a batch that begins at or before the last stored sequence, and is not one of the batches in the window."""
-    within = (last - batch.last_sequence) % SEQUENCES < _BEHIND
+    within = (last - batch.last_sequence) % SEQUENCES < _OLDER
     if within and rules.stale == "acknowledge":
         return Duplicate(-1, -1, 0, rules.window, "at_or_below_highest")
     if within and rules.stale == "46":

@@ -40,7 +40,7 @@ class Rules:
     """the versions that the release offers, by API key; None for those of 4.3.1"""
 
     @property
-    def asks_whether_issued(self) -> bool:
+    def needs_issued(self) -> bool:
         """Whether the judge needs to know if a producer id was ever issued."""
         return self.unissued != "accept"
 

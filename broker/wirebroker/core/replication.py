@@ -49,11 +49,11 @@ class Prefix:
 class Replication:
     """The replicas that follow and those that do not, and the high watermark that results."""
 
-    __slots__ = ("_partition", "_since_restart", "behind", "frozen")
+    __slots__ = ("_partition", "_since_restart", "frozen", "lagging")
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
-        self.behind: dict[int, Prefix] = {}
+        self.lagging: dict[int, Prefix] = {}
         self.frozen: set[int] = set()
         self._since_restart: dict[int, Prefix] = {}
         """For followers that were restarted: their state when they began to follow again."""
@@ -75,7 +75,7 @@ class Replication:
     @property
     def low_watermark(self) -> int:
         """The offset up to which all live replicas have deleted records. Replicas on dead brokers do not count."""
-        starts = [self.behind[node].log_start_offset for node in self.frozen if node in self.behind]
+        starts = [self.lagging[node].log_start_offset for node in self.frozen if node in self.lagging]
         return min([self._partition.log_start_offset, *starts])
 
     def lags(self, now: int, longest_ms: int) -> list[int]:
@@ -84,7 +84,7 @@ class Replication:
         return [
             node
             for node in partition.in_sync
-            if (prefix := self.behind.get(node)) is not None
+            if (prefix := self.lagging.get(node)) is not None
             and prefix.log_end_offset < partition.log_end_offset
             and now - prefix.caught_up > longest_ms
         ]
@@ -97,7 +97,7 @@ class Replication:
         """
         partition = self._partition
         visible = min(partition.high_watermark, partition.log_end_offset)
-        ends = [self.behind[node].log_end_offset for node in partition.in_sync if node in self.behind]
+        ends = [self.lagging[node].log_end_offset for node in partition.in_sync if node in self.lagging]
         if partition.leader == NO_LEADER or self.too_few:
             partition.held_at = visible
         else:
@@ -134,7 +134,7 @@ class Replication:
 
     def broker_up(self, node_id: int, alive: Alive, now: int) -> None:
         """The replica's broker is up again, with the state that a killed broker finds on its disk."""
-        prefix, partition = self.behind[node_id], self._partition
+        prefix, partition = self.lagging[node_id], self._partition
         if not prefix.cut_off:
             prefix.producers = partition.found_again(prefix.producers, prefix.log_start_offset, prefix.log_end_offset)
             prefix.forgetful = True
@@ -162,7 +162,7 @@ class Replication:
         """Move the replicas to these brokers; new live ones have the whole log at once."""
         partition = self._partition
         for gone in set(partition.replicas).difference(replicas):
-            self.behind.pop(gone, None)
+            self.lagging.pop(gone, None)
             self._since_restart.pop(gone, None)
             self.frozen.discard(gone)
         before, partition.replicas = partition.replicas, list(replicas)
@@ -204,7 +204,7 @@ class Replication:
         partition = self._partition
         if to.leader not in (partition.leader, NO_LEADER):
             self._lead(to.leader, now)
-        joining = [node for node in self.behind if alive(node) and node not in self.frozen]
+        joining = [node for node in self.lagging if alive(node) and node not in self.frozen]
         if to.leader == NO_LEADER:
             joining = []
         for node in joining:
@@ -216,17 +216,17 @@ class Replication:
         partition.leader, partition.in_sync, partition.eligible = to.leader, list(to.in_sync), list(to.eligible)
         partition.last_known_leader = to.last_known_leader
         self.review()
-        partition.tell(now)
+        partition.notify(now)
 
     def _stop_following(self, node_id: int, now: int) -> None:
-        if node_id not in self.behind:
-            prefix = self.behind[node_id] = self._partition.prefix(now)
+        if node_id not in self.lagging:
+            prefix = self.lagging[node_id] = self._partition.prefix(now)
             restarted = self._since_restart.pop(node_id, None)
             if restarted is not None:
                 prefix.producers, prefix.forgetful = self._followed(restarted), True
 
     def _catch_up(self, node_id: int) -> None:
-        prefix = self.behind.pop(node_id)
+        prefix = self.lagging.pop(node_id)
         if prefix.forgetful:
             self._since_restart[node_id] = prefix
 
@@ -234,25 +234,25 @@ class Replication:
         """The replica becomes the leader: records and producers' state that it does not have are lost."""
         partition = self._partition
         self.frozen.discard(node_id)
-        prefix, restarted = self.behind.pop(node_id, None), self._since_restart.pop(node_id, None)
+        prefix, restarted = self.lagging.pop(node_id, None), self._since_restart.pop(node_id, None)
         if prefix is not None:
             partition.take_over(prefix)
             self.cut_off(prefix.log_end_offset)
         elif restarted is not None:
             known = partition.prefix(now)
             for each in partition.replicas:
-                if each not in self.behind and each != node_id:
+                if each not in self.lagging and each != node_id:
                     self._since_restart.setdefault(each, known)
             partition.producers = self._followed(restarted)
         partition.transactions.verifications.clear()
-        for other in self.behind.values():
+        for other in self.lagging.values():
             other.caught_up = now
 
     def cut_off(self, end: int) -> None:
         """Truncate replicas that have more than the leader; they read their state from the log again."""
-        for node, prefix in list(self.behind.items()):
+        for node, prefix in list(self.lagging.items()):
             if prefix.log_end_offset > end:
-                prefix = self.behind[node] = self._partition.prefix(prefix.caught_up)
+                prefix = self.lagging[node] = self._partition.prefix(prefix.caught_up)
                 prefix.cut_off = True
             prefix.high_watermark = min(prefix.high_watermark, end)
         self._since_restart = {node: own for node, own in self._since_restart.items() if own.log_end_offset <= end}

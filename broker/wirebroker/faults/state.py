@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kafkawire.errors import ErrorCode
 from wirebroker.core.changes import LeaderChange, ProducerChange
-from wirebroker.core.transactions.coordinator import InitAsked
+from wirebroker.core.transactions.coordinator import InitRequest
 from wirebroker.core.truncation import truncate as truncate_log
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def expire_producer(engine: Engine, producer_id: int, topic: str | None = None, 
             epoch = each.expire_producer(producer_id)
             if epoch is not None:
                 count += 1
-                engine.cluster.tell(ProducerChange("expired", each.topic, each.index, producer_id, epoch))
+                engine.cluster.report(ProducerChange("expired", each.topic, each.index, producer_id, epoch))
     return count
 
 
@@ -54,7 +54,7 @@ def fence(engine: Engine, transactional_id: str, now: int, *, must: bool = True)
             raise ValueError(f"there is no transactional id {transactional_id!r}")
         return -1
     node = engine.cluster.coordinator("transaction", transactional_id) or engine.cluster.controller_id
-    asked = InitAsked(transactional_id, known.timeout_ms, None, node)
+    asked = InitRequest(transactional_id, known.timeout_ms, None, node)
     code = ErrorCode.NONE
     for _ in range(ATTEMPTS):
         code, _, epoch = engine.transactions.init_producer_id(asked, now)
@@ -82,5 +82,5 @@ def truncate(engine: Engine, topic: str, partition: int, offset: int, now: int, 
         return -1
     if found.leader_epoch != epoch:
         engine.cluster.version += 1
-        engine.cluster.tell(LeaderChange(topic, partition, found.leader, found.leader_epoch))
+        engine.cluster.report(LeaderChange(topic, partition, found.leader, found.leader_epoch))
     return end

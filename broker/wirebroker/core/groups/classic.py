@@ -214,18 +214,18 @@ class Group:
         member.joiner = joiner
         self.rebalance_or_complete(now)
 
-    def replace_static(self, asked: Member, joiner: Joiner, skips: bool, now: int) -> None:
+    def replace_static(self, requested: Member, joiner: Joiner, skips: bool, now: int) -> None:
         """A static member came back as `asked`, under a new id; a client that still uses the old id is fenced.
 
         While the group is stable and its protocol stays the same, no rebalance is needed. `skips` says whether a returning
         leader understands that it must leave the assignment as it is (JoinGroup 9).
         """
-        assert asked.instance_id is not None
+        assert requested.instance_id is not None
         former_leader = self.leader
-        old = self._dismiss(self.static_members[asked.instance_id])
+        old = self._dismiss(self.static_members[requested.instance_id])
         self._fence(old)
         # As in Kafka, the member keeps its first client id and host.
-        member = replace(asked, client_id=old.client_id, client_host=old.client_host, assignment=old.assignment)
+        member = replace(requested, client_id=old.client_id, client_host=old.client_host, assignment=old.assignment)
         member.is_new = False
         member.joiner = joiner
         self._admit(member)
@@ -243,9 +243,9 @@ class Group:
             joiner(Joined(error, "", self.generation, self.protocol_type, self.protocol, former_leader or ""))
         else:
             member.joiner = None
-            told = self.joined(member)
+            answer = self.joined(member)
             leads = member.member_id == self.leader
-            joiner(told._replace(skip_assignment=leads) if skips else told._replace(members=(), leader=former_leader or ""))
+            joiner(answer._replace(skip_assignment=leads) if skips else answer._replace(members=(), leader=former_leader or ""))
 
     def _put_back(self, old: Member, new: Member, leader: str | None, now: int) -> None:
         """The static member keeps its old id, because the new one cannot be written down."""
@@ -268,11 +268,11 @@ class Group:
             member.heartbeat.cancel()
 
     def joined(self, member: Member) -> Joined:
-        """The answer that tells a member of the current generation."""
-        told: Sequence[tuple[str, str | None, bytes]] = ()
+        """The answer with the current generation for a member."""
+        members: Sequence[tuple[str, str | None, bytes]] = ()
         if member.member_id == self.leader:
-            told = [(m.member_id, m.instance_id, m.metadata(self.protocol)) for m in self.members.values()]
-        return Joined(0, member.member_id, self.generation, self.protocol_type, self.protocol, self.leader or "", told)
+            members = [(m.member_id, m.instance_id, m.metadata(self.protocol)) for m in self.members.values()]
+        return Joined(0, member.member_id, self.generation, self.protocol_type, self.protocol, self.leader or "", members)
 
     # Rebalancing
 
@@ -417,7 +417,7 @@ class Group:
                 self.alive(member, now)
 
     def synced(self, member: Member, code: int = 0) -> Synced:
-        """The answer that tells a member its assignment."""
+        """The answer with a member's assignment."""
         if code:
             return Synced(code)
         return Synced(0, member.assignment, self.protocol_type, self.protocol)

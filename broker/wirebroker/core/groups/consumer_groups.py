@@ -50,7 +50,7 @@ class Refused(NamedTuple):
     message: str | None = None
 
 
-class HeartbeatAsked(NamedTuple):
+class GroupHeartbeat(NamedTuple):
     """A ConsumerGroupHeartbeat. Fields that are None (−1 for the timeout, in ms) have not changed."""
 
     group_id: str
@@ -139,64 +139,64 @@ class ConsumerGroups:
 
     # Heartbeats
 
-    def request_error(self, asked: HeartbeatAsked, version: int) -> Refused | None:
+    def request_error(self, requested: GroupHeartbeat, version: int) -> Refused | None:
         """The refusal of a request that is invalid for every group, or None."""
         invalid = ErrorCode.INVALID_REQUEST
-        if not asked.member_id and (version >= 1 or asked.epoch > 0 or asked.epoch == LEAVES):
+        if not requested.member_id and (version >= 1 or requested.epoch > 0 or requested.epoch == LEAVES):
             return Refused(invalid, "MemberId can't be empty.")
-        named = {"GroupId": asked.group_id, "InstanceId": asked.instance_id, "RackId": asked.rack_id}
+        named = {"GroupId": requested.group_id, "InstanceId": requested.instance_id, "RackId": requested.rack_id}
         for name, value in named.items():
             if value is not None and not value.strip():
                 return Refused(invalid, f"{name} can't be empty.")
-        if asked.epoch == 0:
-            if asked.rebalance_timeout == -1:
+        if requested.epoch == 0:
+            if requested.rebalance_timeout == -1:
                 return Refused(invalid, "RebalanceTimeoutMs must be provided in first request.")
-            if asked.claimed is None or asked.claimed:
+            if requested.claimed is None or requested.claimed:
                 return Refused(invalid, "TopicPartitions must be empty when (re-)joining.")
-            if asked.topics is None and asked.regex is None:
+            if requested.topics is None and requested.regex is None:
                 either = "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
                 return Refused(invalid, either)
-        elif asked.epoch == LEAVES_FOR_A_WHILE:
-            if asked.instance_id is None:
+        elif requested.epoch == LEAVES_FOR_A_WHILE:
+            if requested.instance_id is None:
                 return Refused(invalid, "InstanceId can't be null.")
-        elif asked.epoch < LEAVES_FOR_A_WHILE:
+        elif requested.epoch < LEAVES_FOR_A_WHILE:
             return Refused(invalid, "MemberEpoch is invalid.")
         known = self._known_assignors()
-        if asked.assignor is not None and asked.assignor not in known:
+        if requested.assignor is not None and requested.assignor not in known:
             offered = f"Supported assignors: {', '.join(set_of_names(known))}."
-            return Refused(ErrorCode.UNSUPPORTED_ASSIGNOR, f"ServerAssignor {asked.assignor} is not supported. {offered}")
+            return Refused(ErrorCode.UNSUPPORTED_ASSIGNOR, f"ServerAssignor {requested.assignor} is not supported. {offered}")
         return None
 
-    def heartbeat(self, asked: HeartbeatAsked, now: int) -> Beat | Refused:
+    def heartbeat(self, requested: GroupHeartbeat, now: int) -> Beat | Refused:
         """A member joins, stays or leaves."""
-        if asked.epoch in (LEAVES, LEAVES_FOR_A_WHILE):
-            return self._leave(asked, now)
-        group = self._find(asked.group_id, asked.epoch == 0, now)
+        if requested.epoch in (LEAVES, LEAVES_FOR_A_WHILE):
+            return self._leave(requested, now)
+        group = self._find(requested.group_id, requested.epoch == 0, now)
         if isinstance(group, Refused):
             return group
-        if error := self.is_full(group, asked.member_id):
+        if error := self.is_full(group, requested.member_id):
             return error
-        member_id = asked.member_id or self.new_member_id()
-        found = self._member(group, member_id, asked)
+        member_id = requested.member_id or self.new_member_id()
+        found = self._member(group, member_id, requested)
         if isinstance(found, Refused):
             return found
         old, replaces = found
-        change = self.change(group, old, _updated(old, asked), replaces, now)
+        change = self.change(group, old, _updated(old, requested), replaces, now)
         if isinstance(change, Refused):
             return change
         changed = old.topics != change.new.topics or old.regex != change.new.regex
         target_epoch, target = self.work_out_target(change, now)
-        self.reconcile(change, target_epoch, target, changed, asked.claimed, now)
+        self.reconcile(change, target_epoch, target, changed, requested.claimed, now)
         due = self.regexes_due(change, now)
         if refused := self.write_down(change, now):
             return Refused(refused)
-        self.await_heartbeat(group, member_id, self.setting(asked.group_id, "consumer.session.timeout.ms"), now)
+        self.await_heartbeat(group, member_id, self.setting(requested.group_id, "consumer.session.timeout.ms"), now)
         self.match_regexes(group, due, now)
-        full = asked.rebalance_timeout != -1 and asked.claimed is not None
-        full = full and (asked.topics is not None or asked.regex is not None)
-        told = asked.epoch == 0 or full or old.assigned != change.new.assigned
-        interval = self.setting(asked.group_id, "consumer.heartbeat.interval.ms")
-        return Beat(member_id, change.new.epoch, interval, change.new.assigned if told else None)
+        full = requested.rebalance_timeout != -1 and requested.claimed is not None
+        full = full and (requested.topics is not None or requested.regex is not None)
+        included = requested.epoch == 0 or full or old.assigned != change.new.assigned
+        interval = self.setting(requested.group_id, "consumer.heartbeat.interval.ms")
+        return Beat(member_id, change.new.epoch, interval, change.new.assigned if included else None)
 
     def new_member_id(self) -> str:
         """An id for a member that sends none: Kafka's Uuid in base64, made again if it begins with a dash."""
@@ -216,32 +216,32 @@ class ConsumerGroups:
         return None
 
     def _member(
-        self, group: ConsumerGroup, member_id: str, asked: HeartbeatAsked
+        self, group: ConsumerGroup, member_id: str, requested: GroupHeartbeat
     ) -> tuple[ConsumerMember, str | None] | Refused:
         """The member that sent a heartbeat, and the id of the static member that it replaces, if any."""
-        joins = asked.epoch == 0
-        if asked.instance_id is None:
+        joins = requested.epoch == 0
+        if requested.instance_id is None:
             member = group.members.get(member_id)
             if member is None:
                 return (ConsumerMember(member_id), None) if joins else unknown_member(group, member_id)
-            return epoch_error(member, asked) or (member, None)
-        if error := instance_gone(group, asked.instance_id):
+            return epoch_error(member, requested) or (member, None)
+        if error := instance_gone(group, requested.instance_id):
             return error
-        static = group.static_member(asked.instance_id)
+        static = group.static_member(requested.instance_id)
         if joins:
             if static is None:
                 return group.members.get(member_id) or ConsumerMember(member_id), None
             if static.classic is None and static.epoch != LEAVES_FOR_A_WHILE:
                 return Refused(
                     ErrorCode.UNRELEASED_INSTANCE_ID,
-                    f"Static member {member_id} with instance id {asked.instance_id} cannot join the group because the "
+                    f"Static member {member_id} with instance id {requested.instance_id} cannot join the group because the "
                     f"instance id is owned by {static.member_id} member.",
                 )
             return replace(static, member_id=member_id, epoch=0, previous_epoch=0), static.member_id
-        if error := instance_error(static, member_id, asked.instance_id):
+        if error := instance_error(static, member_id, requested.instance_id):
             return error
         assert static is not None
-        return epoch_error(static, asked) or (static, None)
+        return epoch_error(static, requested) or (static, None)
 
     # Computing the result
 
@@ -258,8 +258,8 @@ class ConsumerGroups:
                 try:
                     compile_pattern(new.regex)
                 except PatternError as error:
-                    said = f"SubscribedTopicRegex `{new.regex}` is not a valid regular expression: {error}."
-                    return Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, said)
+                    message = f"SubscribedTopicRegex `{new.regex}` is not a valid regular expression: {error}."
+                    return Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, message)
             # An unresolved expression makes the epoch rise when it is resolved.
             bumps = bumps or not new.regex or new.regex in group.resolved
         if not bumps and not self._facts_are_old(group):
@@ -384,7 +384,7 @@ class ConsumerGroups:
             if known is not None and known.state is MemberState.UNREVOKED_PARTITIONS:
                 self._await_revocation(group, known, now)
         elif rose:
-            self._tell(group)
+            self._report(group)
         return error
 
     # Regular expressions
@@ -431,30 +431,32 @@ class ConsumerGroups:
             group.facts, group.facts_version = facts, self._cluster.version
             bumps = True
         if not self._log(group, now) and bumps:
-            self._tell(group)
+            self._report(group)
 
     # Leaving
 
-    def _leave(self, asked: HeartbeatAsked, now: int) -> Beat | Refused:
-        group = self._find(asked.group_id, False, now)
+    def _leave(self, requested: GroupHeartbeat, now: int) -> Beat | Refused:
+        group = self._find(requested.group_id, False, now)
         if isinstance(group, Refused):
             return group
-        if asked.instance_id is None:
-            member = group.members.get(asked.member_id)
+        if requested.instance_id is None:
+            member = group.members.get(requested.member_id)
             if member is None:
-                return unknown_member(group, asked.member_id)
+                return unknown_member(group, requested.member_id)
         else:
-            member = group.static_member(asked.instance_id)
-            if error := instance_gone(group, asked.instance_id) or instance_error(member, asked.member_id, asked.instance_id):
+            member = group.static_member(requested.instance_id)
+            if error := instance_gone(group, requested.instance_id) or instance_error(
+                member, requested.member_id, requested.instance_id
+            ):
                 return error
             assert member is not None
-            if asked.epoch == LEAVES_FOR_A_WHILE:
+            if requested.epoch == LEAVES_FOR_A_WHILE:
                 assigned = {topic: dict.fromkeys(owned, 0) for topic, owned in member.assigned.items()}
                 group.update(replace(member, epoch=LEAVES_FOR_A_WHILE, assigned=assigned, revoking={}))
                 refused = self._log(group, now)
                 return Refused(refused) if refused else Beat(member.member_id, LEAVES_FOR_A_WHILE)
         refused = self.fence(group, [member], now)
-        return Refused(refused) if refused else Beat(asked.member_id, asked.epoch)
+        return Refused(refused) if refused else Beat(requested.member_id, requested.epoch)
 
     def await_heartbeat(self, group: ConsumerGroup, member_id: str, timeout: int, now: int) -> None:
         """Remove the member if it sends nothing within the timeout (ms)."""
@@ -493,11 +495,11 @@ class ConsumerGroups:
         for member in leaving:
             for kind in (SESSION, REBALANCE, JOIN, SYNC):
                 group.cancel_timer(kind, member.member_id)
-        self._tell(group)
+        self._report(group)
         return ErrorCode.NONE
 
-    def _tell(self, group: ConsumerGroup) -> None:
-        self._cluster.tell(GroupChange(group.group_id, group.state, group.epoch, len(group.members)))
+    def _report(self, group: ConsumerGroup) -> None:
+        self._cluster.report(GroupChange(group.group_id, group.state, group.epoch, len(group.members)))
 
     # Restarting
 
@@ -512,18 +514,18 @@ class ConsumerGroups:
                 self._await_revocation(group, member, now)
 
 
-def _updated(member: ConsumerMember, asked: HeartbeatAsked) -> ConsumerMember:
+def _updated(member: ConsumerMember, requested: GroupHeartbeat) -> ConsumerMember:
     """The member with the data of this request."""
     return replace(
         member,
-        instance_id=member.instance_id if asked.instance_id is None else asked.instance_id,
-        rack_id=member.rack_id if asked.rack_id is None else asked.rack_id,
-        rebalance_timeout=member.rebalance_timeout if asked.rebalance_timeout == -1 else asked.rebalance_timeout,
-        assignor=member.assignor if asked.assignor is None else asked.assignor,
-        topics=member.topics if asked.topics is None else frozenset(asked.topics),
-        regex=member.regex if asked.regex is None else asked.regex,
-        client_id=asked.client_id,
-        client_host=asked.client_host,
+        instance_id=member.instance_id if requested.instance_id is None else requested.instance_id,
+        rack_id=member.rack_id if requested.rack_id is None else requested.rack_id,
+        rebalance_timeout=member.rebalance_timeout if requested.rebalance_timeout == -1 else requested.rebalance_timeout,
+        assignor=member.assignor if requested.assignor is None else requested.assignor,
+        topics=member.topics if requested.topics is None else frozenset(requested.topics),
+        regex=member.regex if requested.regex is None else requested.regex,
+        client_id=requested.client_id,
+        client_host=requested.client_host,
         classic=None,
     )
 
@@ -549,16 +551,16 @@ def instance_error(member: ConsumerMember | None, member_id: str, instance_id: s
     return None
 
 
-def epoch_error(member: ConsumerMember, asked: HeartbeatAsked) -> Refused | None:
+def epoch_error(member: ConsumerMember, requested: GroupHeartbeat) -> Refused | None:
     """The refusal of a member epoch that is neither the present one nor, after a lost answer, the previous one; else None."""
-    if asked.epoch in (0, member.epoch):
+    if requested.epoch in (0, member.epoch):
         return None
-    if asked.epoch == member.previous_epoch and asked.epoch < member.epoch and member.owns_all(asked.claimed):
+    if requested.epoch == member.previous_epoch and requested.epoch < member.epoch and member.owns_all(requested.claimed):
         return None
-    size = "greater" if asked.epoch > member.epoch else "smaller"
+    size = "greater" if requested.epoch > member.epoch else "smaller"
     return Refused(
         ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The consumer group member has a {size} member epoch ({asked.epoch}) than the one known by the group "
+        f"The consumer group member has a {size} member epoch ({requested.epoch}) than the one known by the group "
         f"coordinator ({member.epoch}). {ABANDON}",
     )
 

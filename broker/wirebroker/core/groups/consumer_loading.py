@@ -56,8 +56,8 @@ class WrittenGroup:
 
     def as_members(self) -> Iterator[ConsumerMember]:
         """The members, in the order of their records."""
-        for member_id, said in self.members.items():
-            yield _member(member_id, said, self.current.get(member_id))
+        for member_id, record in self.members.items():
+            yield _member(member_id, record, self.current.get(member_id))
 
 
 def _put(held: dict[str, M], member_id: str, value: Message | None, kind: type[M]) -> None:
@@ -68,14 +68,14 @@ def _put(held: dict[str, M], member_id: str, value: Message | None, kind: type[M
 
 
 def _member(
-    member_id: str, said: metadata.ConsumerGroupMemberMetadataValue,
+    member_id: str, record: metadata.ConsumerGroupMemberMetadataValue,
     has: current.ConsumerGroupCurrentMemberAssignmentValue | None,
 ) -> ConsumerMember:  # fmt: skip
-    side = said.classic_member_metadata
+    side = record.classic_member_metadata
     member = ConsumerMember(
-        member_id, instance_id=said.instance_id, rack_id=said.rack_id, rebalance_timeout=said.rebalance_timeout_ms,
-        client_id=said.client_id, client_host=said.client_host, topics=frozenset(said.subscribed_topic_names),
-        regex=said.subscribed_topic_regex or "", assignor=said.server_assignor,
+        member_id, instance_id=record.instance_id, rack_id=record.rack_id, rebalance_timeout=record.rebalance_timeout_ms,
+        client_id=record.client_id, client_host=record.client_host, topics=frozenset(record.subscribed_topic_names),
+        regex=record.subscribed_topic_regex or "", assignor=record.server_assignor,
         classic=None if side is None else ClassicSide(
             side.session_timeout_ms, tuple((each.name, each.metadata) for each in side.supported_protocols)
         ),

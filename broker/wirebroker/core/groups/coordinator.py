@@ -40,7 +40,7 @@ GROUPS = 16
 """The number of groups in one slice."""
 
 
-class JoinAsked(NamedTuple):
+class JoinRequest(NamedTuple):
     """A JoinGroup request at the broker `node_id`. Timeouts are in ms."""
 
     node_id: int
@@ -200,46 +200,46 @@ class GroupCoordinator:
 
     # Membership
 
-    def join(self, asked: JoinAsked, joiner: Joiner, now: int) -> None:
+    def join(self, requested: JoinRequest, joiner: Joiner, now: int) -> None:
         """A client wants to be a member; `joiner` gets the answer now or when the join phase is over."""
-        if error := self._session_error(asked):
-            joiner(Joined(error, asked.member_id))
+        if error := self._session_error(requested):
+            joiner(Joined(error, requested.member_id))
             return
-        if error := self.here(asked.group_id, asked.node_id):
+        if error := self.here(requested.group_id, requested.node_id):
             joiner(Joined(error))
             return
-        group = self.groups.get(asked.group_id)
+        group = self.groups.get(requested.group_id)
         if isinstance(group, ConsumerGroup) and group.members:
-            self._classic_members.join(group, _classic_join(asked), joiner, now)
+            self._classic_members.join(group, _classic_join(requested), joiner, now)
             return
-        if not isinstance(group, Group) and asked.member_id:  # a refused client changes no group
-            joiner(Joined(ErrorCode.UNKNOWN_MEMBER_ID, asked.member_id))
+        if not isinstance(group, Group) and requested.member_id:  # a refused client changes no group
+            joiner(Joined(ErrorCode.UNKNOWN_MEMBER_ID, requested.member_id))
             return
         if not isinstance(group, Group):
-            made = self._new_group(asked.group_id, now)
+            made = self._new_group(requested.group_id, now)
             before = ends(group) if group is not None else []
-            _, error = self._log(asked.group_id, [*before, group_record(made)], now)
+            _, error = self._log(requested.group_id, [*before, group_record(made)], now)
             if error:
                 joiner(Joined(error))
                 return
-            group = self.groups[asked.group_id] = made
-        if not group.accepts(asked.member_id, self._cluster.configs.integer("group.max.size")):
-            if asked.member_id in group.members:
-                group.remove(group.members[asked.member_id])
+            group = self.groups[requested.group_id] = made
+        if not group.accepts(requested.member_id, self._cluster.configs.integer("group.max.size")):
+            if requested.member_id in group.members:
+                group.remove(group.members[requested.member_id])
             joiner(Joined(ErrorCode.GROUP_MAX_SIZE_REACHED))
-        elif not group.supports(asked.protocol_type, asked.protocols):
-            joiner(Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, asked.member_id))
-        elif not asked.member_id:
-            self._join_new(group, asked, joiner, now)
+        elif not group.supports(requested.protocol_type, requested.protocols):
+            joiner(Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, requested.member_id))
+        elif not requested.member_id:
+            self._join_new(group, requested, joiner, now)
         else:
-            self._join_known(group, asked, joiner, now)
+            self._join_known(group, requested, joiner, now)
 
-    def _session_error(self, asked: JoinAsked) -> ErrorCode:
-        if not asked.group_id:
+    def _session_error(self, requested: JoinRequest) -> ErrorCode:
+        if not requested.group_id:
             return ErrorCode.INVALID_GROUP_ID
         configs = self._cluster.configs
         shortest, longest = (configs.integer(f"group.{end}.session.timeout.ms") for end in ("min", "max"))
-        if not shortest <= asked.session_timeout <= longest:
+        if not shortest <= requested.session_timeout <= longest:
             return ErrorCode.INVALID_SESSION_TIMEOUT
         return ErrorCode.NONE
 
@@ -256,43 +256,43 @@ class GroupCoordinator:
 
     def _entered(self, group: Group) -> None:
         change = GroupChange(group.group_id, group.state.value, group.generation, len(group.members))
-        self._cluster.tell(change)
+        self._cluster.report(change)
 
-    def _new_member_id(self, asked: JoinAsked) -> str:
+    def _new_member_id(self, requested: JoinRequest) -> str:
         random = uuid.UUID(bytes=self._cluster.random_bytes(16), version=4)
-        return f"{asked.client_id if asked.instance_id is None else asked.instance_id}-{random}"
+        return f"{requested.client_id if requested.instance_id is None else requested.instance_id}-{random}"
 
-    def _join_new(self, group: Group, asked: JoinAsked, joiner: Joiner, now: int) -> None:
-        member_id = self._new_member_id(asked)
-        if asked.instance_id is not None and asked.instance_id in group.static_members:
-            group.replace_static(_member(member_id, asked), joiner, asked.may_skip_assignment, now)
-        elif asked.instance_id is None and asked.needs_known_id:
-            group.add_pending(member_id, asked.session_timeout, now)
+    def _join_new(self, group: Group, requested: JoinRequest, joiner: Joiner, now: int) -> None:
+        member_id = self._new_member_id(requested)
+        if requested.instance_id is not None and requested.instance_id in group.static_members:
+            group.replace_static(_member(member_id, requested), joiner, requested.may_skip_assignment, now)
+        elif requested.instance_id is None and requested.needs_known_id:
+            group.add_pending(member_id, requested.session_timeout, now)
             joiner(Joined(ErrorCode.MEMBER_ID_REQUIRED, member_id))
         else:
-            group.add(_member(member_id, asked), asked.protocol_type, joiner, now)
+            group.add(_member(member_id, requested), requested.protocol_type, joiner, now)
 
-    def _join_known(self, group: Group, asked: JoinAsked, joiner: Joiner, now: int) -> None:
-        if asked.member_id in group.pending:
-            if asked.instance_id is None:
-                group.add(_member(asked.member_id, asked), asked.protocol_type, joiner, now)
+    def _join_known(self, group: Group, requested: JoinRequest, joiner: Joiner, now: int) -> None:
+        if requested.member_id in group.pending:
+            if requested.instance_id is None:
+                group.add(_member(requested.member_id, requested), requested.protocol_type, joiner, now)
             else:  # Kafka treats this as an internal error, because pending members cannot be static
                 joiner(Joined(ErrorCode.UNKNOWN_SERVER_ERROR))
             return
-        if error := group.member_error(asked.member_id, asked.instance_id):
-            joiner(Joined(error, asked.member_id))
+        if error := group.member_error(requested.member_id, requested.instance_id):
+            joiner(Joined(error, requested.member_id))
             return
-        member = group.members[asked.member_id]
-        same = list(member.protocols) == list(asked.protocols)
+        member = group.members[requested.member_id]
+        same = list(member.protocols) == list(requested.protocols)
         if group.state is State.EMPTY:
-            joiner(Joined(ErrorCode.UNKNOWN_MEMBER_ID, asked.member_id))
+            joiner(Joined(ErrorCode.UNKNOWN_MEMBER_ID, requested.member_id))
         elif same and (
             group.state is State.COMPLETING_REBALANCE or (group.state is State.STABLE and group.leader != member.member_id)
         ):
             joiner(group.joined(member))
         else:
-            timeouts = (asked.rebalance_timeout, asked.session_timeout)
-            group.update(member, asked.protocols, timeouts, joiner, now)
+            timeouts = (requested.rebalance_timeout, requested.session_timeout)
+            group.update(member, requested.protocols, timeouts, joiner, now)
 
     def sync(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, protocol_type: str | None,
@@ -643,19 +643,19 @@ def _kept_since(group: Group | ConsumerGroup, committed: Committed) -> int | Non
     return committed.time if group.protocol_type == CONSUMER and group.state is State.STABLE else None
 
 
-def _classic_join(asked: JoinAsked) -> ClassicJoin:
+def _classic_join(requested: JoinRequest) -> ClassicJoin:
     return ClassicJoin(
-        asked.member_id, asked.instance_id, asked.client_id, asked.client_host, asked.protocol_type, asked.protocols,
-        asked.rebalance_timeout, asked.session_timeout, asked.needs_known_id,
+        requested.member_id, requested.instance_id, requested.client_id, requested.client_host, requested.protocol_type,
+        requested.protocols, requested.rebalance_timeout, requested.session_timeout, requested.needs_known_id,
     )  # fmt: skip
 
 
-def _member(member_id: str, asked: JoinAsked) -> Member:
+def _member(member_id: str, requested: JoinRequest) -> Member:
     return Member(
-        member_id, asked.instance_id, asked.client_id, asked.client_host, asked.rebalance_timeout,
-        asked.session_timeout, asked.protocols,
+        member_id, requested.instance_id, requested.client_id, requested.client_host, requested.rebalance_timeout,
+        requested.session_timeout, requested.protocols,
     )  # fmt: skip
 
 
-def _differs(said: str | None, known: str | None) -> bool:
-    return said is not None and said != known
+def _differs(sent: str | None, known: str | None) -> bool:
+    return sent is not None and sent != known

@@ -153,36 +153,36 @@ class ClassicMembers:
 
     # Joining
 
-    def join(self, group: ConsumerGroup, asked: ClassicJoin, joiner: Joiner, now: int) -> None:
+    def join(self, group: ConsumerGroup, requested: ClassicJoin, joiner: Joiner, now: int) -> None:
         """A member joins, or joins again to learn its assignment; it is answered at once."""
-        joiner(self._join(group, asked, now))
+        joiner(self._join(group, requested, now))
 
-    def _join(self, group: ConsumerGroup, asked: ClassicJoin, now: int) -> Joined:
+    def _join(self, group: ConsumerGroup, requested: ClassicJoin, now: int) -> Joined:
         if policy(self._cluster) == "DISABLED":
             return Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        member_id = asked.member_id or self._groups.new_member_id()
+        member_id = requested.member_id or self._groups.new_member_id()
         if error := self._groups.is_full(group, member_id):
             return Joined(error.code)
         votes, everybody = group.classic_protocols, group.classic_members
-        if asked.protocol_type != CONSUMER or not any(votes[name] == everybody for name, _ in asked.protocols):
+        if requested.protocol_type != CONSUMER or not any(votes[name] == everybody for name, _ in requested.protocols):
             return Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        if asked.needs_known_id and not asked.member_id and asked.instance_id is None:
+        if requested.needs_known_id and not requested.member_id and requested.instance_id is None:
             return Joined(ErrorCode.MEMBER_ID_REQUIRED, member_id)
-        found = self._member(group, member_id, asked)
+        found = self._member(group, member_id, requested)
         if isinstance(found, Refused):
             return Joined(found.code)
         old, replaces = found
         try:
-            subscription = read_subscription(asked.protocols[0][1])
+            subscription = read_subscription(requested.protocols[0][1])
         except ProtocolError:
             return Joined(ErrorCode.UNKNOWN_SERVER_ERROR)
         new = replace(
             old,
-            instance_id=asked.instance_id or old.instance_id,
+            instance_id=requested.instance_id or old.instance_id,
             rack_id=subscription.rack_id or old.rack_id,
-            rebalance_timeout=old.rebalance_timeout if asked.rebalance_timeout == -1 else asked.rebalance_timeout,
-            topics=frozenset(subscription.topics), regex="", client_id=asked.client_id, client_host=asked.client_host,
-            classic=ClassicSide(asked.session_timeout, tuple(asked.protocols)),
+            rebalance_timeout=old.rebalance_timeout if requested.rebalance_timeout == -1 else requested.rebalance_timeout,
+            topics=frozenset(subscription.topics), regex="", client_id=requested.client_id, client_host=requested.client_host,
+            classic=ClassicSide(requested.session_timeout, tuple(requested.protocols)),
         )  # fmt: skip
         return self._let_in(group, old, new, replaces, subscription, now)
 
@@ -216,15 +216,17 @@ class ClassicMembers:
         self._groups.fence_at(group, SYNC, new.member_id, now + new.rebalance_timeout)
         return _joined(change)
 
-    def _member(self, group: ConsumerGroup, member_id: str, asked: ClassicJoin) -> tuple[ConsumerMember, str | None] | Refused:
+    def _member(
+        self, group: ConsumerGroup, member_id: str, requested: ClassicJoin
+    ) -> tuple[ConsumerMember, str | None] | Refused:
         """The member that joins, and the id of the static one that it replaces, if any."""
-        if asked.instance_id is None:
+        if requested.instance_id is None:
             return group.members.get(member_id) or ConsumerMember(member_id), None
-        if gone := instance_gone(group, asked.instance_id):
+        if gone := instance_gone(group, requested.instance_id):
             return gone
-        static = group.static_member(asked.instance_id)
-        if asked.member_id:
-            error = instance_error(static, member_id, asked.instance_id)
+        static = group.static_member(requested.instance_id)
+        if requested.member_id:
+            error = instance_error(static, member_id, requested.instance_id)
             if error is not None or static is None:
                 return error or unknown_member(group, member_id)
             return static, None

@@ -51,7 +51,7 @@ class Producer(NamedTuple):
     producer_epoch: int = NO_EPOCH
 
 
-class InitAsked(NamedTuple):
+class InitRequest(NamedTuple):
     """An InitProducerId with a transactional id; `current` is the id and epoch that the client has, if any."""
 
     transactional_id: str
@@ -60,7 +60,7 @@ class InitAsked(NamedTuple):
     node_id: int
 
 
-class EndAsked(NamedTuple):
+class EndRequest(NamedTuple):
     """An EndTxn, or an end that the coordinator itself decided (`fences`: the epoch has already been raised)."""
 
     transactional_id: str
@@ -130,66 +130,68 @@ class TransactionCoordinator:
 
     # Producers
 
-    def init_producer_id(self, asked: InitAsked, now: int) -> Producer:
+    def init_producer_id(self, requested: InitRequest, now: int) -> Producer:
         """A producer starts, or starts again: it gets the next epoch, and the producer with the last one is fenced."""
-        if not asked.transactional_id:
+        if not requested.transactional_id:
             return Producer(ErrorCode.INVALID_REQUEST)
-        if not 0 < asked.timeout_ms <= self._cluster.configs.integer("transaction.max.timeout.ms"):
+        if not 0 < requested.timeout_ms <= self._cluster.configs.integer("transaction.max.timeout.ms"):
             return Producer(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
-        if error := self.here(asked.transactional_id, asked.node_id) or self._log_error(asked.transactional_id):
+        if error := self.here(requested.transactional_id, requested.node_id) or self._log_error(requested.transactional_id):
             return Producer(error)
-        known = self.transactions.get(asked.transactional_id)
+        known = self.transactions.get(requested.transactional_id)
         if known is None:
-            producer_id = self._cluster.new_producer_id(asked.node_id, now)
+            producer_id = self._cluster.new_producer_id(requested.node_id, now)
             if producer_id is None:
                 return Producer(NO_ID_YET)
-            known = Transaction(asked.transactional_id, producer_id, asked.timeout_ms, now)
-            self.transactions[asked.transactional_id] = known
-        producer = self._reinit(known, asked, now)
+            known = Transaction(requested.transactional_id, producer_id, requested.timeout_ms, now)
+            self.transactions[requested.transactional_id] = known
+        producer = self._reinit(known, requested, now)
         if producer.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # Kafka keeps such an id, and can then no longer list transactions
-            del self.transactions[asked.transactional_id]
+            del self.transactions[requested.transactional_id]
         return producer
 
-    def _reinit(self, known: Transaction, asked: InitAsked, now: int) -> Producer:
-        if asked.current is not None and not _may_be(known, *asked.current):
+    def _reinit(self, known: Transaction, requested: InitRequest, now: int) -> Producer:
+        if requested.current is not None and not _may_be(known, *requested.current):
             return Producer(ErrorCode.PRODUCER_FENCED)
         if known.state.ending:
             return Producer(ErrorCode.CONCURRENT_TRANSACTIONS)
         if known.state is State.ONGOING:
             return Producer(self._fence(known, now) or ErrorCode.CONCURRENT_TRANSACTIONS)
         after = known.copy()
-        if known.exhausted and (asked.current is None or asked.current[1] == known.producer_epoch):
-            last = NO_EPOCH if asked.current is None else known.producer_epoch
-            following = self._cluster.new_producer_id(asked.node_id, now)
+        if known.exhausted and (requested.current is None or requested.current[1] == known.producer_epoch):
+            last = NO_EPOCH if requested.current is None else known.producer_epoch
+            following = self._cluster.new_producer_id(requested.node_id, now)
             if following is None:
                 return Producer(NO_ID_YET)
-            after.begin_anew(asked.timeout_ms, now, following)
+            after.initialize(requested.timeout_ms, now, following)
             after.producer_epoch, after.last_producer_epoch = 0, last
-        elif error := self._bump(after, asked, now):
+        elif error := self._bump(after, requested, now):
             return Producer(error)
         if error := self._change(known, after, now):
             return Producer(error)
         return Producer(ErrorCode.NONE, known.producer_id, known.producer_epoch)
 
     @staticmethod
-    def _bump(known: Transaction, asked: InitAsked, now: int) -> ErrorCode:
+    def _bump(known: Transaction, requested: InitRequest, now: int) -> ErrorCode:
         epoch = known.producer_epoch
-        if asked.current is None:
+        if requested.current is None:
             epochs = (epoch + 1, NO_EPOCH)
-        elif epoch == NO_EPOCH or asked.current[1] == epoch:
+        elif epoch == NO_EPOCH or requested.current[1] == epoch:
             epochs = (epoch + 1, epoch)
-        elif asked.current[1] == known.last_producer_epoch:  # the client repeats its request, because it did not get the answer
+        elif (
+            requested.current[1] == known.last_producer_epoch
+        ):  # the client repeats its request, because it did not get the answer
             epochs = (epoch, known.last_producer_epoch)
         else:
             return ErrorCode.PRODUCER_FENCED
-        known.begin_anew(asked.timeout_ms, now)
+        known.initialize(requested.timeout_ms, now)
         known.producer_epoch, known.last_producer_epoch = epochs
         return ErrorCode.NONE
 
     def _fence(self, transaction: Transaction, now: int) -> ErrorCode:
         """Abort an open transaction by the coordinator's own decision; the error if the abort could not begin."""
         return self.end(
-            EndAsked(
+            EndRequest(
                 transaction.transactional_id, transaction.producer_id, transaction.producer_epoch + 1, False,
                 SERVER_VERSION, fences=True,
             ),
@@ -239,29 +241,29 @@ class TransactionCoordinator:
 
     # Ends
 
-    def end(self, asked: EndAsked, now: int) -> Producer:
+    def end(self, requested: EndRequest, now: int) -> Producer:
         """Commit or abort; the producer's next id and epoch, which only transaction version 2 sends to it."""
-        if not asked.transactional_id:
+        if not requested.transactional_id:
             return Producer(ErrorCode.INVALID_REQUEST)
-        transaction = self.transactions.get(asked.transactional_id)
+        transaction = self.transactions.get(requested.transactional_id)
         if transaction is None:
             return Producer(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        judged = _judge_end(transaction, asked)
+        judged = _judge_end(transaction, requested)
         if judged is not None:
-            if judged is ErrorCode.NONE and asked.transaction_version >= BUMPS_EPOCH:
+            if judged is ErrorCode.NONE and requested.transaction_version >= BUMPS_EPOCH:
                 return Producer(judged, transaction.producer_id, transaction.producer_epoch)
             return Producer(judged)
-        if error := self._log_error(asked.transactional_id):
+        if error := self._log_error(requested.transactional_id):
             return Producer(error)
-        bumps = asked.transaction_version >= BUMPS_EPOCH
+        bumps = requested.transaction_version >= BUMPS_EPOCH
         following: int | None = NO_ID
         if bumps and transaction.exhausted:
-            following = self._cluster.new_producer_id(self._node_of(asked.transactional_id), now)
+            following = self._cluster.new_producer_id(self._node_of(requested.transactional_id), now)
         if following is None:
             return Producer(NO_ID_YET)
-        version = asked.transaction_version if bumps else 0
+        version = requested.transaction_version if bumps else 0
         after = transaction.copy()
-        after.prepare(asked.commit, version, following, now)
+        after.prepare(requested.commit, version, following, now)
         if error := self._change(transaction, after, now):
             return Producer(error)
         self._finish(transaction, now)
@@ -345,14 +347,14 @@ class TransactionCoordinator:
         if partition is None or (transaction, partition) in self._awaiting:
             return
 
-        def told(changed: Partition, now: int) -> None:
-            if told in changed.waiting:
-                del changed.waiting[told]
+        def resume(changed: Partition, now: int) -> None:
+            if resume in changed.waiting:
+                del changed.waiting[resume]
                 self._awaiting.discard((transaction, changed))
                 self._finish(transaction, now)
 
         self._awaiting.add((transaction, partition))
-        partition.waiting[told] = None
+        partition.waiting[resume] = None
 
     def write_marker(self, topic: str, index: int, marker: EndMarker, now: int) -> ErrorCode:
         """End a producer's transaction on one partition; a deleted partition needs no marker."""
@@ -404,7 +406,7 @@ class TransactionCoordinator:
         transaction.become(after)
         if self._cluster.watch is not None:
             partitions = tuple(f"{topic}-{partition}" for topic, partition in sorted(transaction.partitions))
-            self._cluster.tell(
+            self._cluster.report(
                 TransactionChange(
                     transaction.transactional_id, transaction.producer_id, transaction.producer_epoch,
                     transaction.state.value, partitions,
@@ -423,38 +425,38 @@ def _may_be(known: Transaction, producer_id: int, producer_epoch: int) -> bool:
     return producer_id == known.previous_producer_id and is_exhausted(producer_epoch)
 
 
-def _judge_end(transaction: Transaction, asked: EndAsked) -> ErrorCode | None:
+def _judge_end(transaction: Transaction, requested: EndRequest) -> ErrorCode | None:
     """The answer to an EndTxn that changes nothing; None for one that ends the transaction.
 
     In version 2 the epoch rises with every end, so a repetition has the previous epoch; a transaction that never began may
     be aborted, which raises the epoch. In earlier versions only the state shows a repetition.
     """
-    bumps = asked.transaction_version >= BUMPS_EPOCH
+    bumps = requested.transaction_version >= BUMPS_EPOCH
     state, epoch = transaction.state, transaction.producer_epoch
     overflowed = (
-        bumps and not asked.fences and asked.producer_id == transaction.previous_producer_id
-        and asked.producer_epoch == 32766 and epoch == 0
+        bumps and not requested.fences and requested.producer_id == transaction.previous_producer_id
+        and requested.producer_epoch == 32766 and epoch == 0
     )  # fmt: skip
-    again = (bumps and not asked.fences and asked.producer_epoch + 1 == epoch) or overflowed
-    if asked.producer_id != transaction.producer_id and not overflowed:
+    again = (bumps and not requested.fences and requested.producer_epoch + 1 == epoch) or overflowed
+    if requested.producer_id != transaction.producer_id and not overflowed:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if not _epoch_fits(transaction, asked, again):
+    if not _epoch_fits(transaction, requested, again):
         return ErrorCode.PRODUCER_FENCED
     if state is State.ONGOING:
         return None
     if state.ending:
-        same = asked.commit == (state is State.PREPARE_COMMIT)
+        same = requested.commit == (state is State.PREPARE_COMMIT)
         return ErrorCode.CONCURRENT_TRANSACTIONS if same else ErrorCode.INVALID_TXN_STATE
-    ended_so = (State.COMPLETE_COMMIT if asked.commit else State.COMPLETE_ABORT) is state
+    ended_so = (State.COMPLETE_COMMIT if requested.commit else State.COMPLETE_ABORT) is state
     if not bumps or again:
         return ErrorCode.NONE if ended_so else ErrorCode.INVALID_TXN_STATE
-    return ErrorCode.INVALID_TXN_STATE if asked.commit else None
+    return ErrorCode.INVALID_TXN_STATE if requested.commit else None
 
 
-def _epoch_fits(transaction: Transaction, asked: EndAsked, again: bool) -> bool:
+def _epoch_fits(transaction: Transaction, requested: EndRequest, again: bool) -> bool:
     epoch = transaction.producer_epoch
-    if asked.fences:
-        return asked.producer_epoch >= epoch
-    if asked.transaction_version < BUMPS_EPOCH or transaction.state in (State.ONGOING, State.EMPTY):
-        return asked.producer_epoch == epoch
-    return again or (asked.producer_epoch == epoch and not transaction.state.ending)
+    if requested.fences:
+        return requested.producer_epoch >= epoch
+    if requested.transaction_version < BUMPS_EPOCH or transaction.state in (State.ONGOING, State.EMPTY):
+        return requested.producer_epoch == epoch
+    return again or (requested.producer_epoch == epoch and not transaction.state.ending)

@@ -65,7 +65,7 @@ class Transaction:
         if producer_id is not None:
             self.producer_id = producer_id
 
-    def begin_anew(self, timeout_ms: int, now: int, producer_id: int | None = None) -> None:
+    def initialize(self, timeout_ms: int, now: int, producer_id: int | None = None) -> None:
         """A producer was initialized: nothing is open."""
         self.enter(State.EMPTY, now, producer_id)
         self.timeout_ms = timeout_ms

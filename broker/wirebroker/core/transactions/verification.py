@@ -54,32 +54,32 @@ def verify(
     if not adds and not cluster.configs.value("transaction.partition.verification.enable"):
         return Verified(frozenset((part.topic, part.index) for part, _ in batches), {})
     errors: dict[TopicPartition, ErrorCode] = {}
-    asked: list[TopicPartition] = []
+    requested: list[TopicPartition] = []
     for partition, sequence in batches:
         where = (partition.topic, partition.index)
         started = partition.start_verification(producer.producer_id, sequence, producer.producer_epoch, adds, now)
         if isinstance(started, ErrorCode):
             errors[where] = started
         elif started is not None:
-            asked.append(where)
-    answers = _ask(producer, asked, coordinator, cluster, now) if asked else {}
-    errors |= {where: _told(code, producer.speaks) for where, code in answers.items() if code}
+            requested.append(where)
+    answers = _ask(producer, requested, coordinator, cluster, now) if requested else {}
+    errors |= {where: _error_for(code, producer.speaks) for where, code in answers.items() if code}
     return Verified(frozenset(where for where, code in answers.items() if not code), errors)
 
 
 def _ask(
-    producer: TransactionalProducer, asked: Sequence[TopicPartition], coordinator: TransactionCoordinator,
+    producer: TransactionalProducer, requested: Sequence[TopicPartition], coordinator: TransactionCoordinator,
     cluster: Cluster, now: int,
 ) -> dict[TopicPartition, ErrorCode]:  # fmt: skip
     who = (producer.transactional_id, producer.producer_id, producer.producer_epoch)
     if cluster.coordinator("transaction", producer.transactional_id) is None:
-        return dict.fromkeys(asked, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return dict.fromkeys(requested, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     if producer.speaks is Speaks.IMPLICIT_ADDS:
-        return dict.fromkeys(asked, coordinator.add_partitions(*who, asked, BUMPS_EPOCH, now))
-    return coordinator.verify_partitions(*who, asked)
+        return dict.fromkeys(requested, coordinator.add_partitions(*who, requested, BUMPS_EPOCH, now))
+    return coordinator.verify_partitions(*who, requested)
 
 
-def _told(code: ErrorCode, speaks: Speaks) -> ErrorCode:
+def _error_for(code: ErrorCode, speaks: Speaks) -> ErrorCode:
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if code is ErrorCode.TRANSACTION_ABORTABLE and speaks is Speaks.OLD_ERRORS:
