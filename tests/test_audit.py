@@ -140,7 +140,7 @@ def test_b4_the_seventh_batch_of_six_in_flight_is_found(broker: MockKafka, six: 
     assert found[4:10] == (six.pid, 1, 0, 6, 42, 48)
     assert found.explanation == (
         f"orders-0: records 114–120 of producer {six.pid} are stored twice: at offsets 0–6 under epoch 0 and at 42–48 "
-        "under epoch 1, there as 0–6"
+        "under epoch 1 with sequences 0–6"
     )
     with pytest.raises(AssertionError, match="114–120"):
         report.assert_exactly_once(intended=content("ABCDEF"))
@@ -258,13 +258,13 @@ def test_b9_the_four_that_idempotence_does_not_cover(broker: MockKafka, send: Ca
         "epoch_duplicate": (six.pid, 1, 0, 6, 12, 18),
     }
     assert [each.explanation for each in report.findings] == [
-        f"orders-0: record 2 of producer {first} is stored twice: at offset 2 and at 3, in the same epoch 0, there as 3; "
+        f"orders-0: record 2 of producer {first} is stored twice: at offset 2 and at 3, in the same epoch 0 with sequence 3; "
         "value 'twice'",
         f"orders-0: record 0 is stored twice: at offset 0 by producer {first} and at 4 by producer {first + 1}; "
         "value 'restarted'",
         f"orders-0: records 114–120 of producer {six.pid} are stored twice: at offsets 5–11 under epoch 0 and at 12–18 "
-        "under epoch 1, there as 0–6",
-        f"orders-0: record 1 of producer {first} is stored twice: at offset 1 and on partition 1 at offset 0; "
+        "under epoch 1 with sequences 0–6",
+        f"orders-1: record 1 of producer {first} is stored twice: at offset 1 of partition 0 and at offset 0 of partition 1; "
         "value 'elsewhere'",
     ]
 
@@ -391,7 +391,7 @@ def test_what_was_deleted_is_neither_a_gap_nor_lost(broker: MockKafka) -> None:
     report.assert_exactly_once(intended=content("ABCD"))
     assert {(each.kind, each.severity) for each in report.findings} == {("lost", "info")}
     assert "it may be among the 13 offsets that were deleted" in report.findings[0].explanation
-    with pytest.raises(AssertionError, match="22 are missing, and no more than 13 can have been deleted"):
+    with pytest.raises(AssertionError, match="22 are missing, but at most 13 were deleted"):
         report.assert_exactly_once(intended=content("ABCDEF"))
 
 
@@ -473,7 +473,7 @@ def test_a_journal_is_kept_while_sending_and_read_afterwards(broker: MockKafka, 
         report.assert_exactly_once(intended=path)
     assert kinds(report) == [("lost", "certain"), ("unacknowledged_stored", "certain")]
     assert "value 'written down, and never sent' is not stored" in str(wrong.value)
-    assert "is stored at offset 2, and its sending was reported as failed" in str(wrong.value)
+    assert "is stored at offset 2, although its sending was reported as failed" in str(wrong.value)
     assert json.loads(report.of("lost")[0].evidence)["producer"] == "till 3"
 
 
@@ -584,7 +584,7 @@ def test_information_never_fails(broker: MockKafka) -> None:
     assert wire.request(ended, 3).error_code == 0
     report = broker.audit()
     assert kinds(report) == [("marker_without_data", "info")]
-    assert "info     marker_without_data: orders-0: a transaction of producer" in str(report)
+    assert "info     marker_without_data: orders-0: the marker at offset 0 ends a transaction of producer" in str(report)
     report.assert_exactly_once(intended=[])
 
 
@@ -606,7 +606,8 @@ def test_records_that_cannot_be_read_are_a_bad_batch(mock_kafka_factory: Callabl
     producer.raw(batch("B", producer.pid))
     (found,) = broker.audit().findings
     assert found.kind == "bad_batch"
-    assert "position 0 of memory, about offset 0, has the right checksum, and its records cannot be read" in found.explanation
+    words = "position 0 of memory, near offset 0, is damaged: its checksum matches, but its records cannot be read"
+    assert words in found.explanation
 
 
 # The bytes of a segment
@@ -627,7 +628,7 @@ def test_a_segment_is_scanned_to_its_end() -> None:
     damaged[len(one) + 16] = 9
     (bad,) = check_partition(scan(damaged, "t", 0, "0.log"))
     assert bad.kind == "bad_batch"
-    assert "has magic 9" in bad.explanation, "and the scan goes on behind it"
+    assert "its magic byte is 9" in bad.explanation, "and the scan continues after it"
     damaged = bytearray(whole)
     damaged[len(one) - 1] ^= 1
     assert [each.kind for each in check_partition(scan(damaged, "t", 0, "0.log"))] == ["crc"]

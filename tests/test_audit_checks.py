@@ -86,7 +86,7 @@ CASES: dict[str, tuple[list[BatchRow | Damage], list[str]]] = {
     "one sequence far too high is one gap and one disorder": (
         [batch(0, 0), batch(5, 1000), *(batch(5 * n, 5 * (n - 1)) for n in range(2, 9))],
         [
-            "orders-0: sequences 5–9 of producer 12 epoch 0 are stored out of order: at offsets 10–14, behind 1000–1004 at "
+            "orders-0: sequences 5–9 of producer 12 epoch 0 are stored out of order: at offsets 10–14, after 1000–1004 at "
             "offsets 5–9",
             "orders-0: sequences 40–999 of producer 12 epoch 0 are missing: 39 is stored at offset 44 and 1000 at offset 5",
         ],
@@ -112,7 +112,7 @@ CASES: dict[str, tuple[list[BatchRow | Damage], list[str]]] = {
     "two batches that were stored in the wrong order come again as one, and that once more": (
         [batch(0, 5), batch(5, 0), batch(10, 0, 10), batch(20, 0, 10)],
         [
-            "orders-0: sequences 0–4 of producer 12 epoch 0 are stored out of order: at offsets 5–9, behind 5–9 at offsets "
+            "orders-0: sequences 0–4 of producer 12 epoch 0 are stored out of order: at offsets 5–9, after 5–9 at offsets "
             "0–4",
             "orders-0: sequences 0–9 of producer 12 epoch 0 are stored twice: from 0 at offset 5 to 9 at offset 4, and again "
             "at offsets 10–19",
@@ -131,7 +131,7 @@ CASES: dict[str, tuple[list[BatchRow | Damage], list[str]]] = {
         [batch(0, 5), batch(5, 0, 15), batch(20, 15)],
         ["orders-0: sequences 5–9 of producer 12 epoch 0 are stored twice: at offsets 0–4 and at 10–14"],
     ),
-    "missing behind what was stored twice": (
+    "missing after sequences that were stored twice": (
         [batch(0, 3, 2), batch(2, 0), batch(7, 9)],
         [
             "orders-0: sequences 5–8 of producer 12 epoch 0 are missing: 4 is stored at offset 1 and 9 at offset 7",
@@ -141,52 +141,55 @@ CASES: dict[str, tuple[list[BatchRow | Damage], list[str]]] = {
     "a new epoch that does not begin at zero": (
         [batch(0, 0), batch(5, 3, epoch=1)],
         [
-            "orders-0: sequences 0–2 of producer 12 epoch 1 are missing: the epoch begins behind offset 4, at offset 5 with "
+            "orders-0: sequences 0–2 of producer 12 epoch 1 are missing: the epoch begins after offset 4, at offset 5 with "
             "sequence 3"
         ],
     ),
     "an older epoch": (
         [batch(0, 0), batch(5, 0, epoch=1), batch(10, 5, 1)],
         [
-            "orders-0: sequence 5 of producer 12 epoch 0 is stored at offset 10, behind epoch 1 of the same producer at "
+            "orders-0: sequence 5 of producer 12 epoch 0 is stored at offset 10, after epoch 1 of the same producer at "
             "offsets 5–9"
         ],
     ),
     "a marker of an older epoch": (
         [batch(0, 0, epoch=1, attributes=0x10), batch(5, -1, 1, attributes=0x30)],
         [
-            "orders-0: a marker of producer 12 epoch 0 is stored at offset 5, behind epoch 1 of the same producer at offsets "
+            "orders-0: a marker of producer 12 epoch 0 is stored at offset 5, after epoch 1 of the same producer at offsets "
             "0–4"
         ],
     ),
     "a transaction that nobody ended": (
         [batch(0, 0, attributes=0x10), batch(5, 5, attributes=0x10), batch(10, 0, pid=3, max_timestamp=START + 61_000)],
         [
-            "orders-0: the transaction that producer 12 epoch 0 began at offset 0 has neither been committed nor aborted; it "
+            "orders-0: the transaction that producer 12 epoch 0 began at offset 0 has been neither committed nor aborted; it "
             "has been open for 61.0 s"
         ],
     ),
     "a checksum": (
         [batch(0, 0), batch(5, 5, crc_computed=0x1F), batch(10, 10)],
         [
-            "orders-0: the batch at offset 5 has the checksum 0x00000007, and its bytes have 0x0000001f; its header cannot be "
-            "trusted"
+            "orders-0: the batch at offset 5, position 5 of 0.log, fails its checksum: its header has 0x00000007, its bytes "
+            "have 0x0000001f"
         ],
     ),
     "counts": (
         [batch(0, 0, records=4), batch(5, 5, last_offset=4), batch(10, 10, last_sequence=13), batch(15, -1),
          batch(20, 0, bytes=60)],
         [
-            "orders-0: the batch at offset 0 contradicts itself: it counts 4 records and spans 5 offsets",
-            "orders-0: the batch at offset 5 contradicts itself: it ends at offset 4 and counts 5 records",
-            "orders-0: the batch at offset 10 contradicts itself: it spans 5 offsets, and its sequences go from 10 to 13",
-            "orders-0: the batch at offset 15 contradicts itself: it has the producer id 12 and no sequence",
-            "orders-0: the batch at offset 20 contradicts itself: it has 60 bytes, and a header alone has 61",
+            f"orders-0: the batch at position {at} of 0.log, near offset {at}, is damaged: {reason}"
+            for at, reason in {
+                0: "it counts 4 records but spans 5 offsets",
+                5: "it ends at offset 4 and counts 5 records",
+                10: "it spans 5 offsets, but its sequences go from 10 to 13",
+                15: "it has the producer id 12 but no sequence",
+                20: "it has 60 bytes, but a header alone has 61",
+            }.items()
         ],
     ),
     "offsets": (
         [batch(0, 0), batch(3, 5)],
-        ["orders-0: a batch begins at offset 3, and the one before it ends at 4"],
+        ["orders-0: a batch begins at offset 3, but the batch before it ends at offset 4"],
     ),
 }  # fmt: skip
 
@@ -394,8 +397,8 @@ def test_many_equal_records_take_no_time() -> None:
     notices: list[str] = []
     assert reconcile(rows, notices=notices) == []
     assert notices == [
-        "orders: contents that are there more than 20 times, 20,000 in all, tell nothing apart and were left out; only a "
-        "journal (intended=…) can say which of these records are stored twice"
+        "orders: 20,000 records whose content is stored more than 20 times were not compared; only a journal (intended=…) can "
+        "say which of these records are stored twice"
     ]
     assert reconcile(rows, [Intended("orders", None, b"ping")] * 20_000) == []
     assert len(reconcile(rows, [Intended("orders", None, b"ping")])) == 19_999
@@ -414,7 +417,9 @@ def test_states_that_come_again_and_again_are_no_copies() -> None:
     rows = [row for n in range(300) for row in equal("states", b"%d" % n, 5, 5 * n)]
     notices: list[str] = []
     assert reconcile(rows, notices=notices) == []
-    assert [each.split(";")[0] for each in notices] == ["states: the contents repeat so often that they tell nothing apart"]
+    assert [each.split(";")[0] for each in notices] == [
+        "states: its contents repeat too often to identify duplicates, so they were not compared"
+    ]
     assert len(reconcile(rows[: 5 * 200], notices=notices)) == 800, "a thousand records are few"
 
 

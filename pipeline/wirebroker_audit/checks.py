@@ -28,23 +28,19 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from kafkawire.batches import CONTROL, SEQUENCES, TRANSACTIONAL
 from wirebroker.audit.copies import Copied, copied
-from wirebroker.audit.findings import KINDS, severity_of
+from wirebroker.audit.findings import DAMAGE, EXPIRATION_MS, INTERNAL_TOPICS, KINDS, severity_of
 from wirebroker_audit import schema
 from wirebroker_audit.folding import KEYS, fold
 from wirebroker_audit.schema import FINDINGS
+from wirebroker_audit.wording import ROW, WORDS
 
-EXPIRATION_MS = 86_400_000
-"""Kafka's default of producer.id.expiration.ms."""
-INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
-"""Kafka writes every transactional batch of `__consumer_offsets` with sequence 0: sequences say nothing there."""
 PARTITION = ("topic", "partition")
 PRODUCER = (*PARTITION, "producer_id")
 LIFE = (*PRODUCER, "life")
 EPOCH = (*LIFE, "producer_epoch")
 LOG_ORDER = ("segment", "position")
-DAMAGE = ("crc", "bad_batch", "torn_tail")
 BREAKS = (*DAMAGE, "deleted", "unreadable")
-"""Where the log that was read is broken off."""
+"""The problems that leave a hole in the log as it was read."""
 
 
 def findings_of(batches: DataFrame, folded: DataFrame, bounds: DataFrame, expiration_ms: int = EXPIRATION_MS) -> DataFrame:
@@ -121,15 +117,14 @@ def suspects(folded: DataFrame) -> DataFrame:
 
 
 def damages(troubled: DataFrame) -> DataFrame:
-    """What is no batch, or one that cannot be trusted, as the scan saw it."""
-    where = sf.format_string("the batch at position %d of %s", "position", "segment")
-    evidence = sf.struct("segment", "position", "bytes", "crc_stored", "crc_computed", "detail")
-    about = sf.when(sf.col("problem") == "crc", " cannot be trusted: ").otherwise(sf.lit(" is damaged: "))
+    """Bytes that hold no batch, and batches that cannot be trusted, as the scan found them."""
     rows = troubled.where(sf.col("problem").isin(*DAMAGE))
     no_batch = sf.col("crc_stored") < 0
     for name in ("producer_id", "producer_epoch"):
         rows = rows.withColumn(name, sf.when(no_batch, -1).otherwise(sf.col(name)))
-    return finding(rows, sf.col("problem"), evidence, sf.concat(where, about, "detail"))
+    words = WORDS.damaged(ROW.segment, ROW.position, ROW.base_offset, ROW.detail)
+    evidence = sf.struct("segment", "position", "bytes", "crc_stored", "crc_computed", "detail")
+    return finding(rows, ROW.problem, evidence, WORDS.choose(ROW.problem == "crc", WORDS.crc(ROW), words))
 
 
 def offset_regressions(troubled: DataFrame, folded: DataFrame) -> DataFrame:
@@ -140,12 +135,12 @@ def offset_regressions(troubled: DataFrame, folded: DataFrame) -> DataFrame:
         .withColumn("first", sf.row_number().over(_log(split)) == 1)
         .withColumn("split_end", sf.max(sf.struct("last_position", "last_offset")).over(Window.partitionBy(*split)))
         .where("first")
-        .withColumn("before", sf.lag("split_end.last_offset").over(_log(PARTITION)))
-        .where("base_offset <= before")
+        .withColumn("detail", sf.lag("split_end.last_offset").over(_log(PARTITION)))
+        .where("base_offset <= detail")
     )
-    fallen = troubled.where("problem = 'offset_regression'").select(*_ABOUT).unionByName(_first_batches(ends))
-    words = sf.format_string("a batch begins at offset %d, which is not above the offset before it", "base_offset")
-    return finding(fallen, sf.lit("offset_regression"), _place(), words)
+    within = troubled.where("problem = 'offset_regression'").select(*_ABOUT, "detail")
+    fallen = within.unionByName(_first_batches(ends.withColumn("detail", ROW.detail.cast("string")), "detail"))
+    return finding(fallen, sf.lit("offset_regression"), _place(), WORDS.offset_regression(ROW, ROW.detail))
 
 
 # Transactions
@@ -181,10 +176,7 @@ def _open(spans: DataFrame, folded: DataFrame) -> DataFrame:
     latest = folded.groupBy(*PARTITION).agg(sf.max("max_timestamp").alias("latest"))
     rows = spans.join(sf.broadcast(latest), [*PARTITION])
     rows = rows.withColumn("open_ms", sf.greatest(sf.col("latest") - sf.col("max_timestamp"), sf.lit(0)))
-    words = sf.format_string(
-        "the transaction that %s began at offset %d has neither been committed nor aborted; it has been open for %d ms",
-        _who(), "base_offset", "open_ms",
-    )  # fmt: skip
+    words = WORDS.open_transaction(ROW, ROW.open_ms)
     return finding(rows, sf.lit("open_transaction"), sf.struct("open_ms", *_PLACE), words)
 
 
@@ -193,10 +185,7 @@ def _without_data(spans: DataFrame, bounds: DataFrame, torn: DataFrame) -> DataF
     rows = spans.join(sf.broadcast(bounds), [*PARTITION]).join(sf.broadcast(torn), [*PARTITION], "left")
     lost = (sf.col("base_offset") < sf.col("cleaned_until")) | ((sf.col("log_start") > 0) & ~sf.col("known"))
     lost |= sf.coalesce(sf.col("torn") < sf.struct(*LOG_ORDER), sf.lit(False))
-    words = sf.format_string(
-        "a transaction of %s ended at offset %d without a batch of it being stored here", _who(), "base_offset"
-    )
-    return finding(rows.where(~lost), sf.lit("marker_without_data"), _place(), words)
+    return finding(rows.where(~lost), sf.lit("marker_without_data"), _place(), WORDS.marker_without_data(ROW))
 
 
 # Epochs and sequences
@@ -309,13 +298,10 @@ def _numbers(told: Sequence[Copied | None], name: str) -> pa.Array:
 
 def epoch_regressions(lives: DataFrame) -> DataFrame:
     """Batches of an older epoch than the one before them."""
-    rows = lives.withColumn("before", sf.lag(sf.struct("producer_epoch", "last_offset")).over(_log(LIFE)))
-    marker = sf.col("attributes").bitwiseAND(sf.lit(CONTROL)) != 0
-    words = sf.format_string(
-        "a %s of %s is stored at offset %d, behind epoch %d of the same producer at offset %d",
-        sf.when(marker, "marker").otherwise("batch"), _who(), "base_offset", "before.producer_epoch", "before.last_offset",
-    )  # fmt: skip
-    fallen = rows.where("producer_epoch < before.producer_epoch")
+    before = sf.lag(sf.struct("producer_epoch", "base_offset", "last_offset")).over(_log(LIFE))
+    fallen = lives.withColumn("before", before).where("producer_epoch < before.producer_epoch")
+    is_marker = sf.col("attributes").bitwiseAND(sf.lit(CONTROL)) != 0
+    words = WORDS.epoch_regression(ROW, is_marker, ROW.before)
     return finding(fallen, sf.lit("epoch_regression"), sf.struct("before", *_PLACE), words)
 
 
@@ -323,43 +309,26 @@ def duplicates(ordered: DataFrame) -> DataFrame:
     """Sequences that one producer has stored twice within an epoch."""
     rows = (
         ordered.where("first IS NOT NULL")
-        .withColumn("length", sf.col("to_place") - sf.col("from_place") + 1)
         .withColumn("once", sf.col("first.base_offset") + sf.col("from_place") - sf.col("first.place"))
         .withColumn("once_last", sf.col("last.base_offset") + sf.col("to_place") - sf.col("last.place"))
         .withColumn("last_offset", sf.col("base_offset") + sf.col("to_place") - sf.col("place"))
         .withColumn("base_offset", sf.col("base_offset") + sf.col("from_place") - sf.col("place"))
         .transform(_about_places("from_place", "to_place"))
-    )  # fmt: skip
-    every = sf.col("doubled") == sf.col("length")
-    beside = every & (sf.col("once_last") - sf.col("once") + 1 == sf.col("length"))
-    side_by_side = sf.format_string("from offset %d on, and again from offset %d on", "once", "base_offset")
-    scattered = sf.format_string(
-        "from %d at offset %d to %d at offset %d, and again from offset %d on",
-        "base_sequence", "once", "last_sequence", "once_last", "base_offset",
-    )  # fmt: skip
-    words = sf.concat(
-        sf.when(every, "").otherwise(sf.format_string("%d of ", "doubled")),
-        sf.format_string("%s of %s stored twice: ", _sequences(), _who()),
-        sf.when(beside, side_by_side).otherwise(scattered),
     )
+    once, again = (ROW.once, ROW.once_last), (ROW.base_offset, ROW.last_offset)
+    words = WORDS.duplicate(ROW, _sequences(), ROW.doubled, once, again)
     return finding(rows, sf.lit("duplicate"), sf.struct("first", "last", *_PLACE), words)
 
 
 def gaps(ordered: DataFrame) -> DataFrame:
-    """Sequences that are missing between two stored batches, and that nothing accounts for."""
+    """Sequences that are missing between two stored batches for no known reason."""
     missing = sf.col("place") - sf.col("reach.end") - 1
     rows = (
         ordered.where((missing > 0) & (sf.abs(sf.col("holes") - sf.col("reach.holes")) < missing))
-        .withColumn("behind", sf.struct(*_PLACE))
-        .withColumn("last_offset", sf.col("base_offset"))
-        .withColumn("base_offset", sf.col("reach.last_offset"))
-        .withColumn("from_place", sf.col("reach.end") + 1).withColumn("to_place", sf.col("place") - 1)
-        .transform(_about_places("from_place", "to_place"))
-    )  # fmt: skip
-    words = sf.format_string(
-        "%s of %s missing between offset %d and offset %d", _sequences(), _who(), "base_offset", "last_offset"
+        .withColumn("before", sf.col("reach"))
+        .transform(_between(sf.col("reach.end") + 1))
     )
-    return finding(rows, sf.lit("gap"), sf.struct(sf.col("reach").alias("before"), "behind"), words)
+    return finding(rows, sf.lit("gap"), sf.struct("before", "after"), WORDS.gap(ROW, _sequences(), ROW.before, ROW.after))
 
 
 def late_starts(ordered: DataFrame) -> DataFrame:
@@ -368,31 +337,21 @@ def late_starts(ordered: DataFrame) -> DataFrame:
         ordered.where("number = 1 AND place > 0")
         .where("lower.producer_epoch >= 0 AND lower.producer_epoch < producer_epoch")
         .where(sf.abs(sf.col("holes") - sf.col("lower.holes")) < sf.col("place"))
-        .withColumn("behind", sf.struct(*_PLACE))
-        .withColumn("last_offset", sf.col("base_offset"))
-        .withColumn("base_offset", sf.col("lower.last_offset"))
-        .withColumn("from_place", sf.lit(0)).withColumn("to_place", sf.col("place") - 1)
-        .transform(_about_places("from_place", "to_place"))
-    )  # fmt: skip
-    words = sf.format_string(
-        "%s of %s missing: the epoch begins behind offset %d, at offset %d",
-        _sequences(), _who(), "base_offset", "last_offset",
-    )  # fmt: skip
-    return finding(rows, sf.lit("gap"), sf.struct(sf.col("lower").alias("before"), "behind"), words)
+        .withColumn("before", sf.col("lower"))
+        .transform(_between(sf.lit(0)))
+    )
+    words = WORDS.late_start(ROW, _sequences(), ROW.before, ROW.after)
+    return finding(rows, sf.lit("gap"), sf.struct("before", "after"), words)
 
 
 def disorder(ordered: DataFrame) -> DataFrame:
-    """Batches that are stored behind a later one of their epoch, unless they are copies."""
+    """Batches that are stored after a later one of their epoch, unless they are copies."""
     rows = (
         ordered.where("first IS NULL")
         .withColumn("before", sf.lag(sf.struct("place", *_PLACE)).over(_log(EPOCH)))
         .where("place < before.place")
     )
-    words = sf.format_string(
-        "%s of %s stored out of order: at offset %d, behind sequence %d at offset %d",
-        _sequences(), _who(), "base_offset", "before.base_sequence", "before.base_offset",
-    )  # fmt: skip
-    return finding(rows, sf.lit("disorder"), sf.struct("before", *_PLACE), words)
+    return finding(rows, sf.lit("disorder"), sf.struct("before", *_PLACE), WORDS.disorder(ROW, ROW.before))
 
 
 # Findings
@@ -420,13 +379,34 @@ def _first_batches(folded: DataFrame, *more: str) -> DataFrame:
 
 
 def _about_places(first: str, last: str) -> Callable[[DataFrame], DataFrame]:
-    """Let rows be about these places, as the sequences that they stand for."""
+    """Let the sequences of a row be those at these places."""
 
     def named(rows: DataFrame) -> DataFrame:
         rows = rows.withColumn("base_sequence", sf.pmod(first, sf.lit(SEQUENCES)))
         return rows.withColumn("last_sequence", sf.pmod(last, sf.lit(SEQUENCES)))
 
     return named
+
+
+def _between(first: Column) -> Callable[[DataFrame], DataFrame]:
+    """Let a row describe the gap from the place `first` to its batch; `before` is the batch before the gap."""
+
+    def moved(rows: DataFrame) -> DataFrame:
+        return (
+            rows.withColumn("after", _place())
+            .withColumn("last_offset", sf.col("base_offset"))
+            .withColumn("base_offset", sf.col("before.last_offset"))
+            .withColumn("from_place", first)
+            .withColumn("to_place", sf.col("place") - 1)
+            .transform(_about_places("from_place", "to_place"))
+        )
+
+    return moved
+
+
+def _sequences() -> tuple[Column, Column]:
+    """The first and the last sequence of a row."""
+    return ROW.base_sequence, ROW.last_sequence
 
 
 def _kind() -> Column:
@@ -450,25 +430,14 @@ def _place() -> Column:
     return sf.struct(*_PLACE)
 
 
-def _who() -> Column:
-    return sf.format_string("producer %d epoch %d", "producer_id", "producer_epoch")
-
-
-def _sequences() -> Column:
-    """The sequences of a row, as the subject of a sentence that goes on with "of"."""
-    one = sf.col("base_sequence") == sf.col("last_sequence")
-    several = sf.format_string("sequences %d\N{EN DASH}%d", "base_sequence", "last_sequence")
-    return sf.when(one, sf.format_string("sequence %d", "base_sequence")).otherwise(several)
-
-
 def finding(rows: DataFrame, kind: Column, evidence: Column, words: Column, severity: Column | None = None) -> DataFrame:
-    """The rows as findings: their columns say what they are about. The severity is that of the kind unless it is given."""
+    """Findings about the batches or records in the rows. The severity is that of the kind unless it is given."""
     if severity is None:
         severity = sf.create_map(*(sf.lit(text) for name in KINDS for text in (name, severity_of(name))))[kind]
-    place = sf.when(sf.col("partition") < 0, sf.col("topic")).otherwise(sf.concat_ws("-", "topic", "partition"))
+    sentence = WORDS.text("{place}: {words}", place=WORDS.partition(ROW.topic, ROW.partition), words=words)
     values = {
         "kind": kind, "severity": severity, "first_sequence": sf.col("base_sequence"), "first_offset": sf.col("base_offset"),
-        "evidence": sf.to_json(evidence), "explanation": sf.concat(place, sf.lit(": "), words),
+        "evidence": sf.to_json(evidence), "explanation": sentence,
     }  # fmt: skip
     columns = [values.get(field.name, sf.col(field.name)).cast(field.dataType).alias(field.name) for field in FINDINGS.fields]
     return rows.select(*columns)

@@ -25,9 +25,11 @@ from pyspark.sql import functions as sf
 
 from kafkawire.batches import CONTROL, TRANSACTIONAL
 from wirebroker.audit.content import SHOWN
+from wirebroker.audit.findings import INTERNAL_TOPICS
 from wirebroker.audit.matching import MANY, Repeats
-from wirebroker_audit.checks import INTERNAL_TOPICS, LOG_ORDER, PARTITION, PRODUCER, finding, intact
+from wirebroker_audit.checks import LOG_ORDER, PARTITION, PRODUCER, finding, intact
 from wirebroker_audit.scan import Array
+from wirebroker_audit.wording import ROW, WORDS
 
 UNIT = (
     "topic", "partition", "base_offset", "last_offset", "timestamp", "producer_id", "producer_epoch", "base_sequence",
@@ -90,7 +92,7 @@ def units_of_batches(batches: DataFrame) -> DataFrame:
         .withColumn("timestamp", sf.col("max_timestamp"))
         .withColumn("key", sf.lit(None).cast("binary"))
         .withColumn("value_hash", sf.lit(None).cast("string"))
-        .withColumn("shown", sf.format_string("a batch of %d", "records"))
+        .withColumn("shown", sf.lit(None).cast("string"))
         .select(*UNIT)
     )
 
@@ -102,11 +104,11 @@ def data_batches(batches: DataFrame) -> DataFrame:
 
 
 def bad_records(records: DataFrame) -> DataFrame:
-    """Batches with the right checksum whose records cannot be read all the same."""
+    """Batches whose checksum matches but whose records cannot be read."""
     none = {name: sf.lit(-1) for name in ("base_sequence", "last_sequence")}
     at = {"base_offset": sf.col("batch_offset"), "last_offset": sf.col("batch_offset")}
     rows = records.where("problem = 'bad_batch'").withColumns(none | at)
-    words = sf.format_string("the batch at position %d of %s has the right checksum, and %s", "position", "segment", "detail")
+    words = WORDS.damaged(ROW.segment, ROW.position, ROW.base_offset, ROW.detail)
     return finding(rows, sf.lit("bad_batch"), sf.struct("segment", "position", "detail"), words)
 
 
@@ -230,7 +232,7 @@ def copies(units: DataFrame) -> DataFrame:
 
 def untold(again: DataFrame, told: DataFrame) -> DataFrame:
     """The copies with their `kind`, without those of which the batches have told (findings of kind `duplicate`)."""
-    named = again.withColumn("kind", _kind()).withColumn(
+    named = again.withColumn("kind", WORDS.kind(ROW.first, ROW)).withColumn(
         "severity", sf.when(sf.col("kind") == "duplicate", "certain").otherwise(sf.col("severity"))
     )
     by_sequence = told.where("kind = 'duplicate'").select(
@@ -269,41 +271,6 @@ def stored_again(again: DataFrame) -> DataFrame:
         "first_last_sequence", "first_base_offset", "first_last_offset",
         head("key_bytes").alias("key"), "value", "same_timestamps",
     )  # fmt: skip
-    return finding(grouped, sf.col("kind"), evidence, _words(), sf.col("severity"))
-
-
-def _kind() -> Column:
-    one, other = sf.col("first"), sf.col
-    return (
-        sf.when(one["partition"] != other("partition"), "partition_duplicate")
-        .when(one["producer_id"] != other("producer_id"), "session_duplicate")
-        .when(other("producer_id") < 0, "application_duplicate")
-        .when(one["producer_epoch"] != other("producer_epoch"), "epoch_duplicate")
-        .when((one["base_sequence"] == other("base_sequence")) & (other("base_sequence") >= 0), "duplicate")
-        .otherwise("application_duplicate")
-    )
-
-
-def _words() -> Column:
-    what = sf.when(sf.col("records") == 1, "a record is").otherwise(sf.format_string("%d records are", "records"))
-    where = {
-        "partition_duplicate": sf.format_string(
-            "on partition %d at offset %d, and here at offset %d", "first_partition", "first_base_offset", "base_offset"
-        ),
-        "session_duplicate": sf.format_string(
-            "at offset %d by producer %d, and at offset %d by producer %d",
-            "first_base_offset", "first_producer_id", "base_offset", "producer_id",
-        ),
-        "epoch_duplicate": sf.format_string(
-            "by producer %d at offset %d under epoch %d, and at offset %d under epoch %d",
-            "producer_id", "first_base_offset", "first_producer_epoch", "base_offset", "producer_epoch",
-        ),
-    }  # fmt: skip
-    otherwise = sf.format_string(
-        "by producer %d at offset %d, and again at offset %d", "producer_id", "first_base_offset", "base_offset"
-    )
-    said = otherwise
-    for kind, words in where.items():
-        said = sf.when(sf.col("kind") == kind, words).otherwise(said)
-    shown = sf.when(sf.col("records") == 1, sf.concat(sf.lit("; value "), "value")).otherwise(sf.lit(""))
-    return sf.concat(what, sf.lit(" stored twice: "), said, shown)
+    label = WORDS.label(ROW.key_bytes.isNotNull(), head("key_bytes"), ROW.value)
+    labelled = grouped.withColumn("label", sf.coalesce(label, sf.lit("")))
+    return finding(labelled, ROW.kind, evidence, WORDS.stored_twice(ROW), ROW.severity)

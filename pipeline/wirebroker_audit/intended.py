@@ -19,7 +19,6 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from wirebroker.audit.content import head
 from wirebroker.audit.journal import FIELDS, parse_line, part_of
 
 PARTS = pa.schema(
@@ -98,11 +97,10 @@ def _part(row: Mapping[str, Any]) -> dict[str, Any]:
     except ValueError as wrong:
         return {"problem": str(wrong)}
     forms = {name: next((form for form in _FORMS[name] if row.get(form) is not None), None) for name in _FORMS}
-    shown = f"the SHA-256 {made.value_hash}" if made.value_hash is not None else head(made.value)
     entry = row.get("id")
     return {
         "topic": made.topic or None, "partition": made.partition, "key": made.key, "value_hash": made.digest,
-        "acknowledged": made.acknowledged, "producer": made.producer, "shown": shown if forms["value"] else None,
+        "acknowledged": made.acknowledged, "producer": made.producer, "shown": made.shown if forms["value"] else None,
         "key_form": forms["key"], "value_form": forms["value"], "id": None if entry is None else json.dumps(entry),
     }  # fmt: skip
 

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from kafkawire.batches import CONTROL
-from wirebroker.audit.findings import KINDS
-from wirebroker_audit import checks, contents, replay, schema
+from wirebroker.audit.findings import EXPIRATION_MS, INTERNAL_TOPICS, KINDS
+from wirebroker_audit import checks, contents, other_rules, schema
 from wirebroker_audit.directory import NotALogDirectory, find_partitions
 from wirebroker_audit.intended import BadJournal, read_journal
 from wirebroker_audit.origin import Cluster, Directory, Origin
@@ -55,7 +55,7 @@ class Request:
     topics: tuple[str, ...] = ()
     trace: str | None = None
     intended: str | None = None
-    expiration_ms: int = checks.EXPIRATION_MS
+    expiration_ms: int = EXPIRATION_MS
     records_limit: int = RECORDS_LIMIT
 
     def with_expiration(self, expiration_ms: int) -> Request:
@@ -241,7 +241,7 @@ class _Audit:
         intended: DataFrame | None,
     ) -> Iterator[DataFrame]:  # fmt: skip
         """Findings by what is in the records, or in the batches where there are too many records."""
-        count = sum(each["records"] for name, each in totals.items() if name not in checks.INTERNAL_TOPICS)
+        count = sum(each["records"] for name, each in totals.items() if name not in INTERNAL_TOPICS)
         if intended is None and count > self.request.records_limit:
             self.stage("comparing the contents of batches")
             self.notices.append(
@@ -299,14 +299,14 @@ class _Audit:
         if arrivals is None:
             return []
         self.stage("judging the arrivals again")
-        outcomes = replay.what_if(arrivals, expiration_ms=self.request.expiration_ms)
+        outcomes = other_rules.what_if(arrivals, expiration_ms=self.request.expiration_ms)
         outcomes.write.parquet(self._path("what_if"))
-        counted = [name for name in replay.OUTCOMES.names if name not in ("topic", "partition", "variant", "window")]
+        counted = [name for name in other_rules.OUTCOMES.names if name not in ("topic", "partition", "variant", "window")]
         rows = (
             self.spark.read.parquet(self._path("what_if"))
             .groupBy("variant", "window").agg(*(sf.sum(name).alias(name) for name in counted)).collect()
         )  # fmt: skip
-        order = [each.name for each in replay.variants()]
+        order = [each.name for each in other_rules.variants()]
         return sorted((row.asDict() for row in rows), key=lambda row: order.index(row["variant"]))
 
     def _summary(

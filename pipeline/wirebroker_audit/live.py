@@ -7,8 +7,8 @@ the same once more: nothing is lost, and nothing is there twice.
 
     OUT/live/batches/micro=7   OUT/live/runs/micro=7   OUT/live/anew.json   OUT/live/checkpoint   OUT/findings.json
 
-Folders of earlier micro-batches are joined now and then, see `live_shelf`. Where a partition began anew, because its topic was
-deleted and made again, what was read of it before is left out: an audit of the whole would not find it either.
+Folders of earlier micro-batches are joined from time to time, see `micro_batches`. If a partition restarted, because its topic
+was deleted and created again, its earlier batches are left out: an audit of the whole would not find them either.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
+from wirebroker.audit.findings import EXPIRATION_MS
 from wirebroker_audit import checks, schema
 from wirebroker_audit.job import CURRENT, LIVE
 from wirebroker_audit.live_segments import ANEW
-from wirebroker_audit.live_shelf import Kept, Shelf
+from wirebroker_audit.micro_batches import Kept, Shelf
 from wirebroker_audit.origin import Cluster, Directory
 
 SAID = 500
@@ -42,7 +43,7 @@ def start(
     spark: SparkSession,
     origin: Directory | Cluster,
     out: Path,
-    expiration_ms: int = checks.EXPIRATION_MS,
+    expiration_ms: int = EXPIRATION_MS,
     seconds: float = 1,
 ) -> StreamingQuery:
     """Begin, or go on where an earlier run with the same `out` was ended or killed."""

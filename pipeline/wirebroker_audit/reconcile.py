@@ -10,14 +10,15 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
-from wirebroker.audit.matching import Place, Wish, compared, in_order, match
+from wirebroker.audit.matching import Place, Wish, match
 from wirebroker_audit.checks import PARTITION, finding
 from wirebroker_audit.contents import SIDE, head
+from wirebroker_audit.wording import ROW, WORDS
 
 Row = dict[str, Any]
 NAME = ("topic", "key", "value_hash")
@@ -93,41 +94,29 @@ def _matched(stored: DataFrame, wanted: DataFrame) -> DataFrame:
 
 
 def match_rows(stored: Sequence[Row], wanted: Sequence[Row]) -> list[Row]:
-    """What became of the stored copies of one name, and of what was intended by it; as `wirebroker.audit.matching` says."""
+    """The stored copies and the intended records of one name that `wirebroker.audit.matching` does not give to each other."""
     places = [Place(row["partition"], row["base_offset"], row["timestamp"]) for row in stored]
-    ordered = [stored[index] for index in in_order(places)]
-    partitions = [row["partition"] for row in ordered]
-    given = match(partitions, [Wish(each["partition"], each["acknowledged"]) for each in wanted])
-    made = list[Row]()
-    for each, copy in zip(wanted, given, strict=True):
-        if copy is None and each["acknowledged"] is not False:
-            made.append(each | {"outcome": "missing"})
-        elif copy is not None and each["acknowledged"] is False:
-            made.append(ordered[copy] | {"outcome": "failed", "producer": each["producer"]})
-    used = set(given)
-    for index, first in enumerate(compared(partitions)):
-        if index not in used and first is not None:
-            side = {name: ordered[first][name] for name in (*SIDE, "timestamp")}
-            made.append(ordered[index] | {"outcome": "beyond", "severity": "certain", "first": side})
+    matched = match(places, [Wish(each["partition"], each["acknowledged"]) for each in wanted])
+    made = [wanted[wish] | {"outcome": "missing"} for wish in matched.missing]
+    made += [stored[copy] | {"outcome": "failed", "producer": wanted[wish]["producer"]} for copy, wish in matched.failed]
+    for again, first in matched.beyond:
+        side = {name: stored[first][name] for name in (*SIDE, "timestamp")}
+        made.append(stored[again] | {"outcome": "beyond", "severity": "certain", "first": side})
     return made
 
 
 def _unacknowledged(matched: DataFrame) -> DataFrame:
     rows = matched.where("outcome = 'failed'")
-    words = sf.format_string(
-        "the record with value %s is stored at offset %d, and its sending was reported as failed",
-        "shown",
-        "base_offset",
-    )
     evidence = sf.struct(head("key").alias("key"), "producer")
+    words = WORDS.unacknowledged_stored(_record(), ROW.base_offset)
     return finding(rows, sf.lit("unacknowledged_stored"), evidence, words, sf.lit("certain"))
 
 
 def _lost(missing: DataFrame, hidden: DataFrame, deleted: DataFrame) -> DataFrame:
-    """What is not stored. As long as no more records are missing than were deleted, they may be among those."""
+    """Records that are not stored. If no more are missing than offsets were deleted, they may be among the deleted ones."""
     place = sf.coalesce("partition", sf.lit(-1))
     near = hidden.groupBy("name").agg(
-        sf.max_by("transaction", "base_offset").alias("transaction"), sf.max("base_offset").alias("at")
+        *(sf.max_by(name, "base_offset").alias(f"near_{name}") for name in ("transaction", "partition", "base_offset"))
     )
     rows = missing.select(*NAME, "name", place.alias("partition"), "acknowledged", "producer", "shown")
     groups = rows.groupBy(*PARTITION).agg(sf.count(sf.lit(1)).alias("missing"))
@@ -135,15 +124,15 @@ def _lost(missing: DataFrame, hidden: DataFrame, deleted: DataFrame) -> DataFram
     gone = deleted.select(*PARTITION, "deleted").unionByName(of_topic)
     counted = groups.join(gone, [*PARTITION], "left").fillna(0, ["deleted"])
     severity = sf.when(sf.col("deleted") == 0, "certain").when(sf.col("missing") <= sf.col("deleted"), "info")
-    told = rows.join(sf.broadcast(counted), [*PARTITION]).join(near, ["name"], "left")
-    aborted = sf.format_string(": the transaction that holds it at offset %d is %s", "at", "transaction")
-    words = sf.concat(
-        sf.lit("the record with value "), "shown",
-        sf.when(sf.col("acknowledged"), " was acknowledged and is not stored").otherwise(sf.lit(" is not stored")),
-        sf.when(sf.col("at").isNotNull(), aborted)
-        .when(sf.col("deleted") > 0, sf.format_string("; it may be among the %d offsets that were deleted", "deleted"))
-        .otherwise(sf.lit("")),
-    )  # fmt: skip
+    lost = rows.join(sf.broadcast(counted), [*PARTITION]).join(near, ["name"], "left")
+    hides = WORDS.in_transaction(ROW.near_partition, ROW.near_base_offset, ROW.near_transaction == "aborted")
+    words = WORDS.lost(_record(), ROW.acknowledged, sf.coalesce(hides, sf.lit("")), ROW.missing, ROW.deleted)
     none = {name: sf.lit(-1) for name in SIDE if name != "partition"}
     evidence = sf.struct(head("key").alias("key"), "acknowledged", "producer")
-    return finding(told.withColumns(none), sf.lit("lost"), evidence, words, severity.otherwise("likely"))
+    return finding(lost.withColumns(none), sf.lit("lost"), evidence, words, severity.otherwise("likely"))
+
+
+def _record() -> Column:
+    """The record as the journal names it."""
+    record: Column = WORDS.record(ROW.key.isNotNull(), head("key"), ROW.shown)
+    return record

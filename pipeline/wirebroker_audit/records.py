@@ -75,7 +75,7 @@ def _of_batch(chunk: Chunk, batch: dict[str, Any]) -> list[dict[str, Any]]:
     except (CodecMissing, TooLarge) as beyond:
         return [common | {"problem": "unreadable", "detail": f"{batch['segment']} at {batch['position']}: {beyond}"}]
     except ProtocolError as damage:
-        return [common | {"problem": "bad_batch", "detail": f"its records cannot be read: {damage}"}]
+        return [common | {"problem": "bad_batch", "detail": f"its checksum matches, but its records cannot be read: {damage}"}]
     return [
         common
         | _content(each)

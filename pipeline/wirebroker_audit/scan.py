@@ -222,15 +222,14 @@ class Linker:
         """The first offset that can come is this one."""
         self._last_offset = offset - 1
 
-    def regressions(self, base: Array, last: Array) -> Array:
-        """For each batch whether its base offset is not above the last offset of the one before it."""
+    def last_offsets_before(self, last: Array) -> Array:
+        """For each batch the last offset of the one before it."""
         before = np.empty_like(last)
         before[1:] = last[:-1]
         before[:1] = self._last_offset
         if len(last):
             self._last_offset = int(last[-1])
-        result: Array = base <= before
-        return result
+        return before
 
     def runs(self, rows: Array, last_offsets: Array, last_sequences: Array, linked: Array) -> Array:
         """The run of each batch; `linked` says which have one. A marker is a run of its own, and ends the one before it."""
@@ -322,20 +321,17 @@ def _problems(rows: Array, wrong: Array, bad_crc: Array, base: Array, last: Arra
         row = rows[index]
         if bad_crc[index]:
             problem[index] = "crc"
-            detail[index] = (
-                f"the checksum in its header, {row['crc']:#010x}, is not that of its bytes; the header, which cannot be "
-                f"trusted, says offset {row['base_offset']}"
-            )
         else:
             problem[index] = "bad_batch"
             detail[index] = (
-                f"the header says {row['records']} records, a last offset delta of {row['last_offset_delta']}, producer "
+                f"its header has {row['records']} records, the last offset delta {row['last_offset_delta']}, producer "
                 f"{row['producer_id']}, base sequence {row['base_sequence']} and compression {int(row['attributes']) & 7}"
             )
     chosen = np.flatnonzero(~wrong)
-    fallen = chosen[linker.regressions(base[chosen], last[chosen])]
-    problem[fallen] = "offset_regression"
-    detail[fallen] = "its base offset is not above the last offset before it"
+    before = linker.last_offsets_before(last[chosen])
+    regressed = base[chosen] <= before
+    problem[chosen[regressed]] = "offset_regression"
+    detail[chosen[regressed]] = before[regressed].astype(str)
     return problem, detail
 
 

@@ -61,8 +61,11 @@ NOT_BY_BATCH = frozenset(
 
 
 def said(findings: Iterable[Any]) -> Counter[tuple[Any, ...]]:
-    """What findings say, whoever found them; their words are their own."""
-    return Counter(tuple(getattr(each, name) for name in SAID) for each in findings)
+    """The facts of findings, whichever audit made them, and their sentences; the reasons of damage differ."""
+    return Counter(
+        (*(getattr(each, name) for name in SAID), each.explanation if each.kind not in ("bad_batch", "torn_tail") else "")
+        for each in findings
+    )
 
 
 def found_in(spark: SparkSession, out: Path) -> list[Finding]:

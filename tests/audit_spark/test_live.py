@@ -15,7 +15,7 @@ pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not instal
 
 from audit_spark.synthetic import Writer, disorder, duplicate, gap, ordinary
 from wirebroker import MockKafka
-from wirebroker_audit import live_shelf
+from wirebroker_audit import micro_batches
 from wirebroker_audit.live import CURRENT, start
 from wirebroker_audit.origin import Cluster, Directory
 from wirekit import RawProducer
@@ -79,7 +79,7 @@ def test_findings_are_current_and_neither_lost_nor_repeated_over_a_crash(spark: 
 def test_many_small_micro_batches_and_a_topic_made_anew(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_shelf, "BREADTH", 2)
+    monkeypatch.setattr(micro_batches, "BREADTH", 2)
     logs, out = tmp_path / "logs", tmp_path / "out"
 
     def made(seed: int, topic_id: str, *events: Callable[[Writer], None]) -> Writer:

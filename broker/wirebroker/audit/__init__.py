@@ -1,13 +1,17 @@
-"""The audit in the small: was delivery exactly once? Pure Python over what is stored; the Spark audit finds the same kinds.
+"""The audit without Spark: was delivery exactly once? Pure Python over the stored batches; the audit on Spark shares its words.
 
-findings        the kinds, and the rows that the checks read
+findings        the vocabulary of both audits: kinds, severities, rows
+wording         the sentences of both audits
 checks          batches of one partition → findings
 reconcile       records by their content, and against a journal → findings
-journal         what an application meant to send
-content         the hashes by which records are known again
-stored          what a broker, or a segment, holds → rows
-replay          arrivals judged again under other rules
-report          all of it together
+matching        which stored copy is which, for both audits
+copies          which batches repeat earlier ones, for both audits
+journal         the records that an application meant to send
+content         the hashes that identify records
+stored          the rows, from a broker's partitions or a segment's bytes
+validator       a partition's arrivals judged under other rules, for both audits
+other_rules     `what_if`: the same for a whole trace
+report          everything together
 """
 
 from __future__ import annotations
@@ -18,12 +22,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from wirebroker.audit.findings import Finding
     from wirebroker.audit.journal import Intended, Journal
-    from wirebroker.audit.replay import what_if
+    from wirebroker.audit.other_rules import what_if
     from wirebroker.audit.report import AuditReport
 
 __all__ = ["AuditReport", "Finding", "Intended", "Journal", "what_if"]
 _HOMES = {
-    "AuditReport": "report", "Finding": "findings", "Intended": "journal", "Journal": "journal", "what_if": "replay",
+    "AuditReport": "report", "Finding": "findings", "Intended": "journal", "Journal": "journal", "what_if": "other_rules",
 }  # fmt: skip
 
 

@@ -1,18 +1,17 @@
-"""What the batches of one partition say of themselves: is every sequence stored once, in order, and undamaged?
+"""The checks of one partition's batches: is every sequence stored once, in order, and undamaged?
 
-Pure functions over `BatchRow`s in the order of the log, wherever these come from. Four things keep innocent logs clean:
+Pure functions over `BatchRow`s in the order of the log. Four rules keep clean logs free of findings:
 
-* **Sequences are unwrapped**: they count modulo 2³¹, so that a batch's place is the running sum of the signed distances
-  between neighbours of one producer and epoch. Duplicates and gaps are then looked for in the order of these places, and
-  disorder, epochs and offsets in the order of the log, always against the neighbour and never against a running maximum:
-  one sequence that is far too high is one gap, and no more.
-* **A producer has lives**: where the timestamps of two neighbouring batches of it are at least
-  `producer.id.expiration.ms` apart, and no transaction is open between them, the broker has forgotten it. Its sequences
-  and epochs begin anew.
-* **What is damaged is still believed a little**: the header of a batch with a bad checksum tells nothing of sequences, but
-  when a producer lived and when its transactions ended; else a damaged marker would be told of twice.
-* **Holes have reasons**: what lies below the log start is not looked at; missing sequences are no gap where at least
-  as many offsets are missing that compaction has taken, or that lie in batches which cannot be trusted.
+* **Sequences are unwrapped.** They count modulo 2³¹, so a batch's place is the running sum of the signed distances between
+  neighbours of one producer and epoch. Duplicates and gaps are searched in the order of places; disorder, epochs and offsets
+  in the order of the log. Each batch is compared with its neighbour and never with a running maximum, so one sequence that is
+  far too high is one gap and no more.
+* **A producer has lives.** If the timestamps of two neighbouring batches are at least `producer.id.expiration.ms` apart, and no
+  transaction is open between them, the broker has forgotten the producer: its sequences and epochs start again.
+* **Damaged headers still count for lifetimes and transaction ends**, though not for sequences. Otherwise a damaged marker would
+  be reported twice.
+* **Holes have reasons.** Nothing below the log start is checked. Missing sequences are not a gap if compaction or damage
+  accounts for at least as many missing offsets.
 """
 
 from __future__ import annotations
@@ -24,29 +23,27 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from kafkawire.batches import CONTROL, HEADER_SIZE, SEQUENCES, TRANSACTIONAL
 from wirebroker.audit.copies import Copied, copied
-from wirebroker.audit.findings import BatchRow, Damage, Finding, Severity, severity_of
+from wirebroker.audit.findings import EXPIRATION_MS, BatchRow, Damage, Finding, severity_of
+from wirebroker.audit.wording import Wording
 
-TRANSACTIONAL, CONTROL = 0x10, 0x20
-SEQUENCES = 2**31
-LEAST_BYTES = 61
-"""A batch has at least its header."""
-EXPIRATION_MS = 86_400_000
+WORDS = Wording()
 
 
 class Bounds(NamedTuple):
-    """What is known of a partition besides its batches."""
+    """A partition's limits and settings."""
 
     log_start: int = 0
-    """Offsets below are gone by retention or DeleteRecords, even where their bytes are still there."""
+    """Retention or DeleteRecords deleted the offsets below, even if their bytes are still there."""
     cleaned_to: int = 0
     """Compaction may have left holes below this offset (Kafka's cleaner-offset-checkpoint)."""
     expiration_ms: int = EXPIRATION_MS
     """producer.id.expiration.ms"""
     internal: bool = False
-    """Of a coordinator's topic sequences say nothing: Kafka writes all its transactional batches with sequence 0."""
+    """Whether it is a coordinator's topic. Kafka writes all transactional batches there with sequence 0."""
     now: int = -1
-    """ms since the epoch, for how long transactions have been open; −1: the latest timestamp of the log"""
+    """ms since the epoch, to tell how long transactions have been open; −1: the latest timestamp of the log"""
 
 
 class _Placed(NamedTuple):
@@ -67,7 +64,7 @@ class _Placed(NamedTuple):
 
 
 def check_partition(entries: Iterable[BatchRow | Damage], bounds: Bounds | None = None) -> list[Finding]:
-    """Every finding that the batches of one partition give by themselves; `entries` in the order of the log."""
+    """Every finding in the batches of one partition; `entries` are in the order of the log."""
     bounds = bounds or Bounds()
     entries = list(entries)
     if bounds.now < 0:
@@ -99,63 +96,59 @@ def _is_gone(row: BatchRow, bounds: Bounds) -> bool:
 
 
 def _integrity(kept: Sequence[BatchRow | Damage], bounds: Bounds) -> tuple[list[BatchRow], list[Finding]]:
-    """The batches whose headers can be trusted, and what is wrong with the others, and with the offsets."""
+    """The batches with sound headers, and findings about the other ones and about the offsets."""
     sound: list[BatchRow] = []
     findings = []
     for each in kept:
         if isinstance(each, Damage):
             findings.append(_damaged(each, sound[-1].last_offset + 1 if sound else bounds.log_start))
         elif each.crc_stored != each.crc_computed:
-            findings.append(
-                _found("crc", each, f"the batch at offset {each.base_offset} has the checksum {each.crc_stored:#010x}, and "
-                       f"its bytes have {each.crc_computed:#010x}; its header cannot be trusted")
-            )  # fmt: skip
-        elif fault := _contradiction(each, bounds):
-            findings.append(_found("bad_batch", each, f"the batch at offset {each.base_offset} contradicts itself: {fault}"))
+            findings.append(_found("crc", each, WORDS.crc(each)))
+        elif reason := _contradiction(each, bounds):
+            words = WORDS.damaged(each.segment, each.position, each.base_offset, reason)
+            findings.append(_found("bad_batch", each, words))
         else:
             if sound and each.base_offset <= sound[-1].last_offset:
                 before = sound[-1]
-                findings.append(
-                    _found("offset_regression", each, f"a batch begins at offset {each.base_offset}, and the one before it "
-                           f"ends at {before.last_offset}", before=_place(before))
-                )  # fmt: skip
+                words = WORDS.offset_regression(each, before.last_offset)
+                findings.append(_found("offset_regression", each, words, before=_place(before)))
             sound.append(each)
     return sound, findings
 
 
 def _contradiction(row: BatchRow, bounds: Bounds) -> str:
-    """What a header says that cannot be; "" if nothing."""
+    """Which fields of a header contradict each other, as a clause; "" if none do."""
     span = row.last_offset - row.base_offset + 1
-    if row.bytes < LEAST_BYTES:
-        return f"it has {row.bytes} bytes, and a header alone has {LEAST_BYTES}"
+    if row.bytes < HEADER_SIZE:
+        return f"it has {row.bytes} bytes, but a header alone has {HEADER_SIZE}"
     if span < 1 or row.records < 0:
         return f"it ends at offset {row.last_offset} and counts {row.records} records"
     if row.records > span or (row.records < span and row.base_offset >= bounds.cleaned_to):
-        return f"it counts {row.records} records and spans {span} offsets"
+        return f"it counts {row.records} records but spans {span} offsets"
     if row.base_sequence >= 0 and (row.base_sequence + span - 1) % SEQUENCES != row.last_sequence:
-        return f"it spans {span} offsets, and its sequences go from {row.base_sequence} to {row.last_sequence}"
+        return f"it spans {span} offsets, but its sequences go from {row.base_sequence} to {row.last_sequence}"
     if row.producer_id >= 0 and row.base_sequence < 0 and not row.attributes & CONTROL and not bounds.internal:
-        return f"it has the producer id {row.producer_id} and no sequence"
+        return f"it has the producer id {row.producer_id} but no sequence"
     return ""
 
 
 def _damaged(damage: Damage, offset: int) -> Finding:
-    place = f"the batch at position {damage.position} of {damage.segment}, about offset {offset},"
     evidence = {"segment": damage.segment, "position": damage.position, "bytes": damage.bytes}
+    words = WORDS.damaged(damage.segment, damage.position, offset, damage.reason)
     return Finding(
         damage.kind, "certain", damage.topic, damage.partition, -1, -1, -1, -1, offset, offset, json.dumps(evidence),
-        f"{damage.topic}-{damage.partition}: {place} {damage.reason}",
+        f"{WORDS.partition(damage.topic, damage.partition)}: {words}",
     )  # fmt: skip
 
 
 class _Holes:
-    """Offsets that no sound batch has, where there is a reason for it; counted between any two."""
+    """Offsets that no sound batch has, for a known reason; counted between any two batches."""
 
     def __init__(self, kept: Sequence[BatchRow | Damage], sound: set[int], bounds: Bounds) -> None:
         self._starts: list[int] = []
         self._ends: list[int] = []
         self._before = [0]
-        """how many offsets the holes before each have together"""
+        """the number of offsets in all holes before each one"""
         reach, doubtful = bounds.log_start, False
         for each in kept:
             if isinstance(each, Damage) or id(each) not in sound:
@@ -169,7 +162,7 @@ class _Holes:
             reach, doubtful = max(reach, each.last_offset + 1), False
 
     def between(self, one: BatchRow, other: BatchRow) -> int:
-        """How many offsets between two batches are missing for a reason."""
+        """The number of offsets between two batches that are missing for a reason."""
         first, last = sorted((one, other), key=lambda row: row.base_offset)
         return max(self._below(last.base_offset) - self._below(first.last_offset + 1), 0)
 
@@ -183,7 +176,7 @@ class _Holes:
 
 
 def _lives(rows: Sequence[BatchRow], expiration_ms: int) -> Iterator[list[BatchRow]]:
-    """The batches of one producer, cut where the broker had forgotten it."""
+    """The batches of one producer, divided where the broker forgot it."""
     life = [rows[0]]
     for before, row in pairwise(rows):
         within_transaction = before.attributes & TRANSACTIONAL and not before.attributes & CONTROL
@@ -197,17 +190,14 @@ def _lives(rows: Sequence[BatchRow], expiration_ms: int) -> Iterator[list[BatchR
 def _epochs(life: Sequence[BatchRow]) -> Iterator[Finding]:
     for before, row in pairwise(life):
         if row.producer_epoch < before.producer_epoch:
-            yield _found(
-                "epoch_regression", row, f"{_what(row)} stored at {_offsets(row.base_offset, row.last_offset)}, behind "
-                f"epoch {before.producer_epoch} of the same producer at {_offsets(before.base_offset, before.last_offset)}",
-                before=_place(before),
-            )  # fmt: skip
+            words = WORDS.epoch_regression(row, bool(row.attributes & CONTROL), before)
+            yield _found("epoch_regression", row, words, before=_place(before))
 
 
 def _sequences(life: Sequence[BatchRow], holes: _Holes) -> Iterator[Finding]:
     epochs: dict[int, list[BatchRow]] = defaultdict(list)
     lower: dict[int, BatchRow] = {}
-    """by epoch, the batch of an older one behind which it begins"""
+    """by epoch, the last batch of an older epoch before its first one"""
     for index, row in enumerate(life):
         if row.base_sequence < 0 or row.producer_epoch < 0:
             continue
@@ -233,7 +223,7 @@ def _unwrapped(rows: Sequence[BatchRow]) -> list[_Placed]:
 
 
 def _duplicates(placed: Sequence[_Placed]) -> Generator[Finding, None, set[int]]:
-    """A finding for each batch of which something was stored before; returns the orders of these batches."""
+    """A finding for each batch that repeats something stored before it; returns the orders of these batches."""
     doubled = set()
     for each in copied([(one.place, one.end) for one in placed]):
         doubled.add(each.batch)
@@ -242,55 +232,39 @@ def _duplicates(placed: Sequence[_Placed]) -> Generator[Finding, None, set[int]]
 
 
 def _stored_twice(again: _Placed, copy: Copied, first: _Placed, last: _Placed) -> Finding:
-    """All sequences of a batch that were stored before: side by side at best, else from one place to another."""
-    start, end = copy.start, copy.end
-    row, what = again.row, _what(again.row, start, end)
-    once, twice = (first.offset(start), last.offset(end)), (again.offset(start), again.offset(end))
-    every = copy.doubled == end - start + 1
-    if every and once[1] - once[0] == end - start:
-        where = f"at {_offsets(*once)} and at {_range(*twice)}"
-    else:
-        where = (
-            f"from {start % SEQUENCES} at offset {once[0]} to {end % SEQUENCES} at offset {once[1]}, "
-            f"and again at {_offsets(*twice)}"
-        )
-    what = what if every else f"{copy.doubled} of {what}"
+    """One finding for all sequences of a batch that were stored before."""
+    places = copy.start, copy.end
+    once, offsets = (first.offset(copy.start), last.offset(copy.end)), (again.offset(copy.start), again.offset(copy.end))
+    words = WORDS.duplicate(again.row, _numbers(places), copy.doubled, once, offsets)
     evidence = {"first": _place(first.row)} | ({"last": _place(last.row)} if last is not first else {})
-    return _found("duplicate", row, f"{what} stored twice: {where}", (start, end), twice, **evidence, again=_place(row))
+    return _found("duplicate", again.row, words, places, offsets, **evidence, again=_place(again.row))
 
 
 def _gaps(placed: Sequence[_Placed], lower: BatchRow | None, holes: _Holes) -> Iterator[Finding]:
     ordered = sorted(placed, key=lambda each: each[:2])
     first = ordered[0]
     if lower is not None and first.place > 0 and holes.between(lower, first.row) < first.place:
-        yield _found(
-            "gap", first.row, f"{_what(first.row, 0, first.place - 1)} missing: the epoch begins behind offset "
-            f"{lower.last_offset}, at offset {first.row.base_offset} with sequence {first.row.base_sequence}",
-            (0, first.place - 1), (lower.last_offset, first.row.base_offset), before=_place(lower), behind=_place(first.row),
-        )  # fmt: skip
+        places = (0, first.place - 1)
+        yield _gap(WORDS.late_start(first.row, _numbers(places), lower, first.row), places, lower, first.row)
     reach = first
     for each in ordered[1:]:
         missing = each.place - reach.end - 1
         if missing > 0 and holes.between(reach.row, each.row) < missing:
             places = (reach.end + 1, each.place - 1)
-            yield _found(
-                "gap", each.row, f"{_what(each.row, *places)} missing: {reach.row.last_sequence} is stored at offset "
-                f"{reach.row.last_offset} and {each.row.base_sequence} at offset {each.row.base_offset}",
-                places, (reach.row.last_offset, each.row.base_offset), before=_place(reach.row), behind=_place(each.row),
-            )  # fmt: skip
-        if (each.end, -each.order) > (reach.end, -reach.order):  # of several that reach as far the first that is stored
+            yield _gap(WORDS.gap(each.row, _numbers(places), reach.row, each.row), places, reach.row, each.row)
+        if (each.end, -each.order) > (reach.end, -reach.order):  # if several reach as far, the one that is stored first
             reach = each
+
+
+def _gap(words: str, places: tuple[int, int], before: BatchRow, after: BatchRow) -> Finding:
+    offsets = (before.last_offset, after.base_offset)
+    return _found("gap", after, words, places, offsets, before=_place(before), after=_place(after))
 
 
 def _disorder(placed: Sequence[_Placed]) -> Iterator[Finding]:
     for before, each in pairwise(placed):
         if each.place < before.place:
-            row, other = each.row, before.row
-            yield _found(
-                "disorder", row, f"{_what(row)} stored out of order: at {_offsets(row.base_offset, row.last_offset)}, "
-                f"behind {_range(other.base_sequence, other.last_sequence)} at "
-                f"{_offsets(other.base_offset, other.last_offset)}", before=_place(other),
-            )  # fmt: skip
+            yield _found("disorder", each.row, WORDS.disorder(each.row, before.row), before=_place(before.row))
 
 
 # Transactions
@@ -299,7 +273,8 @@ def _disorder(placed: Sequence[_Placed]) -> Iterator[Finding]:
 def _transactions(rows: Sequence[BatchRow], sound: set[int], bounds: Bounds) -> Iterator[Finding]:
     """Transactions of one producer without an end, and ends without a beginning.
 
-    A batch that is not sound may end one, and may be why an end has no beginning, but begins none: its header may lie.
+    A batch that is not sound may end a transaction, or explain an end without a beginning. It does not begin one, because its
+    header may be wrong.
     """
     begun: BatchRow | None = None
     perhaps = False
@@ -307,8 +282,7 @@ def _transactions(rows: Sequence[BatchRow], sound: set[int], bounds: Bounds) -> 
     for row in rows:
         if row.attributes & CONTROL:
             if not perhaps and id(row) in sound and not _may_have_lost_data(before, bounds):
-                yield _found("marker_without_data", row, f"a transaction of {_who(row)} ended at offset {row.base_offset} "
-                             "without a batch of it being stored here")  # fmt: skip
+                yield _found("marker_without_data", row, WORDS.marker_without_data(row))
             begun, perhaps = None, False
         elif row.attributes & TRANSACTIONAL:
             if id(row) in sound:
@@ -317,19 +291,22 @@ def _transactions(rows: Sequence[BatchRow], sound: set[int], bounds: Bounds) -> 
         before = row
     if begun is not None:
         duration = max(bounds.now - begun.max_timestamp, 0)
-        yield _found("open_transaction", begun, f"the transaction that {_who(begun)} began at offset {begun.base_offset} has "
-                     f"neither been committed nor aborted; it has been open for {_duration(duration)}",
-                     open_ms=duration)  # fmt: skip
+        yield _found("open_transaction", begun, WORDS.open_transaction(begun, duration), open_ms=duration)
 
 
 def _may_have_lost_data(before: BatchRow | None, bounds: Bounds) -> bool:
-    """Whether batches of a transaction may have been deleted or compacted away that were behind the producer's last one."""
+    """Whether a transaction's batches after the producer's last stored one may have been deleted or compacted away."""
     if before is None:
         return bounds.log_start > 0 or bounds.cleaned_to > 0
     return before.base_offset < bounds.cleaned_to
 
 
-# Words
+# Findings
+
+
+def _numbers(places: tuple[int, int]) -> tuple[int, int]:
+    """The sequences at these places."""
+    return places[0] % SEQUENCES, places[1] % SEQUENCES
 
 
 def _found(
@@ -337,13 +314,11 @@ def _found(
     offsets: tuple[int, int] | None = None, **evidence: Any,
 ) -> Finding:  # fmt: skip
     """A finding about a batch, or about other sequences and offsets of its producer."""
-    severity: Severity = severity_of(kind)
-    first, last = places or (row.base_sequence, row.last_sequence)
+    first, last = (row.base_sequence, row.last_sequence) if places is None else _numbers(places)
     return Finding(
-        kind, severity, row.topic, row.partition, row.producer_id, row.producer_epoch,
-        first % SEQUENCES if places else first, last % SEQUENCES if places else last,
+        kind, severity_of(kind), row.topic, row.partition, row.producer_id, row.producer_epoch, first, last,
         *(offsets or (row.base_offset, row.last_offset)),
-        json.dumps({"batch": _place(row)} | evidence), f"{row.topic}-{row.partition}: {sentence}",
+        json.dumps({"batch": _place(row)} | evidence), f"{WORDS.partition(row.topic, row.partition)}: {sentence}",
     )  # fmt: skip
 
 
@@ -353,30 +328,3 @@ def _place(row: BatchRow) -> dict[str, int | str]:
         "sequences": f"{row.base_sequence}-{row.last_sequence}", "timestamp": row.max_timestamp, "segment": row.segment,
         "position": row.position,
     }  # fmt: skip
-
-
-def _who(row: BatchRow) -> str:
-    return f"producer {row.producer_id} epoch {row.producer_epoch}"
-
-
-def _what(row: BatchRow, first: int | None = None, last: int | None = None) -> str:
-    """Some sequences of a batch's producer, by default those of the batch, as the subject of a sentence."""
-    if first is None or last is None:
-        if row.base_sequence < 0:
-            return f"a {'marker' if row.attributes & CONTROL else 'batch'} of {_who(row)} is"
-        first, last = row.base_sequence, row.last_sequence
-    one = first == last
-    numbers = _range(first % SEQUENCES, last % SEQUENCES)
-    return f"sequence{'' if one else 's'} {numbers} of {_who(row)} {'is' if one else 'are'}"
-
-
-def _range(first: int, last: int) -> str:
-    return f"{first}" if first == last else f"{first}–{last}"
-
-
-def _offsets(first: int, last: int) -> str:
-    return f"offset{'' if first == last else 's'} {_range(first, last)}"
-
-
-def _duration(ms: int) -> str:
-    return f"{ms} ms" if ms < 1000 else f"{ms / 1000:,.1f} s"

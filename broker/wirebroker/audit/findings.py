@@ -1,21 +1,27 @@
-"""What an audit can find. The kinds are shared with the audit on Spark, which must come to the same findings."""
+"""The vocabulary of both audits: the kinds of findings, their severities, and the rows that the checks read."""
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
 Severity = Literal["certain", "likely", "info"]
+EXPIRATION_MS = 86_400_000
+"""Kafka's default of producer.id.expiration.ms."""
+INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+"""Kafka writes every transactional batch of `__consumer_offsets` with sequence 0, so sequences mean nothing there."""
+WINDOWS = (1, 2, 5, 10)
+"""The windows under which both audits judge arrivals again."""
 
 CERTAIN: dict[str, str] = {
     "duplicate": "the same producer, epoch and sequences are stored twice",
     "gap": "sequences of a producer are missing between two stored batches",
     "disorder": "sequences of a producer are stored out of order",
-    "epoch_regression": "a batch of an older epoch is stored behind one of a newer epoch",
-    "crc": "the stored checksum is not that of the bytes",
+    "epoch_regression": "a batch of an older epoch is stored after one of a newer epoch",
+    "crc": "the checksum in a batch's header does not match its bytes",
     "torn_tail": "the log ends in the middle of a batch",
-    "bad_batch": "length, magic or counts of a batch contradict each other",
-    "offset_regression": "an offset is not above the one before it",
-    "open_transaction": "a transaction has neither been committed nor aborted",
+    "bad_batch": "the length, magic byte or counts of a batch contradict each other",
+    "offset_regression": "a batch begins at or before the last offset of the batch before it",
+    "open_transaction": "a transaction has been neither committed nor aborted",
 }
 LIKELY: dict[str, str] = {
     "epoch_duplicate": "a record is stored again under a higher epoch of its producer",
@@ -23,23 +29,27 @@ LIKELY: dict[str, str] = {
     "application_duplicate": "a record is stored again by the same producer with new sequences",
     "partition_duplicate": "a record is stored again on another partition",
     "lost": "a record that the application meant to send is not stored",
-    "unacknowledged_stored": "a record is stored whose sending was reported as failed",
+    "unacknowledged_stored": "a record is stored although its sending was reported as failed",
 }
-INFORMATION: dict[str, str] = {"marker_without_data": "a transaction ended here without a batch of it being stored"}
+INFORMATION: dict[str, str] = {"marker_without_data": "a marker ends a transaction that has no batch here"}
 KINDS = CERTAIN | LIKELY | INFORMATION
-"""Every kind, and what it says. A likely kind becomes certain where the application's journal names the records."""
+"""Every kind and its meaning. A likely kind becomes certain if the application's journal names the records."""
+DAMAGE = ("crc", "bad_batch", "torn_tail")
+"""The kinds after which a batch's header cannot be trusted."""
+COPIES = frozenset(kind for kind in KINDS if kind.endswith("duplicate"))
+"""The kinds that mean "stored again"."""
 
 
 def severity_of(kind: str) -> Severity:
-    """How sure a finding of this kind is, as long as no journal says more."""
+    """The severity of a kind, unless a journal says more."""
     return "certain" if kind in CERTAIN else "likely" if kind in LIKELY else "info"
 
 
 class Finding(NamedTuple):
     """One finding; −1 stands for "none". `first_` and `last_` are inclusive.
 
-    Where something is stored twice the fields are those of the later copy, and the evidence has both. Of a `gap` the
-    sequences are the missing ones, and the offsets those of the last record before it and the first one behind it.
+    If something is stored twice, the fields describe the later copy, and the evidence has both. The sequences of a `gap` are
+    the missing ones; its offsets are those of the last record before it and the first record after it.
     """
 
     kind: str
@@ -53,13 +63,13 @@ class Finding(NamedTuple):
     first_offset: int
     last_offset: int
     evidence: str
-    """What was seen, as a JSON object: offsets, sequences, keys, timestamps, file and position."""
+    """The evidence as a JSON object: offsets, sequences, keys, timestamps, file and position."""
     explanation: str
     """The finding as one sentence."""
 
 
 class BatchRow(NamedTuple):
-    """One stored record batch, as far as its header tells. Offsets and sequences are inclusive; −1 stands for "none"."""
+    """The header of one stored record batch. Offsets and sequences are inclusive; −1 stands for "none"."""
 
     topic: str
     partition: int
@@ -79,13 +89,13 @@ class BatchRow(NamedTuple):
     crc_computed: int
     bytes: int
     segment: str
-    """the file, or where else it came from"""
+    """the file, or another name of the source"""
     position: int
     """of the batch in its segment, in bytes"""
 
 
 class Damage(NamedTuple):
-    """Bytes of a log that hold no batch; it stands between the batches where it was found."""
+    """Bytes of a log that hold no batch, at their place between the batches."""
 
     topic: str
     partition: int
@@ -93,13 +103,13 @@ class Damage(NamedTuple):
     segment: str
     position: int
     bytes: int
-    """how many there are"""
+    """their number"""
     reason: str
-    """what is wrong with them, to follow "the batch at this position" """
+    """what is wrong with them, as a clause"""
 
 
 class RecordRow(NamedTuple):
-    """One stored record by its content; −1 stands for "none". The hashes are those of `audit.content`."""
+    """One stored record; −1 stands for "none". The hashes are those of `audit.content`."""
 
     topic: str
     partition: int
@@ -115,9 +125,14 @@ class RecordRow(NamedTuple):
     content: str
     """hash of key, value and headers"""
     value_head: str = ""
-    """how the value begins, for explanations"""
+    """the beginning of the value, for explanations"""
 
     @property
     def counts(self) -> bool:
-        """Whether a read_committed consumer is given it: what is aborted, or not committed yet, is not stored for it."""
+        """Whether a read_committed consumer sees it: records of aborted or open transactions do not count as stored."""
         return self.transaction in ("none", "committed")
+
+    @property
+    def base_sequence(self) -> int:
+        """The sequence, by the name that a batch has for it."""
+        return self.sequence

@@ -31,6 +31,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from wirebroker.audit.content import digest, head
+from wirebroker.audit.wording import Wording
 
 FIELDS = (
     "topic", "partition", "key", "key_base64", "value", "value_base64", "value_sha256", "acknowledged", "producer", "id",
@@ -60,8 +61,12 @@ class Intended(NamedTuple):
         return self.value_hash if self.value_hash is not None else digest(self.value)
 
     def __str__(self) -> str:
-        value = f"the SHA-256 {self.value_hash}" if self.value_hash is not None else head(self.value)
-        return f"key {head(self.key)}, value {value}" if self.key is not None else f"value {value}"
+        return str(Wording().record(self.key is not None, head(self.key), self.shown))
+
+    @property
+    def shown(self) -> str:
+        """The value for explanations."""
+        return f"the SHA-256 {self.value_hash}" if self.value_hash is not None else head(self.value)
 
 
 class Journal:

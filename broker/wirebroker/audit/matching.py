@@ -1,7 +1,7 @@
-"""Which stored copy is which: the original, what a copy is compared with, and what was intended by it.
+"""Which stored copy is which: the original, the copy that a further one is compared with, and the copy that was intended.
 
-Pure functions over places, for the audit in the small and for the one on Spark: both have rows of their own, and answers
-are positions in the lists that they give.
+Both audits call these functions. Each has its own rows; the arguments are the places of the copies of one record, and the
+answers are positions in that list.
 """
 
 from __future__ import annotations
@@ -20,62 +20,85 @@ class Place(NamedTuple):
 
 
 class Wish(NamedTuple):
-    """What a journal says of one record that was intended."""
+    """One intended record, as a journal has it."""
 
     partition: int | None
     """None: any"""
     acknowledged: bool | None
-    """None: nobody knows"""
+    """None: unknown"""
 
 
 MANY = 20
-"""Copies of one content. What is sent again has fewer: a client that gives up after ten retries has stored it eleven times. A
-content that is there more often, a heartbeat, is meant to be."""
+"""Copies of one content. Retries make fewer: a client that gives up after ten retries has stored it eleven times. A content
+that is stored more often, such as a heartbeat, repeats on purpose."""
 OFTEN, FEW = 4, 1000
-"""Where each content of a topic is there more often than this on the average, in more records than that, they are states and
-not events, and contents tell nothing apart."""
+"""If the contents of a topic repeat more often than this on average, in more records than that, they are states and not events:
+they repeat too often to identify duplicates."""
 
 
 class Repeats(NamedTuple):
-    """How the contents of a topic repeat that no journal names."""
+    """How often the contents of a topic repeat, without the records that a journal names."""
 
     units: int
     many: int
-    """of these, those whose content is there more than `MANY` times"""
+    """the units whose content is stored more than `MANY` times"""
     contents: int
-    """different ones of the others"""
+    """the number of different contents among the other units"""
 
     @classmethod
     def of(cls, copies: Iterable[int]) -> Repeats:
-        """By how often each content is there."""
+        """From the number of copies of each content."""
         counts = list(copies)
         many = [count for count in counts if count > MANY]
         return cls(sum(counts), sum(many), len(counts) - len(many))
 
     @property
     def vague(self) -> bool:
-        """Whether no content of the topic tells anything apart."""
-        left = self.units - self.many
-        return left > FEW and left > OFTEN * self.contents
+        """Whether no content of the topic can identify duplicates."""
+        others = self.units - self.many
+        return others > FEW and others > OFTEN * self.contents
 
     def notice(self, topic: str, journal: str) -> str | None:
-        """What to say of it, and with which option a journal is given; None if nothing is left out."""
+        """A sentence about the records left out, with the option that takes a journal; None if none are."""
         only = f"only a journal ({journal}) can say which of these records are stored twice"
         if self.vague:
-            return f"{topic}: the contents repeat so often that they tell nothing apart; {only}"
+            return f"{topic}: its contents repeat too often to identify duplicates, so they were not compared; {only}"
         if self.many:
-            return (
-                f"{topic}: contents that are there more than {MANY} times, {self.many:,} in all, tell nothing apart and were "
-                f"left out; {only}"
-            )
+            return f"{topic}: {self.many:,} records whose content is stored more than {MANY} times were not compared; {only}"
         return None
 
 
-_RANK = {True: 0, None: 1, False: 2}
+class Matched(NamedTuple):
+    """The stored copies of a record against the intended ones, as positions in both lists."""
+
+    beyond: list[tuple[int, int]]
+    """each copy that was not intended, and the copy that it is compared with"""
+    failed: list[tuple[int, int]]
+    """each stored copy whose sending was reported as failed, and its intended record"""
+    missing: list[int]
+    """the intended records that are not stored"""
 
 
-def in_order(places: Sequence[Place]) -> list[int]:
-    """The first copy of each partition, the original at the head; then what is stored again."""
+def copies_of(places: Sequence[Place]) -> list[tuple[int, int]]:
+    """Every copy but the original, each with the copy that it is compared with."""
+    return list(_compared(_in_order(places), places))[1:]
+
+
+def match(places: Sequence[Place], wishes: Sequence[Wish]) -> Matched:
+    """Give each intended record a copy; see `_given`."""
+    order = _in_order(places)
+    given = _given(order, places, wishes)
+    used = set(given)
+    pairs = list(zip(given, range(len(wishes)), strict=True))
+    return Matched(
+        beyond=[(copy, first) for copy, first in _compared(order, places) if copy not in used],
+        failed=[(copy, wish) for copy, wish in pairs if copy is not None and wishes[wish].acknowledged is False],
+        missing=[wish for copy, wish in pairs if copy is None and wishes[wish].acknowledged is not False],
+    )
+
+
+def _in_order(places: Sequence[Place]) -> list[int]:
+    """The first copy on each partition, beginning with the original; then all further copies."""
     if len(places) == 1:
         return [0]
     rank: dict[int, int] = defaultdict(int)
@@ -87,46 +110,38 @@ def in_order(places: Sequence[Place]) -> list[int]:
     return [each[-1] for each in sorted(ranked)]
 
 
-def compared(ordered: Sequence[int]) -> Iterator[int | None]:
-    """For each copy the one that it is compared with: the first of its partition, or if it is that itself, the original.
-
-    `ordered` are the partitions of the copies as `in_order` has them. None for a copy that is the only one.
-    """
+def _compared(order: Sequence[int], places: Sequence[Place]) -> Iterator[tuple[int, int]]:
+    """Each copy with the first one on its partition, or if it is that itself, with the original; nothing for a single copy."""
     firsts: dict[int, int] = {}
-    for index, partition in enumerate(ordered):
-        first = firsts.setdefault(partition, index)
-        if first != index:
-            yield first
-        elif index:
-            yield 0
-        else:
-            yield 1 if len(ordered) > 1 else None
+    for copy in order if len(order) > 1 else ():
+        first = firsts.setdefault(places[copy].partition, copy)
+        yield copy, first if first != copy else order[1] if copy == order[0] else order[0]
 
 
-def match(ordered: Sequence[int], wishes: Sequence[Wish]) -> list[int | None]:
-    """Give each intended record a copy, those first that must be stored, and of these those that name a partition.
+def _given(order: Sequence[int], places: Sequence[Place], wishes: Sequence[Wish]) -> list[int | None]:
+    """The copy of each intended record, or None.
 
-    One that names none is given a copy that no other one needs by its partition, as long as there is one. `ordered` are
-    the partitions of the copies as `in_order` has them; the answer has the copy of each wish, or None.
+    Acknowledged records come first, and of these the ones that name a partition. A record that names none is given, if
+    possible, a copy that no other record needs for its partition.
     """
-    left: dict[int, deque[int]] = defaultdict(deque)
-    for index, where in enumerate(ordered):
-        left[where].append(index)
+    free: dict[int, deque[int]] = defaultdict(deque)
+    for rank, copy in enumerate(order):
+        free[places[copy].partition].append(rank)
     needed = Counter(wish.partition for wish in wishes)
     given: list[int | None] = [None] * len(wishes)
     for number in sorted(range(len(wishes)), key=lambda each: _urgency(wishes[each])):
         partition = wishes[number].partition
         needed[partition] -= 1
         if partition is None:
-            spare = [copies[0] for where, copies in left.items() if len(copies) > needed[where]]
-            fitting = spare or [copies[0] for copies in left.values() if copies]
+            spare = [ranks[0] for where, ranks in free.items() if len(ranks) > needed[where]]
+            fitting = spare or [ranks[0] for ranks in free.values() if ranks]
         else:
-            fitting = [left[partition][0]] if left[partition] else []
+            fitting = [free[partition][0]] if free[partition] else []
         if fitting:
-            given[number] = copy = min(fitting)
-            left[ordered[copy]].popleft()
+            given[number] = copy = order[min(fitting)]
+            free[places[copy].partition].popleft()
     return given
 
 
 def _urgency(wish: Wish) -> tuple[int, bool]:
-    return _RANK[wish.acknowledged], wish.partition is None
+    return {True: 0, None: 1, False: 2}[wish.acknowledged], wish.partition is None

@@ -1,37 +1,33 @@
-"""What the records say by their content: which are stored again, and, against a journal, which are lost.
+"""Findings by content: records that are stored again, and, with a journal, records that are lost.
 
-Pure functions over `RecordRow`s. Records are compared within their topic, and only those that a read_committed consumer
-is given: what was aborted is not stored. Without a journal equal content (key, value, headers) is *likely* the same record.
-For records that the journal names, by key and value, it says how often they are meant to be there, and what goes beyond
-is *certain*. Contents that repeat too often for that (`matching.Repeats`) tell nothing apart, and are left to a journal.
+Pure functions over `RecordRow`s. Records are compared within their topic, and only those that a read_committed consumer sees.
+Without a journal, equal content (key, value, headers) is *likely* the same record. If the journal names a record, by key and
+value, it says how often the record is meant to be stored; a further copy is *certain*. Contents that repeat too often
+(`matching.Repeats`) cannot identify duplicates; only a journal can.
 
-The first copy of a partition is the one with the lowest offset; of several partitions the one with the lowest timestamp
-is taken for the original. A further copy is compared with the first of its partition, else with the original:
-
-    another partition                       partition_duplicate
-    another producer id                     session_duplicate
-    no producer id, both                    application_duplicate: it, or a retry without idempotence
-    the same id, another epoch              epoch_duplicate
-    the same id and epoch, other sequences  application_duplicate
-    the same id, epoch and sequence         duplicate, unless the batches have told of it already
+The first copy on a partition is the one with the lowest offset; if several partitions have one, that with the lowest timestamp
+is the original. `Wording.kind` names the kind of a further copy. It is compared with the first copy on its partition, or if
+it is that itself, with the original.
 """
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from wirebroker.audit.content import head
 from wirebroker.audit.findings import Finding, RecordRow, Severity
 from wirebroker.audit.journal import Intended
-from wirebroker.audit.matching import MANY, Place, Repeats, Wish, compared, in_order, match
+from wirebroker.audit.matching import MANY, Place, Repeats, Wish, copies_of, match
+from wirebroker.audit.wording import Wording
 
 Identity = tuple[str, bytes | None, str | None]
 """topic, key, hash of the value: by this a journal names a record"""
 Where = tuple[str, int]
 """topic and partition"""
+WORDS = Wording()
 
 
 class _Copy(NamedTuple):
@@ -43,17 +39,8 @@ class _Copy(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """As the table above says."""
-        first, again = self.first, self.again
-        if first.partition != again.partition:
-            return "partition_duplicate"
-        if first.producer_id != again.producer_id:
-            return "session_duplicate"
-        if first.producer_id < 0:
-            return "application_duplicate"
-        if first.producer_epoch != again.producer_epoch:
-            return "epoch_duplicate"
-        return "duplicate" if first.sequence == again.sequence >= 0 else "application_duplicate"
+        """The kind of finding."""
+        return str(WORDS.kind(self.first, self.again))
 
 
 def reconcile(
@@ -64,9 +51,12 @@ def reconcile(
     deleted: Mapping[Where, int] | None = None,
     notices: list[str] | None = None,
 ) -> list[Finding]:
-    """Every finding that content gives. `told` are the records (topic, partition, offset) of which the batches have told
-    as duplicates already; `deleted` says how many offsets retention or compaction took from a partition; to `notices` is
-    added what contents cannot tell."""
+    """Every finding by content.
+
+    `told` are the records (topic, partition, offset) that the batches' checks already reported as duplicates. `deleted` is the
+    number of offsets that retention or compaction removed from each partition. `notices` receives a sentence for each topic
+    whose contents cannot identify duplicates.
+    """
     stored: dict[Identity, list[RecordRow]] = defaultdict(list)
     hidden: dict[Identity, RecordRow] = {}
     for row in records:
@@ -86,11 +76,11 @@ def reconcile(
         if identity not in named:
             unnamed[identity[0]] += _by_content(rows)
             continue
-        ordered = _in_order(rows)
-        matched = _match(ordered, named[identity])
-        copies += _copies(ordered, matched.beyond, "certain")
-        findings += [_unacknowledged(row, each) for row, each in matched.failed]
-        missing += [(each, rows[0]) for each in matched.missing]
+        wanted = named[identity]
+        matched = match([_place(row) for row in rows], [Wish(each.partition, each.acknowledged) for each in wanted])
+        copies += [_copy(rows[first], rows[again], "certain") for again, first in matched.beyond]
+        findings += [_unacknowledged(rows[copy], wanted[wish]) for copy, wish in matched.failed]
+        missing += [(wanted[wish], rows[0]) for wish in matched.missing]
     for identity, wanted in named.items():
         if identity not in stored:
             missing += [(each, hidden.get(identity)) for each in wanted if each.acknowledged is not False]
@@ -109,16 +99,14 @@ def _address(row: RecordRow) -> tuple[str, int, int]:
 # Copies
 
 
-def _in_order(rows: Sequence[RecordRow]) -> list[RecordRow]:
-    return [rows[index] for index in in_order([Place(row.partition, row.offset, row.timestamp) for row in rows])]
+def _place(row: RecordRow) -> Place:
+    return Place(row.partition, row.offset, row.timestamp)
 
 
-def _copies(ordered: Sequence[RecordRow], again: Container[int], severity: Severity) -> Iterator[_Copy]:
-    """Those of `ordered` that are stored `again`, by their positions, each with what it is compared with."""
-    for index, first in enumerate(compared([row.partition for row in ordered])):
-        if first is not None and index in again:
-            copy = _Copy(ordered[first], ordered[index], severity)
-            yield copy._replace(severity="certain") if copy.kind == "duplicate" else copy
+def _copy(first: RecordRow, again: RecordRow, severity: Severity) -> _Copy:
+    """The same sequence twice is certain in any case."""
+    copy = _Copy(first, again, severity)
+    return copy._replace(severity="certain") if copy.kind == "duplicate" else copy
 
 
 def _by_content(rows: Sequence[RecordRow]) -> Iterable[list[RecordRow]]:
@@ -129,19 +117,19 @@ def _by_content(rows: Sequence[RecordRow]) -> Iterable[list[RecordRow]]:
 
 
 def _likely(unnamed: Mapping[str, Sequence[Sequence[RecordRow]]], notices: list[str]) -> Iterator[_Copy]:
-    """The copies among the records of each topic that no journal names; they are given by their contents."""
+    """The copies among the records of each topic that no journal names, which are grouped by content."""
     for topic, contents in unnamed.items():
         repeats = Repeats.of(map(len, contents))
         if (notice := repeats.notice(topic, "intended=…")) is not None:
             notices.append(notice)
         for alike in () if repeats.vague else contents:
             if 1 < len(alike) <= MANY:
-                ordered = _in_order(alike)
-                yield from _copies(ordered, range(1, len(ordered)), "likely")
+                for again, first in copies_of([_place(row) for row in alike]):
+                    yield _copy(alike[first], alike[again], "likely")
 
 
 def _runs(copies: Iterable[_Copy]) -> Iterator[list[_Copy]]:
-    """Copies that lie side by side, both times, of the same producers and epochs, together."""
+    """Copies of the same producers and epochs that lie side by side both times, together."""
 
     def likeness(copy: _Copy) -> tuple[Any, ...]:
         first, again = copy.first, copy.again
@@ -161,106 +149,73 @@ def _runs(copies: Iterable[_Copy]) -> Iterator[list[_Copy]]:
         yield run
 
 
-def _stored_again(run: Sequence[_Copy]) -> Finding:
-    one, end = run[0], run[-1]
-    again = one.again
+class _Run(NamedTuple):
+    """Copies side by side, in the form that `Wording.stored_twice` reads."""
+
+    kind: str
+    records: int
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    last_sequence: int
+    base_offset: int
+    last_offset: int
+    first_partition: int
+    first_producer_id: int
+    first_producer_epoch: int
+    first_base_sequence: int
+    first_last_sequence: int
+    first_base_offset: int
+    first_last_offset: int
+    label: str
+
+
+def _stored_again(copies: Sequence[_Copy]) -> Finding:
+    one, end = copies[0], copies[-1]
+    first, again = one.first, one.again
+    run = _Run(one.kind, len(copies), *_side(again, end.again), *_side(first, end.first),
+               WORDS.label(again.key is not None, head(again.key), again.value_head))  # fmt: skip
     evidence = {
-        "records": len(run),
-        "first": _side(one.first, end.first),
-        "again": _side(again, end.again),
+        "records": len(copies),
+        "first": _evidence(first, end.first),
+        "again": _evidence(again, end.again),
         "key": head(again.key),
         "value": again.value_head,
-        "same_timestamps": all(each.first.timestamp == each.again.timestamp for each in run),
+        "same_timestamps": all(each.first.timestamp == each.again.timestamp for each in copies),
     }
     return Finding(
-        one.kind, one.severity, again.topic, again.partition, again.producer_id, again.producer_epoch, again.sequence,
-        end.again.sequence, again.offset, end.again.offset, json.dumps(evidence), _sentence(run),
+        one.kind, one.severity, again.topic, *_side(again, end.again), json.dumps(evidence),
+        f"{WORDS.partition(again.topic, again.partition)}: {WORDS.stored_twice(run)}",
     )  # fmt: skip
 
 
-def _side(first: RecordRow, last: RecordRow) -> dict[str, int]:
-    return {
-        "partition": first.partition, "producer_id": first.producer_id, "producer_epoch": first.producer_epoch,
-        "first_sequence": first.sequence, "last_sequence": last.sequence, "first_offset": first.offset,
-        "last_offset": last.offset, "timestamp": first.timestamp,
-    }  # fmt: skip
+def _side(first: RecordRow, last: RecordRow) -> tuple[int, int, int, int, int, int, int]:
+    who = first.partition, first.producer_id, first.producer_epoch
+    return *who, first.sequence, last.sequence, first.offset, last.offset
 
 
-def _sentence(run: Sequence[_Copy]) -> str:
-    """`orders-0: records 125–132 of producer 12 are stored twice: at offsets 3–10 under epoch 0 and at …`"""
-    first, again = run[0].first, run[0].again
-    shown = ""
-    if len(run) == 1:
-        shown = f"; value {again.value_head}" if again.key is None else f"; key {head(again.key)}"
-    return f"{first.topic}-{first.partition}: {_subject(run)} stored twice: {_places(run)}{shown}"
-
-
-def _subject(run: Sequence[_Copy]) -> str:
-    """`records 125–132 of producer 12 are`, by the sequences of the first copies, if they have any."""
-    first, last = run[0].first, run[-1].first
-    one = len(run) == 1
-    if first.sequence < 0 or first.producer_id < 0:
-        return "a record is" if one else f"{len(run)} records are"
-    who = "" if run[0].kind == "session_duplicate" else f" of producer {first.producer_id}"
-    return f"record{'' if one else 's'} {_range(first.sequence, last.sequence)}{who} {'is' if one else 'are'}"
-
-
-def _places(run: Sequence[_Copy]) -> str:
-    """Where and by whom both copies were written, and which sequences the later ones have, if others."""
-    kind, first, again = run[0].kind, run[0].first, run[0].again
-    once = f"at {_offsets(first.offset, run[-1].first.offset)}"
-    if kind == "partition_duplicate":
-        return f"{once} and on partition {again.partition} at {_offsets(again.offset, run[-1].again.offset)}"
-    twice = f"and at {_range(again.offset, run[-1].again.offset)}"
-    others = again.sequence not in (-1, first.sequence)
-    there = f", there as {_range(again.sequence, run[-1].again.sequence)}" if others else ""
-    if kind == "session_duplicate":
-        return f"{once} by {_producer(first)} {twice} by {_producer(again)}{there}"
-    if kind == "epoch_duplicate":
-        return f"{once} under epoch {first.producer_epoch} {twice} under epoch {again.producer_epoch}{there}"
-    if again.producer_id >= 0:
-        return f"{once} {twice}, in the same epoch {again.producer_epoch}{there}"
-    them = "it" if len(run) == 1 else "them"
-    return f"{once} {twice}, without a producer id: a retry without idempotence, or the application sent {them} twice"
-
-
-def _producer(row: RecordRow) -> str:
-    return f"producer {row.producer_id}" if row.producer_id >= 0 else "a producer without an id"
+def _evidence(first: RecordRow, last: RecordRow) -> dict[str, int]:
+    names = (
+        "partition", "producer_id", "producer_epoch", "first_sequence", "last_sequence", "first_offset", "last_offset",
+    )  # fmt: skip
+    return dict(zip(names, _side(first, last), strict=True)) | {"timestamp": first.timestamp}
 
 
 # The journal
 
 
-class _Matched(NamedTuple):
-    """How copies and what was intended fit together."""
-
-    beyond: set[int]
-    """the copies that nothing was intended by"""
-    failed: list[tuple[RecordRow, Intended]]
-    missing: list[Intended]
-
-
-def _match(rows: Sequence[RecordRow], wanted: Sequence[Intended]) -> _Matched:
-    given = match([row.partition for row in rows], [Wish(each.partition, each.acknowledged) for each in wanted])
-    pairs = list(zip(wanted, given, strict=True))
-    return _Matched(
-        beyond=set(range(len(rows))) - set(given),
-        failed=[(rows[copy], each) for each, copy in pairs if copy is not None and each.acknowledged is False],
-        missing=[each for each, copy in pairs if copy is None and each.acknowledged is not False],
-    )
-
-
 def _unacknowledged(row: RecordRow, intended: Intended) -> Finding:
-    sentence = f"the record with {intended} is stored at offset {row.offset}, and its sending was reported as failed"
+    words = WORDS.unacknowledged_stored(intended, row.offset)
     return Finding(
-        "unacknowledged_stored", "certain", row.topic, row.partition, row.producer_id, row.producer_epoch, row.sequence,
-        row.sequence, row.offset, row.offset, json.dumps({"key": head(row.key), "producer": intended.producer}),
-        f"{row.topic}-{row.partition}: {sentence}",
+        "unacknowledged_stored", "certain", row.topic, *_side(row, row),
+        json.dumps({"key": head(row.key), "producer": intended.producer}),
+        f"{WORDS.partition(row.topic, row.partition)}: {words}",
     )  # fmt: skip
 
 
 def _lost(missing: Sequence[tuple[Intended, RecordRow | None]], deleted: Mapping[Where, int]) -> Iterator[Finding]:
-    """What is not stored. As long as no more records are missing than were deleted, they may be among those."""
+    """Records that are not stored. If no more are missing than offsets were deleted, they may be among the deleted ones."""
     groups: dict[tuple[str, int | None], list[tuple[Intended, RecordRow | None]]] = defaultdict(list)
     for each, near in missing:
         groups[each.topic, each.partition].append((each, near))
@@ -272,29 +227,21 @@ def _lost(missing: Sequence[tuple[Intended, RecordRow | None]], deleted: Mapping
 
 
 def _missing(intended: Intended, near: RecordRow | None, severity: Severity, gone: int, missing: int) -> Finding:
-    place = intended.topic if intended.partition is None else f"{intended.topic}-{intended.partition}"
-    sentence = f"the record with {intended} {'was acknowledged and ' if intended.acknowledged else ''}is not stored"
-    if near is not None and near.transaction in ("aborted", "open"):
-        state = "was aborted" if near.transaction == "aborted" else "is open"
-        sentence += f": the transaction that holds it at offset {near.offset} of partition {near.partition} {state}"
-    elif near is not None and intended.partition not in (None, near.partition):
-        sentence += f"; partition {near.partition} has it at offset {near.offset}"
-    elif near is not None:
-        sentence += " as often as it was intended"
-    if severity == "info":
-        sentence += f"; it may be among the {gone} offsets that were deleted"
-    elif severity == "likely":
-        sentence += f"; {missing} are missing, and no more than {gone} can have been deleted"
+    partition = -1 if intended.partition is None else intended.partition
+    words = WORDS.lost(intended, intended.acknowledged, _reason(intended, near), missing, gone)
     evidence = {"key": head(intended.key), "acknowledged": intended.acknowledged, "producer": intended.producer}
     return Finding(
-        "lost", severity, intended.topic, -1 if intended.partition is None else intended.partition, -1, -1, -1, -1, -1, -1,
-        json.dumps(evidence), f"{place}: {sentence}",
+        "lost", severity, intended.topic, partition, -1, -1, -1, -1, -1, -1, json.dumps(evidence),
+        f"{WORDS.partition(intended.topic, partition)}: {words}",
     )  # fmt: skip
 
 
-def _range(first: int, last: int) -> str:
-    return f"{first}" if first == last else f"{first}–{last}"
-
-
-def _offsets(first: int, last: int) -> str:
-    return f"offset{'' if first == last else 's'} {_range(first, last)}"
+def _reason(intended: Intended, near: RecordRow | None) -> str:
+    """Why the record does not count as stored; `near` is a stored copy that does not help."""
+    if near is None:
+        return ""
+    if not near.counts:
+        return str(WORDS.in_transaction(near.partition, near.offset, near.transaction == "aborted"))
+    if intended.partition not in (None, near.partition):
+        return f"; partition {near.partition} has it at offset {near.offset}"
+    return " as often as it was intended"

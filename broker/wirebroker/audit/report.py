@@ -7,17 +7,16 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from wirebroker.audit.checks import CONTROL, Bounds, check_partition
-from wirebroker.audit.findings import KINDS, BatchRow, Damage, Finding, RecordRow
+from kafkawire.batches import CONTROL
+from wirebroker.audit.checks import Bounds, check_partition
+from wirebroker.audit.findings import COPIES, INTERNAL_TOPICS, KINDS, BatchRow, Damage, Finding, RecordRow
 from wirebroker.audit.journal import Intended, Rows, intended_rows
 from wirebroker.audit.reconcile import Where, reconcile
 from wirebroker.audit.stored import Contents, StoredPartition
-from wirebroker.core.cluster import INTERNAL_TOPICS
 from wirebroker.trace.rows import ProduceRow
 
 SHOWN, SAID = 10, 100
 """How many findings of each kind the table shows, and how many the assertion says; the rest is counted."""
-DOUBLES = frozenset(kind for kind in KINDS if kind.endswith("duplicate"))
 COUNTED = (
     "partitions", "batches", "records", "producers", "committed", "aborted", "open", "recognised", "rejected",
 )  # fmt: skip
@@ -113,7 +112,7 @@ class AuditReport:
             "retries": {verdict: total[verdict] for verdict in ("recognised", "rejected")},
             "intended": None if self.intended is None else len(self.intended),
             "lost": sum(each.kind == "lost" and each.severity != "info" for each in self.findings),
-            "doubled": sum(_span(each) for each in self.findings if each.kind in DOUBLES),
+            "doubled": sum(_span(each) for each in self.findings if each.kind in COPIES),
             "findings": dict(Counter(each.kind for each in self.findings)),
             "notices": self.notices,
             "topics": topics,

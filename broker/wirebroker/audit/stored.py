@@ -1,4 +1,4 @@
-"""What is stored, as the rows that the checks read: of a running broker's partitions, or of any segment's bytes."""
+"""Stored batches and records as rows for the checks, from a running broker's partitions or from a segment's bytes."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from wirebroker.core.cluster import Topic
 
 MAGIC = 2
 MEMORY = "memory"
-"""Stands for the segment of a log that has no files."""
+"""The segment name of a log without files."""
 
 
 class Contents(NamedTuple):
-    """What a partition holds, in the order of its log. Of transactions those are counted that have a batch here."""
+    """The content of a partition in log order, and the number of its transactions that have a batch here."""
 
     bounds: Bounds
-    """the partition's, farther where the batches themselves show that compaction has been at them"""
+    """the partition's, with `cleaned_to` raised if the batches themselves show that they were compacted"""
     entries: list[BatchRow | Damage]
     records: list[RecordRow]
     committed: int
@@ -42,7 +42,7 @@ class Contents(NamedTuple):
 
 
 class StoredPartition(NamedTuple):
-    """A partition as it was at one moment; its batches are whole and never change."""
+    """A partition at one moment; its batches are whole and never change."""
 
     topic: str
     partition: int
@@ -50,8 +50,11 @@ class StoredPartition(NamedTuple):
     batches: Sequence[memoryview]
 
     def read(self) -> Contents:
-        """Its batches and its records. Raises CodecMissing for compressed batches whose codec is not installed, and TooLarge
-        for one that unfolds into more than `content.UNFOLDED`."""
+        """Its batches and records.
+
+        Raises CodecMissing for a compressed batch whose codec is not installed, and TooLarge for one that decompresses to more
+        than `content.UNFOLDED` bytes.
+        """
         entries: list[BatchRow | Damage] = []
         found = _Records(self)
         position, cleaned_to = 0, self.bounds.cleaned_to
@@ -65,7 +68,7 @@ class StoredPartition(NamedTuple):
                 except TooLarge:
                     raise
                 except ProtocolError as damage:
-                    reason = f"has the right checksum, and its records cannot be read: {damage}"
+                    reason = f"its checksum matches, but its records cannot be read: {damage}"
                     entries[-1] = Damage(self.topic, self.partition, "bad_batch", MEMORY, position, len(batch), reason)
             position += len(batch)
         bounds = self.bounds._replace(cleaned_to=cleaned_to)
@@ -73,9 +76,9 @@ class StoredPartition(NamedTuple):
 
 
 def snapshot(topics: Iterable[Topic], expiration_ms: int, now: int) -> list[StoredPartition]:
-    """The partitions of these topics, whose producers expire after so many ms.
+    """The partitions of these topics.
 
-    It only takes hold of the batches; reading them can be left to another thread.
+    It only takes references to the batches; another thread may read them.
     """
     return [
         StoredPartition(
@@ -89,7 +92,7 @@ def snapshot(topics: Iterable[Topic], expiration_ms: int, now: int) -> list[Stor
 
 
 def compacted_to(entry: BatchRow | Damage, batch: memoryview) -> int:
-    """The end of a batch that compaction has taken records from, as far as that can be seen; −1 for any other."""
+    """The end of a batch that visibly lost records to compaction; −1 for any other."""
     if isinstance(entry, Damage):
         return -1
     fewer = 0 <= entry.records <= entry.last_offset - entry.base_offset and entry.crc_stored == entry.crc_computed
@@ -98,8 +101,11 @@ def compacted_to(entry: BatchRow | Damage, batch: memoryview) -> int:
 
 
 def scan(data: Buffer, topic: str, partition: int, segment: str) -> Iterator[BatchRow | Damage]:
-    """The batches of a segment's bytes. Zeros at the end are space that was set aside; anything else that is no batch is
-    a Damage, behind which the scan goes on if it can tell where the next batch begins."""
+    """The batches of a segment's bytes.
+
+    Zeros at the end are preallocated space. Anything else that is not a batch is a Damage; the scan continues after it if it
+    can tell where the next batch begins.
+    """
     view = memoryview(data)
     position = 0
     while position < len(view):
@@ -120,16 +126,16 @@ def read_batch(view: memoryview, topic: str, partition: int, segment: str, posit
         return Damage(topic, partition, "torn_tail" if torn else "bad_batch", segment, position, size, reason)
 
     if len(view) < HEADER_SIZE:
-        return damage("torn_tail", len(view), f"ends after {len(view)} bytes, within its header")
+        return damage("torn_tail", len(view), f"it ends after {len(view)} bytes, inside its header")
     header = read_header(view)
     if header.batch_length < LEAST_OVERHEAD:
-        return damage("bad_batch", len(view), f"announces a length of {header.batch_length}, which none can have")
+        return damage("bad_batch", len(view), f"its length is {header.batch_length}, the least is {LEAST_OVERHEAD}")
     if header.size > len(view):
-        return damage("torn_tail", len(view), f"announces {header.size} bytes, and {len(view)} are there")
+        return damage("torn_tail", len(view), f"its header announces {header.size} bytes, but only {len(view)} are there")
     if header.magic != MAGIC:
-        return damage("bad_batch", header.size, f"has magic {header.magic}, which is not a batch's of version {MAGIC}")
+        return damage("bad_batch", header.size, f"its magic byte is {header.magic}, expected {MAGIC}")
     if header.size < HEADER_SIZE:
-        return damage("bad_batch", header.size, f"announces {header.size} bytes, fewer than its header has")
+        return damage("bad_batch", header.size, f"its header announces {header.size} bytes, fewer than the header itself has")
     return _row(header, view[: header.size], topic, partition, segment, position)
 
 
@@ -144,18 +150,18 @@ def _row(
 
 
 class _Records:
-    """Collects records; a transaction's are open until its marker comes."""
+    """Collects records; those of a transaction are open until its marker comes."""
 
     def __init__(self, partition: StoredPartition) -> None:
         self._partition = partition
         self._rows: list[RecordRow] = []
         self._open: dict[int, list[int]] = {}
-        """by producer id, where the records of its open transaction are"""
+        """by producer id, the positions of its open transaction's records"""
         self.ended = {True: 0, False: 0}
-        """how many transactions were committed, and how many were not"""
+        """the numbers of committed and of aborted transactions"""
 
     def take(self, batch: memoryview) -> None:
-        """The next batch. Raises ProtocolError, and then has taken nothing of it."""
+        """Add the next batch. Raises ProtocolError, and then nothing of it was added."""
         header = read_header(batch)
         records = list(iter_records(batch, UNFOLDED))
         if header.is_control:
@@ -169,7 +175,7 @@ class _Records:
         self._rows += rows
 
     def rows(self) -> list[RecordRow]:
-        """All records from the log start on."""
+        """All records at or after the log start."""
         return [row for row in self._rows if row.offset >= self._partition.bounds.log_start]
 
     def _end(self, producer_id: int, record: Record) -> None:

@@ -11,8 +11,8 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from wirebroker.audit.findings import severity_of
-from wirebroker_audit.replay import NO_IDEMPOTENCE
+from wirebroker.audit.findings import COPIES, severity_of
+from wirebroker_audit.other_rules import NO_IDEMPOTENCE
 from wirebroker_audit.report.gather import Row, Timeline
 
 COLOURS = {"certain": "#c0392b", "likely": "#d68910", "info": "#5d6d7e"}
@@ -21,7 +21,6 @@ WIDTH = 6.4
 """Inches; the page scales it, on a phone to a little more than this."""
 SMALL, NUMBER = 9, 8
 """Points of what is written at axes, and in cells."""
-COPIES = frozenset({"duplicate", "epoch_duplicate", "session_duplicate", "application_duplicate", "partition_duplicate"})
 
 _CURVES = (
     ("recognised", "retries recognised", STORED),

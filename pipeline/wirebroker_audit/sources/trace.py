@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import IntegerType, LongType, ShortType, StringType, StructField, StructType
 
-from wirebroker_audit.replay import Arrived
+from wirebroker_audit.other_rules import Arrived
 
 _BROKEN = "broken"
 ROWS = StructType(

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from wirebroker_audit import live_shelf
-from wirebroker_audit.live_shelf import BREADTH, Kept, Shelf
+from wirebroker_audit import micro_batches
+from wirebroker_audit.micro_batches import BREADTH, Kept, Shelf
 
 
 class Killed(BaseException):
@@ -40,7 +40,7 @@ class Shaky:
             self.step()
 
         monkeypatch.setattr(Path, "rename", renamed)
-        monkeypatch.setattr(live_shelf.shutil, "rmtree", removed)
+        monkeypatch.setattr(micro_batches.shutil, "rmtree", removed)
 
     def step(self) -> None:
         if self.rng.random() < self.chance:

@@ -16,11 +16,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from wirebroker.audit.rejudging import COUNTS, Rejudging
+from wirebroker.audit.findings import EXPIRATION_MS, WINDOWS
+from wirebroker.audit.validator import COUNTS, Validator
 from wirebroker.core.profile import Rules, profile
-from wirebroker_audit.checks import EXPIRATION_MS
 
-WINDOWS = (1, 2, 5, 10)
 NO_IDEMPOTENCE = "no idempotence"
 
 
@@ -127,17 +126,17 @@ class Judge:
 
     def __init__(self, variant: Variant, topic: str, partition: int, expiration_ms: int = EXPIRATION_MS) -> None:
         self.result = Outcome(topic, partition, variant.name, variant.window)
-        self._rejudging = Rejudging(variant.rules, expiration_ms)
+        self._validator = Validator(variant.rules, expiration_ms)
 
     def finish(self) -> Outcome:
         """What came of it."""
         for count in COUNTS:
-            setattr(self.result, count, getattr(self._rejudging, count))
+            setattr(self.result, count, getattr(self._validator, count))
         return self.result
 
     def take(self, row: Arrived) -> None:
         """The next arrival."""
         self.result.arrivals += 1
-        change = self._rejudging.take(row)
+        change = self._validator.take(row)
         if change is not None:
             setattr(self.result, change, getattr(self.result, change) + 1)

@@ -18,12 +18,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from wirebroker.audit.checks import EXPIRATION_MS
-from wirebroker.audit.rejudging import COUNTS, Rejudging
+from wirebroker.audit.findings import EXPIRATION_MS, WINDOWS
+from wirebroker.audit.validator import COUNTS, Validator
 from wirebroker.core.profile import Rules, profile
 from wirebroker.trace.rows import ProduceRow
-
-WINDOWS = (1, 2, 5, 10)
 
 
 @dataclass(slots=True)
@@ -67,7 +65,7 @@ def what_if(
 def replay(arrivals: Iterable[ProduceRow], rules: Rules, *, expiration_ms: int = EXPIRATION_MS) -> WhatIf:
     """Judge the arrivals, oldest first, again under these rules."""
     result = WhatIf(rules)
-    places: defaultdict[tuple[str, int], Rejudging] = defaultdict(lambda: Rejudging(rules, expiration_ms))
+    places: defaultdict[tuple[str, int], Validator] = defaultdict(lambda: Validator(rules, expiration_ms))
     changed = {"saved": result.saved, "lost": result.lost, "doubled": result.doubled}
     for row in arrivals:
         change = places[row.topic, row.partition].take(row)

@@ -16,7 +16,7 @@ Change = Literal["saved", "lost", "doubled"]
 """What other rules make of a batch: a retry that they recognise and that was not; a batch that they reject and that was
 accepted or recognised; a retry that they store again and that was recognised."""
 COUNTS = ("accepted", "recognised", "rejected", "beyond", "records", "state_bytes")
-"""What a `Rejudging` counts."""
+"""What a `Validator` counts."""
 _JUDGED = frozenset(
     {"epoch_fenced", "unissued_producer_id", "first_not_zero", "refused_until_new_id", "new_epoch_not_zero", "gap",
      "before_window", "overlap"}
@@ -49,7 +49,7 @@ class Arrival(Protocol):
     def rule(self) -> str: ...
 
 
-class Rejudging:
+class Validator:
     """One partition's validator under these rules, fed with its arrivals, oldest first.
 
     `rules` None stands for a broker that knows no idempotence. Counts are of batches, unless they say records.

@@ -1,0 +1,48 @@
+"""The sentences of `wirebroker.audit.wording` as SQL columns."""
+
+from __future__ import annotations
+
+from string import Formatter
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as sf
+
+from wirebroker.audit.wording import Wording
+
+
+class SqlWording(Wording):
+    """Explanations of findings, from columns. A part that is null makes the whole sentence null."""
+
+    def text(self, template: str, **parts: Any) -> Column:
+        pieces: list[Column] = []
+        for literal, name, _, _ in Formatter().parse(template):
+            if literal:
+                pieces.append(sf.lit(literal))
+            if name is not None:
+                pieces.append(_column(parts[name]).cast("string"))
+        return sf.concat(*pieces)
+
+    def choose(self, condition: Any, yes: Any, no: Any) -> Column:
+        return sf.when(_column(condition), yes).otherwise(no)
+
+    def checksum(self, number: Any) -> Column:
+        return sf.format_string("0x%08x", number)
+
+    def seconds(self, ms: Any) -> Column:
+        return sf.format_string("%,.1f", ms / 1000)
+
+
+def _column(value: Any) -> Column:
+    return value if isinstance(value, Column) else sf.lit(value)
+
+
+class _Row:
+    """The columns of a DataFrame as attributes, as a struct has its fields."""
+
+    def __getattr__(self, name: str) -> Column:
+        return sf.col(name)
+
+
+ROW: Any = _Row()
+WORDS = SqlWording()
