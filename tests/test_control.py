@@ -377,7 +377,7 @@ def test_a_fault_file_is_loaded_whole_or_not_at_all(kafka: MockKafka, control: C
     assert file == kafka.faults.as_toml()
     problem = control.refused("POST", "/faults/file", b'[[fault]]\nkind = "delay"\nms = 3\n\n[[fault]]\nkind = "lose_akc"\n')
     assert problem["detail"] == "the file:6: there is no kind 'lose_akc'; did you mean 'lose_ack'?"
-    assert "this is no TOML" in control.refused("POST", "/faults/file", b"[[fault")["detail"]
+    assert "this is not TOML" in control.refused("POST", "/faults/file", b"[[fault")["detail"]
     assert len(kafka.faults.rules) == 2
 
 
@@ -724,7 +724,7 @@ BAD = [
     ("POST", "/topics/orders/records", {"records": [{}] * 10_001}, 422, "records", "at most 10000 records at once"),
     ("POST", "/faults", [], 422, None, "the body is a JSON object"),
     ("POST", "/faults/file", b"\xff", 400, None, "the body is no UTF-8"),
-    ("POST", "/faults/file", b"a = [" + b"[" * 60_000, 422, None, "this is no TOML"),
+    ("POST", "/faults/file", b"a = [" + b"[" * 60_000, 422, None, "this is not TOML"),
     ("POST", "/clock/advance", {"day": 1}, 422, "day", "did you mean 'days'?"),
     ("POST", "/clock/advance", {"days": "8"}, 422, "days", "days is a number, not '8'"),
     ("POST", "/restart", {"mode": "softly"}, 422, "mode", "mode is 'clean' or 'kill', not 'softly'"),

@@ -238,7 +238,7 @@ WRONG = [
     (GOOD + '[producer]\nin_flight = "six"', "producer: in_flight: expected int, got str"),
     (GOOD + "[broker]\nbrokers = true", "broker: brokers: expected int, got bool"),
     (GOOD + '[[fault]]\nkind = "lose_akc"', "there is no kind 'lose_akc'; did you mean 'lose_ack'?"),
-    (GOOD + '[[fault]]\nkind = "lose_ack"\nnth = 0', "lose_ack: nth counts from 1, not from 0"),
+    (GOOD + '[[fault]]\nkind = "lose_ack"\nnth = 0', "lose_ack: nth must be a whole number of at least 1"),
     (GOOD + '[expect]\noutcome = ["recover"]', "expect: outcome: there is no 'recover'; did you mean 'recovers'?"),
     (GOOD + '[expect.wire]\noutcome = ["recover"]', "expect.wire: outcome: there is no 'recover'"),
     (GOOD + '[[part]]\nname = "a"\n[[part]]', "own.toml: each of several parts needs a name"),

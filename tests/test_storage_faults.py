@@ -322,11 +322,11 @@ def test_a_restart_at_the_exact_request(mock_kafka: MockKafka) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: faults.fail_write(api="Fetch"), "only a Produce writes"),
-        (lambda: faults.slow_write(0), "ms is at least 1"),
-        (lambda: faults.lose_coordinator(api="Fetch"), "Fetch has no coordinator"),
-        (lambda: faults.truncate(-1, topic="a", partition=0), "offset is at least 0"),
-        (lambda: faults.restart(mode="gently"), "a restart is 'clean' or 'kill'"),
+        (lambda: faults.fail_write(api="Fetch"), "fail_write does not apply to Fetch, only to Produce"),
+        (lambda: faults.slow_write(0), "ms must be a whole number of at least 1, not 0"),
+        (lambda: faults.lose_coordinator(api="Fetch"), "lose_coordinator does not apply to Fetch, only to FindCoordinator"),
+        (lambda: faults.truncate(-1, topic="a", partition=0), "offset must be a whole number of at least 0, not -1"),
+        (lambda: faults.restart(mode="gently"), "mode must be 'clean' or 'kill', not 'gently'"),
     ],
 )
 def test_a_rule_that_can_never_match_is_refused(make: Any, message: str) -> None:

@@ -249,13 +249,16 @@ def test_a_whole_request_is_cut_as_well_and_a_shorter_one_is_not(mock_kafka: Moc
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: faults.refuse(api="Produce"), "a connection that is not made yet has no api"),
-        (lambda: faults.cut(3, request=True), "bytes is at least 8"),
+        (
+            lambda: faults.refuse(api="Produce"),
+            "refuse has no option 'api'; it can be every, name, node, nth, probability, times",
+        ),
+        (lambda: faults.cut(3, request=True), "bytes must be at least 8, not 3"),
         (lambda: faults.cut(64, request=True, topic="orders"), "only api, version, client_id, node are known, not topic"),
-        (lambda: faults.slice(0), "bytes is at least 1"),
-        (lambda: faults.bandwidth(0), "rate is at least 1"),
-        (lambda: faults.corrupt(0), "bytes is at least 1"),
-        (lambda: faults.close(ms=-1), "ms is at least 0"),
+        (lambda: faults.slice(0), "bytes must be a whole number of at least 1, not 0"),
+        (lambda: faults.bandwidth(0), "rate must be a whole number of at least 1, not 0"),
+        (lambda: faults.corrupt(0), "bytes must be a whole number of at least 1, not 0"),
+        (lambda: faults.close(ms=-1), "ms must be a whole number of at least 0, not -1"),
     ],
 )
 def test_a_rule_that_can_never_match_is_refused(make: Any, message: str) -> None:
@@ -304,7 +307,11 @@ def nothing_comes(wire: Connection) -> bool:
         faults.cut(40, request=True, api="Produce", nth=2),
         faults.refuse(nth=2),
     ],
-    ids=lambda rule: rule.kind + ("-after" if rule.options.get("after") else "") + ("-request" if rule.cuts_requests else ""),
+    ids=lambda rule: (
+        rule.kind
+        + ("-after" if getattr(rule, "after", False) else "")
+        + ("-request" if getattr(rule, "request", False) else "")
+    ),
 )
 def test_b2_b5_kafka_python_stores_everything_once(mock_kafka: MockKafka, fault: faults.Rule) -> None:
     fault.seen = fault.fired = 0

@@ -43,6 +43,7 @@ from wirebroker.turns import Turns, steps_of
 
 if TYPE_CHECKING:
     from wirebroker.faults.plan import FaultPlan
+    from wirebroker.faults.state import EngineBroker
     from wirebroker.storage.folder.store import FolderStore
 
 
@@ -120,6 +121,13 @@ class Engine:
 
             self._plan = FaultPlan(self, self._seed)
         return self._plan
+
+    @property
+    def fault_broker(self) -> EngineBroker:
+        """What faults can do inside this broker."""
+        from wirebroker.faults.state import EngineBroker
+
+        return EngineBroker(self)
 
     @property
     def now(self) -> int:

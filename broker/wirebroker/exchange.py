@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from wirebroker.core.cluster import Cluster
     from wirebroker.directory import EngineDirectory
     from wirebroker.engine import Engine
+    from wirebroker.faults.strikes import Struck
     from wirebroker.gate import Gate
 
 
@@ -119,6 +120,15 @@ needs the result of long work; it returns what a handler returns. Between two sl
 buffer of the request is lost: a handler keeps no view of it (see `own_records`)."""
 
 
+class Traced(NamedTuple):
+    """What the trace keeps of a request for the row of its answer."""
+
+    arrived: int
+    """ms since the epoch"""
+    about: tuple[str, ...]
+    """the topics, groups and transactions that it names"""
+
+
 class Exchange:
     """A request that is being handled. `now` is the time at which it arrived, in ms since the epoch."""
 
@@ -143,10 +153,10 @@ class Exchange:
         """How many ms the answer waits once it is made, because of the connection's gate."""
         self.request: Message | None = None
         """What was asked, once it is decoded; its records may lie in a buffer that others receive into."""
-        self.struck: Any = None
-        """What faults want of the answer; see `wirebroker.faults.plan`."""
-        self.traced: tuple[int, tuple[str, ...]] | None = None
-        """For the trace row of the answer: when the request arrived, in ms since the epoch, and what it names."""
+        self.struck: Struck | None = None
+        """What faults want of the request and its answer."""
+        self.traced: Traced | None = None
+        """What the trace needs for the answer's row."""
 
     @property
     def cluster(self) -> Cluster:
@@ -167,6 +177,10 @@ class Exchange:
     def alive(self) -> bool:
         """Whether somebody still waits for the answer."""
         return not self.connection.closed
+
+    def handle(self, request: Message) -> None:
+        """Have the request, or the part of it that is left, answered by its API, now or later."""
+        self.engine.handle(request, self)
 
     def reply(self, response: Message) -> None:
         """Answer a request that was parked, or is being handled; dropped if the client has gone."""

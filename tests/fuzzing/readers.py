@@ -25,7 +25,7 @@ from wirebroker.commands import serve, trace
 from wirebroker.core.configs import BrokerConfigs, ConfigError, TopicConfigs
 from wirebroker.core.profile import PROFILES, profile
 from wirebroker.core.settings import BROKER_SETTINGS, TOPIC_SETTINGS
-from wirebroker.faults.files import MAKERS, FaultFileError, dump, loads
+from wirebroker.faults.files import FaultFileError, dump, file_kinds, loads
 from wirebroker.faults.files import load as load_faults
 from wirebroker.scenarios.scenario import OPTIONS, ScenarioError, find
 from wirebroker.trace.rows import EVENTS
@@ -117,7 +117,7 @@ FAULT_WORDS = (
     "sequence",
     "version",
 )
-FAULT = st.tuples(st.sampled_from(tuple(MAKERS)) | st.text(max_size=5), tables(FAULT_WORDS)).map(
+FAULT = st.tuples(st.sampled_from(tuple(file_kinds())) | st.text(max_size=5), tables(FAULT_WORDS)).map(
     lambda pair: f"[[fault]]\nkind = {json.dumps(pair[0], ensure_ascii=False)}\n{pair[1]}"
 )
 FAULT_TEXT = st.one_of(

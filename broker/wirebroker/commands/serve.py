@@ -11,7 +11,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -167,7 +166,7 @@ def _engine_maker(options: BrokerOptions, clock: Clock, faults: FaultFile | None
         now = clock.now()
         engine = options.new_engine(now)
         for rule in faults.rules if faults else ():
-            engine.plan.add(replace(rule, seen=0, fired=0))
+            engine.plan.add(rule.copy())
         if part is not None:
             from wirebroker.scenarios.setup import bring_about
 

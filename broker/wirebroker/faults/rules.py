@@ -1,52 +1,46 @@
-"""A rule: which requests it is for, which of those it strikes, and what happens to them."""
+"""A rule: which requests it matches, which of those it strikes, and what happens to them.
+
+Each kind of fault is one subclass of `Rule` (see `kinds`). Its annotations are its options, its methods what it does, its
+docstring what the documentation says. Everything else is derived: the call in Python, the [[fault]] of a file, the JSON of
+the control, the JSON schema and the table in docs/faults.md.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Literal
+from copy import copy
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, dataclass_transform, get_origin, get_type_hints
 
-from kafkawire.errors import ErrorCode
+from msgspec import Meta
+
 from kafkawire.registry import KEYS, versions
+from wirebroker.faults.forms import FaultError, check_value, nearest
 from wirebroker.requests.facts import Batch, Facts, can_name
 from wirebroker.requests.parts import Where
 
 if TYPE_CHECKING:
     from kafkawire.declare import Message
+    from wirebroker.exchange import Outcome
+    from wirebroker.faults.strikes import AnswerLine, Hit
 
-Kind = Literal[
-    "lose_request", "lose_ack", "error", "delay", "disconnect", "throttle", "reorder", "answer",
-    "cut", "slice", "bandwidth", "corrupt", "reset", "refuse", "close",
-    "fail_write", "slow_write", "disk_full", "crash_after_write",
-    "expire_producer", "expire_transactional_id", "fence", "restart", "truncate", "lose_coordinator",
-]  # fmt: skip
-Answerer = Callable[[Facts, "Message"], "Message | None"]
-BATCH_FIELDS = ("producer_id", "producer_epoch", "sequence")
-WIRE: frozenset[Kind] = frozenset({"cut", "slice", "bandwidth", "corrupt", "close"})
-"""What happens to an answer on its way over the network."""
-WRITES: frozenset[Kind] = frozenset({"fail_write", "slow_write", "disk_full", "crash_after_write"})
-"""What happens to the batches of a Produce when they are written."""
-TEXTS = ("api", "topic", "client_id", "transactional_id", "group")
-"""Words that are text; the others are numbers."""
-LISTS = ("api", "version", "sequence", "nth")
-"""Words that may be several."""
+KINDS: dict[str, type[Rule]] = {}
+"""Every kind of fault by its name, in the order in which they are declared."""
+NonNegative = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
 HEADER_WORDS = ("api", "version", "client_id", "node")
-"""What is known of a request before it has arrived."""
-COORDINATED = (
-    "FindCoordinator", "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetFetch",
-    "OffsetDelete", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "DescribeGroups", "DeleteGroups",
-    "TxnOffsetCommit", "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "DescribeTransactions",
-)  # fmt: skip
-"""The APIs that only a coordinator answers, and the one that finds it."""
+"""The words about what is known of a request before all of it has arrived."""
 
 
-class FaultError(ValueError):
-    """A rule that cannot be meant; `word` is the one of its words to change."""
+class Seam(Enum):
+    """Where a rule acts."""
 
-    def __init__(self, word: str, sentence: str) -> None:
-        super().__init__(sentence)
-        self.word = word
+    CONNECTION = "when a connection is made"
+    ARRIVAL = "when a part of a request has arrived"
+    REQUEST = "before the request is handled"
+    ANSWER = "when the answer is made"
+    WIRE = "when the answer is sent"
 
 
 class NotFired(AssertionError):
@@ -55,9 +49,9 @@ class NotFired(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Which requests a rule is for; what is None matches everything. Lists mean "one of these", pairs "from, to"."""
+    """Which requests a rule matches; None matches everything. Lists mean "one of these", pairs "from, to"."""
 
-    api: Sequence[str] | None = None
+    api: tuple[str, ...] | None = None
     version: tuple[int, int] | None = None
     topic: str | None = None
     partition: int | None = None
@@ -70,15 +64,15 @@ class Match:
     group: str | None = None
 
     def header_fits(self, facts: Facts) -> bool:
-        """Whether the request is one that the rule is for, by what its header says and the broker that it came to."""
+        """Whether the request's header and the broker that it reached match."""
         if self.api is not None and facts.api not in self.api:
             return False
         if self.version is not None and not self.version[0] <= facts.version <= self.version[1]:
             return False
         return _fits(self.client_id, facts.client_id) and _fits(self.node, facts.node)
 
-    def struck(self, facts: Facts) -> list[Batch | None]:
-        """What of the request matches: for Produce its matching batches, for anything else the request (None) once."""
+    def matching(self, facts: Facts) -> list[Batch | None]:
+        """The matching batches of a Produce; any other request that matches counts once, as None."""
         if not self.header_fits(facts):
             return []
         if self.transactional_id is not None and self.transactional_id not in facts.transactional_ids:
@@ -122,59 +116,136 @@ def _fits(wanted: Any, found: Any) -> bool:
 class Count:
     """Which of the matching ones are struck: the nth (from 1), every kth, each with a probability; at most `times`."""
 
-    nth: tuple[int, ...] = ()
+    nth: tuple[int, ...] | None = None
     every: int | None = None
     probability: float | None = None
     times: int | None = None
 
 
-@dataclass(slots=True, eq=False)
-class Rule:
-    """A fault that is waiting to happen. `seen` counts what matched, `fired` what was struck."""
+@dataclass_transform(eq_default=False)
+class _Declared:
+    """Lets type checkers derive from a kind's annotations how it is called."""
 
-    kind: Kind
-    match: Match
-    count: Count
-    options: dict[str, Any] = field(default_factory=dict)
-    answer: Answerer | None = None
+    def __init_subclass__(cls, kw_only: bool = False) -> None:
+        pass
+
+
+class Rule(_Declared, kw_only=True):
+    """A fault that is waiting to happen. `seen` counts the matches, `fired` how many of them were struck.
+
+    Raises FaultError, a ValueError that knows the word at fault, for a rule that could never strike.
+    """
+
+    api: str | Annotated[Sequence[str], Meta(min_length=1)] | None = None
+    version: int | Annotated[Sequence[int], Meta(min_length=1, max_length=2)] | None = None
+    topic: str | None = None
+    partition: NonNegative | None = None
+    client_id: str | None = None
+    node: int | None = None
+    producer_id: int | None = None
+    producer_epoch: int | None = None
+    sequence: int | Annotated[Sequence[int], Meta(min_length=1, max_length=2)] | None = None
+    transactional_id: str | None = None
+    group: str | None = None
+    nth: Positive | Annotated[Sequence[Positive], Meta(min_length=1)] | None = None
+    every: Positive | None = None
+    probability: Annotated[float, Meta(gt=0, le=1)] | None = None
+    times: Positive | None = None
     name: str = ""
-    seen: int = 0
-    fired: int = 0
+
+    kind: ClassVar[str]
+    acts_at: ClassVar[Seam] = Seam.REQUEST
+    """Where it acts, unless it is given `after`."""
+    only_apis: ClassVar[tuple[str, ...] | None] = None
+    """The APIs that the kind applies to; None: all."""
+    match_words: ClassVar[tuple[str, ...]] = Match.__slots__
+    """The words that say which requests it matches."""
+    needed: ClassVar[tuple[str, ...]] = ()
+    """Words that must be given, beside options without a default."""
+    needs_broker: ClassVar[bool] = False
+    """Whether it acts inside a broker; a proxy before a real cluster cannot have such a rule."""
+    may_miss: ClassVar[bool] = False
+    """Whether it may find nothing to do in an answer; it then reports itself whether it acted."""
+    in_files: ClassVar[bool] = True
+    """Whether it can be written down."""
+    example: ClassVar[str]
+    """A call that makes one, for the documentation."""
+
+    def __init_subclass__(cls, kw_only: bool = False) -> None:
+        cls.kind = cls.__name__
+        KINDS[cls.kind] = cls
+
+    def __init__(self, *given: Any, **words: Any) -> None:
+        hints, kind = words_of(type(self)), self.kind
+        words = dict(zip(options_of(type(self)), given, strict=False)) | words
+        for word in words:
+            if word not in hints:
+                raise FaultError(word, f"{kind} has no option {word!r}{nearest(word, hints)}")
+        words = {word: value for word, value in words.items() if value is not None}
+        for word, value in words.items():
+            check_value(kind, word, value, hints[word])
+        for word in needed_by(type(self)):
+            if word not in words:
+                raise FaultError("kind", f"{kind} needs {word!r}")
+        if self.only_apis is not None and len(self.only_apis) == 1:
+            words.setdefault("api", self.only_apis)
+        vars(self).update(words)
+        read = {word: _READ.get(word, _same)(value) for word, value in words.items()}
+        self.match = Match(**{word: read[word] for word in Match.__slots__ if word in read})
+        self.count = Count(**{word: read[word] for word in Count.__slots__ if word in read})
+        self.seen = self.fired = 0
+        self._check_rule()
+        self.check_options()
+
+    # What a kind may define
+
+    def check_options(self) -> None:
+        """Raises FaultError where words of this kind contradict each other."""
+
+    def before(self, hit: Hit) -> Message | Outcome:
+        """Act before the request is handled. Returns the request to handle, perhaps a part of it, or the outcome."""
+        raise NotImplementedError
+
+    def change(self, hit: Hit) -> bool | None:
+        """Change storage or state before the request is handled; kinds that define this leave the request as it is.
+
+        Returns whether there was something to change, None if only handling the request will show it.
+        """
+        raise NotImplementedError
+
+    def answered(self, hit: Hit, response: Message) -> bool:
+        """Act on the answer. Returns whether it can be sent now."""
+        raise NotImplementedError
+
+    def send(self, line: AnswerLine) -> bool:
+        """Act on the bytes of the answer. Returns whether there was something to do."""
+        raise NotImplementedError
 
     @property
-    def cuts_requests(self) -> bool:
-        """Whether it is decided on while the request arrives."""
-        return self.kind == "cut" and bool(self.options.get("request"))
+    def seam(self) -> Seam:
+        """Where this rule acts."""
+        return Seam.ANSWER if getattr(self, "after", False) else self.acts_at
+
+    def matching(self, facts: Facts) -> list[Batch | None]:
+        """The matching batches of a Produce; any other request that matches counts once, as None."""
+        if facts.acks == 0 and self.seam in (Seam.ANSWER, Seam.WIRE):
+            return []  # it has no answer
+        return self.match.matching(facts)
+
+    @property
+    def arrival_bytes(self) -> int:
+        """How many bytes of a request must have arrived before it acts, its size among them (`Seam.ARRIVAL`)."""
+        return 0
 
     @property
     def apis(self) -> Iterable[str]:
         """The APIs whose requests it may strike."""
-        if self.kind == "refuse":
-            return ()
-        return self.match.api or (COORDINATED if self.kind == "lose_coordinator" else KEYS)
+        return self.match.api or self.only_apis or KEYS
 
-    @property
-    def needs_answer(self) -> bool:
-        """Whether it is the answer that it strikes; a Produce with acks=0 has none."""
-        return (
-            (self.kind in WIRE and not self.cuts_requests)
-            or self.kind in ("lose_ack", "throttle")
-            or bool(self.options.get("after"))
-        )
-
-    def matched(self, facts: Facts) -> list[Batch | None]:
-        """What of the request it is for: batches of a Produce, or the request (None) once."""
-        if self.cuts_requests:
-            return [None] if self.match.header_fits(facts) else []
-        if self.kind == "refuse" or (self.needs_answer and facts.acks == 0):
-            return []
-        if self.kind == "lose_coordinator":
-            coordinated = facts.api in COORDINATED and bool(facts.groups or facts.transactional_ids)
-            return [None] if coordinated and self.match.struck(facts) else []
-        return self.match.struck(facts)
+    # Counting
 
     def strikes(self, chance: Callable[[], float]) -> bool:
-        """Count one more that matched; whether it is struck. `chance()` is at least 0 and less than 1."""
+        """Count one more match. Returns whether it is struck. `chance()` is at least 0 and less than 1."""
         self.seen += 1
         count = self.count
         if count.times is not None and self.fired >= count.times:
@@ -189,167 +260,132 @@ class Rule:
         return hit
 
     def assert_fired(self, times: int | None = None) -> None:
-        """NotFired unless it has struck: at least once, or exactly so often."""
+        """Raises NotFired unless the rule struck: at least once, or exactly `times` times."""
         if self.fired == times or (times is None and self.fired):
             return
         wanted = "at all" if times is None else f"{times} times"
         raise NotFired(
             f"the rule {self} did not fire {wanted}: it matched {self.seen} and struck {self.fired}"
-            f"{'' if self.seen else '; nothing that came was what it is for'}"
+            f"{'' if self.seen else '; no request matched this rule'}"
         )
 
+    def copy(self) -> Self:
+        """The same rule with its counts at zero."""
+        made = copy(self)
+        made.seen = made.fired = 0
+        return made
+
+    # Writing
+
     def __str__(self) -> str:
-        parts = [f"{name}={_shown(value)}" for name, value in self.described().items() if name != "kind"]
-        return f"{self.kind}({', '.join(parts)})"
+        parts = [f"{name}={value if isinstance(value, str) else repr(value)}" for name, value in self.described().items()]
+        return f"{self.kind}({', '.join(parts[1:])})"
+
+    __repr__ = __str__
 
     def described(self) -> dict[str, Any]:
         """The rule in the words of a fault file."""
-        said: dict[str, Any] = {"kind": self.kind}
+        words: dict[str, Any] = {"kind": self.kind}
         for part in (self.match, self.count):
-            for key in part.__slots__:
-                value = getattr(part, key)
-                if value not in (None, ()):
-                    said[key] = _plain(value)
-        return said | self.options | ({"name": self.name} if self.name else {})
+            words |= {word: _written(value) for word in part.__slots__ if (value := getattr(part, word)) is not None}
+        options = {word: getattr(self, word) for word in options_of(type(self)) if word not in Match.__slots__}
+        words |= {word: value for word, value in options.items() if value is not None and not callable(value)}
+        return words | ({"name": self.name} if self.name else {})
+
+    # Refusing what could never strike
+
+    def _check_rule(self) -> None:
+        kind, match, count = self.kind, self.match, self.count
+        ways = [word for word in ("nth", "every", "probability") if getattr(count, word) is not None]
+        if len(ways) > 1:
+            raise FaultError(ways[0], f"{kind}: {' and '.join(ways)} are two ways of counting; give one of them")
+        for word, pair in (("version", match.version), ("sequence", match.sequence)):
+            if pair is not None and pair[0] > pair[1]:
+                raise FaultError(word, f"{kind}: {word} from {pair[0]} to {pair[1]} is empty; give the smaller number first")
+        if self.only_apis is not None and (wrong := [api for api in match.api or () if api not in self.only_apis]):
+            raise FaultError("api", f"{kind} does not apply to {wrong[0]}, only to {', '.join(self.only_apis)}")
+        if match.sequence is not None and match.api is not None and "Produce" not in match.api:
+            raise FaultError("api", f"{kind}: only Produce has sequences, and this rule is for {', '.join(match.api)}")
+        for word in ("group", "transactional_id", "producer_id", "producer_epoch"):
+            if getattr(match, word) is not None and match.api and not any(can_name(api, word) for api in match.api):
+                raise FaultError(word, f"{kind}: requests of {', '.join(match.api)} have no {word}")
+        self._check_versions()
+
+    def _check_versions(self) -> None:
+        match = self.match
+        if match.version is None:
+            return
+        newest = max(versions(KEYS[api])[1] for api in match.api or KEYS)
+        if match.version[0] > newest or match.version[1] < 0:
+            apis = ", ".join(match.api) if match.api else "any API"
+            raise FaultError(
+                "version", f"{self.kind}: there is no version {match.version[0]} of {apis}; the newest is {newest}"
+            )
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple | list):
-        return value[0] if len(value) == 1 or (len(value) == 2 and value[0] == value[1]) else list(value)
+def words_of(kind: type[Rule]) -> dict[str, Any]:
+    """The words that a rule of this kind may have, beside its kind, with their hints."""
+    hints = get_type_hints(kind, include_extras=True)
+    words = (*kind.match_words, *Count.__slots__, "name", *options_of(kind))
+    return {word: hints[word] for word in words}
+
+
+def needed_by(kind: type[Rule]) -> tuple[str, ...]:
+    """The words that a rule of this kind cannot do without."""
+    return (*(option for option in options_of(kind) if option not in vars(kind)), *kind.needed)
+
+
+def options_of(kind: type[Rule]) -> tuple[str, ...]:
+    """The words of this kind alone, in the order in which a call may give them."""
+    hints = get_type_hints(kind, include_extras=True)
+    return tuple(word for word in kind.__annotations__ if get_origin(hints[word]) is not ClassVar)
+
+
+def _same(value: Any) -> Any:
     return value
 
 
-def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else repr(value)
+def _several(value: Any) -> tuple[Any, ...]:
+    return (value,) if isinstance(value, int | str) else tuple(value)
 
 
-# Making rules of what users say
+def _pair(value: Any) -> tuple[int, int]:
+    several = _several(value)
+    return several[0], several[-1]
 
 
-def make(kind: Kind, words: dict[str, Any], options: dict[str, Any], answer: Answerer | None = None) -> Rule:
-    """A rule from the words that every kind has in common. Raises FaultError."""
-    known = {*Match.__slots__, *Count.__slots__, "name"}
-    for word in words:
-        if word not in known:
-            raise FaultError(word, f"{kind} knows no {word!r}{_nearest(word, known)}")
-    if kind in WRITES:
-        words = {"api": "Produce"} | words
-    given = {word: value for word, value in words.items() if value is not None}
-    read = {word: _read(word, value) for word, value in given.items() if word != "name"}
-    match = Match(**{word: value for word, value in read.items() if word in Match.__slots__})
-    count = Count(**{word: value for word, value in read.items() if word in Count.__slots__})
-    _check(kind, match, count)
-    _check_what_it_is_for(kind, match, options)
-    return Rule(kind, match, count, options, answer, given.get("name", ""))
-
-
-def _read(word: str, value: Any) -> Any:
-    """What a word says, in the form in which it is matched. Raises FaultError."""
-    many = list(value) if isinstance(value, list | tuple | range) else [value]
-    kind = {"api": str, "probability": float}.get(word) or (str if word in TEXTS else int)
-    if word not in LISTS and many != [value]:
-        raise FaultError(word, f"{word} cannot be {value!r}")
-    for each in many:
-        if not isinstance(each, (int, float) if kind is float else kind) or isinstance(each, bool):
-            raise FaultError(word, f"{word} cannot be {each!r}")
-    if not many:
-        raise FaultError(word, f"{word} is empty, which would match nothing")
-    if word in ("version", "sequence"):
-        if len(many) > 2:
-            raise FaultError(word, f"{word} is one number, or the first and the last, not {value!r}")
-        return many[0], many[-1]
-    if word == "api":
-        return tuple(_api(each) for each in many)
-    return tuple(many) if word == "nth" else value
+def _apis(value: Any) -> tuple[str, ...]:
+    return tuple(_api(each) for each in _several(value))
 
 
 def _api(name: str) -> str:
     for known in KEYS:
         if known.lower() == name.lower():
             return known
-    raise FaultError("api", f"there is no API {name!r}{_nearest(name, KEYS)}")
+    raise FaultError("api", f"there is no API {name!r}{nearest(name, KEYS)}")
 
 
-def _check(kind: Kind, match: Match, count: Count) -> None:
-    """Refuse what can never match, or contradicts itself."""
-    ways = [word for word in ("nth", "every", "probability") if getattr(count, word) not in (None, ())]
-    if len(ways) > 1:
-        raise FaultError(ways[0], f"{kind}: {' and '.join(ways)} are two ways of counting; give one of them")
-    if count.nth and min(count.nth) < 1:
-        raise FaultError("nth", f"{kind}: nth counts from 1, not from {min(count.nth)}")
-    if count.every is not None and count.every < 1:
-        raise FaultError("every", f"{kind}: every {count.every}th is none")
-    if count.probability is not None and not 0 < count.probability <= 1:
-        raise FaultError("probability", f"{kind}: a probability is more than 0 and at most 1, not {count.probability}")
-    if count.times is not None and count.times < 1:
-        raise FaultError("times", f"{kind}: a rule that strikes {count.times} times is none")
-    if match.partition is not None and match.partition < 0:
-        raise FaultError("partition", f"{kind}: there is no partition {match.partition}")
-    if match.sequence is not None and match.api is not None and "Produce" not in match.api:
-        raise FaultError("api", f"{kind}: only a Produce has sequences, and this rule is for {', '.join(match.api)}")
-    for word in ("group", "transactional_id", "producer_id", "producer_epoch"):
-        if getattr(match, word) is not None and match.api and not any(can_name(api, word) for api in match.api):
-            raise FaultError(word, f"{kind}: no request of {', '.join(match.api)} says a {word}")
-    for word, pair in (("version", match.version), ("sequence", match.sequence)):
-        if pair is not None and pair[0] > pair[1]:
-            raise FaultError(word, f"{kind}: {word} from {pair[0]} to {pair[1]} is empty")
-    _check_versions(kind, match)
+_READ: dict[str, Callable[[Any], Any]] = {"api": _apis, "version": _pair, "sequence": _pair, "nth": _several}
+"""Words that are matched in another form than they are given in."""
 
 
-def _check_versions(kind: Kind, match: Match) -> None:
-    """Refuse versions that no request has that the rule is for."""
-    if match.version is None:
-        return
-    newest = max(versions(KEYS[api])[1] for api in match.api or KEYS)
-    if match.version[0] > newest or match.version[1] < 0:
-        of = ", ".join(match.api) if match.api else "any API"
-        raise FaultError("version", f"{kind}: there is no version {match.version[0]} of {of}; the newest is {newest}")
-
-
-def _check_what_it_is_for(kind: Kind, match: Match, options: dict[str, Any]) -> None:
-    """Refuse words that say nothing for this kind."""
-    said = [word for word in Match.__slots__ if getattr(match, word) is not None]
-    if kind == "refuse" and (extra := [word for word in said if word != "node"]):
-        raise FaultError(extra[0], f"refuse: a connection that is not made yet has no {extra[0]}; only its node is known")
-    if kind == "cut" and options.get("request") and (extra := [word for word in said if word not in HEADER_WORDS]):
-        known = ", ".join(HEADER_WORDS)
-        raise FaultError(extra[0], f"cut: of a request that has not arrived only {known} are known, not {extra[0]}")
-    if kind in WRITES and match.api != ("Produce",):
-        raise FaultError("api", f"{kind}: only a Produce writes, and this rule is for {', '.join(match.api or ())}")
-    if kind == "lose_coordinator" and (other := [api for api in match.api or () if api not in COORDINATED]):
-        raise FaultError("api", f"lose_coordinator: {other[0]} has no coordinator")
-    if kind == "truncate" and (match.topic is None or match.partition is None):
-        raise FaultError("topic" if match.topic is None else "partition", "truncate needs a topic and a partition")
-
-
-def error_code(value: int | str) -> int:
-    """An error code by its number or its name. FaultError for a name that Kafka does not have, or what is no int16."""
-    if isinstance(value, int):
-        if not -(2**15) <= value < 2**15:
-            raise FaultError("code", f"an error code has 16 bits, and {value} does not fit")
-        return int(value)
-    try:
-        return int(ErrorCode[value.upper()])
-    except KeyError:
-        raise FaultError("code", f"there is no error {value!r}{_nearest(value.upper(), ErrorCode.__members__)}") from None
-
-
-def _nearest(word: str, known: Any) -> str:
-    close = get_close_matches(word, list(known), 1, 0.5)
-    return f"; did you mean {close[0]!r}?" if close else f"; it knows {', '.join(sorted(known))}"
+def _written(value: Any) -> Any:
+    """The shortest form in which a file gives a value."""
+    if isinstance(value, tuple):
+        return value[0] if len(value) == 1 or (len(value) == 2 and value[0] == value[1]) else list(value)
+    return value
 
 
 def partitions_of(struck: Sequence[Batch | None], rule: Rule, facts: Facts) -> Where | None:
-    """The partitions that a rule names in this request; None if it is for the request as a whole."""
+    """The partitions of this request that a rule strikes; None if it strikes the request as a whole."""
     if struck and struck[0] is not None:
         whole = len(struck) == len(facts.batches)
         return None if whole else frozenset((b.topic, b.partition) for b in struck if b is not None)
-    if rule.match.topic is None and rule.match.partition is None:
+    match = rule.match
+    if match.topic is None and match.partition is None:
         return None
     if not facts.partitions:
-        return frozenset((topic, None) for topic in facts.topics if _fits(rule.match.topic, topic))
+        return frozenset((topic, None) for topic in facts.topics if _fits(match.topic, topic))
     return frozenset(
-        (topic, index)
-        for topic, index in facts.partitions
-        if _fits(rule.match.topic, topic) and _fits(rule.match.partition, index)
+        (topic, index) for topic, index in facts.partitions if _fits(match.topic, topic) and _fits(match.partition, index)
     )

@@ -30,7 +30,7 @@ from wirebroker.core.changes import (
 )
 from wirebroker.core.partition import Appended, Partition, appended_next
 from wirebroker.core.producers import Accept, epoch_of
-from wirebroker.exchange import Connection, Exchange
+from wirebroker.exchange import Connection, Exchange, Traced
 from wirebroker.trace.levels import includes
 from wirebroker.trace.rows import (
     BrokerRow,
@@ -167,7 +167,7 @@ class Recorder:
     def requested(self, request: Message, exchange: Exchange) -> None:
         """Note a request, and keep with its exchange what its answer's row needs."""
         about = tuple(_about(request, exchange))
-        exchange.traced = (exchange.now, about)
+        exchange.traced = Traced(exchange.now, about)
         if self.requests:
             connection = exchange.connection
             row = RequestRow(

@@ -9,7 +9,8 @@ from wirebroker.control.controlled import Controlled
 from wirebroker.control.forms import Form, Natural, about
 from wirebroker.control.problems import Problem
 from wirebroker.faults.files import FaultFileError, dump, loads, read_rule, rule_schema
-from wirebroker.faults.rules import FaultError, NotFired, Rule
+from wirebroker.faults.forms import FaultError
+from wirebroker.faults.rules import NotFired, Rule
 
 
 class RuleWords(dict[str, Any]):

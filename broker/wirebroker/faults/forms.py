@@ -1,0 +1,95 @@
+"""The form of a fault's words: which values a word can have, by its type hint, and what a message says of a wrong one.
+
+Hints are those of msgspec: `Annotated[int, Meta(ge=1)]`, `Literal["clean", "kill"]`. The check, the JSON schema and the
+messages all come from the hint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
+
+import msgspec
+
+LONGEST = 60
+"""Characters of a wrong value that a message repeats."""
+MOST_NAMES = 30
+"""Known words that a message lists."""
+NAMES = {
+    "integer": "a whole number", "number": "a number", "string": "a text", "boolean": "true or false",
+}  # fmt: skip
+
+
+class FaultError(ValueError):
+    """A rule that cannot be used; `word` is the one of its words to change."""
+
+    def __init__(self, word: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.word = word
+
+
+def check_value(kind: str, word: str, value: Any, hint: Any) -> None:
+    """Raises FaultError unless the value is one that the hint allows."""
+    if get_origin(hint) is Callable:
+        if not callable(value):
+            raise FaultError(word, f"{kind}: {word} must be a function, not {_shown(value)}")
+        return
+    try:
+        msgspec.convert(list(value) if isinstance(value, range) else value, hint)
+    except msgspec.ValidationError:
+        raise FaultError(word, f"{kind}: {word} must be {expected(schema_of(hint))}, not {_shown(value)}") from None
+
+
+def schema_of(hint: Any) -> dict[str, Any]:
+    """The JSON schema of a hint; None, which stands for a word that is not given, is left out."""
+    if get_origin(hint) in (Union, UnionType):
+        hint = Union[tuple(each for each in get_args(hint) if each is not NoneType)]  # noqa: UP007
+    return msgspec.json.schema(hint)
+
+
+def expected(schema: dict[str, Any]) -> str:
+    """A schema in words."""
+    if "anyOf" in schema:
+        either, other = schema["anyOf"]
+        return f"{expected(either)}, or {_several(other) if other.get('items') == either else expected(other)}"
+    if "enum" in schema:
+        return " or ".join(map(repr, schema["enum"]))
+    return NAMES[schema["type"]] + _bounds(schema)
+
+
+def _several(schema: dict[str, Any]) -> str:
+    most = schema.get("maxItems")
+    return f"a list of {schema.get('minItems', 0)}{f' to {most}' if most else ' or more'} of them"
+
+
+def _bounds(schema: dict[str, Any]) -> str:
+    least, above, most = (schema.get(name) for name in ("minimum", "exclusiveMinimum", "maximum"))
+    if least is not None and most is not None:
+        return f" from {least} to {most}"
+    bounds = []
+    if least is not None:
+        bounds.append(f"of at least {least}")
+    if above is not None:
+        bounds.append(f"greater than {above}")
+    if most is not None:
+        bounds.append(f"at most {most}")
+    return f" {' and '.join(bounds)}" if bounds else ""
+
+
+def _shown(value: Any) -> str:
+    try:
+        text = repr(value)
+    except ValueError:  # a whole number of thousands of digits
+        return "this one"
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The end of a sentence about a word that is none of the known ones."""
+    names = sorted(known)
+    close = get_close_matches(word[:LONGEST], names, 1, 0.5)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; it can be {', '.join(names)}" if len(names) <= MOST_NAMES else ""

@@ -1,0 +1,130 @@
+"""What the plan needs of whoever lets requests pass: the engine of a broker, or a proxy before a real cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kafkawire.declare import Message
+from wirebroker.exchange import Connection, Effect, Outcome
+from wirebroker.requests.facts import Facts
+from wirebroker.requests.parts import TopicPartition
+from wirebroker.requests.received import Received
+
+if TYPE_CHECKING:
+    from wirebroker.faults.plan import FaultPlan
+    from wirebroker.faults.rules import Rule
+    from wirebroker.faults.strikes import Struck
+
+
+class Exchange(Received, Protocol):
+    """A request on its way to its answer."""
+
+    correlation_id: int
+    now: int
+    """When it arrived, in ms since the epoch."""
+    frame: memoryview | None
+    """The bytes that it was read from, if the next request may be recognised by them."""
+    struck: Struck | None
+    """What the rules want of it."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether the client still waits for the answer."""
+
+    def handle(self, request: Message) -> None:
+        """Have the request handled; its answer passes `FaultPlan.answered`, now or later."""
+
+    def reply(self, response: Message) -> None:
+        """Answer it."""
+
+    def park(self) -> None:
+        """Hold back what follows on the connection until it is answered."""
+
+    def close(self, reason: str) -> Outcome:
+        """Close the connection instead of answering."""
+
+
+class Alarm(Protocol):
+    """A call that is due later."""
+
+    def cancel(self) -> None:
+        """Never make the call."""
+
+
+class Alarms(Protocol):
+    """Calls at given times."""
+
+    def at(self, when: int, action: Callable[[int], None]) -> Alarm:
+        """Call `action(when)` once it is `when`, in ms since the epoch."""
+
+
+class FiringTrace(Protocol):
+    """Where firings are written down."""
+
+    def fired(
+        self, now: int, connection: Connection, rule: Rule, number: int, facts: Facts | None = None,
+        partitions: Iterable[tuple[str, int | None]] | None = None, correlation_id: int = -1,
+    ) -> None:  # fmt: skip
+        """Note that a rule struck for the `number`th time."""
+
+
+class Broker(Protocol):
+    """What faults of storage and state do inside a broker. Those that return a bool say whether there was something to do."""
+
+    def fail_write(self, partition: TopicPartition) -> None:
+        """Let the next write to the partition fail."""
+
+    def write_failed(self, partition: TopicPartition) -> bool:
+        """End that. Returns whether a write has failed meanwhile."""
+
+    def fill_disk(self, node_id: int, topic: str | None, partition: int | None) -> Callable[[], None] | None:
+        """Take the partitions that a node leads offline. Returns what brings them back, None if there was none."""
+
+    def expire_producer(self, producer_id: int, topic: str | None, partition: int | None) -> bool:
+        """Forget a producer."""
+
+    def expire_transactional_id(self, transactional_id: str, now: int) -> bool:
+        """Forget a transactional id."""
+
+    def fence(self, transactional_id: str, now: int) -> bool:
+        """Raise the epoch of a transactional id."""
+
+    def truncate(self, topic: str, partition: int, offset: int, now: int) -> bool:
+        """Let a partition lose everything from an offset on."""
+
+    def restart(self, mode: Any, now: int) -> None:
+        """Stop all brokers and start them again."""
+
+    def crash(self, node_id: int, now: int) -> None:
+        """Kill one broker and start it again."""
+
+
+class Host(Protocol):
+    """Whoever lets requests pass through a plan."""
+
+    faults: FaultPlan | None
+    """The plan while it has rules; the plan sets it."""
+
+    @property
+    def now(self) -> int:
+        """The latest time that is known, in ms since the epoch."""
+
+    @property
+    def effects(self) -> list[Effect]:
+        """Where answers and closed connections are put."""
+
+    @property
+    def trace(self) -> FiringTrace:
+        """Where firings are written down."""
+
+    @property
+    def timers(self) -> Alarms:
+        """Calls at given times."""
+
+    @property
+    def fault_broker(self) -> Broker | None:
+        """The inside of the broker; None in a proxy, which then refuses rules that act there."""
+
+    def close(self, connection: Connection, reason: str, *, reset: bool = False) -> None:
+        """Close a connection, with `reset` at once."""

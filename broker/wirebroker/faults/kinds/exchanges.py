@@ -1,0 +1,149 @@
+"""**Exchanges**, one request and its answer:"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import Meta
+
+from kafkawire.declare import Message
+from kafkawire.errors import ErrorCode
+from wirebroker.exchange import Outcome
+from wirebroker.faults.forms import FaultError, nearest
+from wirebroker.faults.rules import Positive, Rule, Seam
+from wirebroker.faults.strikes import Hit
+from wirebroker.requests.errors import overwrite
+from wirebroker.requests.errors import throttle as set_throttle_time
+from wirebroker.requests.facts import Facts
+
+__all__ = ["answer", "delay", "disconnect", "error", "lose_ack", "lose_request", "reorder", "throttle"]
+
+logger = logging.getLogger("wirebroker")
+
+Then = Literal["disconnect", "silence"]
+Ms = Annotated[int, Meta(ge=1, extra={"unit": "ms"})]
+
+
+class lose_request(Rule):
+    """The request never arrives; `then` the connection closes or goes silent."""
+
+    then: Then = "disconnect"
+
+    example = 'faults.lose_request(api="Produce", nth=3)'
+
+    def before(self, hit: Hit) -> Outcome:
+        if self.then == "disconnect":
+            return hit.exchange.close("a fault lost a request")
+        hit.exchange.connection.silence()
+        return Outcome.SILENT
+
+
+class lose_ack(Rule):
+    """The request is handled, and its answer never arrives; `then` the connection closes or goes silent."""
+
+    then: Then = "disconnect"
+
+    example = 'faults.lose_ack(api="Produce", topic="orders", nth=4)'
+    acts_at: ClassVar[Seam] = Seam.ANSWER
+
+    def answered(self, hit: Hit, response: Message) -> bool:
+        return hit.plan.lose_answer(hit, close=self.then == "disconnect")
+
+
+class error(Rule):
+    """The answer has this error `code`, a number or a name, and the request is not handled; with `after` it is handled."""
+
+    code: Annotated[int, Meta(ge=-(2**15), le=2**15 - 1)] | str
+    after: bool = False
+
+    example = 'faults.error("NOT_LEADER_OR_FOLLOWER", partition=1, times=3)'
+
+    def check_options(self) -> None:
+        if isinstance(self.code, int):
+            self.code = int(self.code)
+        elif (name := self.code.upper()) in ErrorCode.__members__:
+            self.code = int(ErrorCode[name])
+        else:
+            raise FaultError("code", f"error: Kafka has no error {self.code!r}{nearest(name, ErrorCode.__members__)}")
+
+    def before(self, hit: Hit) -> Message | Outcome:
+        return hit.plan.refuse(hit, int(self.code), hit.strike.only)
+
+    def answered(self, hit: Hit, response: Message) -> bool:
+        overwrite(response, int(self.code), hit.strike.only, hit.exchange, hit.struck.facts.partitions)
+        return True
+
+
+class delay(Rule):
+    """The request is handled `ms` later, by the broker's clock; with `after` it is handled at once and answered later."""
+
+    ms: Ms
+    after: bool = False
+
+    example = 'faults.delay(200, api="Fetch", every=10)'
+
+    def before(self, hit: Hit) -> Outcome:
+        return hit.plan.handle_later(hit, self.ms)
+
+    def answered(self, hit: Hit, response: Message) -> bool:
+        hit.plan.answer_later(hit, response, self.ms)
+        return False
+
+
+class disconnect(Rule):
+    """The connection closes before the request is handled; with `after`, instead of the answer."""
+
+    after: bool = False
+
+    example = 'faults.disconnect(after=True, api="EndTxn")'
+
+    def before(self, hit: Hit) -> Outcome:
+        return hit.exchange.close(f"the fault {self}")
+
+    def answered(self, hit: Hit, response: Message) -> bool:
+        return hit.plan.lose_answer(hit, close=True)
+
+
+class throttle(Rule):
+    """The answer's throttle_time_ms tells the client to wait for `ms`."""
+
+    ms: Annotated[int, Meta(ge=1, le=2**31 - 1, extra={"unit": "ms"})]
+
+    example = 'faults.throttle(500, client_id="till")'
+    acts_at: ClassVar[Seam] = Seam.ANSWER
+    may_miss: ClassVar[bool] = True
+
+    def answered(self, hit: Hit, response: Message) -> bool:
+        hit.plan.report(hit.strike, hit.exchange, set_throttle_time(response, hit.exchange.version, self.ms))
+        return True
+
+
+class reorder(Rule):
+    """The request waits until `others` requests of other connections have been handled."""
+
+    others: Positive = 1
+
+    example = 'faults.reorder(2, api="Produce", nth=1)'
+
+    def before(self, hit: Hit) -> Outcome:
+        return hit.plan.handle_after_others(hit, self.others)
+
+
+class answer(Rule):
+    """A Python function gets the request's facts and the request, and may return the answer; if it raises, the error is
+    logged and the connection closes."""
+
+    answerer: Callable[[Facts, Message], Message | None]
+
+    example = 'faults.answer(lambda facts, request: None, api="Metadata")'
+    in_files: ClassVar[bool] = False
+
+    def before(self, hit: Hit) -> Message | Outcome:
+        try:
+            response = self.answerer(hit.struck.facts, hit.request)
+        except Exception:
+            logger.exception("the function of the rule %s raised; the connection is closed", self)
+            return hit.exchange.close("the function of a fault raised, see the log")
+        return hit.request if response is None else hit.plan.answer_now(hit, response)

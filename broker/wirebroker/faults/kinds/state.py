@@ -1,0 +1,103 @@
+"""**State**, which changes just before the struck request is handled:"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from kafkawire.declare import Message
+from kafkawire.errors import ErrorCode
+from wirebroker.exchange import Outcome
+from wirebroker.faults.rules import NonNegative, Rule
+from wirebroker.faults.strikes import Hit
+from wirebroker.requests.facts import Batch, Facts
+
+__all__ = ["expire_producer", "expire_transactional_id", "fence", "lose_coordinator", "restart", "truncate"]
+
+
+class expire_producer(Rule):
+    """The partitions forget the producers of the struck batches, or of the struck request."""
+
+    example = 'faults.expire_producer(api="Produce", nth=5)'
+    needs_broker: ClassVar[bool] = True
+
+    def change(self, hit: Hit) -> bool:
+        broker, producer, found = hit.plan.broker, hit.struck.facts.producer, False
+        for batch in hit.strike.batches:
+            if batch is not None:
+                found |= broker.expire_producer(batch.producer_id, batch.topic, batch.partition)
+            elif producer is not None:
+                found |= broker.expire_producer(producer[0], None, None)
+        return found
+
+
+class expire_transactional_id(Rule):
+    """The coordinator forgets the transactional id, unless a transaction is open."""
+
+    transactional_id: str
+
+    example = 'faults.expire_transactional_id("till", api="InitProducerId", nth=2)'
+    needs_broker: ClassVar[bool] = True
+
+    def change(self, hit: Hit) -> bool:
+        return hit.plan.broker.expire_transactional_id(self.transactional_id, hit.exchange.now)
+
+
+class fence(Rule):
+    """Another producer begins with the transactional id: its epoch rises, and an open transaction is aborted."""
+
+    transactional_id: str
+
+    example = 'faults.fence("till", api="EndTxn", nth=1)'
+    needs_broker: ClassVar[bool] = True
+
+    def change(self, hit: Hit) -> bool:
+        return hit.plan.broker.fence(self.transactional_id, hit.exchange.now)
+
+
+class restart(Rule):
+    """The brokers stop (`mode` "clean" or "kill") and start again; the request is not handled."""
+
+    mode: Literal["clean", "kill"] = "clean"
+
+    example = 'faults.restart(mode="kill", api="Produce", nth=7)'
+    needs_broker: ClassVar[bool] = True
+
+    def before(self, hit: Hit) -> Outcome:
+        hit.plan.broker.restart(self.mode, hit.exchange.now)
+        return Outcome.CLOSED
+
+
+class truncate(Rule):
+    """The partition loses everything from the batch with this `offset` on, and its producers' state too, as after an
+    unclean election."""
+
+    offset: NonNegative
+
+    example = 'faults.truncate(4, topic="orders", partition=0, api="Fetch", nth=1)'
+    needed: ClassVar[tuple[str, ...]] = ("topic", "partition")
+    needs_broker: ClassVar[bool] = True
+
+    def change(self, hit: Hit) -> bool:
+        topic, partition = self.match.topic or "", self.match.partition or 0
+        return hit.plan.broker.truncate(topic, partition, self.offset, hit.exchange.now)
+
+
+class lose_coordinator(Rule):
+    """COORDINATOR_NOT_AVAILABLE answers requests that look for the coordinator, NOT_COORDINATOR those sent to it."""
+
+    example = 'faults.lose_coordinator(group="team", times=3)'
+    only_apis: ClassVar[tuple[str, ...]] = (
+        "FindCoordinator", "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetFetch",
+        "OffsetDelete", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "DescribeGroups", "DeleteGroups",
+        "TxnOffsetCommit", "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "DescribeTransactions",
+    )  # fmt: skip
+    """The APIs that only a coordinator answers, and the one that finds it."""
+
+    def matching(self, facts: Facts) -> list[Batch | None]:
+        coordinated = facts.api in self.only_apis and bool(facts.groups or facts.transactional_ids)
+        return super().matching(facts) if coordinated else []
+
+    def before(self, hit: Hit) -> Message | Outcome:
+        finds = hit.struck.facts.api == "FindCoordinator"
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE if finds else ErrorCode.NOT_COORDINATOR
+        return hit.plan.refuse(hit, code, None)

@@ -1,0 +1,82 @@
+"""**Storage**, for the batches of a Produce:"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from kafkawire.declare import Message
+from wirebroker.faults.rules import Rule
+from wirebroker.faults.strikes import Hit
+
+__all__ = ["crash_after_write", "disk_full", "fail_write", "slow_write"]
+
+PRODUCE = ("Produce",)
+
+
+class fail_write(Rule):
+    """The answer is KAFKA_STORAGE_ERROR, and neither the log nor the producer's state changes; a duplicate is not written,
+    so it does not fail."""
+
+    example = 'faults.fail_write(topic="orders", nth=2)'
+    only_apis: ClassVar[tuple[str, ...]] = PRODUCE
+    needs_broker: ClassVar[bool] = True
+
+    def change(self, hit: Hit) -> bool | None:
+        failing = hit.struck.failing
+        for batch in hit.strike.batches:
+            if batch is not None:
+                where, strike = (batch.topic, batch.partition), hit.strike._replace(batches=[batch])
+                if any(where == other for _, other in failing):
+                    hit.plan.report(strike, hit.exchange, False)
+                else:
+                    failing.append((strike, where))
+        return None
+
+
+class slow_write(Rule):
+    """Writing takes `ms` by the broker's clock, and later writes to the same partition wait for it."""
+
+    ms: Annotated[int, Meta(ge=1, extra={"unit": "ms"})]
+
+    example = "faults.slow_write(3000, partition=0, every=5)"
+    only_apis: ClassVar[tuple[str, ...]] = PRODUCE
+
+    def before(self, hit: Hit) -> Message:
+        hit.struck.slow_rule = self
+        for batch in hit.strike.batches:
+            if batch is not None:
+                where = (batch.topic, batch.partition)
+                hit.struck.slow[where] = hit.struck.slow.get(where, 0) + self.ms
+        return hit.request
+
+
+class disk_full(Rule):
+    """From the struck batch on the directory of its broker is offline: the partitions that the broker leads, or the named
+    `topic` and `partition`, answer KAFKA_STORAGE_ERROR to reads and writes, until another broker leads or the rule is
+    unloaded; internal topics are spared unless they are named."""
+
+    example = 'faults.disk_full(topic="orders", nth=10)'
+    only_apis: ClassVar[tuple[str, ...]] = PRODUCE
+    needs_broker: ClassVar[bool] = True
+
+    def change(self, hit: Hit) -> bool:
+        restore = hit.plan.broker.fill_disk(hit.exchange.node_id, self.match.topic, self.match.partition)
+        if restore is None:
+            return False
+        hit.plan.at_unload(self, restore)
+        return True
+
+
+class crash_after_write(Rule):
+    """The broker is killed after the batch is written and before it is acknowledged, and starts again; if there are other
+    brokers, they lead now; both the log and the producer's state have the batch."""
+
+    example = 'faults.crash_after_write(topic="orders", nth=2)'
+    only_apis: ClassVar[tuple[str, ...]] = PRODUCE
+    needs_broker: ClassVar[bool] = True
+
+    def before(self, hit: Hit) -> Message:
+        hit.struck.crashes = True
+        return hit.request

@@ -1,0 +1,159 @@
+"""**The wire**, whose pauses are the machine's time and not the broker's clock:"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from kafkawire.declare import Message
+from wirebroker.exchange import Outcome
+from wirebroker.faults.forms import FaultError
+from wirebroker.faults.rules import HEADER_WORDS, Match, NonNegative, Positive, Rule, Seam
+from wirebroker.faults.strikes import AnswerLine, Hit
+from wirebroker.requests.facts import Batch, Facts
+
+__all__ = ["bandwidth", "close", "corrupt", "cut", "refuse", "reset", "slice"]
+
+SIZE_BYTES = 4
+"""The length of an answer's or a request's size, which comes first."""
+HEADER_BYTES = 8
+"""A request can be told by its API after these."""
+PIECE_S = 0.02
+"""Seconds between two pieces of an answer whose bandwidth is limited."""
+
+Milliseconds = Annotated[int, Meta(ge=0, extra={"unit": "ms"})]
+
+
+class cut(Rule):
+    """Only the first `bytes` of the answer arrive, its size among them, and the connection closes; with `request` it closes
+    when this many bytes of the request have arrived, and the request is not handled."""
+
+    bytes: NonNegative
+    request: bool = False
+
+    example = 'faults.cut(10, api="Produce", nth=2)'
+
+    def check_options(self) -> None:
+        if not self.request:
+            return
+        if self.bytes < HEADER_BYTES:
+            raise FaultError("bytes", f"cut: with request, bytes must be at least {HEADER_BYTES}, not {self.bytes}")
+        for word in Match.__slots__:
+            if word not in HEADER_WORDS and getattr(self.match, word) is not None:
+                known = ", ".join(HEADER_WORDS)
+                raise FaultError(word, f"cut: before a request has arrived only {known} are known, not {word}")
+
+    @property
+    def seam(self) -> Seam:
+        return Seam.ARRIVAL if self.request else Seam.WIRE
+
+    @property
+    def arrival_bytes(self) -> int:
+        return self.bytes
+
+    def matching(self, facts: Facts) -> list[Batch | None]:
+        if self.request:
+            return [None] if self.match.header_fits(facts) else []
+        return super().matching(facts)
+
+    def before(self, hit: Hit) -> Outcome:
+        return hit.exchange.close(f"the fault {self}")
+
+    def send(self, line: AnswerLine) -> bool:
+        line.cut = min(self.bytes, line.size if line.cut is None else line.cut)
+        line.closing.append((0, self))
+        return True
+
+
+class slice(Rule):
+    """The answer comes in pieces of `bytes`, `ms` apart."""
+
+    bytes: Positive
+    ms: Milliseconds = 1
+
+    example = 'faults.slice(7, ms=5, api="Fetch")'
+    acts_at: ClassVar[Seam] = Seam.WIRE
+
+    def send(self, line: AnswerLine) -> bool:
+        if self.bytes >= line.size:
+            return False
+        line.piece, line.pause = self.bytes, self.ms / 1000
+        return True
+
+
+class bandwidth(Rule):
+    """The answer comes at `rate`."""
+
+    rate: Annotated[int, Meta(ge=1, extra={"unit": "bytes per second"})]
+
+    example = 'faults.bandwidth(100_000, api="Fetch")'
+    acts_at: ClassVar[Seam] = Seam.WIRE
+
+    def send(self, line: AnswerLine) -> bool:
+        line.piece, line.pause = max(int(self.rate * PIECE_S), 1), max(PIECE_S, 1 / self.rate)
+        return True
+
+
+class corrupt(Rule):
+    """This many `bytes` of the answer arrive with their bits turned: from `at` on (negative: counted from its end), or
+    anywhere after its size, drawn from the seed."""
+
+    bytes: Positive = 1
+    at: int | None = None
+
+    example = 'faults.corrupt(2, at=-20, api="Fetch", nth=1)'
+    acts_at: ClassVar[Seam] = Seam.WIRE
+
+    def send(self, line: AnswerLine) -> bool:
+        if self.at is None:
+            damaged = sorted(line.sample(range(SIZE_BYTES, line.size), min(self.bytes, line.size - SIZE_BYTES)))
+        else:
+            first = self.at if self.at >= 0 else line.size + self.at
+            damaged = list(range(max(first, 0), min(first + self.bytes, line.size)))
+        line.flipped += damaged
+        return bool(damaged)
+
+
+class reset(Rule):
+    """The connection is reset (RST) before the request is handled; with `after`, instead of the answer."""
+
+    after: bool = False
+
+    example = 'faults.reset(after=True, api="Produce")'
+
+    def before(self, hit: Hit) -> Outcome:
+        hit.plan.host.close(hit.exchange.connection, f"the fault {self}", reset=True)
+        return Outcome.CLOSED
+
+    def answered(self, hit: Hit, response: Message) -> bool:
+        return hit.plan.lose_answer(hit, close=True, reset=True)
+
+
+class refuse(Rule):
+    """A new connection is reset as soon as it is made; a rule can choose its `node`, and which connections."""
+
+    example = "faults.refuse(node=2, times=5)"
+    acts_at: ClassVar[Seam] = Seam.CONNECTION
+    match_words: ClassVar[tuple[str, ...]] = ("node",)
+
+    def matching(self, facts: Facts) -> list[Batch | None]:
+        return []
+
+    @property
+    def apis(self) -> Iterable[str]:
+        return ()
+
+
+class close(Rule):
+    """The connection closes after the answer, without a request to do so, or `ms` later by the broker's clock."""
+
+    ms: Milliseconds = 0
+
+    example = 'faults.close(ms=9000, api="Metadata", nth=2)'
+    acts_at: ClassVar[Seam] = Seam.WIRE
+
+    def send(self, line: AnswerLine) -> bool:
+        line.closing.append((self.ms, self))
+        return True

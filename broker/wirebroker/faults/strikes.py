@@ -1,0 +1,89 @@
+"""A rule that strikes a request: what it strikes, what the rules want of that request, and of the bytes of its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkawire.declare import Message
+from wirebroker.exchange import Shape
+from wirebroker.faults.host import Exchange
+from wirebroker.faults.rules import Rule
+from wirebroker.requests.facts import Batch, Facts
+from wirebroker.requests.parts import TopicPartition, Where
+
+if TYPE_CHECKING:
+    from wirebroker.faults.plan import FaultPlan
+
+
+class Strike(NamedTuple):
+    """A rule that strikes a request: which of its partitions (None: all), and which batches of a Produce."""
+
+    rule: Rule
+    only: Where | None
+    batches: list[Batch | None]
+
+    def without(self, gone: Where) -> Strike:
+        """The strike on the partitions that are still in the request."""
+        only = None if self.only is None else self.only - gone
+        batches = [each for each in self.batches if each is None or (each.topic, each.partition) not in gone]
+        return Strike(self.rule, only, [] if only is not None and not only else batches)
+
+
+@dataclass(slots=True)
+class Struck:
+    """What the rules want of one request and its answer."""
+
+    facts: Facts
+    before: list[Strike] = field(default_factory=list)
+    """Strikes that have yet to act before the request is handled,"""
+    after: list[Strike] = field(default_factory=list)
+    """on the answer,"""
+    wire: list[Strike] = field(default_factory=list)
+    """and on its bytes."""
+    overwrites: list[tuple[int, Where | None]] = field(default_factory=list)
+    """Errors for the answer, and for which partitions, before anything else happens to it."""
+    refused: Message | None = None
+    """The answer for the partitions that were not handled."""
+    gone: Where = frozenset()
+    """The partitions that were not handled."""
+    slow: dict[TopicPartition, int] = field(default_factory=dict)
+    """How many ms a write to these partitions takes."""
+    slow_rule: Rule | None = None
+    """The rule that made it slow, the last one of several."""
+    failing: list[tuple[Strike, TopicPartition]] = field(default_factory=list)
+    """Partitions whose write is to fail."""
+    crashes: bool = False
+    """Whether the broker is killed once the request is handled."""
+
+
+@dataclass(slots=True)
+class Hit:
+    """One strike acting on one request."""
+
+    plan: FaultPlan
+    strike: Strike
+    request: Message
+    exchange: Exchange
+    struck: Struck
+
+
+@dataclass(slots=True)
+class AnswerLine:
+    """The bytes of an answer on their way: what the rules of the wire do to them, in turn."""
+
+    size: int
+    sample: Callable[[range, int], list[int]]
+    """Draws so many different numbers of a range."""
+    cut: int | None = None
+    piece: int | None = None
+    pause: float = 0.0
+    flipped: list[int] = field(default_factory=list)
+    closing: list[tuple[int, Rule]] = field(default_factory=list)
+    """How many ms later which rule closes the connection."""
+
+    @property
+    def shape(self) -> Shape:
+        """All of it for the network."""
+        return Shape(self.cut, self.piece, self.pause, tuple(self.flipped))
