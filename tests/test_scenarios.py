@@ -238,18 +238,9 @@ WRONG = [
     (GOOD + '[producer]\nin_flight = "six"', "producer: in_flight: expected int, got str"),
     (GOOD + "[broker]\nbrokers = true", "broker: brokers: expected int, got bool"),
     (GOOD + '[[fault]]\nkind = "lose_akc"', "there is no kind 'lose_akc'; did you mean 'lose_ack'?"),
-<<<<<<< HEAD
     (GOOD + '[[fault]]\nkind = "lose_ack"\nnth = 0', "lose_ack: nth must be a whole number of at least 1"),
     (GOOD + '[expect]\noutcome = ["recover"]', "expect: outcome: there is no 'recover'; did you mean 'recovers'?"),
     (GOOD + '[expect.wire]\noutcome = ["recover"]', "expect.wire: outcome: there is no 'recover'"),
-=======
-    (
-        GOOD + '[[fault]]\nkind = "lose_ack"\nnth = 0',
-        "lose_ack: nth must be a whole number of at least 1, or a list of 1 or more of them, not 0",
-    ),
-    (GOOD + '[expect]\noutcome = ["recover"]', "expect: there is no outcome 'recover'; did you mean 'recovers'?"),
-    (GOOD + '[expect.wire]\noutcome = ["recover"]', "expect: there is no outcome 'recover'"),
->>>>>>> f9f7a09 (Name the folder of fault kinds in the map)
     (GOOD + '[[part]]\nname = "a"\n[[part]]', "own.toml: each of several parts needs a name"),
     (GOOD + "part = [3]", "own.toml, part 1: expected a table, got 3"),
     (GOOD + "part = " + "[" * 20_000, "own.toml: the file is not TOML: "),
