@@ -124,7 +124,7 @@ def _walk(body: memoryview, count: int, end: int) -> Walked:
     return Walked(largest, smallest, null_key)
 
 
-def _walk_mixed(
+def _walk_mixed(  # noqa: C901, PLR0915 - one loop without calls: it runs for every record
     raw: bytes, base: int, start: int, body: memoryview, count: int, so_far: tuple[int, int, bool]
 ) -> tuple[int, int, int, bool]:
     """Walk `count` records of any shape: where they stop, the smallest and largest delta, if some record has no key.

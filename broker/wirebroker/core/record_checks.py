@@ -126,7 +126,7 @@ class RecordReject(NamedTuple):
     header: BatchHeader | None = None
 
 
-def check(
+def check(  # noqa: C901, PLR0912 - one loop, in the order in which Kafka checks
     records: memoryview | None, policy: RecordPolicy, now: int, produce_version: int, full: bool, at_once: bool = False
 ) -> Checked | RecordReject:
     """Check one partition's record data at the time `now`, in ms since the epoch.

@@ -1,0 +1,36 @@
+"""The files that forges and pre-commit read agree with scripts/test and pyproject.toml."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def read(name: str) -> Any:
+    return yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))
+
+
+def test_pre_commit_runs_the_checks_of_scripts_test() -> None:
+    (local,) = read(".pre-commit-config.yaml")["repos"]
+    commands = [shlex.split(hook["entry"])[0].removeprefix(".venv/bin/") for hook in local["hooks"]]
+    checks = [line.split()[0] for line in (ROOT / "scripts" / "test").read_text().splitlines() if line.startswith("    ")]
+    assert commands == [check for check in checks if check != "set"]
+
+
+def test_the_workflow_runs_ci_run_and_the_tests_elsewhere() -> None:
+    jobs = read(".github/workflows/ci.yml")["jobs"]
+    assert jobs["linux"]["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.13", "3.14"]
+    assert [step["run"] for step in jobs["linux"]["steps"] if "run" in step] == [".ci/run"]
+    assert jobs["others"]["strategy"]["matrix"]["os"] == ["macos-latest", "windows-latest"]
+    assert jobs["others"]["steps"][-1]["run"].startswith("python -m pytest")
+
+
+def test_the_issue_forms_ask_for_something() -> None:
+    for form in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"):
+        fields = yaml.safe_load(form.read_text(encoding="utf-8"))["body"]
+        assert any(field.get("validations", {}).get("required") for field in fields), form.name
