@@ -17,7 +17,7 @@ finally:
     sys.path.pop(0)
 
 PRODUCT = ("wirebroker", "protocol", "pipeline")
-MOST = {"product": 430, "docs": 52, "*.md": 21, "scripts": 26, "tests": 155}
+MOST = {"product": 300, "docs": 45, "*.md": 0, "scripts": 2, "tests": 110}
 """How many of the worst words each part may hold. Numbers here only go down."""
 
 FOLDERS = folders(ROOT)

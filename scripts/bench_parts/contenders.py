@@ -1,4 +1,4 @@
-"""Who is measured, and with which load generator; what is not there is named with its reason."""
+"""The contenders and the load generator. A contender that cannot run is named with the reason."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BUILD_WITHIN = 180.0
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A server, and how the load differs that it gets."""
+    """A server, and the flags of the load generator for it."""
 
     name: str
     command: tuple[str, ...]

@@ -153,7 +153,7 @@ class Good:
         self._socket.close()
 
     def ask(self, count: int) -> list[float]:
-        """Ask so many times; the waits in seconds. ConnectionClosed if an answer does not come."""
+        """Send `count` requests and return their waits in seconds. Raises ConnectionClosed without an answer."""
         waits = []
         for number in range(count):
             start = time.perf_counter()
@@ -206,7 +206,7 @@ def peak_bytes(pid: int) -> int:
 
 
 def forget_peak(pid: int) -> None:
-    """Let the peak begin again at what is resident now."""
+    """Reset the peak to the resident memory of now."""
     with suppress(OSError):
         Path(f"/proc/{pid}/clear_refs").write_text("5")
 
@@ -224,7 +224,7 @@ def report(found: dict[str, Any]) -> str:
     return (
         "Worst wait of a good connection beside a rude one, ms: the median of the rounds (and the worst)\n"
         + table(["the rude one", *names], waits)
-        + "\n\nWhat it took: medians of the rounds\n"
+        + "\n\nThe cost to the server: medians of the rounds\n"
         + table(["", "good: median ms", "p99 ms", "asked", "until answered, s", "answers", "CPU s", "peak MB", "more MB"],
                 costs)
         + "".join(f"\nfailed: {what}: {why}" for what, why in found["failures"].items())

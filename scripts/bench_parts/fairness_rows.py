@@ -1,4 +1,4 @@
-"""The rows of the table of fairness: what each rude client needs to find, and what it sends."""
+"""The rows of the table of fairness: the setup that each rude client needs, and the requests it sends."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def create_topics(client: WireClient, names: Sequence[str], partitions: int) -> 
             raise RuntimeError(f"CreateTopics was answered with errors {sorted(codes)}")
 
 
-# What some of them need to find
+# Setup for some of them
 
 
 def fill(client: WireClient) -> None:
@@ -197,7 +197,7 @@ def describe_configs(read: bool) -> Attack:
 
 
 def once(message: Message, version: int, times: int = 1) -> Attack:
-    """The same request so many times, with the answers read."""
+    """Many copies of a request, with the answers read."""
     return Attack(times * frame(message, version), times)
 
 
@@ -242,7 +242,7 @@ def bombs() -> Attack:
 
 
 def fetch(names: int, max_wait_ms: int = 0, min_bytes: int = 1, offset: int = 0, topic: str = FILLED) -> FetchRequest:
-    """One partition that is named so many times."""
+    """A Fetch that names one partition many times."""
     one = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=MIB)
     return FetchRequest(max_wait_ms=max_wait_ms, min_bytes=min_bytes, session_epoch=-1,
                         topics=[FetchTopic(topic=topic, partitions=[one] * names)])  # fmt: skip
@@ -315,7 +315,7 @@ ROWS = (
     Row("nobody", "nobody", lambda: Attack(b"", 0, times=0)),
     Row("metadata-unread", "6,000 Metadata of all topics, pipelined, never read", lambda: metadata(read=False)),
     Row("metadata", "the same, read", lambda: metadata(read=True)),
-    Row("delete-records", "one DeleteRecords of 300,000 partitions, of which 3,000 exist",
+    Row("delete-records", "one DeleteRecords of 300,000 partitions (3,000 exist)",
         lambda: delete_records(unknown=True)),
     Row("delete-records-twice", "one DeleteRecords that names 3,000 partitions 100 times each",
         lambda: delete_records(unknown=False)),
@@ -349,4 +349,4 @@ ROWS = (
     Row("create-topics", "a CreateTopics of 4,900 topics", lambda: create_topics_at_once(4_900)),
     Row("create-partitions", "a CreatePartitions of 9,000 partitions", create_partitions),
 )  # fmt: skip
-"""What makes topics comes last, because Kafka serves all rows of a round."""
+"""Rows that create topics come last, because Kafka serves all rows of a round."""

@@ -50,7 +50,7 @@ class Arena:
 
     @classmethod
     def take(cls, size: int) -> memoryview:
-        """A writable piece that nobody else has."""
+        """A writable piece that no other caller has."""
         if not cls.huge:
             return memoryview(bytearray(size))
         if size > len(cls.current):
@@ -110,7 +110,7 @@ logs: dict[tuple[bytes, int], Log] = {}
 
 
 class Shape:
-    """What a connection's Produce requests have in common, and what their answers look like."""
+    """The common form of a connection's Produce requests, and of their answers."""
 
     __slots__ = ("answer_size", "batch_at", "flexible", "log", "middle", "pack", "prefix", "tail")
 
@@ -243,7 +243,7 @@ class Floor(asyncio.BufferedProtocol):
         answers: list[bytes], owned: bool,
     ) -> None:  # fmt: skip
         at = pos + shape.batch_at
-        if shape.flexible:  # the records' length is a varint, whose size follows from what is left of the frame
+        if shape.flexible:  # the records' length is a varint, whose size follows from the rest of the frame
             stop -= 3
             rest = stop - at
             at += 1 if rest < 128 else 2 if rest < 16385 else 3

@@ -1,7 +1,7 @@
-"""What a broker takes when it holds much: 1,000 connections, 10,000 topics, 100,000 partitions, 1,000 groups.
+"""The cost of a broker that holds much: 1,000 connections, 10,000 topics, 100,000 partitions, 1,000 groups.
 
 Each case starts a fresh server, in memory or with `--data`, fills it over the wire, and then looks at it from outside: its
-resident memory, its open descriptors, the CPU that it uses while nobody asks, and how long one client waits for Metadata of
+resident memory, its open descriptors, the CPU that it uses without requests, and how long one client waits for Metadata of
 one topic and for Produce of one record. With `--data` it is stopped by SIGTERM and started again.
 """
 
@@ -34,7 +34,7 @@ WITHIN = 600.0
 STOP_WITHIN = 120.0
 ASKED = 500
 IDLE = 3.0
-"""Seconds for which nobody asks anything."""
+"""Seconds without requests."""
 MEMBER_ID_REQUIRED = 79
 
 Fill = Callable[[WireClient, ExitStack], None]
@@ -42,7 +42,7 @@ Fill = Callable[[WireClient, ExitStack], None]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What a server is filled with."""
+    """The contents with which a server is filled."""
 
     title: str
     fill: Fill
@@ -204,4 +204,4 @@ def report(rows: Sequence[dict[str, Any]]) -> str:
         ])  # fmt: skip
     head = ["", "made in s", "RSS MB", "descriptors", "idle CPU %", "answer ms", "p99 ms", "stop s", "start s", "RSS MB",
             "descriptors"]  # fmt: skip
-    return "What a broker takes\n" + table(head, lines)
+    return "The cost of a broker\n" + table(head, lines)

@@ -2,7 +2,7 @@
 
 It takes those of the Go generator's options that it can serve and prints the same line of JSON. The server waits for it
 more than it waits for the server, so the requests per second are this generator's; the server's CPU time per request
-is measured as ever.
+is measured as usual.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Producer:
         self.frame = bytearray(encode_request(0, CLIENT, request, options.version))
         self.batch_at = self.frame.index(batch)
         self.batch_size = len(batch)
-        # What precedes the error code in an answer: correlation id, (tag), one topic, its name, one partition, its index.
+        # Before the error code in an answer: correlation id, (tag), one topic, its name, one partition, its index.
         self.code_at = 8 + (1 + 1 + 1 + len(TOPIC) + 1 if options.version >= 9 else 4 + 2 + len(TOPIC) + 4) + 4
 
     def _ask(self, key: int, request: Message, version: int) -> Any:

@@ -1,4 +1,4 @@
-"""What the things that stand beside the way cost: faults with and without a rule, and the trace at its levels."""
+"""The cost of faults, with and without a rule, and of the trace at each level."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PARTS = Path(__file__).resolve().parent
 
 
 def contenders(loop: str, folder: Path) -> list[Contender]:
-    """One server each, all with the trace off and no rule but for what they are named after; the first is what counts as 1."""
+    """One server each, with the trace off and without rules except for what its name says. The first counts as 1."""
     rules = folder / "faults.toml"
     rules.write_text(RULE)
     broker = (str(Path(sys.executable).parent / "wirebroker"), "serve", "--loop", loop)
@@ -36,7 +36,7 @@ def measure(
     loop: str, generator: Sequence[str], sizes: Sequence[str], only: Sequence[str] | None, rounds: int, deadline: float,
     share: float, say: Callable[[str], None],
 ) -> list[throughput.Case]:  # fmt: skip
-    """Produce over one connection with each size of batches; `only` names contenders by what they begin with."""
+    """Produce over one connection with each size of batches; `only` names contenders by prefix."""
     with tempfile.TemporaryDirectory() as folder:
         entered = [
             each

@@ -95,7 +95,7 @@ class Server:
         return self._process.poll() is None
 
     def last_words(self) -> str:
-        """The end of what the server wrote to stderr."""
+        """The last lines that the server wrote to stderr."""
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace").strip()[-400:] or "nothing"
 
@@ -139,7 +139,7 @@ def available_bytes() -> int:
 
 
 def machine() -> dict[str, Any]:
-    """What the figures depend on."""
+    """The machine and versions that the figures depend on."""
     model = ""
     with suppress(OSError):
         found = re.search(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text())

@@ -1,4 +1,4 @@
-"""A client without manners: what it sends, and a process of its own that sends it."""
+"""A rude client: its requests, and a process that sends them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BACKLOG_WITHIN = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """What one rude client does: whole frames on each of its connections, of which it reads the answers or does not."""
+    """The behaviour of one rude client: whole frames on each of its connections, with their answers read or not."""
 
     payload: bytes
     answers: int
@@ -29,15 +29,15 @@ class Attack:
     times: int = 1
     """How often it connects, sends and reads; it closes its connections in between."""
     piece: int = 0
-    """The payload is sent in pieces of so many bytes,"""
+    """Bytes of a piece in which it sends the payload."""
     pause: float = 0.0
-    """and so many seconds apart."""
+    """Seconds between two pieces."""
     silent: bool = False
     """It announces or sends what gets no answer, and does not wait for one."""
 
 
 class Rude:
-    """The process of a rude client. `done` tells, at any time, what it came to; the process ends with the `with`."""
+    """The process of a rude client. `done` returns its result so far; the process ends with the `with`."""
 
     def __init__(self, attack: Attack, address: tuple[str, int], core: int | None, longest: float) -> None:
         context = multiprocessing.get_context("fork")
@@ -120,7 +120,7 @@ def _send_unread(opened: socket.socket, payload: bytes, until: float) -> None:
 
 
 def _read(opened: socket.socket, answers: int, until: float) -> int:
-    """Read so many answers, or fewer if the time is up or the server closes."""
+    """Read `count` answers, or fewer if the time is up or the server closes."""
     buffer = memoryview(bytearray(READ))
     head, left, read = b"", 0, 0
     while read < answers and (seconds := until - time.perf_counter()) > 0:

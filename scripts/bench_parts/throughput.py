@@ -28,7 +28,7 @@ Report = dict[str, Any]
 
 @dataclass(slots=True)
 class Case:
-    """One row of load, and what was measured of each contender, round by round."""
+    """One row of load, and the measurements of each contender, round by round."""
 
     mode: str
     title: str

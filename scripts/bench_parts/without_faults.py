@@ -1,4 +1,4 @@
-"""`wirebroker serve` as it would be if the engine knew no faults: what they cost while no rule is loaded.
+"""`wirebroker serve` with an engine that knows no faults, to measure their cost while no rule is loaded.
 
 Engine.receive is compiled again from its own source without the questions that it asks about faults.
 """

@@ -1,4 +1,4 @@
-"""What is checked, and what can come of it."""
+"""The checks and their results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHECKS = {
     "groups": "list, describe, delete groups",
     "transactions": "list and describe transactions",
 }
-"""The id of each check, and what it shows; programs/ has what each client does for it."""
+"""The id of each check, and what it shows; programs/ has the code for each client."""
 
 PASS, FAIL, NOT_OFFERED, NOT_RUN = "pass", "fail", "not offered", "not run"
 

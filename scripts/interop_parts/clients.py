@@ -33,7 +33,7 @@ class Command:
 
 
 def cache() -> Path:
-    """The folder for what is fetched and built."""
+    """The folder for downloads and builds."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wirebroker" / "interop"
     folder.mkdir(parents=True, exist_ok=True)
     return folder

@@ -23,9 +23,9 @@ def run(
     client: str, bootstrap: str, prefix: str, checks: Sequence[str], told: Callable[[str, Result], None] = lambda *_: None,
     *, offline: bool = False,
 ) -> Outcome:  # fmt: skip
-    """Run the checks of one client; `told` hears of each as soon as it is done. With `offline` nothing is fetched.
+    """Run the checks of one client; `told` is called with each result at once. With `offline` nothing is fetched.
 
-    A program that dies or hangs fails the check it was at, and is started again for those that are left.
+    A program that dies or hangs fails the check it was at, and is started again for the remaining ones.
     """
     outcome = Outcome(client)
     try:
@@ -48,7 +48,7 @@ def run(
 def _listen(
     command: Command, bootstrap: str, prefix: str, left: list[str], outcome: Outcome, told: Callable[[str, Result], None]
 ) -> str:
-    """Start the program for the checks `left` and take from them what it answers; what went wrong, or nothing."""
+    """Start the program for the checks `left` and take the finished ones from them; returns the problem, or an empty text."""
     words = [str(word) for word in command.words] + [bootstrap, prefix, *left]
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
@@ -63,7 +63,7 @@ def _listen(
                     return ""
             return f"the program ended with: {_last(errors)}"
         except TimeoutError:
-            return f"nothing was heard for {SILENCE:.0f} s; the program last wrote: {_last(errors)}"
+            return f"the program printed nothing for {SILENCE:.0f} s; it last wrote: {_last(errors)}"
         finally:
             end_group(process)
             process.stdout.close()

@@ -22,7 +22,7 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of one suite. `missing` says why it did not run; `lost` is what passes against Kafka and not here."""
+    """The result of one suite. `missing` is the reason why it did not run; `lost` are tests that pass only against Kafka."""
 
     suite: Suite
     results: dict[str, str] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Outcome:
 
 
 def run(suite: Suite, address: str, only: str, told: Callable[[str, str, int], None], output: Path | None = None) -> Outcome:
-    """Run the suite, or one of its tests alone; `told` hears of each. Raises Missing if it cannot be had."""
+    """Run the suite, or one of its tests alone; calls `told` with each result. Raises Missing if it cannot be fetched."""
     made = suite.make(address)
     outcome, began = Outcome(suite), time.monotonic()
     log = None
@@ -61,7 +61,7 @@ def run(suite: Suite, address: str, only: str, told: Callable[[str, str, int], N
 
 
 def _lines(made: Run, only: str) -> Iterator[str]:
-    """What the program prints, until it ends or falls silent."""
+    """The lines that the program prints, until it ends or falls silent."""
     words, environment = [str(word) for word in made.words], os.environ | made.environment
     if only:
         added = made.only(only)

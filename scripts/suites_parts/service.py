@@ -1,4 +1,4 @@
-"""What kafka-python's fixtures import as test.service, which its sdist leaves out: services that run elsewhere."""
+"""The module test.service for kafka-python's fixtures, which its sdist leaves out: services that run elsewhere."""
 
 
 class ExternalService:
@@ -11,7 +11,7 @@ class ExternalService:
         """Its logs are elsewhere."""
 
     def stop(self):
-        """Whoever started it ends it."""
+        """The process that started it ends it."""
 
 
 class SpawnedService:

@@ -25,14 +25,14 @@ WORDS = {"PASSED": PASS, "PASS": PASS, "FAILED": FAIL, "FAIL": FAIL, "ERROR": FA
 
 @dataclass(slots=True)
 class Run:
-    """A command that runs tests, and how a line of what it prints tells of one: groups `name` and `word`."""
+    """A command that runs tests, and the pattern of an output line with a result: groups `name` and `word`."""
 
     words: Sequence[str | Path]
     folder: Path
     tells: re.Pattern[str]
     environment: dict[str, str] = field(default_factory=dict)
     only: Callable[[str], dict[str, str] | Sequence[str]] = lambda name: ()
-    """What is added for running this test alone: words, or variables of the environment."""
+    """Words or environment variables to run one test alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Suite:
     brokers: int = 1
     settings: Sequence[str] = ()
     not_offered: str = "$^"
-    """A pattern of the names of tests that need what is not offered here, and said to be so."""
+    """A pattern of the names of tests that need features which the broker does not have and README names."""
 
 
 def kafka_python(address: str) -> Run:
