@@ -20,7 +20,7 @@ from wirebroker.mock import MockKafka
 from wirebroker.storage.folder.inspection import Inspection
 from wirebroker.storage.folder.store import FolderStore
 from wirebroker.storage.interface import Log
-from wirekit import client
+from wirekit import RawProducer, client
 
 LOG = f"{0:020d}.log"
 
@@ -195,6 +195,17 @@ def test_an_aborted_transaction_that_the_index_lacks_is_refused_when_it_is_read(
     (data / ".kafka_cleanshutdown").touch()
     with pytest.raises(DamagedFile, match="0.txnindex: it lacks the transaction that producer 1 aborted at offset 3"):
         log_that_was_not_read(data, monkeypatch).read(0, 9, 10_000, True)
+
+
+def test_a_snapshot_that_lacks_a_producer_of_the_log_is_made_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    data = tmp_path / "data"
+    with MockKafka(data=data, topics=["orders", "other"]) as kafka:
+        RawProducer(kafka, "orders", 0).send(0, 2)
+        kafka.produce("other", value=b"without a producer id")
+    (data / "orders-0" / f"{3:020d}.snapshot").write_bytes((data / "other-0" / f"{1:020d}.snapshot").read_bytes())
+    with MockKafka(data=data) as kafka:
+        (known,) = kafka._call(lambda engine: list(engine.cluster.topics["orders"].partitions[0].producers))
+    assert f"it lacks producer {known}, which wrote offset 2; the producers are taken from the batches" in caplog.text
 
 
 def test_two_checkpoints_in_each_others_place_are_refused(stopped: Path) -> None:

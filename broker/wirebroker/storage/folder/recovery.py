@@ -319,6 +319,8 @@ class Recovery:
 
     def take(self) -> Recovered:
         """Let the files be what was found, without a torn tail and with indexes that fit; the log."""
+        if not self._is_known_at_end:
+            (self.folder / file_name(self.end, SNAPSHOT)).unlink(missing_ok=True)
         self._write_crashed()
         for closed, unfit in self._unfit:
             for path in unfit:
@@ -361,7 +363,7 @@ class Recovery:
         path = self.folder / file_name(self.end, SNAPSHOT)
         if self.end <= self._log_start:
             return
-        why = self._fault_of_snapshot(path)
+        why = self._damage_of_snapshot(path)
         self._is_known_at_end = not why
         if not self._known.clean or not why:
             return
@@ -374,7 +376,7 @@ class Recovery:
             )
         note(f"{path}: {why}; the producers are taken from the batches")
 
-    def _fault_of_snapshot(self, path: Path) -> str:
+    def _damage_of_snapshot(self, path: Path) -> str:
         """Why the snapshot at the end of the log cannot be used. Raises DamagedFile if the log may be another one's."""
         try:
             producers = read_snapshot(path)
@@ -383,13 +385,17 @@ class Recovery:
         except DamagedFile as damaged:
             return damaged.why
         for key, packed in producers.items():
-            if (written := last_offset(packed)) >= 0 and (why := self._fault_of_producer(key, written)):
+            if (written := last_offset(packed)) >= 0 and (why := self._damage_of_producer(key, written)):
                 if self._known.clean:
                     raise DamagedFile(path, f"{why}. If the log is the right one, remove this file")
                 return why
+        walked = self._unexpired(self._last.state.producers) if self._last else {}
+        for key, packed in walked.items():
+            if isinstance(key, int) and key not in producers and last_offset(packed) >= self._log_start:
+                return f"it lacks producer {key}, which wrote offset {last_offset(packed)}"
         return ""
 
-    def _fault_of_producer(self, key: Key, written: int) -> str:
+    def _damage_of_producer(self, key: Key, written: int) -> str:
         """What is wrong with a producer whose last batch ends at the offset `written`, as far as the log was walked."""
         segment = next((each for each in reversed(self.segments) if each.base_offset <= written), None)
         if segment is None or segment.unchecked:
