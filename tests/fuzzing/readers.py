@@ -27,7 +27,8 @@ from wirebroker.core.profile import PROFILES, profile
 from wirebroker.core.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from wirebroker.faults.files import FaultFileError, dump, file_kinds, loads
 from wirebroker.faults.files import load as load_faults
-from wirebroker.scenarios.scenario import OPTIONS, ScenarioError, find
+from wirebroker.scenarios.scenario import ScenarioError, find
+from wirebroker.scenarios.workload import Workload
 from wirebroker.trace.rows import EVENTS
 
 LONGEST = 1.0
@@ -128,7 +129,8 @@ FAULT_TEXT = st.one_of(
 SCENARIO_WORDS = ("title", "behaviours", "broker_does", "good_client", "sources", "clients", "others", "broker",
          "producer", "fault",
                   "steps", "expect", "part")  # fmt: skip
-STEPS = st.lists(st.dictionaries(st.sampled_from(tuple(OPTIONS)), VALUES, max_size=2), max_size=3)
+STEP_WORDS = [name.removeprefix("_do_") for name in vars(Workload) if name.startswith("_do_")]
+STEPS = st.lists(st.dictionaries(st.sampled_from(STEP_WORDS), VALUES, max_size=2), max_size=3)
 HEAD = 'title = "t"\nbroker_does = "b"\ngood_client = "g"\nsources = ["KIP-98"]\n'
 SCENARIO_TEXT = st.one_of(
     spoilt(scenario_files()), tables(SCENARIO_WORDS), tables(SCENARIO_WORDS[8:]).map(HEAD.__add__), REPEATS,
@@ -242,8 +244,8 @@ def _serve_flags(given_: dict[str, str]) -> None:
     options.advertise, options.config = given_["advertise"], [given_["config"]]
     environment = {"KAFKA_LISTENERS": given_["listeners"], "KAFKA_X": "1"}
     for work in (
-        lambda: serve.from_environment(options, environment), lambda: serve.listeners(options),
-        lambda: serve.control_address(given_["control"]), lambda: serve.address(given_["control"], "--x"),
+        lambda: serve.from_environment(options, environment), lambda: serve.listeners(options, [1]),
+        lambda: serve.control_address(given_["control"]),
     ):  # fmt: skip
         with contextlib.suppress(serve.UsageError):
             work()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import islice
 from random import Random
 from typing import Any, NamedTuple
 
@@ -77,6 +76,8 @@ LONGEST_REPEAT = 3000
 """How often an element may be repeated by a mutation."""
 MOST_SLOTS = 100_000
 """How many fields a request may have after a mutation: a repeated element may hold repeated ones."""
+MOST_BYTES = 32 << 20
+"""How many bytes and characters there may be in them."""
 
 
 class Made(NamedTuple):
@@ -257,7 +258,7 @@ class Author:
         before = getattr(slot.owner, slot.field.name)
         value = self._other(slot.field.spec, before, slot.field.nullable(version))
         setattr(slot.owner, slot.field.name, value)
-        if isinstance(value, list) and next(islice(slots_of(message, version), MOST_SLOTS, None), None):
+        if not is_small(message, version):
             setattr(slot.owner, slot.field.name, before)
 
     def _other(self, spec: Any, value: Any, nullable: bool) -> Any:
@@ -348,6 +349,17 @@ def slots_of(part: Struct, version: int) -> Iterator[Slot]:
         for inner in value if isinstance(value, list) else [value]:
             if isinstance(inner, Struct):
                 yield from slots_of(inner, version)
+
+
+def is_small(message: Message, version: int) -> bool:
+    """Whether the request has at most `MOST_SLOTS` fields and `MOST_BYTES` bytes."""
+    size = 0
+    for number, slot in enumerate(slots_of(message, version)):
+        value = getattr(slot.owner, slot.field.name)
+        size += len(value) if isinstance(value, (str, bytes, memoryview)) else 0
+        if number >= MOST_SLOTS or size > MOST_BYTES:
+            return False
+    return True
 
 
 def spoil_utf8(random: Random, body: bytes) -> bytes:
