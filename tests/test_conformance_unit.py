@@ -215,7 +215,7 @@ def test_a_step_uses_what_earlier_steps_gave(run: Run, monkeypatch: pytest.Monke
 
 
 def test_a_step_without_what_it_needs_is_not_done(run: Run) -> None:
-    assert run.observe(0, {"op": "init_pid", "pid": "$p.pid"}) == {"undone": "an earlier step did not give 'p'"}
+    assert run.observe(0, {"op": "init_pid", "pid": "$p.pid"}) == {"undone": "no earlier step returned 'p'"}
 
 
 def test_batches_of_a_run_have_timestamps_of_their_own(run: Run) -> None:

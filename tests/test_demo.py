@@ -81,7 +81,7 @@ def test_verdicts_are_shown_with_their_reason(printed: str) -> None:
 def test_a_difference_is_shown_and_the_exit_code_is_1(mock_kafka: MockKafka) -> None:
     code, shown = run(mock_kafka, flows=(flow("B2", rules={"window": 1}),))
     assert code == 1
-    assert "FINDING: it stores records twice; expected is that it recovers" in shown
+    assert "FINDING: it stores records twice; expected that it recovers" in shown
     assert find("B2").good_client not in shown
     assert "1 of 1 parts went otherwise than expected." in shown
 

@@ -1,4 +1,4 @@
-"""The flows B1 to B12, each played by real clients over TCP and by a good producer spoken by hand.
+"""The flows B1 to B12, each played by the client libraries and the `wire` client over TCP.
 
 What a flow is to come to stands in its scenario file; here it is shown per client, and from the log.
 """

@@ -150,7 +150,7 @@ def _scenario(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     run = actions.add_parser("run", help="let a client meet it: exit code 1 if it does not do what a good client does")
     run.add_argument("name", metavar="NAME", help="as in the list, a file that ends in .toml, or `all`")
     run.add_argument("--client", choices=("kafka-python", "aiokafka", "confluent", "wire"),
-        help="(kafka-python) `wire` is a good producer spoken by hand")  # fmt: skip
+        help="(kafka-python) `wire` is a good producer of our own")  # fmt: skip
     run.add_argument("--json", action="store_true", help="print what came of it as JSON")
     scenario.set_defaults(command="scenario")
 

@@ -1,7 +1,7 @@
 """One interface to the client libraries: the same few blocking calls for each, and each call ends in bounded time.
 
-Each library has a module with a `Producer` and, where the client has one, a `Reader`. A library is imported only when it is
-asked for, so that a missing one can be named. The scenarios, the demo and the interoperability checks use them.
+Each library has a module with a `Producer` and, where the client has one, a `Reader`. A library is imported at its first
+use, so that a missing one can be named. The scenarios, the demo and the interoperability checks use them.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Producer(Protocol):
         """Raises Refused if the client does not take the settings."""
 
     def start(self) -> None:
-        """Do what comes before the first record: connect, and call init_transactions if the producer is transactional."""
+        """Connect, and call init_transactions if the producer is transactional."""
 
     def send(self, topic: str, value: str, partition: int) -> None:
         """Hand over a record; its outcome is reported later, or at once."""

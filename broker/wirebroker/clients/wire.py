@@ -1,9 +1,9 @@
-"""A producer spoken by hand over the raw wire: how a good idempotent producer behaves, in a page, without a library.
+"""The `wire` client: how a good idempotent producer behaves, in a page, without a library.
 
-It keeps Kafka's own rules (KIP-98, KIP-360): what was not acknowledged is sent again, in order and as it was; an
-OUT_OF_ORDER_SEQUENCE_NUMBER behind a batch that failed is only sent again; at the head of the line it means that the
-broker cannot be brought to agree, and the epoch is counted up and the sequences begin at 0. Unlike the libraries it has
-as many requests in flight as it is told, and begins at the sequence that it is told. It does no transactions.
+It follows Kafka's rules (KIP-98, KIP-360). It sends unacknowledged batches again, unchanged and in order. After
+OUT_OF_ORDER_SEQUENCE_NUMBER it sends a batch again if an earlier one failed; if it was the first, it raises its epoch and
+begins at sequence 0. Unlike the libraries it takes any number of requests in flight and any first sequence. It has no
+transactions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from wirebroker.wire_client import WireClient
 VERSION, METADATA_VERSION = 12, 12
 OUT_OF_ORDER, UNKNOWN_PRODUCER_ID, REQUEST_TIMED_OUT = 45, 59, 7
 RETRIABLE = frozenset({2, 3, 5, 6, 7, 13, 14, 15, 16, 19, 20, 51, 56})
-"""Kafka's RetriableException, as far as an answer to Produce or InitProducerId has them."""
+"""Kafka's retriable errors of Produce and InitProducerId."""
 LAST_EPOCH = 32767
 BACKOFF = 0.02
 BROKEN = (OSError, ProtocolError)
@@ -38,7 +38,7 @@ class _Batch:
     partition: int
     values: list[str]
     due: float
-    """when it is given up"""
+    """when the producer gives it up"""
     sequence: int = -1
     epoch: int = -1
 
@@ -56,7 +56,7 @@ class Producer:
         self._wires: dict[str, WireClient] = {}
         self._leaders: dict[tuple[str, int], str] = {}
         self._given_up: set[str] = set()
-        """Leaders whose connection broke in this round: no answer comes from them."""
+        """Leaders whose connection broke in this round."""
         self._records: deque[tuple[str, int, str]] = deque()
         self._sizes = cycle(settings.batches or [1])
         self._unacknowledged: list[_Batch] = []
@@ -115,7 +115,7 @@ class Producer:
             self._next[batch.where] = (batch.sequence + len(batch.values)) % SEQUENCES
 
     def _round(self, batches: list[_Batch]) -> None:
-        """Send these batches one behind the other, and then read their answers."""
+        """Send these batches one after the other, and then read their answers."""
         self._given_up.clear()
         sent = [(batch, leader) for batch in batches if (leader := self._leader(batch)) and self._sent(batch, leader)]
         acked = self._settings.acks != 0
@@ -133,13 +133,13 @@ class Producer:
             self._begin_epoch()
 
     def _judged(self, batch: _Batch, code: int, offset: int, first: bool) -> bool:
-        """Draw the conclusion from an answer; whether the sequences have to begin anew."""
+        """Act on an answer; True if the producer needs a new epoch."""
         if not code:
             self._done(batch, offset, "")
             return False
         numbered = self._settings.idempotence
         if numbered and code in (OUT_OF_ORDER, UNKNOWN_PRODUCER_ID) and time.monotonic() < batch.due:
-            return first  # else it waits behind one that failed, and is sent again after that one
+            return first  # if an earlier batch failed, both are sent again
         if code in RETRIABLE and self._settings.retries and time.monotonic() < batch.due:
             return False
         self._done(batch, -1, error_name(code))
@@ -151,7 +151,7 @@ class Producer:
             self._report(value, offset + number if offset >= 0 else -1, error)
 
     def _begin_epoch(self) -> None:
-        """The next epoch, or a new producer id where there is none; what is left is numbered anew."""
+        """Take the next epoch, or a new producer id after the last; the remaining batches get new sequences."""
         if self._epoch < LAST_EPOCH:
             self._epoch += 1
         else:
@@ -183,7 +183,7 @@ class Producer:
         return leader not in self._given_up
 
     def _answer(self, leader: str) -> tuple[int, int]:
-        """Error and offset; an answer that does not come is REQUEST_TIMED_OUT, on a connection that is given up."""
+        """Error code and offset. Without an answer: REQUEST_TIMED_OUT, and the connection is given up."""
         if leader in self._given_up:
             return REQUEST_TIMED_OUT, -1
         try:
@@ -220,7 +220,7 @@ class Producer:
     # The rest
 
     def begin(self) -> None:
-        raise NotImplementedError("the wire client does no transactions")
+        raise NotImplementedError("the wire client has no transactions")
 
     commit = abort = begin
 

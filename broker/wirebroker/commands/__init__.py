@@ -1,1 +1,1 @@
-"""What the command line runs, one module per command."""
+"""The commands of the command line, one module each."""

@@ -20,7 +20,7 @@ NEEDS_SETTINGS = "was recorded with other settings than a broker by address has"
 
 @dataclass(slots=True)
 class Report:
-    """What a run came to."""
+    """The result of a run."""
 
     agreed: list[str] = field(default_factory=list)
     differing: list[str] = field(default_factory=list)
@@ -31,7 +31,7 @@ class Report:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Replay: 0 if every step agrees, 1 if one differs, 2 if it could not be done."""
+    """Replay the scenarios; the exit code: 0 if every step agrees, 1 if one differs, 2 if it could not be done."""
     try:
         only = options.only.split(",") if options.only else None
         scenarios = load(Path(options.file) if options.file else None, only)

@@ -1,4 +1,4 @@
-"""`wirebroker scenario list|show|run`: named misfortunes, and what a client does in them."""
+"""`wirebroker scenario list|show|run`: named misfortunes, and how a client handles them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wirebroker.scenarios.show import Screen, as_json
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what was asked: 0, 1 if a client did not meet what is expected, 2 if it could not be done."""
+    """List, show or run; the exit code: 1 if a client did not meet the expectation, 2 if it could not be done."""
     try:
         if options.action == "list":
             Screen().catalogue(map(find, names()))

@@ -1,4 +1,4 @@
-"""The batches that a scenario's produce step describes, with whatever is wrong with them."""
+"""The batches that a scenario's produce step describes, broken ones included."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def record_data(step: Step, timestamp: int) -> bytes | None:
 
 
 def batch(step: Step, timestamp: int) -> bytes:
-    """One batch, altered as the step says."""
+    """One batch, with the step's alterations."""
     return altered(_well_formed(step, timestamp), step)
 
 
 def altered(sound: bytes, step: Step) -> bytes:
-    """The batch with what the step says is wrong with it; the CRC covers the alterations unless it is one of them."""
+    """The batch with the step's alterations; the CRC covers them unless it is altered itself."""
     made = bytearray(sound)
     header = read_header(made)
     changes = {field: step[name] for name, field in _ALTERED.items() if name in step}

@@ -1,4 +1,4 @@
-"""Our own broker for replaying: in this process, its clock and its restarts in our hands."""
+"""The broker for a replay without an address: in this process, with a clock and restarts that the replay controls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wirebroker.wire_client import address_of
 
 
 class OwnBroker:
-    """A MockKafka that a scenario runs on; sleeping is moving its clock."""
+    """A MockKafka that a scenario runs on; to sleep is to move its clock."""
 
     def __init__(self, settings: Mapping[str, str], *, profile: str = "kafka-4.3", data: Path | None = None) -> None:
         self.kafka = MockKafka(configs=settings, profile=profile, cold_start=True, data=data)

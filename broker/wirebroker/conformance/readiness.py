@@ -1,7 +1,7 @@
-"""Waiting for what a broker does beside its answers, so that a replay sees what the recording saw.
+"""Waiting until a broker is ready, so that a replay meets the same state as the recording.
 
-A coordinator is found at once and loaded later; EndTxn is answered before its markers are written. The recordings
-were made on a broker that was given the time.
+Kafka announces a coordinator before it has loaded it, and answers EndTxn before the markers are written. The recording waited
+for both.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from wirebroker.conformance.replay import Run
 
 PAUSE, WITHIN = 0.02, 10.0
-"""Seconds between two questions, and after how many the broker is taken as it is."""
+"""Seconds between two requests, and seconds after which the replay goes on regardless."""
 COORDINATOR_CODES = (14, 15, 16)
-"""Not loaded, not available, not this broker: all of them "ask again"."""
+"""Loading, not available, not this broker: the client retries all of them."""
 _GROUP, _TRANSACTION = 0, 1
 
 
 def prepare(run: Run, steps: list[Json]) -> None:
-    """Have the internal topics created and the coordinators of this scenario's names loaded.
+    """Let the broker create the internal topics and load the coordinators of this scenario's names.
 
-    A broker that does not serve one of these requests is left as it is: the scenario's own steps will show it.
+    If the broker does not serve one of these requests, the scenario's own steps show it.
     """
     groups = sorted({"g"} | set(_values(steps, "group")))
     transactional_ids = sorted({"a"} | set(_values(steps, "txid")))
@@ -41,7 +41,7 @@ def prepare(run: Run, steps: list[Json]) -> None:
 
 
 def coordinators_loaded(client: WireClient, groups: Iterable[str], transactional_ids: Iterable[str]) -> None:
-    """Wait until the coordinators of all of them are found and loaded, which makes the internal topics.
+    """Wait until the coordinators of all these names are loaded, which creates the internal topics.
 
     Raises ConnectionClosed, NoAnswer and ProtocolError where the broker does not serve one of the requests.
     """
@@ -54,19 +54,19 @@ def coordinators_loaded(client: WireClient, groups: Iterable[str], transactional
 
 
 def markers_written(run: Run, transactional_id: str) -> None:
-    """Wait until an ended transaction is complete, that is, its markers stand in every partition."""
+    """Wait until an ended transaction is complete, with its markers in every partition."""
     with _asking(run) as client:
         transactions_complete(client, [transactional_id])
 
 
 def transactions_complete(client: WireClient, transactional_ids: list[str]) -> bool:
-    """Wait until no transaction of these is about to end; False if one still is after the time."""
+    """Wait until none of these transactions is ending; False if one still is after WITHIN seconds."""
     return until(lambda: not any(state.transaction_state.startswith("Prepare") for state in _states(client, transactional_ids)))
 
 
 @contextmanager
 def _asking(run: Run) -> Iterator[WireClient]:
-    """A client of its own, so that a broker without these requests does not spoil the scenario's connections."""
+    """A separate client, so that a broker without these requests does not close the scenario's connections."""
     client = WireClient(*run.broker.address)
     with closing(client), suppress(OSError, ProtocolError):
         yield client
@@ -84,7 +84,7 @@ def _values(steps: Any, key: str) -> Iterator[str]:
 
 
 def until(reached: Callable[[], bool]) -> bool:
-    """Ask until it is so; False if it never was within the time."""
+    """Repeat until this is true; False after WITHIN seconds."""
     deadline = time.monotonic() + WITHIN
     while not (done := reached()) and time.monotonic() < deadline:
         time.sleep(PAUSE)

@@ -1,4 +1,4 @@
-"""Recorded scenarios: their form, what settings they ran with, and how two observations are compared."""
+"""Recorded scenarios: their form, their broker settings, and the comparison of two observations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 Json = dict[str, Any]
 RECORDING = "kafka-4.3.1.json"
 NOT_COMPARED = ("n", "n_v0", "len")
-"""Counts of advertised APIs: a broker that has fewer is not thereby wrong about those it has."""
+"""Counts of advertised APIs: a broker with fewer APIs may still answer those that it has as Kafka does."""
 PRESENCE_ONLY = ("message", "m")
 """Texts, whose wording is not compared."""
 NO_ERROR = "0 NONE"
@@ -43,7 +43,7 @@ GROUP_SETTINGS: dict[str, dict[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A recorded dialogue: steps with what was observed. `ran_on` names the broker's settings."""
+    """A recorded dialogue: steps, each with its observation. `ran_on` names the broker's settings."""
 
     name: str
     about: str
@@ -58,7 +58,7 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A step at which a broker answered otherwise than Kafka did."""
+    """A step at which a broker's answer differs from Kafka's."""
 
     scenario: str
     index: int
@@ -82,7 +82,7 @@ def load(path: Path | None = None, only: Iterable[str] | None = None) -> list[Sc
 
 @dataclass(slots=True)
 class Normaliser:
-    """Takes out of observations what differs from run to run: ids are numbered by first appearance."""
+    """Makes observations of different runs comparable: numbers ids by first appearance, and removes times."""
 
     _ids: dict[tuple[str, Any], str] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)
@@ -141,7 +141,7 @@ def compare(scenario: Scenario, observed: list[Json]) -> list[Difference]:
 
 
 def deliberate(difference: Difference) -> bool:
-    """The one difference that is meant: Kafka never answers a null record set, wirebroker says INVALID_RECORD."""
+    """True for the one deliberate difference: Kafka never answers a null record set, wirebroker answers INVALID_RECORD."""
     silent = difference.expected == {"conn": "timeout"}
     null_records = difference.step.get("op") == "produce" and difference.step.get("raw_hex", "") is None
     return silent and null_records and str(difference.got.get("error", "")).startswith("87 ")

@@ -57,17 +57,17 @@ class Run:
         self._began = broker.now()
 
     def prepare(self) -> None:
-        """Have ready what was there before the recording: internal topics and coordinators, but for the group "cold"."""
+        """Have internal topics created and coordinators loaded, as before the recording, except in the group "cold"."""
         if self._scenario.ran_on != "cold":
             prepare(self, [row["step"] for row in self._scenario.steps])
 
     def observe(self, index: int, step: Json) -> Json:
-        """Do one step; what was seen."""
+        """Do one step; its observation."""
         self._index = index
         try:
             step = self._resolve(step)
         except KeyError as missing:
-            return {"undone": f"an earlier step did not give {missing}"}
+            return {"undone": f"no earlier step returned {missing}"}
         try:
             observed = OPERATIONS[step["op"]](self, step)
         except ConnectionClosed:
@@ -81,7 +81,7 @@ class Run:
         return observed
 
     def _resolve(self, value: Any) -> Any:
-        """Put in what earlier steps gave: `$p.epoch+1`."""
+        """Replace references to earlier results, like `$p.epoch+1`, by their values."""
         if isinstance(value, dict):
             return {key: self._resolve(item) for key, item in value.items()}
         if isinstance(value, list):
@@ -97,7 +97,7 @@ class Run:
         return self.client.request(request, step.get("v", version), step.get("conn", "main"))
 
     def topic(self, step: Json) -> str:
-        """The topic's real name: `T` is the scenario's own, `T2` another of it, anything else is meant literally."""
+        """The topic's real name: `T`, `T2` … are topics of this run, any other name is literal."""
         name = step.get("topic", "T")
         if name == "T":
             return self._prefix
@@ -139,7 +139,7 @@ class Run:
 
 
 def replay(scenario: Scenario, broker: Broker) -> tuple[list[Json], list[Difference]]:
-    """Replay one scenario; what was observed at each step, and where that differs from the recording."""
+    """Replay one scenario; the observation of each step, and the differences from the recording."""
     run = Run(scenario, broker)
     try:
         run.prepare()

@@ -1,4 +1,4 @@
-"""What each operation of a scenario does on the wire, and the form in which its answer is observed."""
+"""The requests of each step of a scenario, and the form in which their answers are recorded."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def shown(code: int) -> str:
 
 
 def _repeat(ask: Callable[[], tuple[int, Json]], again: tuple[int, ...]) -> Json:
-    """Ask until the code is none of those to be tried again."""
+    """Repeat while the code is one of these."""
     for _ in range(RETRIES):
         code, observed = ask()
         if code not in again:

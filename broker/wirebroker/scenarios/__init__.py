@@ -1,12 +1,12 @@
-"""Named misfortunes: what befalls a client, what a good one does, and what this one did.
+"""Named misfortunes: what the broker does, what a good client does, and what this client did.
 
-files/      one TOML file per scenario: the broker, its faults, the workload, and the end that is expected
-scenario    what such a file says, and errors that point at what it says wrongly
-setup       a broker as a scenario wants it
-workload    the application, which does the steps; raw is what others do to its topic
-play        one run: a broker, the faults, the workload, and what was seen of it
-journal     what the application meant to send, and what it was told
-outcome     what a run came to, counted from the log and from the journal
-watch       what went over the wire, with the records named
+files/      one TOML file for each scenario: the broker, its faults, the workload, the expected outcome
+scenario    the files' form and their errors
+setup       the broker of a scenario
+workload    the application, which does the steps; raw sends the requests of others
+play        one run: broker, faults, workload, result
+journal     the records that were sent, and their outcomes
+outcome     the outcome of a run, counted from the log and the journal
+watch       the requests of a run, with the names of their records
 show        a run in words
 """

@@ -1,4 +1,4 @@
-"""What the application meant to send, and what its client told it: the other half of what the log shows."""
+"""The records that the application sent, and the outcome that its client reported for each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Sent(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What the client told of a record. `error` is "" where it was acknowledged; `offset` −1 where it has none."""
+    """A record's outcome, as the client reports it: `error` is "" if it is acknowledged, `offset` −1 if unknown."""
 
     value: str
     offset: int
@@ -29,45 +29,45 @@ class Told(NamedTuple):
 
 @dataclass(slots=True)
 class Note:
-    """Something that the application did or was told beside its records: a call and what came of it."""
+    """A call of the client beside sending records, and its error."""
 
     what: str
     error: str = ""
 
 
 class Journal:
-    """Written by the workload and, from the clients' own threads, by their callbacks."""
+    """Written by the workload and by the clients' callbacks, from their own threads."""
 
     def __init__(self) -> None:
         self.sent: list[Sent] = []
         self.told: list[Told] = []
         self.notes: list[Note] = []
         self.deleted: set[str] = set()
-        """Values that were stored, and then deleted by somebody who may."""
+        """Values that were stored and then deleted on purpose."""
         self._changed = threading.Condition()
 
     def tell(self, value: str, offset: int, error: str) -> None:
-        """A callback."""
+        """Note the outcome of a record; for the clients' callbacks."""
         with self._changed:
             self.told.append(Told(value, offset, error))
             self._changed.notify_all()
 
     def wait_told(self, values: set[str], timeout: float) -> bool:
-        """Wait until something was told of each of these; whether it was."""
+        """Wait for the outcome of each of these values; False after `timeout` seconds."""
         with self._changed:
             return self._changed.wait_for(lambda: values <= {each.value for each in self.told}, timeout)
 
     def acknowledged(self) -> set[str]:
-        """The values that were acknowledged at least once."""
+        """The values acknowledged at least once."""
         return {each.value for each in self.told if not each.error}
 
     def unacknowledged(self) -> list[Sent]:
-        """What was handed over and not acknowledged, in order, each once."""
+        """The records without an acknowledgement, in the order of sending, each once."""
         known = self.acknowledged()
         return list({each.value: each for each in self.sent if each.value not in known}.values())
 
     def intended(self) -> list[Intended]:
-        """The same for the audit: each record once, and what became of it as far as it was told."""
+        """The records in the audit's form: each once, with its outcome if the client reported one."""
         good, failed = self.acknowledged(), {each.value for each in self.told if each.error}
         once = {each.value: each for each in self.sent}
         return [

@@ -1,4 +1,4 @@
-"""What a run came to: counted from the log, and from what the client told the application."""
+"""The outcome of a run, counted from the log and from what the client reported to the application."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ COMMIT = 1
 
 @dataclass(slots=True)
 class Counts:
-    """Records by what became of them. A record is what the application meant to be there once."""
+    """How many records met each fate. A record counts once, however often it was sent."""
 
     sent: int = 0
     stored: int = 0
     """as a read_committed consumer sees it, doubles included"""
     doubled: int = 0
-    """stored again, however often"""
+    """extra copies"""
     lost: int = 0
     """acknowledged and not stored"""
     failed: int = 0
@@ -31,18 +31,18 @@ class Counts:
     failed_stored: int = 0
     """reported as failed and stored all the same, which no client can exclude"""
     untold: int = 0
-    """the client never said what became of them"""
+    """the client never reported their outcome"""
     displaced: int = 0
-    """stored behind one that was sent later, on the same partition by the same producer"""
+    """stored after a record that the same producer sent later to the same partition"""
     torn: int = 0
     """of a transaction of which another part is visible"""
     open: int = 0
-    """in transactions that nobody ended"""
+    """in transactions that are still open"""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """The word for it, what it was counted from, and what differs from what was expected."""
+    """The outcome in a word, its counts, and the differences from the expectation."""
 
     name: OutcomeName
     counts: Counts
@@ -50,7 +50,7 @@ class Outcome:
 
 
 def visible(records: Iterable[StoredRecord]) -> tuple[list[StoredRecord], list[StoredRecord]]:
-    """Of one partition's records those that are committed, in order, and those in transactions that are open."""
+    """One partition's committed records in order, and its records in open transactions."""
     pending: dict[int, list[StoredRecord]] = {}
     shown: list[StoredRecord] = []
     for record in records:
@@ -107,7 +107,7 @@ def _torn(transaction: Sequence[str], values: Counter[str]) -> int:
 
 
 def _displaced(journal: Journal, seen: Sequence[StoredRecord]) -> int:
-    """How many records stand behind one that was sent after them; only the first time that each is stored counts."""
+    """How many records stand after one that was sent later; of repeated records the first copy counts."""
     place: dict[str, tuple[int, int]] = {}
     for record in seen:
         place.setdefault(_value(record), (record.partition, record.offset))
@@ -123,10 +123,10 @@ def _displaced(journal: Journal, seen: Sequence[StoredRecord]) -> int:
 
 
 def judge(counts: Counts, hung: bool, refused: bool, expect: Expect) -> Outcome:
-    """The outcome, and what differs from what is expected of it."""
+    """The outcome, and its differences from the expectation."""
     outcome = Outcome(_name(counts, hung, refused), counts)
     if outcome.name not in expect.outcome:
-        outcome.differences.append(f"it {_verb(outcome.name)}; expected is that it {' or '.join(map(_verb, expect.outcome))}")
+        outcome.differences.append(f"it {_verb(outcome.name)}; expected that it {' or '.join(map(_verb, expect.outcome))}")
     if refused:
         return outcome
     for word in ("stored", "doubled", "lost", "failed"):
@@ -134,7 +134,7 @@ def judge(counts: Counts, hung: bool, refused: bool, expect: Expect) -> Outcome:
         if wanted is not None and wanted != got:
             outcome.differences.append(f"{word}: {got} records, expected {wanted}")
     if counts.open:
-        outcome.differences.append(f"{counts.open} records are in a transaction that nobody ended")
+        outcome.differences.append(f"{counts.open} records are in an open transaction")
     return outcome
 
 

@@ -1,7 +1,6 @@
-"""One run: a broker of its own, the faults, the workload, and what was seen of it.
+"""One run of a scenario: a broker of its own, the faults, the workload, and the result.
 
-The workload runs in a thread. What it waits for is bounded by `LIMIT`; a client that has not come to an end by then hangs,
-and the run ends without it.
+The workload runs in a thread and has `LIMIT` seconds. A client that needs longer hangs, and the run ends without it.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from wirebroker.trace.rows import ProduceRow
 
 LIMIT = 8.0
 """Seconds that a part may take. The clients' own timeouts are shorter: see ProducerSettings."""
-SETTLING = 2.0
-"""Seconds for what was sent without acknowledgements to arrive."""
+LAST_RECORDS = 2.0
+"""Seconds that the broker has for records sent without acknowledgements."""
 
 
 @dataclass(slots=True)
 class Result:
-    """What came of one part with one client."""
+    """The result of one part with one client."""
 
     scenario: Scenario
     part: Part
@@ -40,20 +39,20 @@ class Result:
     events: list[Event]
     log: list[StoredRecord]
     audit: AuditReport
-    """of what is stored, against what the application meant to send and what it was told"""
+    """of the stored records, against the journal"""
     requests: dict[str, int]
     refusal: str
-    """why the client does not take the settings, if it does not"""
+    """why the client refuses the settings, "" if it does not"""
     seconds: float
 
     @property
     def differences(self) -> list[str]:
-        """What differs from what is expected of a good client."""
+        """The differences from what a good client does."""
         return self.outcome.differences
 
     @property
     def met(self) -> bool:
-        """Whether the client did what is expected of a good one."""
+        """True if the client did what a good client does."""
         return not self.differences
 
     @property
@@ -63,7 +62,7 @@ class Result:
 
 
 def play(scenario: Scenario, part: Part, client: ClientName, *, limit: float = LIMIT) -> Result:
-    """Play a part with a client. Raises NotInstalled; whatever a client raises is part of the result."""
+    """Play a part with a client. Raises NotInstalled; the client's own exceptions are part of the result."""
     clients = driver(client)
     started = time.monotonic()
     with broker(part) as kafka:
@@ -73,7 +72,7 @@ def play(scenario: Scenario, part: Part, client: ClientName, *, limit: float = L
         workload = Workload(part, clients, kafka, watch, started + limit)
         hung = _run(workload, limit)
         if part.producer.acks == 0:
-            _settle(kafka, time.monotonic() + SETTLING)
+            _wait_until_disconnected(kafka, time.monotonic() + LAST_RECORDS)
         written = list(dict.fromkeys(each.topic for each in workload.journal.sent)) or [TOPIC]
         log = [record for topic in written for record in kafka.records(topic)]
         counts = outcome.count(workload.journal, log, workload.transactions)
@@ -81,7 +80,7 @@ def play(scenario: Scenario, part: Part, client: ClientName, *, limit: float = L
         unfired = [str(rule) for rule in (*rules, *workload.rules) if not rule.fired]
         judged.differences += workload.differences
         if not workload.refusal:
-            judged.differences += [f"the fault {rule} never struck, so that this run shows nothing" for rule in unfired]
+            judged.differences += [f"the fault {rule} never fired, so this run shows nothing" for rule in unfired]
         audit = kafka.audit(written, intended=workload.journal.intended())
         return Result(
             scenario, part, client, client_version(client), judged, workload.journal, watch.events(), log, audit,
@@ -89,14 +88,14 @@ def play(scenario: Scenario, part: Part, client: ClientName, *, limit: float = L
         )  # fmt: skip
 
 
-def _settle(kafka: MockKafka, end: float) -> None:
-    """Without acknowledgements a client ends before the broker has read what it sent: wait until nobody is connected."""
+def _wait_until_disconnected(kafka: MockKafka, end: float) -> None:
+    """Wait until no client is connected: without acknowledgements a client ends before the broker has read all requests."""
     while kafka._call(lambda engine: bool(engine.connections)) and time.monotonic() < end:
         time.sleep(0.01)
 
 
 def _run(workload: Workload, limit: float) -> bool:
-    """Run the workload in a thread; whether it hung. What it raises is an error of ours."""
+    """Run the workload in a thread; True if it hangs. An exception in it is our own error."""
     raised: list[BaseException] = []
 
     def work() -> None:

@@ -1,4 +1,4 @@
-"""What others do to a topic in a scenario, spoken over the raw wire: things that no client library would do by itself."""
+"""Requests of other applications and administrators in a scenario, sent with the wire client."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from wirebroker.wire_client import WireClient
 OTHER = "other"
 """The transactional id of the other application."""
 TIMEOUT = 60_000
-"""ms after which the coordinator ends what it leaves open."""
+"""ms after which the coordinator aborts its open transaction."""
 PATIENCE = 3.0
 """Seconds to wait for an answer."""
 
 
 def _begin(wire: WireClient, topic: str) -> tuple[int, int]:
-    """A transaction on partition 0 of the topic, by another application; its producer id and epoch."""
+    """Begin a transaction of another application on partition 0 of the topic; its producer id and epoch."""
     wire.request(FindCoordinatorRequest(key=OTHER, key_type=1), 3)
     given = wire.request(InitProducerIdRequest(transactional_id=OTHER, transaction_timeout_ms=TIMEOUT), 4)
     _well(given.error_code, "InitProducerId")
@@ -40,7 +40,7 @@ def _begin(wire: WireClient, topic: str) -> tuple[int, int]:
 
 
 def open_transaction(address: str, topic: str, records: int) -> None:
-    """Another application writes records in a transaction, and is not heard of again."""
+    """Another application writes records in a transaction and disappears."""
     with closing(WireClient.at(address, PATIENCE)) as wire:
         producer_id, epoch = _begin(wire, topic)
         data = build_batch(
@@ -53,7 +53,7 @@ def open_transaction(address: str, topic: str, records: int) -> None:
 
 
 def empty_transaction(address: str, topic: str) -> None:
-    """Another application begins a transaction and aborts it before it has written: a marker without records."""
+    """Another application begins a transaction and aborts it without records."""
     with closing(WireClient.at(address, PATIENCE)) as wire:
         producer_id, epoch = _begin(wire, topic)
         request = EndTxnRequest(transactional_id=OTHER, producer_id=producer_id, producer_epoch=epoch, committed=False)

@@ -1,6 +1,6 @@
-"""Scenario files: what they may contain, and what it means.
+"""Scenario files.
 
-A scenario has one or more parts, each played on a broker of its own. What the file says at its top holds for all parts; a part
+A scenario has one or more parts, each played on a broker of its own. The top of the file holds for all parts; a part
 adds to its tables (`broker`, `producer`, `expect`) and replaces its lists (`fault`, `steps`). A step is named after a method of
 the workload, whose parameters are its options.
 """
@@ -212,7 +212,7 @@ def _expect(said: dict[str, Any], where: str) -> Expect:
 
 
 def verb_of(step: Mapping[str, Any]) -> str | None:
-    """The word of a step that says what it does."""
+    """The verb of a step; None if it has no known one."""
     return next((word for word in step if word in _step_forms()), None)
 
 

@@ -1,4 +1,4 @@
-"""A broker as a scenario wants it, for a run of ours and for `serve --scenario`, where any client can meet it."""
+"""The broker of a scenario, for `scenario run` and for `serve --scenario`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def topics(part: Part) -> dict[str, int]:
 
 
 def bring_about(part: Part, engine: Engine, now: int) -> list[Rule]:
-    """Bring the broker into the state from which the part begins, and load its faults, which are returned."""
+    """Bring the broker into the part's first state, and load its faults, which are returned."""
     epoch, transactional_id = part.broker.producer_epoch, part.producer.transactional_id
     if epoch and transactional_id is None:
         engine.plan.add(_begin_at(epoch, engine))
@@ -41,7 +41,7 @@ def bring_about(part: Part, engine: Engine, now: int) -> list[Rule]:
 
 
 def _begin_at(epoch: int, engine: Engine) -> Rule:
-    """Hand out this epoch instead of 0, once: an idempotent producer counts its epochs by itself, and this is where it is."""
+    """A rule that answers the first InitProducerId with this epoch; the producer raises it by itself from there."""
 
     def answer(facts: Facts, request: Message) -> Message | None:
         assert isinstance(request, InitProducerIdRequest)

@@ -1,4 +1,4 @@
-"""A run in words: what went over the wire and what was decided of it, what the client told, what the log holds."""
+"""A run in words: the requests and their verdicts, the client's reports, and the log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VERDICTS = {"accepted": "green", "duplicate": "yellow", "rejected": "red"}
 WIDTH = 110
 """Columns, where there is no terminal that has its own."""
 LINES = 40
-"""How many lines of one run are shown; what is left out is said."""
+"""How many lines of one run are shown; a line says how many are left out."""
 AUDITED = 6
 """How many findings of the audit are shown of one run."""
 MARKS = {"recovers": "green", "fails cleanly": "cyan", "refuses": "cyan", "duplicates": "yellow", "reorders": "yellow",
@@ -36,14 +36,14 @@ COUNTED = {"sent": "sent", "stored": "stored", "lost": "lost", "doubled": "doubl
 
 
 class Screen:
-    """Prints scenarios and what came of them."""
+    """Prints scenarios and their results."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(highlight=False)
         if console is None and not self.console.is_terminal:
             self.console.width = WIDTH
 
-    # What there is
+    # Scenarios
 
     def catalogue(self, scenarios: Iterable[Scenario]) -> None:
         """A table of scenarios."""
@@ -55,7 +55,7 @@ class Screen:
         self.console.print(table)
 
     def describe(self, scenario: Scenario) -> None:
-        """Everything that a scenario's file says."""
+        """Everything in a scenario's file."""
         self.console.print(Text(scenario.name, "bold cyan").append(f"  {scenario.title}", "bold"))
         self._field("broker", scenario.broker_does)
         self._field("good client", scenario.good_client)
@@ -71,7 +71,7 @@ class Screen:
                 self._field("step", ", ".join(f"{word} {_plain(value)}" for word, value in step.items()))
             self._field("expected", expectation(part))
 
-    # What came of it
+    # Results
 
     def result(self, result: Result) -> None:
         """One run."""
@@ -92,7 +92,7 @@ class Screen:
         self.verdict(result)
 
     def verdict(self, result: Result) -> None:
-        """How it ended, and what was expected instead."""
+        """The outcome, and the differences from the expectation."""
         name = result.outcome.name
         line = Text("  ").append(name, MARKS[name]).append(f"  {summary(result.outcome.counts)}", "dim")
         self.console.print(line)
@@ -127,7 +127,7 @@ class Screen:
         for name, why in skipped.items():
             self.console.print(Text(f"{name} was not run: {why}", "dim"))
         met = sum(result.met for result in results)
-        self.console.print(f"{met} of {len(results)} parts went as a good client makes them go")
+        self.console.print(f"{met} of {len(results)} parts ended as with a good client")
 
     def _event(self, event: Event, times: int) -> None:
         again = f"  × {times}" if times > 1 else ""
@@ -167,14 +167,14 @@ class Screen:
         self._line(Text(f"  {name:<13}", "dim"), text)
 
     def _line(self, line: Text, text: str, style: str = "") -> None:
-        """Print `text` behind `line`, and what does not fit below its beginning."""
+        """Print `text` after `line`, wrapped to the right of it."""
         indent = len(line)
         parts = textwrap.wrap(text, max(self.console.width - indent, 20)) or [""]
         self.console.print(line.append(f"\n{'':<{indent}}".join(parts), style))
 
 
 def _collapsed(events: Sequence[Event]) -> Iterable[tuple[Event, int]]:
-    """Events, and how often each comes in a row."""
+    """Events, and how often each is repeated."""
 
     def same(event: Event) -> object:
         if event.row is not None:
@@ -242,12 +242,12 @@ def summary(counts: Counts) -> str:
     if counts.failed_stored:
         shown.append(f"{counts.failed_stored} of the failed stored all the same")
     if counts.untold:
-        shown.append(f"{counts.untold} of which the client says nothing")
+        shown.append(f"{counts.untold} without a report of the client")
     return ", ".join(shown)
 
 
 def expectation(part: Part) -> str:
-    """What is expected of a part, in words."""
+    """A part's expectation in words."""
     texts = [_expected(part.expect)]
     texts += [f"{client}: {_expected(own)}" for client, own in part.expect.clients.items()]
     return "; ".join(texts)
@@ -327,7 +327,7 @@ def _linked(source: str) -> str:
 
 
 def outcomes(results: Sequence[Result]) -> str:
-    """What came of many runs of several clients, as tables in Markdown."""
+    """The outcomes of many runs of several clients, as tables in Markdown."""
     heads = list(dict.fromkeys(map(who, results)))
     lines = [f"| scenario | part | {' | '.join(heads)} |", "|---|---|" + "---|" * len(heads)]
     for (name, part), runs in groupby(results, key=lambda each: (each.scenario.name, each.part.name)):

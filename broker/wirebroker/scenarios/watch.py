@@ -1,7 +1,7 @@
-"""What went over the wire in a run, in the order in which the broker dealt with it, with the records named.
+"""The requests of a run in the order in which the broker handled them, with the names of their records.
 
-The trace has the verdicts and the faults, and no records; so a rule that lets everything pass looks at each request as it
-comes, and the two are joined by connection and correlation id.
+The trace has verdicts and faults but no records. So a rule that lets every request pass notes its records, and the two are
+joined by connection and correlation id.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from wirebroker.requests.facts import Facts
 from wirebroker.trace.rows import FaultRow, ProduceRow, ReplyRow, Row
 
 SHOWN = ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
-"""Requests beside Produce that belong into the picture."""
+"""Requests that are shown beside Produce."""
 RING = 10_000
-"""Rows that are looked at; the trace keeps no more."""
+"""How many rows are read; the trace keeps no more."""
 
 
 @dataclass(slots=True)
 class Event:
-    """A batch that was judged (`row`), a fault that struck (`fault`), a request, or what befell the broker (`mark`)."""
+    """A batch with its verdict (`row`), a fault that fired (`fault`), a request, or a change of the broker (`mark`)."""
 
     what: str
-    """the records of the batch, or of the request that was struck; else what the request is"""
+    """the records of the batch, or of the request that the fault concerns; else the request's API"""
     row: ProduceRow | None = None
     fault: FaultRow | None = None
     unanswered: bool = False
-    """the client does not hear of it"""
+    """the client gets no answer"""
     errors: str = ""
-    """what a request was refused with, where there is no verdict that says it"""
+    """the error of a request without a verdict"""
     mark: bool = False
 
 
@@ -47,7 +47,7 @@ class _Seen:
 
 
 class Watch:
-    """Looks on from the moment it is made."""
+    """Records requests from its creation on."""
 
     def __init__(self, kafka: MockKafka) -> None:
         self._kafka = kafka
@@ -65,7 +65,7 @@ class Watch:
         self._seen.append(_Seen(facts.api + said, records))
 
     def mark(self, what: str) -> None:
-        """Note that something befalls the broker now."""
+        """Note a change of the broker at this point of the run."""
         self._marks.append((len(self._rows()), what))
 
     def events(self) -> list[Event]:
@@ -92,13 +92,13 @@ def _records(request: ProduceRequest) -> Iterable[tuple[int, str]]:
 
 
 def named(values: list[str]) -> str:
-    """The records of a batch in short: its letter. What only makes a record longer is left out."""
+    """The short name of a batch: the letter of its records, without padding."""
     first = values[0].rstrip(".")
     return first if len(values) == 1 else first.rstrip("0123456789")
 
 
 class _Join:
-    """Joins rows with what was seen of their requests, and with their answers, by connection and correlation id."""
+    """Joins rows with the records of their requests and with their answers, by connection and correlation id."""
 
     def __init__(self, watching: str, seen: list[_Seen], rows: Iterable[Row]) -> None:
         self._watching = watching
@@ -106,7 +106,7 @@ class _Join:
         self._known: dict[tuple[int, int], _Seen] = {}
         self._answers = {(row.connection, row.correlation_id): row for row in rows if isinstance(row, ReplyRow)}
         self._judged: set[tuple[int, int]] = set()
-        """Requests of which there is a verdict, or a fault that prevented one."""
+        """Requests with a verdict, or with a fault that prevented one."""
 
     def events(self, rows: Iterable[Row]) -> Iterable[Event]:
         """The next rows as events."""

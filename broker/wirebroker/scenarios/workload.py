@@ -1,4 +1,4 @@
-"""The application of a scenario: it does the steps, one after another, with whatever client it is given."""
+"""The application of a scenario: it does the steps in order, with any of the clients."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Offsets = Literal["after", "in transaction", "with output"]
 Unit = Literal["days", "hours", "minutes", "seconds", "milliseconds"]
 Isolation = Literal["read_committed", "read_uncommitted"]
 IN_TRANSACTION = 2.0
-"""Seconds to wait for the records of a transaction that is to go on: its end will tell."""
+"""Seconds to wait for records inside a transaction; its end reports their outcome."""
 FIRST = "first"
 """The name of the producer where a step names none."""
 CHUNK = 2
-"""How many records a pipeline takes at a time."""
+"""How many records a pipeline reads at a time."""
 
 
 class _ReaderFailed(Exception):
@@ -38,21 +38,21 @@ class Workload:
     def __init__(self, part: Part, clients: Any, kafka: MockKafka, watch: Watch, end: float) -> None:
         self.journal = Journal()
         self.transactions: list[list[str]] = []
-        """The values that were sent in each transaction."""
+        """The values sent in each transaction."""
         self.differences: list[str] = []
         self.rules: list[Any] = []
-        """Faults that were loaded on the way."""
+        """Faults loaded by steps."""
         self.refusal = ""
         self.hung = self.abandoned = False
         self.doing = ""
-        """The call that is being made."""
+        """The current call."""
         self._part, self._clients, self._kafka, self._watch, self._end = part, clients, kafka, watch, end
         self._address = kafka.bootstrap_servers
         self._producers: dict[str, _Held] = {}
         self._count = 0
 
     def run(self) -> None:
-        """Do the steps, and close what is still there."""
+        """Do the steps, then close the producers."""
         try:
             for step in self._part.steps:
                 verb = verb_of(step) or ""
@@ -65,7 +65,7 @@ class Workload:
             self._call("close", lambda held=held: held.producer.close(min(1.0, self._left())))  # type: ignore[misc]
 
     def abandon(self) -> None:
-        """Let go of producers that have not come to an end; what they raise now is of no interest."""
+        """Drop the producers that have not ended, and ignore their errors from now on."""
         self.abandoned = True
         for held in self._producers.values():
             held.dead = True
@@ -89,11 +89,11 @@ class Workload:
         return ""
 
     def _reader(self, topic: str, group: str, isolation: str = "read_committed") -> Any:
-        """A consumer of the client. What it raises ends the workload: nothing more can come of it."""
+        """A consumer of the client. Its exceptions end the workload."""
         return self._asked("a consumer", lambda: self._clients.Reader(self._address, topic, group, isolation))
 
     def _asked(self, what: str, function: Callable[[], T]) -> T:
-        """What a call of a consumer returns. Raises _ReaderFailed."""
+        """The result of a consumer's call. Raises _ReaderFailed."""
         self.doing = what
         try:
             return function()
@@ -134,7 +134,7 @@ class Workload:
             held.producer.send(topic, value, partition)
 
     def _wait(self, held: _Held, values: Sequence[str]) -> None:
-        """Wait until something was told of these; records of a transaction are told when it ends."""
+        """Wait for the outcome of these; in a transaction its end reports them."""
         if held.broken:
             return
         timeout = min(self._left(), IN_TRANSACTION) if held.transactional else self._left()
@@ -175,7 +175,7 @@ class Workload:
         self._wait(self._held(by), [each.value for each in self.journal.sent])
 
     def _do_send_again(self, value: str | list[str], partition: int | None = None, by: str = FIRST) -> None:
-        """The application itself sends again: records by name, or whatever was not acknowledged."""
+        """Send records again: by name, or all unacknowledged ones."""
         held = self._held(by)
         known = {each.value: each for each in self.journal.sent}
         chosen = self.journal.unacknowledged() if value == "unacknowledged" else [known[name] for name in value]
@@ -231,7 +231,7 @@ class Workload:
     # Pipelines
 
     def _do_process(self, value: int, offsets: Offsets, crash_after: int = 0) -> None:
-        """Consume, transform, produce: `value` records. The first worker dies after `crash_after`, before it has said so."""
+        """Consume, transform, produce `value` records. The first worker dies after `crash_after`, before its commit."""
         for _ in range(value):
             self._kafka.produce(TOPIC, value=label(self._count).encode())
             self._count += 1
@@ -268,7 +268,7 @@ class Workload:
         return found
 
     def _known(self) -> int:
-        """How far the results say that they go."""
+        """The offset up to which the results reach."""
         if not self._kafka.records(RESULTS):
             return 0
         reader = self._reader(RESULTS, "results")
@@ -277,11 +277,11 @@ class Workload:
         return max((int(value.partition("@")[2]) + 1 for _, value in found), default=0)
 
     def _do_consume(self, value: int, isolation: Isolation = "read_committed", to_end: bool = False) -> None:
-        """A consumer reads from the beginning and is to find so many records, and with `to_end` the end."""
+        """A consumer reads from the beginning and must find `value` records, and with `to_end` reach the end."""
         reader = self._reader(TOPIC, "readers", isolation)
         found = self._read(reader, 0, value or 1, min(self._left(), 3.0) if value else 0.4)
         if len(found) != value:
-            self.differences.append(f"a {isolation} consumer reads {len(found)} records; expected are {value}")
+            self.differences.append(f"a {isolation} consumer reads {len(found)} records, expected {value}")
         if to_end:
             end = self._kafka._call(lambda engine: engine.cluster.topics[TOPIC].partitions[0].log_end_offset)
             position = self._asked("position", reader.position)
@@ -352,7 +352,7 @@ class Workload:
             self.hung = True
 
     def _do_wait_for_stored(self, value: int) -> None:
-        """Wait until the leaders have so many records, acknowledged or not."""
+        """Wait until the leaders have `value` records, acknowledged or not."""
         try:
             self._kafka.wait_for_records(TOPIC, value, self._left())
         except TimeoutError:
@@ -360,7 +360,7 @@ class Workload:
 
 
 class _Held:
-    """A producer that the application has, and what it knows of its records."""
+    """One of the application's producers, and the state of its records."""
 
     producer: Any
 
@@ -370,17 +370,17 @@ class _Held:
         self.lost = False
         """The client cannot go on."""
         self.broken = ""
-        """why it never began"""
+        """why it could not start"""
         self.failed = ""
-        """why its transaction never began"""
+        """why its transaction could not begin"""
         self.errors: dict[str, str] = {}
-        """what was told of single records of a transaction"""
+        """errors of single records of a transaction"""
         self._journal = journal
         self._offsets: dict[str, int] = {}
         self._open: list[str] = []
 
     def tell(self, value: str, offset: int, error: str) -> None:
-        """The client's callback. In a transaction it says nothing yet of what will be visible."""
+        """The client's callback. In a transaction the outcome is known only at its end."""
         if self.dead:
             return
         if self.transactional:
@@ -391,15 +391,15 @@ class _Held:
             self._journal.tell(value, offset, error)
 
     def sent(self, value: str) -> None:
-        """A record was handed over."""
+        """Note a record that was handed over."""
         self._open.append(value)
 
     def begin(self) -> None:
-        """A transaction begins."""
+        """Note the begin of a transaction."""
         self._open = []
 
     def end(self, error: str) -> list[str]:
-        """A transaction has ended: all of its records are acknowledged, or none is. The values of it."""
+        """Note the end of a transaction, which acknowledges all its records or none; its values."""
         for value in self._open:
             self._journal.tell(value, self._offsets.get(value, -1), error)
             if not error and value in self.errors:

@@ -21,7 +21,7 @@ from wirebroker.scenarios.play import Result, play
 from wirebroker.scenarios.scenario import Part, Scenario, find
 
 FLOWS = ("B1", "B2", "B3", "B4", "B7")
-"""The scenarios that are shown, by a producer that is spoken by hand: the first part of each."""
+"""The scenarios in the demo: the first part of each, with the `wire` client."""
 
 
 def run(options: argparse.Namespace) -> int:

@@ -21,7 +21,7 @@ from wirebroker.scenarios.show import Screen as Runs
 
 WIDTH = 100
 COLUMNS = {"sent": 6, "stored": 8, "twice": 7, "accepted": 10, "duplicate": 11, "rejected": 10}
-"""What the summary counts, and how wide."""
+"""The summary's columns, and their widths."""
 STYLES = {"twice": "yellow"} | VERDICTS
 
 
@@ -34,7 +34,7 @@ class Screen:
         self._runs = Runs(self._console)
 
     def begin(self, address: str) -> None:
-        """Say what is running."""
+        """Print what is running."""
         self._console.print(f"[bold]wirebroker {__version__}[/] listens on {address} and answers as Apache Kafka 4.3.1")
         self._heading("Clients", f"{RECORDS} records each, idempotence on, read back by a consumer group")
 
@@ -52,14 +52,14 @@ class Screen:
         self._differences(result.differences)
 
     def flow(self, result: Result) -> None:
-        """A heading, a line for each batch, and what it came to."""
+        """A heading, a line for each batch, and the outcome."""
         self._runs.result(result)
         if result.met:
             self._wrapped(Text("  "), result.scenario.good_client, "italic")
 
     def audit(self, clients: AuditReport, flows: Sequence[Result]) -> None:
-        """What the logs say afterwards, of the clients' broker and of each flow's."""
-        self._heading("Audit", "was it exactly once? what is stored, held against what was meant to be sent")
+        """The audit of the clients' broker and of each flow's."""
+        self._heading("Audit", "was it exactly once? the stored records, compared with the records sent")
         for name, report in [("clients", clients), *((flow.scenario.name, flow.audit) for flow in flows)]:
             counts = report.summary()
             line = Text(f"  {name:<24}").append(f"{counts['batches']:>4} batches {counts['records']:>5} records   ")
@@ -94,7 +94,7 @@ class Screen:
             self._wrapped(Text("  "), rejected[0].explain)
 
     def _wrapped(self, line: Text, text: str, style: str = "") -> None:
-        """Print `text` behind `line`, and what does not fit into the width below its beginning."""
+        """Print `text` after `line`, wrapped to the right of it."""
         indent = len(line)
         parts = textwrap.wrap(text, self._console.width - indent)
         self._console.print(line.append(f"\n{'':<{indent}}".join(parts), style))
@@ -108,7 +108,7 @@ class Screen:
 
 
 def _program() -> str:
-    """How the reader of a fresh clone can start us, or anybody who has us installed."""
+    """The command that starts wirebroker here: installed, or in a fresh clone."""
     return "scripts/run" if shutil.which("wirebroker") is None and Path("scripts/run").exists() else "wirebroker"
 
 
