@@ -38,7 +38,7 @@ from wirebroker.core.transactions import TransactionCoordinator
 from wirebroker.directory import EngineDirectory
 from wirebroker.exchange import Aside, Close, Connection, Effect, Exchange, Outcome, Steps
 from wirebroker.gate import Disconnect, Gate, Refuse
-from wirebroker.trace.recorder import Recorder
+from wirebroker.trace.broker import BrokerRecorder
 from wirebroker.turns import Turns, steps_of
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Engine:
         self.transactions = TransactionCoordinator(self.cluster, self.groups.offsets.end_transaction, now)
         self.maintenance = Maintenance(self.cluster, now)
         self.controller = Controller(self.cluster, self._coordinator_moved)
-        self.trace = Recorder(lambda: self.now)
+        self.trace = BrokerRecorder(lambda: self.now)
         self.store = store
         if store is not None:
             store.load(self.cluster, self.groups, self.transactions, now)

@@ -1,20 +1,20 @@
-"""The rows of the trace: one class for each event, with the fields that are valid for it and no others.
+"""The rows of the trace: one class for each event, with its fields.
 
-What is written as JSON is `{"event": …}` and these fields; docs/trace.schema.json is made of them. −1 stands for "none"
-in numbers, "" in text. Times are ms since the epoch, by the broker's clock.
+The JSON of a row is `{"event": …}` and these fields; docs/trace.schema.json is made from them. −1 stands for "none" in
+numbers, "" in text. Times are ms since the epoch, by the broker's clock.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, fields
-from functools import cache
-from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import msgspec
 
 VerdictName = Literal["accepted", "duplicate", "rejected"]
 YEAR_9999 = 253_370_764_800_000
-"""Times from here on are no dates that Python can show in every time zone."""
+"""Python cannot show later times as dates in every time zone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,39 +27,7 @@ class Row:
 
     def as_json(self) -> str:
         """One JSON object on one line."""
-        return json.dumps({"event": self.event} | {f.name: getattr(self, f.name) for f in fields(self)})
-
-    @classmethod
-    def from_json(cls, row: dict[str, Any]) -> Self:
-        """The row that `as_json` wrote; KeyError names a field that is missing, ValueError one that has no such value."""
-        values: dict[str, Any] = {}
-        for name, fits in _checks(cls.event).items():
-            value = row[name]
-            if not fits(value):
-                raise ValueError(f"{name}: {value!r}")
-            values[name] = tuple(value) if isinstance(value, list) else value
-        if not 0 <= values["time"] < YEAR_9999:
-            raise ValueError(f"time: {values['time']!r}")
-        return cls(**values)
-
-
-@cache
-def _checks(event: str) -> dict[str, Callable[[Any], bool]]:
-    """Which values each field of an event can have."""
-    row = EVENTS[event]
-    hints = get_type_hints(row)
-    return {field.name: _check(hints[field.name]) for field in fields(row)}
-
-
-def _check(hint: Any) -> Callable[[Any], bool]:
-    if get_origin(hint) is Literal:
-        words = frozenset(get_args(hint))
-        return lambda value: isinstance(value, str) and value in words
-    if get_origin(hint) is tuple:
-        fits = _check(get_args(hint)[0])
-        return lambda value: isinstance(value, list) and all(map(fits, value))
-    kinds = get_args(hint) or (hint,)
-    return lambda value: type(value) in kinds
+        return json.dumps({"event": self.event} | msgspec.to_builtins(self))
 
 
 # What was decided
@@ -67,17 +35,17 @@ def _check(hint: Any) -> Callable[[Any], bool]:
 
 @dataclass(frozen=True, slots=True)
 class ProduceRow(Row):
-    """One partition of one Produce request and what was decided of it."""
+    """The verdict on one batch of a Produce request."""
 
     event = "produce"
 
     node: int
-    """the broker that was asked"""
+    """the broker that received the request"""
     connection: int
     """number of the connection, counted from 1"""
     client_id: str | None
     software: str
-    """what the client calls itself in ApiVersions, "" if it did not"""
+    """the client's software as it names itself in ApiVersions, "" if it does not"""
     version: int
     """of the Produce request"""
     correlation_id: int
@@ -100,16 +68,16 @@ class ProduceRow(Row):
     error: str
     """its name"""
     base_offset: int
-    """the offset in the answer; of a duplicate the original one"""
+    """the offset in the answer; for a duplicate the original one"""
     note: str
-    """a remark that is no verdict: an idempotent batch sent with acks other than all"""
+    """a remark beside the verdict: an idempotent batch was sent with acks other than all"""
     explain: str
     """the verdict as a sentence"""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultRow(Row):
-    """A rule that struck a request, or a connection before there was one (`api` is "" then)."""
+    """A rule struck a request, or a connection before there was a request (`api` is "" then)."""
 
     event = "fault"
 
@@ -120,13 +88,13 @@ class FaultRow(Row):
     version: int
     correlation_id: int
     kind: str
-    """what the rule does: lose_ack, error …"""
+    """the kind of the rule: lose_ack, error …"""
     rule: str
     """the rule in words"""
     partitions: tuple[str, ...]
-    """those that it struck, as topic-partition; empty if it struck the whole request"""
+    """the partitions that it struck, as topic-partition; empty if it struck the whole request"""
     number: int
-    """how often the rule has struck, this time included"""
+    """how often the rule has struck, including this time"""
 
 
 # What went over the wire
@@ -134,7 +102,7 @@ class FaultRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionRow(Row):
-    """A connection was made, or is gone."""
+    """A connection was opened or closed."""
 
     event = "connection"
 
@@ -162,9 +130,9 @@ class RequestRow(Row):
     version: int
     correlation_id: int
     bytes: int
-    """without the four that say how many"""
+    """without the four bytes of its size"""
     about: tuple[str, ...]
-    """what it names: topic-partition, group …, transaction …"""
+    """the names in it: topic-partition, group …, transaction …"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,13 +149,13 @@ class ReplyRow(Row):
     version: int
     correlation_id: int
     bytes: int
-    """with the four that say how many"""
+    """with the four bytes of its size"""
     latency: int
-    """ms since the request arrived, by the broker's clock: how long it waited, 0 if it was answered at once"""
+    """ms between request and answer by the broker's clock; 0 if it was answered at once"""
     errors: tuple[str, ...]
     """the names of the error codes in the answer, each once"""
     about: tuple[str, ...]
-    """what the request names"""
+    """the names in the request"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,13 +173,13 @@ class FetchRow(Row):
     topic: str
     partition: int
     offset: int
-    """that was asked for"""
+    """the offset that the request asks for"""
     bytes: int
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
     committed: bool
-    """whether it was read_committed"""
+    """whether the isolation level is read_committed"""
     code: int
     error: str
 
@@ -221,7 +189,7 @@ class FetchRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class TopicRow(Row):
-    """A topic was created or deleted, or has more partitions."""
+    """A topic was created or deleted, or got more partitions."""
 
     event = "topic"
 
@@ -232,7 +200,7 @@ class TopicRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class LeaderRow(Row):
-    """A partition has a new leader epoch, perhaps another leader; −1 if it has none."""
+    """A partition has a new leader epoch, and perhaps another leader; −1 stands for no leader."""
 
     event = "leader"
 
@@ -244,7 +212,7 @@ class LeaderRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class InSyncRow(Row):
-    """Other replicas of a partition are in sync than before."""
+    """The in-sync replicas of a partition changed."""
 
     event = "isr"
 
@@ -266,7 +234,7 @@ class BrokerRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class ProducerRow(Row):
-    """A partition knows a producer from now on, has seen its epoch rise, or has forgotten it."""
+    """A partition got to know a producer, saw its epoch rise, or forgot it."""
 
     event = "producer"
 
@@ -279,7 +247,7 @@ class ProducerRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class TransactionRow(Row):
-    """A transactional id was written down with a new state, epoch or set of partitions."""
+    """The state, epoch or partitions of a transactional id changed, and the change was written down."""
 
     event = "transaction"
 
@@ -292,7 +260,7 @@ class TransactionRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class GroupRow(Row):
-    """A group entered a state, or a new generation (of a consumer group its epoch)."""
+    """A group entered a state or a new generation; for a consumer group the generation is its epoch."""
 
     event = "group"
 
@@ -304,14 +272,14 @@ class GroupRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class RetentionRow(Row):
-    """Retention deleted what was before `log_start_offset`."""
+    """Retention deleted the records before `log_start_offset`."""
 
     event = "retention"
 
     topic: str
     partition: int
     before: int
-    """the log start offset until then"""
+    """the log start offset before that"""
     log_start_offset: int
 
 
@@ -335,5 +303,11 @@ EVENTS: dict[str, type[Row]] = {
 
 
 def row_from_json(row: dict[str, Any]) -> Row:
-    """A row of any event; KeyError names a field that is missing, or an event that does not exist, ValueError a value."""
-    return EVENTS[row.get("event", "produce")].from_json(row)
+    """The row that `as_json` wrote. Raises ValueError, which names the field that is missing or has a wrong value."""
+    event = row.get("event", "produce")
+    if event not in EVENTS:
+        raise ValueError(f"there is no event {event!r}")
+    made = msgspec.convert(row, EVENTS[event])
+    if not 0 <= made.time < YEAR_9999:
+        raise ValueError(f"time: {made.time!r}")
+    return made

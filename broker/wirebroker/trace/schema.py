@@ -1,14 +1,13 @@
-"""The JSON schema of a line of the trace, made of the rows' fields; docs/trace.schema.json is this."""
+"""The JSON schema of a line of the trace, made from the rows' fields. docs/trace.schema.json is its copy."""
 
 from __future__ import annotations
 
 from dataclasses import fields
-from types import NoneType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
+
+import msgspec
 
 from wirebroker.trace.rows import EVENTS, Row
-
-_NAMES = {int: "integer", str: "string", bool: "boolean", NoneType: "null"}
 
 
 def schema() -> dict[str, Any]:
@@ -28,14 +27,5 @@ def _schema_of(row: type[Row]) -> dict[str, Any]:
         "type": "object",
         "additionalProperties": False,
         "required": ["event", *names],
-        "properties": {"event": {"const": row.event}} | {name: _type(hints[name]) for name in names},
+        "properties": {"event": {"const": row.event}} | {name: msgspec.json.schema(hints[name]) for name in names},
     }
-
-
-def _type(hint: Any) -> dict[str, Any]:
-    if get_origin(hint) is Literal:
-        return {"enum": list(get_args(hint))}
-    if get_origin(hint) is tuple:
-        return {"type": "array", "items": _type(get_args(hint)[0])}
-    kinds = [_NAMES[each] for each in get_args(hint)] or [_NAMES[hint]]
-    return {"type": kinds if len(kinds) > 1 else kinds[0]}
