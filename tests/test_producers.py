@@ -136,7 +136,7 @@ def test_a16_the_window_is_a_setting(window: int) -> None:
 
 def test_only_a_clients_batches_are_checked() -> None:
     state, end = after((0, 3))
-    assert verdict(state, end, header(99, 1), origin=Origin.REPLICATION) == Accept(3, "unchecked")
+    assert verdict(state, end, header(99, 1), origin=Origin.COORDINATOR) == Accept(3, "unchecked")
 
 
 def test_a11_judging_changes_nothing_and_a_rejected_epoch_does_not_bump() -> None:

@@ -5,13 +5,12 @@ The older form of IncrementalAlterConfigs: the given settings replace all settin
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
-from kafkawire.messages.alter_configs import (
-    AlterConfigsRequest,
-    AlterConfigsResource,
-    AlterConfigsResourceResponse,
-    AlterConfigsResponse,
-)
+from kafkawire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
 from wirebroker.apis.metadata_changes import CHANGES, MetadataChanges
 from wirebroker.core.config_resources import REPEATED, Alteration, Change, Operation, Refusal, repeated
 from wirebroker.core.slices import pauses
@@ -20,32 +19,28 @@ from wirebroker.exchange import Exchange, Steps
 
 def handle(request: AlterConfigsRequest, exchange: Exchange) -> Steps:
     """Change the settings; the result of each resource."""
+    return alter_resources(request, exchange, AlterConfigsResponse, AlterConfigsResourceResponse, replaces=True)
+
+
+def alter_resources(
+    request: Any, exchange: Exchange, response: Callable[..., Message], answer: Callable[..., Any], *, replaces: bool
+) -> Steps:
+    """Change the settings of a request in either form, whose classes of messages are given."""
     twice = repeated((resource.resource_type, resource.resource_name) for resource in request.resources)
-    responses: list[AlterConfigsResourceResponse] = []
-    changes, pause = MetadataChanges(responses, exchange), pauses(CHANGES)
+    answers: list[Any] = []
+    changes, pause = MetadataChanges(answers, exchange), pauses(CHANGES)
     for resource in request.resources:
         if pause():
             changes.write_down()
             yield None
-        if (resource.resource_type, resource.resource_name) in twice:
+        kind, name = resource.resource_type, resource.resource_name
+        wanted = [Change(each.name, getattr(each, "config_operation", Operation.SET), each.value) for each in resource.configs]
+        if (kind, name) in twice:
             refusal: Refusal | None = REPEATED
         else:
-            refusal = _alteration(resource, exchange).alter(validate_only=request.validate_only)
-        responses.append(_answer(resource, refusal or Refusal(ErrorCode.NONE, None)))
+            alteration = Alteration(exchange.cluster, exchange.node_id, kind, name, wanted, replaces=replaces)
+            refusal = alteration.alter(validate_only=request.validate_only)
+        code, message = refusal or Refusal(ErrorCode.NONE, None)
+        answers.append(answer(error_code=code, error_message=message, resource_type=kind, resource_name=name))
     changes.write_down()
-    return AlterConfigsResponse(responses=responses)
-
-
-def _alteration(resource: AlterConfigsResource, exchange: Exchange) -> Alteration:
-    changes = [Change(config.name, Operation.SET, config.value) for config in resource.configs]
-    kind, name = resource.resource_type, resource.resource_name
-    return Alteration(exchange.cluster, exchange.node_id, kind, name, changes, replaces=True)
-
-
-def _answer(resource: AlterConfigsResource, refusal: Refusal) -> AlterConfigsResourceResponse:
-    return AlterConfigsResourceResponse(
-        error_code=refusal.code,
-        error_message=refusal.message,
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-    )
+    return response(responses=answers)

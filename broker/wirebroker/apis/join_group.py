@@ -10,8 +10,7 @@ from __future__ import annotations
 from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
-from wirebroker.core.groups.classic import Joined
-from wirebroker.core.groups.coordinator import JoinRequest
+from wirebroker.core.groups.classic import Joined, JoinRequest
 from wirebroker.exchange import Exchange, Outcome
 
 

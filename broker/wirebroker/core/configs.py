@@ -82,7 +82,27 @@ def _own_defaults(brokers: int) -> dict[str, str]:
     }
 
 
-class BrokerConfigs:
+class Configs:
+    """Typed values of settings by name."""
+
+    def value(self, name: str) -> Value:
+        """The typed value. Raises KeyError for an unknown name."""
+        raise NotImplementedError
+
+    def integer(self, name: str) -> int:
+        """The value of a setting that is a whole number."""
+        value = self.value(name)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError(f"{name} is not a whole number but {value!r}")
+        return value
+
+    def text(self, name: str) -> str:
+        """The value as Kafka writes it; empty if there is none."""
+        value = self.value(name)
+        return "" if value is None else Setting.text(value)
+
+
+class BrokerConfigs(Configs):
     """The settings of a cluster's brokers. `version` rises with every change, also of a topic's settings."""
 
     def __init__(self, overrides: Mapping[str, str], *, brokers: int = 1) -> None:
@@ -176,18 +196,6 @@ class BrokerConfigs:
                 return -1 if name == "retention.ms" and value < 0 else value
             return value
         return None
-
-    def integer(self, name: str) -> int:
-        """The value of a setting that is a whole number."""
-        value = self.value(name)
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise TypeError(f"{name} is not a whole number but {value!r}")
-        return value
-
-    def text(self, name: str) -> str:
-        """The value as Kafka writes it; empty if there is none."""
-        value = self.value(name)
-        return "" if value is None else Setting.text(value)
 
     def alter(self, changes: Mapping[str, str | None], broker: int | None = None) -> None:
         """Change settings while running, for one broker or, with None, for all; a value of None removes a change.
@@ -358,7 +366,7 @@ def check_topic_configs(overrides: Mapping[str, str], broker: BrokerConfigs) -> 
     return values
 
 
-class TopicConfigs:
+class TopicConfigs(Configs):
     """The settings of one topic: its `overrides`, and the broker's for the rest."""
 
     def __init__(self, broker: BrokerConfigs, overrides: Mapping[str, str]) -> None:
@@ -382,18 +390,6 @@ class TopicConfigs:
         if name not in TOPIC_SETTINGS:
             raise KeyError(name)
         return self.broker.value(name)
-
-    def integer(self, name: str) -> int:
-        """The value of a setting that is a whole number."""
-        value = self.value(name)
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise TypeError(f"{name} is not a whole number but {value!r}")
-        return value
-
-    def text(self, name: str) -> str:
-        """The value as Kafka writes it; empty if there is none."""
-        value = self.value(name)
-        return "" if value is None else Setting.text(value)
 
     def source(self, name: str, node: int) -> Source:
         """The value's source as the controller reports it, which knows all corresponding broker settings."""

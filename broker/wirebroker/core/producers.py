@@ -49,7 +49,6 @@ class Origin(Enum):
     """The source of a batch. Only a client's batches are checked."""
 
     CLIENT = "client"
-    REPLICATION = "replication"
     COORDINATOR = "coordinator"
 
 

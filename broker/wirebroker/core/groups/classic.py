@@ -28,6 +28,24 @@ NEW_MEMBER_TIMEOUT_MS = 300_000
 Protocols = Sequence[tuple[str, bytes]]
 
 
+class JoinRequest(NamedTuple):
+    """A JoinGroup request at the broker `node_id`. Timeouts are in ms."""
+
+    node_id: int
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    protocol_type: str
+    protocols: Protocols
+    rebalance_timeout: int
+    session_timeout: int
+    needs_known_id: bool
+    """Whether a new member first gets its id, and must join again with it (KIP-394)."""
+    may_skip_assignment: bool
+
+
 class Joined(NamedTuple):
     """The answer to a JoinGroup. Only the leader's has `members` (id, instance id, metadata)."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.errors import EncodeError, ErrorCode
@@ -15,7 +14,7 @@ from wirebroker.core.changes import GroupChange
 from wirebroker.core.cluster import GROUP_TOPIC, Cluster
 from wirebroker.core.coordinator_errors import translate_error
 from wirebroker.core.elections import NO_LEADER
-from wirebroker.core.groups.classic import CONSUMER, Group, Joined, Joiner, Member, Protocols, Synced, Syncer
+from wirebroker.core.groups.classic import CONSUMER, Group, Joined, Joiner, JoinRequest, Member, Synced, Syncer
 from wirebroker.core.groups.commit import Commit
 from wirebroker.core.groups.consumer import ConsumerGroup, Resolved
 from wirebroker.core.groups.consumer_groups import ConsumerGroups, Refused
@@ -25,7 +24,6 @@ from wirebroker.core.groups.loading import GroupLog
 from wirebroker.core.groups.log import group_record, group_tombstone, offset_tombstone, records_batch
 from wirebroker.core.groups.members import ConsumerMember
 from wirebroker.core.groups.migration import (
-    ClassicJoin,
     ClassicMembers,
     downgraded,
     policy,
@@ -38,24 +36,6 @@ from wirebroker.core.slices import SLICE, pauses
 
 GROUPS = 16
 """The number of groups in one slice."""
-
-
-class JoinRequest(NamedTuple):
-    """A JoinGroup request at the broker `node_id`. Timeouts are in ms."""
-
-    node_id: int
-    group_id: str
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    protocol_type: str
-    protocols: Protocols
-    rebalance_timeout: int
-    session_timeout: int
-    needs_known_id: bool
-    """Whether a new member first gets its id, and must join again with it (KIP-394)."""
-    may_skip_assignment: bool
 
 
 class GroupCoordinator:
@@ -210,7 +190,7 @@ class GroupCoordinator:
             return
         group = self.groups.get(requested.group_id)
         if isinstance(group, ConsumerGroup) and group.members:
-            self._classic_members.join(group, _classic_join(requested), joiner, now)
+            self._classic_members.join(group, requested, joiner, now)
             return
         if not isinstance(group, Group) and requested.member_id:  # a refused client changes no group
             joiner(Joined(ErrorCode.UNKNOWN_MEMBER_ID, requested.member_id))
@@ -641,13 +621,6 @@ def _kept_since(group: Group | ConsumerGroup, committed: Committed) -> int | Non
     if group.state is State.EMPTY:
         return group.state_since
     return committed.time if group.protocol_type == CONSUMER and group.state is State.STABLE else None
-
-
-def _classic_join(requested: JoinRequest) -> ClassicJoin:
-    return ClassicJoin(
-        requested.member_id, requested.instance_id, requested.client_id, requested.client_host, requested.protocol_type,
-        requested.protocols, requested.rebalance_timeout, requested.session_timeout, requested.needs_known_id,
-    )  # fmt: skip
 
 
 def _member(member_id: str, requested: JoinRequest) -> Member:

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from kafkawire.errors import ErrorCode, ProtocolError
 from kafkawire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.groups.assignors import as_assignment
-from wirebroker.core.groups.classic import CONSUMER, Group, Joined, Joiner, Member, Synced, Syncer
+from wirebroker.core.groups.classic import CONSUMER, Group, Joined, Joiner, JoinRequest, Member, Synced, Syncer
 from wirebroker.core.groups.consumer import ConsumerGroup
 from wirebroker.core.groups.consumer_groups import (
     JOIN,
@@ -121,20 +120,6 @@ def downgraded(
     made.take_over(group.epoch, members, assignment)
 
 
-class ClassicJoin(NamedTuple):
-    """A JoinGroup request to a consumer group. Timeouts are in ms."""
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    protocol_type: str
-    protocols: Sequence[tuple[str, bytes]]
-    rebalance_timeout: int
-    session_timeout: int
-    needs_known_id: bool
-
-
 class ClassicMembers:
     """The members of consumer groups that use the classic protocol.
 
@@ -153,11 +138,11 @@ class ClassicMembers:
 
     # Joining
 
-    def join(self, group: ConsumerGroup, requested: ClassicJoin, joiner: Joiner, now: int) -> None:
+    def join(self, group: ConsumerGroup, requested: JoinRequest, joiner: Joiner, now: int) -> None:
         """A member joins, or joins again to learn its assignment; it is answered at once."""
         joiner(self._join(group, requested, now))
 
-    def _join(self, group: ConsumerGroup, requested: ClassicJoin, now: int) -> Joined:
+    def _join(self, group: ConsumerGroup, requested: JoinRequest, now: int) -> Joined:
         if policy(self._cluster) == "DISABLED":
             return Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         member_id = requested.member_id or self._groups.new_member_id()
@@ -217,7 +202,7 @@ class ClassicMembers:
         return _joined(change)
 
     def _member(
-        self, group: ConsumerGroup, member_id: str, requested: ClassicJoin
+        self, group: ConsumerGroup, member_id: str, requested: JoinRequest
     ) -> tuple[ConsumerMember, str | None] | Refused:
         """The member that joins, and the id of the static one that it replaces, if any."""
         if requested.instance_id is None:
