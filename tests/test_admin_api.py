@@ -238,7 +238,7 @@ def test_minus_one_means_the_brokers_defaults() -> None:
     assert {partition.leader for partition in admin.engine.cluster.topics["orders"].partitions} == {1, 2, 3}
 
 
-def test_replicas_go_where_the_client_says() -> None:
+def test_replicas_are_placed_on_the_requested_brokers() -> None:
     admin = Admin(brokers=3)
     (answer,) = admin.create(topic("orders", -1, -1, on=[(1, [3, 1]), (0, [2, 3])]))
     assert (answer.num_partitions, answer.replication_factor) == (2, 2)
@@ -251,7 +251,7 @@ def test_replicas_go_where_the_client_says() -> None:
     )
 
 
-def test_each_topic_of_a_request_is_judged_by_itself() -> None:
+def test_each_topic_of_a_request_is_checked_on_its_own() -> None:
     admin = Admin()
     answers = admin.create(topic("twice"), topic("good"), topic("bad", 0), topic("twice"))
     assert said(answers) == [
@@ -307,7 +307,7 @@ def test_topics_are_deleted_by_name_and_by_id() -> None:
         ),
     ],
 )
-def test_what_is_not_deleted(asked: list[DeleteTopicState], answered: list[tuple[str | None, int, str]]) -> None:
+def test_topics_that_are_not_deleted(asked: list[DeleteTopicState], answered: list[tuple[str | None, int, str]]) -> None:
     admin = Admin()
     admin.create(topic("orders"))
     assert said(delete(admin, *asked)) == answered
@@ -430,7 +430,7 @@ MALFORMED = (
         (99, "z", 42, MALFORMED, 0),
     ],
 )
-def test_what_can_be_described(kind: int, name: str, code: int, sentence: str, entries: int) -> None:
+def test_resources_that_can_be_described(kind: int, name: str, code: int, sentence: str, entries: int) -> None:
     admin = Admin()
     admin.create(topic("orders"))
     result = admin.describe(kind, name)
@@ -447,7 +447,7 @@ def test_no_list_is_null_in_any_version(version: int) -> None:
             assert config.synonyms is not None, config.name
 
 
-def test_only_the_settings_asked_for_are_described() -> None:
+def test_only_the_requested_settings_are_described() -> None:
     admin = Admin()
     found = admin.describe(BROKER, "1", ["num.partitions", "nope", "listeners", "node.id"]).configs
     shown = {config.name: (config.value, config.config_source, config.read_only) for config in found}
@@ -460,7 +460,7 @@ def test_only_the_settings_asked_for_are_described() -> None:
     assert (config.config_type, config.documentation, config.is_sensitive) == (3, None, False)
 
 
-def test_synonyms_are_sent_only_if_asked_for() -> None:
+def test_synonyms_are_sent_only_on_request() -> None:
     admin = Admin()
     resource = DescribeConfigsResource(resource_type=BROKER, resource_name="1", configuration_keys=["num.io.threads"])
     (result,) = admin.ask(DescribeConfigsRequest(resources=[resource]), 4).results
@@ -611,7 +611,7 @@ NOT_ALTERED = [
 
 
 @pytest.mark.parametrize(("kind", "name", "changes", "code", "sentence"), NOT_ALTERED)
-def test_what_kafka_would_not_alter(
+def test_alterations_that_kafka_refuses(
     kind: int, name: str, changes: list[tuple[str, int, str | None]], code: int, sentence: str | None
 ) -> None:
     admin = Admin()
@@ -671,7 +671,7 @@ def test_settings_of_groups_and_client_metrics_are_kept() -> None:
     assert admin.value(CLIENT_METRICS, "m", "match") == ("", 5)
 
 
-def test_the_older_form_replaces_all_that_was_set() -> None:
+def test_the_older_form_replaces_all_settings() -> None:
     admin = Admin()
     admin.create(topic("orders", retention_ms="5", segment_ms="9"))
     overrides = admin.engine.cluster.topics["orders"].configs
@@ -702,7 +702,7 @@ def test_the_older_form_replaces_all_that_was_set() -> None:
         (99, "x", [], 42, "Unknown resource type 99"),
     ],
 )
-def test_what_the_older_form_refuses(
+def test_alterations_that_the_older_form_refuses(
     kind: int, name: str, given: list[tuple[str, str | None]], code: int, sentence: str
 ) -> None:
     admin = Admin()
@@ -912,7 +912,7 @@ def test_the_end_of_a_leader_epoch(version: int) -> None:
 # DescribeProducers
 
 
-def test_producers_are_asked_of_partitions_that_exist() -> None:
+def test_producers_are_described_only_on_existing_partitions() -> None:
     admin = Admin()
     admin.create(topic("orders"))
     wanted = [("orders", [0, 7]), ("nope", [0]), ("a/b", [0])]
@@ -935,7 +935,7 @@ def test_producers_are_asked_of_partitions_that_exist() -> None:
     ]
 
 
-def test_producers_are_described_by_what_they_wrote_last() -> None:
+def test_producers_are_described_by_their_last_batch() -> None:
     admin = Admin()
     admin.create(topic("orders"))
     store(admin, "orders", 1)
@@ -976,7 +976,7 @@ def test_software_must_have_a_name_and_a_version(name: str, version: str, code: 
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_what_is_served_is_offered_and_nothing_is_promised_beyond(version: int) -> None:
+def test_exactly_the_served_apis_are_advertised(version: int) -> None:
     admin = Admin()
     answer = admin.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), version)
     offered = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}

@@ -1,4 +1,4 @@
-"""What clients can make a broker remember goes again: each table has the end that docs/limits.md says."""
+"""The memory that clients can make a broker use is released: each table has the limit in docs/limits.md."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def groups_held(kafka: MockKafka) -> int:
     return kafka._call(lambda engine: len(engine.groups.groups) + len(engine.groups.offsets._groups))
 
 
-def test_groups_that_only_commit_go_with_their_offsets(kafka: MockKafka) -> None:
+def test_groups_without_members_are_deleted_with_their_offsets(kafka: MockKafka) -> None:
     wire = client(kafka)
     found(wire, 0, "g")
     for number in range(MANY):
@@ -62,7 +62,7 @@ def test_groups_that_only_commit_go_with_their_offsets(kafka: MockKafka) -> None
     assert groups_held(kafka) == 0
 
 
-def test_offsets_that_are_deleted_leave_nothing(kafka: MockKafka) -> None:
+def test_deleted_offsets_leave_no_memory_in_use(kafka: MockKafka) -> None:
     wire = client(kafka)
     found(wire, 0, "g")
     committed(wire, "g")
@@ -71,7 +71,7 @@ def test_offsets_that_are_deleted_leave_nothing(kafka: MockKafka) -> None:
     assert kafka._call(lambda engine: engine.groups.offsets._groups) == {}
 
 
-def test_groups_of_clients_that_never_come_back_go(kafka: MockKafka) -> None:
+def test_groups_whose_clients_never_come_back_are_deleted(kafka: MockKafka) -> None:
     wire = client(kafka)
     found(wire, 0, "g")
     for number in range(MANY):
@@ -107,14 +107,14 @@ def test_transactional_ids_and_producers_expire(kafka: MockKafka) -> None:
     assert kafka._call(held) == (0, 0, 0)
 
 
-def test_what_was_cancelled_does_not_fill_the_timers() -> None:
+def test_cancelled_timers_do_not_pile_up() -> None:
     timers = Timers()
     for when in range(50_000):
         timers.at(10**9 + when, print).cancel()
     assert len(timers._heap) <= 2048
 
 
-def test_a_member_that_is_alive_leaves_no_timers_behind(kafka: MockKafka) -> None:
+def test_a_live_member_leaves_no_cancelled_timers(kafka: MockKafka) -> None:
     wire = client(kafka)
     found(wire, 0, "g")
     request = JoinGroupRequest(

@@ -1,4 +1,4 @@
-"""Replication: leaders that die and move, followers that lag. What is asserted here was seen of three real nodes.
+"""Replication: leaders that die and move, followers that lag. Three real nodes showed all that is asserted here.
 
 The answers over the raw wire are those that Apache Kafka 4.3.1 gave to the same steps, with three brokers of which one is
 killed, stopped (SIGSTOP) or started again; tests/data/failover-3-nodes.json is one such recording.
@@ -102,7 +102,7 @@ def test_d2_a_failover_of_three_recorded_nodes_step_by_step(start: Start) -> Non
 
 
 def settle(cluster: Cluster, node: int, topic: str, end: int) -> None:
-    """Wait until a request that nobody answers yet has been taken: it is stored, and its connection waits."""
+    """Wait until an unanswered request is handled: its batch is stored, and its connection waits."""
 
     def taken() -> bool:
         waits = cluster.kafka._call(lambda e: sum(c.parked is not None for c in e.connections if c.node_id == node))
@@ -151,13 +151,13 @@ def test_d2_a_former_leader_that_was_cut_off_reads_its_state_from_the_log_again(
 # B6: what is lost with a leader
 
 
-def test_b6_acks_1_loses_what_was_not_replicated_and_the_producers_state_with_it(start: Start) -> None:
+def test_b6_acks_1_loses_records_that_are_not_replicated_and_their_producers_state(start: Start) -> None:
     cluster = start()
     create(cluster, "t", 1, 2)
     cluster.produce(1, "t", 3, seq=0)
     cluster.kafka.freeze_replica("t", 0, 2)
     assert cluster.produce(1, "t", 2, seq=3, acks=1) == Told("NONE", 3, 0)
-    assert cluster.fetch(1, "t", 3).size == 0  # nobody has seen it
+    assert cluster.fetch(1, "t", 3).size == 0  # no client has seen it
     cluster.kill(1)
     assert len(cluster.kafka.records("t")) == 3
     assert cluster.kafka.producers("t", 0)[5].last_sequence == 2
@@ -360,14 +360,14 @@ def test_d3_a_retry_that_is_answered_at_once_does_not_let_the_next_batch_pass(st
     assert cluster.told(1) == Told("NONE", 1, 0)
 
 
-def test_d3_a_new_leader_knows_the_high_watermark_that_it_was_told_last(start: Start) -> None:
+def test_d3_a_new_leader_begins_with_the_last_high_watermark_it_knew(start: Start) -> None:
     cluster = start()
     kafka = cluster.kafka
     create(cluster, "g", 1, 2, 3, min_insync_replicas=2)
     cluster.produce(1, "g", 2)
     kafka.freeze_replica("g", 0, 3)
     cluster.produce(1, "g", 2, acks=1)
-    kafka.freeze_replica("g", 0, 2)  # it has all, and has not heard that broker 3 has it too
+    kafka.freeze_replica("g", 0, 2)  # it has all records, and does not know yet that broker 3 has them too
     kafka.thaw_replica("g", 0, 3)
     assert kafka.partition("g").high_watermark == 4
     cluster.kill(3)
@@ -394,7 +394,7 @@ def test_d3_a_consumer_waits_for_the_high_watermark_and_not_for_the_end(start: S
     assert waiting.read(1).high_watermark == 1
 
 
-def test_d3_a_waiting_produce_is_told_that_the_leader_has_moved(start: Start) -> None:
+def test_d3_a_waiting_produce_is_answered_when_the_leader_moves(start: Start) -> None:
     cluster = start()
     create(cluster, "g", 1, 2, 3)
     cluster.produce(1, "g")
@@ -433,7 +433,7 @@ def test_d3_delete_records_waits_for_the_replicas(start: Start) -> None:
 
 
 def coordinator(cluster: Cluster, kind: str, key: str) -> int:
-    """Who coordinates it; its topic is created by the question."""
+    """The group's coordinator; the request creates the coordinators' topic."""
     asked = FindCoordinatorRequest(key_type=int(kind == "transaction"), coordinator_keys=[key])
     return int(sole(cluster.anyone().request(asked, 4, "admin").coordinators).node_id)
 
@@ -501,7 +501,7 @@ def test_d3_a_group_whose_coordinator_is_down_waits_for_it(start: Start) -> None
     assert coordinator(cluster, "group", "team") == -1
     other = cluster.kafka._call(lambda engine: min(engine.cluster.live_brokers))
     assert described(cluster, other)[0] == NOT_COORDINATOR
-    cluster.kafka.clock.advance(hours=1)  # nobody is there to miss the member's heartbeats
+    cluster.kafka.clock.advance(hours=1)  # no broker is there to miss the member's heartbeats
     cluster.kafka.start_broker(node)
     assert coordinator(cluster, "group", "team") == node
     assert described(cluster, node) == (0, "Stable", [member_id])
@@ -686,7 +686,7 @@ def test_partitions_whose_brokers_are_all_down_are_not_made(start: Start) -> Non
     assert cluster.kafka.create_topic("dead") is None
 
 
-def test_retention_keeps_what_is_not_replicated(start: Start) -> None:
+def test_retention_keeps_records_that_are_not_replicated(start: Start) -> None:
     cluster = start(configs={"log.retention.check.interval.ms": 1000})
     kafka = cluster.kafka
     create(cluster, "g", 1, 2, 3, retention_ms=5000, min_insync_replicas=3)
@@ -715,7 +715,7 @@ def test_a_producer_that_is_expired_is_forgotten_by_all_replicas(start: Start) -
     assert cluster.kafka.producers("g", 0) == {}
 
 
-def test_a_replica_that_is_cut_off_knows_no_high_watermark_beyond_its_end(start: Start) -> None:
+def test_a_truncated_replica_has_no_high_watermark_beyond_its_end(start: Start) -> None:
     cluster = start()
     create(cluster, "g", 1, 2, 3)
     for _ in range(5):
@@ -726,7 +726,7 @@ def test_a_replica_that_is_cut_off_knows_no_high_watermark_beyond_its_end(start:
     assert cluster.fetch(3, "g").high_watermark == 2
 
 
-def test_the_trace_shows_what_becomes_of_brokers_and_replicas(start: Start) -> None:
+def test_the_trace_shows_changes_of_brokers_and_replicas(start: Start) -> None:
     cluster = start(trace="changes")
     create(cluster, "t", 1, 2)
     cluster.kafka.freeze_replica("t", 0, 2)
@@ -757,7 +757,7 @@ def test_a_restart_of_all_brokers_brings_everything_back(start: Start) -> None:
     assert fresh.produce(2, "t").offset == 2
 
 
-def test_what_cannot_be_is_said(start: Start) -> None:
+def test_impossible_changes_are_refused_with_a_message(start: Start) -> None:
     cluster = start()
     create(cluster, "t", 1, 2)
     kafka = cluster.kafka

@@ -1,6 +1,6 @@
-"""Settings: which values they take, where a value comes from, and how they are shown.
+"""Settings: their valid values, the source of a value, and their descriptions.
 
-The tables were recorded from Kafka 4.3.1: the sentences are those of its answers to CreateTopics and AlterConfigs.
+The tables were recorded from Kafka 4.3.1: the messages are those of its answers to CreateTopics and AlterConfigs.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("name", "raw", "value", "shown"), TAKEN)
-def test_a_topic_takes_what_kafka_takes(name: str, raw: str, value: object, shown: str) -> None:
+def test_a_topic_accepts_the_values_that_kafka_accepts(name: str, raw: str, value: object, shown: str) -> None:
     topic = TopicConfigs(BrokerConfigs({}), {name: raw})
     assert topic.value(name) == value
     assert topic.text(name) == shown
@@ -117,7 +117,7 @@ def test_a_topic_takes_what_kafka_takes(name: str, raw: str, value: object, show
 
 
 @pytest.mark.parametrize(("name", "raw", "sentence"), REFUSED)
-def test_a_topic_refuses_what_kafka_refuses_in_its_words(name: str, raw: str, sentence: str) -> None:
+def test_a_topic_refuses_the_values_that_kafka_refuses_with_its_messages(name: str, raw: str, sentence: str) -> None:
     with pytest.raises(ConfigError) as error:
         TopicConfigs(BrokerConfigs({}), {name: raw})
     assert str(error.value) == sentence
@@ -129,7 +129,7 @@ def test_compaction_lags_that_contradict_each_other_are_refused() -> None:
     assert str(error.value) == "conflict topic config setting min.compaction.lag.ms (5) > max.compaction.lag.ms (4)"
 
 
-def test_every_default_is_a_value_that_the_setting_takes() -> None:
+def test_every_default_is_a_valid_value() -> None:
     settings = [*TOPIC_SETTINGS.values(), *BROKER_SETTINGS.values(), *GROUP_SETTINGS.values()]
     settings += CLIENT_METRICS_SETTINGS.values()
     assert len(settings) == 34 + 363 + 17 + 3
@@ -139,7 +139,7 @@ def test_every_default_is_a_value_that_the_setting_takes() -> None:
 
 
 @given(st.integers())
-def test_an_integer_is_taken_exactly_within_java_s_range(number: int) -> None:
+def test_an_integer_is_valid_exactly_within_java_s_range(number: int) -> None:
     setting = TOPIC_SETTINGS["retention.bytes"]
     if -(2**63) <= number < 2**63:
         assert setting.parse(str(number)) == number
@@ -149,7 +149,7 @@ def test_an_integer_is_taken_exactly_within_java_s_range(number: int) -> None:
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_a_double_survives_being_written_as_java_writes_it(number: float) -> None:
+def test_a_double_keeps_its_value_in_java_s_notation(number: float) -> None:
     assert float(Setting.text(number)) == number
 
 
@@ -207,7 +207,7 @@ def test_with_several_brokers_the_coordinators_topics_are_replicated_as_kafka_do
         ({"retention.ms": "1", "log.retention.ms": "2"}, "log.retention.ms is set twice, to 1 and to 2"),
     ],
 )
-def test_a_broker_does_not_start_with_what_it_does_not_understand(given: dict[str, str], sentence: str) -> None:
+def test_a_broker_does_not_start_with_unknown_settings(given: dict[str, str], sentence: str) -> None:
     with pytest.raises(ConfigError) as error:
         BrokerConfigs(given)
     assert str(error.value) == sentence
@@ -229,14 +229,14 @@ def test_a_broker_does_not_start_with_what_it_does_not_understand(given: dict[st
         ({"cleanup.policy": "compact"}, "log.cleanup.policy", ["compact"]),
     ],
 )
-def test_a_broker_setting_is_what_topics_default_to(given: dict[str, str], name: str, value: object) -> None:
+def test_a_broker_setting_is_the_default_of_topics(given: dict[str, str], name: str, value: object) -> None:
     broker = BrokerConfigs(given)
     assert broker.value(name) == value
     if name in TOPIC_SETTINGS:
         assert TopicConfigs(broker, {}).value(name) == value
 
 
-def test_a_number_is_asked_for_as_a_number() -> None:
+def test_an_integer_setting_is_read_as_an_integer() -> None:
     configs = BrokerConfigs({})
     with pytest.raises(TypeError, match=r"auto\.create\.topics\.enable is not a whole number but True"):
         configs.integer("auto.create.topics.enable")
@@ -271,7 +271,7 @@ def test_a_refused_change_leaves_everything_as_it_was() -> None:
     assert (topic.broker.version, topic.overrides) == (version, {"retention.ms": "5"})
 
 
-def test_what_is_altered_for_one_broker_goes_before_what_is_altered_for_all() -> None:
+def test_a_change_for_one_broker_takes_precedence_over_one_for_all() -> None:
     broker = BrokerConfigs({"message.max.bytes": "100"})
     broker.alter({"message.max.bytes": "300"}, broker=1)
     broker.alter({"message.max.bytes": "200"})
@@ -282,7 +282,7 @@ def test_what_is_altered_for_one_broker_goes_before_what_is_altered_for_all() ->
     assert broker.value("message.max.bytes") == 100
 
 
-def test_a_change_hides_what_was_given_in_other_units() -> None:
+def test_a_change_hides_a_value_in_other_units() -> None:
     broker = BrokerConfigs({"log.roll.ms": "77"})
     broker.alter({"log.retention.ms": "1000"})
     assert (broker.value("retention.ms"), broker.value("segment.ms")) == (1000, 77)
@@ -330,7 +330,7 @@ def test_only_some_settings_change_while_the_broker_runs(
     assert str(error.value) == sentence
 
 
-def test_of_values_for_several_brokers_the_one_for_the_first_holds() -> None:
+def test_the_value_for_the_first_of_several_brokers_is_in_effect() -> None:
     broker = BrokerConfigs({}, brokers=3)
     for node in (2, 1, 3):
         broker.alter({"message.max.bytes": str(node * 100)}, broker=node)
@@ -340,7 +340,7 @@ def test_of_values_for_several_brokers_the_one_for_the_first_holds() -> None:
 # Showing
 
 
-def test_a_topic_setting_shows_every_place_that_could_have_given_it() -> None:
+def test_a_topic_setting_shows_all_its_synonyms() -> None:
     broker = BrokerConfigs({"log.retention.hours": "1"})
     broker.alter({"log.retention.ms": "1000"})
     (entry,) = TopicConfigs(broker, {"retention.ms": "5"}).describe(1, ["retention.ms"])
@@ -360,7 +360,7 @@ def test_a_setting_given_in_other_units_only_is_shown_as_kafka_shows_it() -> Non
     assert TopicConfigs(broker, {}).source("retention.ms", 1) is Source.STATIC
 
 
-def test_what_a_change_hides_is_shown_with_its_default() -> None:
+def test_a_hidden_setting_is_shown_with_its_default() -> None:
     broker = BrokerConfigs({"log.retention.hours": "1"})
     broker.alter({"log.retention.ms": "5000"})
     shown = {entry.name: entry for entry in broker.describe(1)}
@@ -384,7 +384,7 @@ def test_secrets_are_never_shown() -> None:
     assert shown["ssl.key.password"].synonyms == [Synonym("ssl.key.password", None, Source.STATIC)]
 
 
-def test_internal_settings_are_shown_only_where_they_are_set() -> None:
+def test_internal_settings_are_shown_only_if_they_are_set() -> None:
     name = "producer.id.expiration.check.interval.ms"
     assert name not in {entry.name for entry in BrokerConfigs({}).describe(1)}
     assert name in {entry.name for entry in BrokerConfigs({name: "500"}).describe(1)}
@@ -393,13 +393,13 @@ def test_internal_settings_are_shown_only_where_they_are_set() -> None:
     assert len(TopicConfigs(BrokerConfigs({}), {}).describe(1)) == 33
 
 
-def test_our_own_defaults_are_shown_as_given_at_the_start_with_kafka_s_behind_them() -> None:
+def test_our_own_defaults_are_shown_as_options_at_start_before_kafka_s() -> None:
     (entry,) = [e for e in BrokerConfigs({}).describe(1) if e.name == "offsets.topic.num.partitions"]
     assert (entry.value, entry.source, entry.read_only) == ("4", Source.STATIC, True)
     assert entry.synonyms[-1] == Synonym("offsets.topic.num.partitions", "50", Source.DEFAULT)
 
 
-def test_topics_that_set_nothing_share_what_is_shown_of_them_until_a_setting_changes() -> None:
+def test_topics_without_overrides_share_their_description_until_a_setting_changes() -> None:
     broker = BrokerConfigs({})
     plain, other = TopicConfigs(broker, {}), TopicConfigs(broker, {"retention.ms": "5"})
     assert plain.describe(1) is TopicConfigs(broker, {}).describe(1)

@@ -1,4 +1,4 @@
-"""Consumer groups of KIP-848 over the raw wire, as dialogues: who says what, and what each is told."""
+"""Consumer groups of KIP-848 over the raw wire, as dialogues of requests and answers."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def broker(start: Callable[..., MockKafka]) -> MockKafka:
 
 
 class Member:
-    """A member that does as it is told: it owns what it was assigned, as soon as it says so."""
+    """A member that follows its assignment: it owns the partitions once it confirms them."""
 
     def __init__(self, broker: MockKafka, name: str, instance: str | None = None, group: str = GROUP) -> None:
         self.broker, self.wire = broker, client(broker)
@@ -108,7 +108,7 @@ class Member:
         return answer
 
     def told(self, answer: Any) -> Told | None:
-        """What it is given to have; None if the answer does not say."""
+        """Its assignment; None if the answer has none."""
         assert answer.error_code == 0, (answer.error_code, answer.error_message)
         if answer.assignment is None:
             return None
@@ -124,7 +124,7 @@ class Member:
         return given
 
     def beat(self, **fields: Any) -> Told | None:
-        """A heartbeat with what it owns; whatever it is told it owns from then on."""
+        """A heartbeat with its partitions; it owns those of the answer from then on."""
         given = self.told(self.send(self.epoch, self.owned, **fields))
         if given is not None:
             self.owned = given
@@ -167,7 +167,7 @@ def state(broker: MockKafka) -> tuple[str, int, int]:
 # Joining, reconciling, leaving
 
 
-def test_the_first_member_is_given_everything(broker: MockKafka) -> None:
+def test_the_first_member_gets_all_partitions(broker: MockKafka) -> None:
     one = Member(broker, "one")
     answer = one.send(0, {}, rebalance_timeout_ms=60_000, subscribed_topic_names=["orders"])
     assert (answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms) == ("one", 2, 5000)
@@ -175,21 +175,21 @@ def test_the_first_member_is_given_everything(broker: MockKafka) -> None:
     assert state(broker) == ("Stable", 2, 2)
     assert one.told(one.send(2, {"orders": [0, 1, 2, 3]})) is None, "it knows"
     again = one.send(2, {"orders": [0]}, rebalance_timeout_ms=60_000, subscribed_topic_names=["orders"])
-    assert one.told(again) == {"orders": [0, 1, 2, 3]}, "whoever says everything is told everything"
+    assert one.told(again) == {"orders": [0, 1, 2, 3]}, "a full heartbeat gets a full answer"
 
 
-def test_partitions_move_when_they_were_given_up(broker: MockKafka) -> None:
+def test_partitions_move_once_they_are_given_up(broker: MockKafka) -> None:
     one, two = Member(broker, "one"), Member(broker, "two")
     one.join()
     assert two.join() == {}
     assert state(broker) == ("Reconciling", 3, 3)
-    assert (two.epoch, two.beat()) == (3, None), "what it should have is still held"
+    assert (two.epoch, two.beat()) == (3, None), "another member still owns its target"
     before = dict(one.owned)
     kept = one.beat()
     assert kept is not None
-    assert one.epoch == 2, "it stays behind until it has given up the rest"
+    assert one.epoch == 2, "it keeps its epoch until it has given up the rest"
     assert len(kept["orders"]) == 2
-    assert one.told(one.send(2, before)) is None, "it still owns what it should not"
+    assert one.told(one.send(2, before)) is None, "it still owns partitions that are not in its target"
     assert one.beat() is None
     assert one.epoch == 3
     taken = two.beat()
@@ -197,7 +197,7 @@ def test_partitions_move_when_they_were_given_up(broker: MockKafka) -> None:
     assert state(broker) == ("Stable", 3, 3)
 
 
-def test_whoever_leaves_frees_its_partitions(broker: MockKafka) -> None:
+def test_a_member_that_leaves_frees_its_partitions(broker: MockKafka) -> None:
     one, two = Member(broker, "one"), Member(broker, "two")
     one.join()
     two.join()
@@ -210,7 +210,7 @@ def test_whoever_leaves_frees_its_partitions(broker: MockKafka) -> None:
     assert two.leave() == UNKNOWN_MEMBER
 
 
-def test_a_target_is_worked_out_once_in_a_while(start: Callable[..., MockKafka]) -> None:
+def test_a_target_is_computed_at_most_once_in_the_interval(start: Callable[..., MockKafka]) -> None:
     broker = start({"group.consumer.assignment.interval.ms": 1000})
     one, two = Member(broker, "one"), Member(broker, "two")
     one.join()
@@ -224,7 +224,7 @@ def test_a_target_is_worked_out_once_in_a_while(start: Callable[..., MockKafka])
     assert two.epoch == 3
 
 
-def test_a_thousand_members_join_and_settle(start: Callable[..., MockKafka]) -> None:
+def test_a_group_of_a_thousand_members_becomes_stable(start: Callable[..., MockKafka]) -> None:
     broker = start({"group.consumer.assignment.interval.ms": 1000}, topics={"orders": 1500})
     members = [Member(broker, f"member-{number:03}") for number in range(1000)]
     for member in members:
@@ -240,11 +240,11 @@ def test_a_thousand_members_join_and_settle(start: Callable[..., MockKafka]) -> 
     assert {len(member.owned["orders"]) for member in members} == {1, 2}
 
 
-# What is written down
+# Records
 
 
 def written(broker: MockKafka, group: str = GROUP) -> list[tuple[str, str | None, Any]]:
-    """The records of the group in __consumer_offsets: what they are about, the member, and the value."""
+    """The records of the group in __consumer_offsets: the kind, the member, and the value."""
     found = []
     for partition in range(4):
         for record in broker.records("__consumer_offsets", partition):
@@ -261,7 +261,7 @@ def kinds(rows: list[tuple[str, str | None, Any]]) -> list[tuple[str, str | None
     return [(name, member, value is not None) for name, member, value in rows]
 
 
-def test_members_and_epochs_are_written_down_as_in_kafka(broker: MockKafka) -> None:
+def test_members_and_epochs_are_recorded_as_in_kafka(broker: MockKafka) -> None:
     one, two = Member(broker, "one"), Member(broker, "two", instance="i")
     one.join("orders", "absent", rack_id="r")
     rows = written(broker)
@@ -298,7 +298,7 @@ def test_members_and_epochs_are_written_down_as_in_kafka(broker: MockKafka) -> N
     ]  # fmt: skip
 
 
-def test_expressions_and_the_end_of_a_group_are_written_down(broker: MockKafka) -> None:
+def test_expressions_and_tombstones_of_a_group_are_recorded(broker: MockKafka) -> None:
     one = Member(broker, "one")
     one.join(subscribed_topic_regex="ord.*")
     row = next(row for row in written(broker) if row[0] == "RegularExpression")
@@ -311,7 +311,7 @@ def test_expressions_and_the_end_of_a_group_are_written_down(broker: MockKafka) 
     assert kinds(written(broker)[before:]) == ends
 
 
-def test_kafkas_own_classes_read_what_is_written_down(broker: MockKafka) -> None:
+def test_kafkas_own_classes_read_the_records(broker: MockKafka) -> None:
     jars = kafka_jars()
     one, two = Member(broker, "one"), Member(broker, "two", instance="i")
     one.join("orders", server_assignor="range", rack_id="r")
@@ -341,7 +341,7 @@ def test_kafkas_own_classes_read_what_is_written_down(broker: MockKafka) -> None
 # Fencing
 
 
-def test_an_epoch_that_is_not_the_members_is_fenced(broker: MockKafka) -> None:
+def test_a_wrong_member_epoch_is_fenced(broker: MockKafka) -> None:
     one = Member(broker, "one")
     one.join()
     assert one.fault(3) == FENCED_EPOCH
@@ -358,12 +358,12 @@ def test_an_answer_may_be_lost_once(broker: MockKafka) -> None:
     one.beat()
     one.beat()
     assert one.epoch == 3
-    assert one.fault(2, one.owned) == 0, "it has not heard of epoch 3"
-    assert one.fault(2, {"orders": [0, 1, 2, 3]}) == FENCED_EPOCH, "but not with what is no longer its own"
+    assert one.fault(2, one.owned) == 0, "it does not know epoch 3 yet"
+    assert one.fault(2, {"orders": [0, 1, 2, 3]}) == FENCED_EPOCH, "but not for partitions that it no longer owns"
     assert one.fault(2) == FENCED_EPOCH
 
 
-def test_a_silent_member_is_given_up(broker: MockKafka) -> None:
+def test_a_member_without_heartbeats_is_removed_from_a_consumer_group(broker: MockKafka) -> None:
     one, two = Member(broker, "one"), Member(broker, "two")
     one.join()
     broker.clock.advance(seconds=30)
@@ -373,7 +373,7 @@ def test_a_silent_member_is_given_up(broker: MockKafka) -> None:
     assert two.beat() == {"orders": [0, 1, 2, 3]}
 
 
-def test_a_member_that_does_not_give_up_partitions_is_given_up(broker: MockKafka) -> None:
+def test_a_member_that_does_not_give_up_partitions_is_removed(broker: MockKafka) -> None:
     one, two = Member(broker, "one"), Member(broker, "two")
     one.join()
     all_four = dict(one.owned)
@@ -454,7 +454,7 @@ def test_a_static_member_comes_back_to_its_partitions(broker: MockKafka) -> None
     answer = one.send(-2)
     assert (answer.error_code, answer.member_epoch) == (0, -2)
     two.beat()
-    assert state(broker)[1] == 3, "nobody rebalances for its absence"
+    assert state(broker)[1] == 3, "its absence causes no rebalance"
     again = Member(broker, "one again", "first")
     assert again.join() == kept
     assert again.epoch == 3
@@ -473,7 +473,7 @@ def test_an_instance_has_one_member(broker: MockKafka) -> None:
     assert one.leave() == 0
 
 
-def test_an_instance_that_was_left_behind_is_nobodys(broker: MockKafka) -> None:
+def test_an_instance_that_its_member_left_has_no_owner(broker: MockKafka) -> None:
     one = Member(broker, "one", "first")
     one.join()
     one.join(instance_id="second")
@@ -483,7 +483,7 @@ def test_an_instance_that_was_left_behind_is_nobodys(broker: MockKafka) -> None:
     assert (answer.error_code, answer.error_message) == (UNKNOWN_MEMBER, "Member one is not a member of group team.")
 
 
-def test_a_static_member_that_stays_away_is_given_up(broker: MockKafka) -> None:
+def test_a_static_member_that_stays_away_is_removed(broker: MockKafka) -> None:
     one = Member(broker, "one", "first")
     one.join()
     one.leave(-2)
@@ -536,7 +536,7 @@ def test_topics_by_regular_expression(broker: MockKafka) -> None:
     assert one.beat(subscribed_topic_regex="") == {}
 
 
-def test_a_regular_expression_that_takes_long_is_matched_little_by_little(broker: MockKafka) -> None:
+def test_a_slow_regular_expression_is_matched_in_slices(broker: MockKafka) -> None:
     for i in range(30):
         broker.create_topic("ab" * 120 + f".{i:02}")
     one = Member(broker, "one")
@@ -607,7 +607,7 @@ def test_the_assignor_that_most_members_want(start: Callable[..., MockKafka]) ->
 # Offsets and administration
 
 
-def test_offsets_go_by_the_members_epoch(broker: MockKafka) -> None:
+def test_offsets_are_committed_with_the_members_epoch(broker: MockKafka) -> None:
     one, two = Member(broker, "one"), Member(broker, "two")
     assert one.commit(5, epoch=3) == GROUP_ID_NOT_FOUND
     one.join()
@@ -657,7 +657,7 @@ def test_administration_of_both_kinds(broker: MockKafka) -> None:
     assert describe(broker).error_code == GROUP_ID_NOT_FOUND
 
 
-def test_describe_says_what_members_have_and_should_have(broker: MockKafka) -> None:
+def test_describe_shows_assignments_and_targets(broker: MockKafka) -> None:
     one, two = Member(broker, "one", "first"), Member(broker, "two")
     one.join(rack_id="r1")
     two.join()
@@ -666,7 +666,9 @@ def test_describe_says_what_members_have_and_should_have(broker: MockKafka) -> N
     assert (told.group_state, told.group_epoch, told.assignment_epoch, told.assignor_name) == ("Reconciling", 3, 3, "uniform")
     first = next(member for member in told.members if member.member_id == "one")
     assert (first.instance_id, first.rack_id, first.member_epoch, first.member_type) == ("first", "r1", 2, 1)
-    assert [each.partitions for each in first.assignment.topic_partitions] == [[0, 1, 2, 3]], "with what it must give up"
+    assert [each.partitions for each in first.assignment.topic_partitions] == [[0, 1, 2, 3]], (
+        "with the partitions that it must give up"
+    )
     assert [len(each.partitions) for each in first.target_assignment.topic_partitions] == [2]
     assert describe(broker, "", 0).error_code == 24
 
@@ -802,7 +804,7 @@ def test_a_static_member_brings_the_group_back_to_the_classic_protocol(broker: M
     assert old.owned == {"orders": [0, 1, 2, 3]}
 
 
-def test_a_classic_member_that_does_not_join_again_is_given_up(broker: MockKafka) -> None:
+def test_a_classic_member_that_does_not_join_again_is_removed(broker: MockKafka) -> None:
     old, new = Classic(broker), Member(broker, "new")
     old.join()
     old.sync({"orders": [0, 1, 2, 3]})
@@ -818,7 +820,7 @@ def test_a_classic_member_that_does_not_join_again_is_given_up(broker: MockKafka
     assert new.beat() == {"orders": [0, 1, 2, 3]}
 
 
-def test_the_policy_may_forbid_it(start: Callable[..., MockKafka]) -> None:
+def test_the_policy_may_forbid_a_change_of_the_protocol(start: Callable[..., MockKafka]) -> None:
     broker = start({"group.consumer.migration.policy": "disabled"})
     old, new = Classic(broker), Member(broker, "new")
     old.join()

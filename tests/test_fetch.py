@@ -119,7 +119,7 @@ def test_a_fetch_waits_no_longer_than_it_says_by_the_brokers_clock(
     assert time.monotonic() - began < 5
 
 
-def test_a_fetch_that_waits_is_told_when_the_topic_goes(broker: MockKafka) -> None:
+def test_a_waiting_fetch_is_answered_when_the_topic_is_deleted(broker: MockKafka) -> None:
     waiting = client(broker)
     waiting.send(fetch({0: 0}, wait=60_000), 11)
     broker.wait_until(lambda: broker._call(lambda e: any(c.parked for c in e.connections)))
@@ -127,7 +127,7 @@ def test_a_fetch_that_waits_is_told_when_the_topic_goes(broker: MockKafka) -> No
     assert parts(waiting.answer())[0].error_code == 3
 
 
-def test_a_partition_that_is_named_twice_is_asked_once_as_it_is_named_last(wire: WireClient) -> None:
+def test_a_partition_named_twice_is_fetched_once_as_last_named(wire: WireClient) -> None:
     store(wire, 3)
     request = fetch({0: 0, 1: 0})
     request.topics.append(FetchTopic(topic="orders", partitions=[FetchPartition(
@@ -159,7 +159,7 @@ def waiting(broker: MockKafka) -> int:
     return broker._call(lambda e: sum(len(each.waiting) for each in e.cluster.partitions()))
 
 
-def test_who_left_while_waiting_is_forgotten(broker: MockKafka, wire: WireClient) -> None:
+def test_a_client_that_left_while_it_waited_is_forgotten(broker: MockKafka, wire: WireClient) -> None:
     waiting = client(broker)
     waiting.send(fetch({0: 0}, wait=60_000), 11)
     broker.wait_until(lambda: broker._call(lambda e: any(c.parked for c in e.connections)))
@@ -184,7 +184,7 @@ def test_sessions_answer_only_what_changed(wire: WireClient) -> None:
 
 
 @pytest.mark.parametrize(("session_shift", "epoch", "code"), [(1, 1, 70), (0, 5, 71)])
-def test_sessions_that_cannot_be_gone_on_with(wire: WireClient, session_shift: int, epoch: int, code: int) -> None:
+def test_sessions_that_cannot_continue(wire: WireClient, session_shift: int, epoch: int, code: int) -> None:
     first = wire.request(fetch({0: 0}, epoch=0), 11)
     answer = wire.request(fetch({}, session=first.session_id + session_shift, epoch=epoch), 11)
     assert answer.error_code == code
@@ -196,7 +196,7 @@ def test_a_closed_session_is_gone(wire: WireClient) -> None:
     assert wire.request(fetch({}, session=first.session_id, epoch=1), 11).error_code == 70
 
 
-def test_a_session_makes_room_only_when_it_was_not_used_for_two_minutes(
+def test_a_session_is_evicted_only_after_two_minutes_without_use(
     mock_kafka_factory: Callable[..., MockKafka],
 ) -> None:
     slots = {"max.incremental.fetch.session.cache.slots": 1}
@@ -211,7 +211,7 @@ def test_a_session_makes_room_only_when_it_was_not_used_for_two_minutes(
     assert wire.request(fetch({}, session=first, epoch=1), 11).error_code == 70
 
 
-def test_a_session_that_has_lasted_makes_room_for_a_larger_one(mock_kafka_factory: Callable[..., MockKafka]) -> None:
+def test_an_old_session_is_evicted_by_a_larger_one(mock_kafka_factory: Callable[..., MockKafka]) -> None:
     slots = {"max.incremental.fetch.session.cache.slots": 1}
     broker = mock_kafka_factory(topics={"orders": 2}, clock="frozen", configs=slots)
     wire = client(broker)
@@ -219,7 +219,7 @@ def test_a_session_that_has_lasted_makes_room_for_a_larger_one(mock_kafka_factor
     for epoch in (1, 2):
         broker.clock.advance(seconds=70)
         assert wire.request(fetch({}, session=first, epoch=epoch), 11).error_code == 0
-    assert wire.request(fetch({1: 0}, epoch=0), 11).session_id == 0, "it is no larger"
+    assert wire.request(fetch({1: 0}, epoch=0), 11).session_id == 0, "it is not larger"
     assert wire.request(fetch({0: 0, 1: 0}, epoch=0), 11).session_id > 0
     assert wire.request(fetch({}, session=first, epoch=3), 11).error_code == 70
 

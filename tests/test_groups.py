@@ -1,4 +1,4 @@
-"""Classic groups over the raw wire, as dialogues: who says what, and what each is told."""
+"""Classic groups over the raw wire, as dialogues of requests and answers."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def broker(mock_kafka_factory: Callable[..., MockKafka]) -> MockKafka:
     return broker
 
 
-def test_on_a_cold_start_clients_have_to_ask_again(mock_kafka_factory: Callable[..., MockKafka]) -> None:
+def test_on_a_cold_start_clients_must_retry(mock_kafka_factory: Callable[..., MockKafka]) -> None:
     broker = mock_kafka_factory(cold_start=True)
     asker = client(broker)
     codes = [sole(asker.request(find(GROUP), 4).coordinators).error_code for _ in range(2)]
     assert codes == [15, 0], "the first to ask creates the coordinators' topic"
     fetch = OffsetFetchRequest(group_id=GROUP, topics=None)
-    assert [asker.request(fetch, 7).error_code for _ in range(2)] == [16, 0], "whoever comes first finds it loading"
+    assert [asker.request(fetch, 7).error_code for _ in range(2)] == [16, 0], "the first request finds the coordinator loading"
 
 
 def find(key: str, key_type: int = 0) -> FindCoordinatorRequest:
@@ -184,7 +184,7 @@ def test_when_one_leaves_the_other_has_to_join_again(broker: MockKafka) -> None:
     assert one.leave() == UNKNOWN_MEMBER
 
 
-def test_a_member_that_stays_silent_is_removed(broker: MockKafka) -> None:
+def test_a_member_without_heartbeats_is_removed(broker: MockKafka) -> None:
     one, two = stable_pair(broker)
     broker.clock.advance(seconds=8)
     assert one.heartbeat() == 0
@@ -193,7 +193,7 @@ def test_a_member_that_stays_silent_is_removed(broker: MockKafka) -> None:
     assert two.heartbeat() == UNKNOWN_MEMBER
 
 
-def test_the_rebalance_goes_on_without_who_does_not_come(broker: MockKafka) -> None:
+def test_the_rebalance_continues_without_missing_members(broker: MockKafka) -> None:
     one, two = stable_pair(broker)
     one.ask_to_join(session_ms=300_000, rebalance_ms=60_000)
     await_rebalance(broker)
@@ -204,7 +204,7 @@ def test_the_rebalance_goes_on_without_who_does_not_come(broker: MockKafka) -> N
     assert two.heartbeat() == UNKNOWN_MEMBER
 
 
-def test_who_does_not_sync_in_time_is_removed(broker: MockKafka) -> None:
+def test_a_member_that_does_not_sync_in_time_is_removed(broker: MockKafka) -> None:
     one = Client(broker)
     one.join(session_ms=300_000, rebalance_ms=1000)
     broker.clock.advance(seconds=2)
@@ -220,7 +220,7 @@ def test_a_pending_id_is_forgotten(broker: MockKafka) -> None:
     assert one.joined().error_code == UNKNOWN_MEMBER
 
 
-def test_the_protocol_that_all_speak_is_chosen(broker: MockKafka) -> None:
+def test_a_protocol_that_all_members_support_is_chosen(broker: MockKafka) -> None:
     one, two = Client(broker), Client(broker)
     one.join(protocols="sticky range")
     two.ask_to_join("range")
@@ -241,7 +241,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("settings", "options", "code"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
-def test_who_may_not_join(broker: MockKafka, settings: dict[str, Any], options: dict[str, Any], code: int) -> None:
+def test_members_that_must_not_join(broker: MockKafka, settings: dict[str, Any], options: dict[str, Any], code: int) -> None:
     one = Client(broker, **settings)
     one.ask_to_join(**options)
     assert one.joined().error_code == code
@@ -272,7 +272,7 @@ def test_a_static_member_comes_back_without_a_rebalance_and_its_double_is_fenced
     assert one.heartbeat() == FENCED_INSTANCE
 
 
-def test_offsets_of_members_and_of_nobody(broker: MockKafka) -> None:
+def test_offsets_of_members_and_of_clients_without_a_group(broker: MockKafka) -> None:
     nobody = Client(broker)
     assert nobody.committed() == -1
     assert nobody.commit(5) == 0
@@ -287,7 +287,7 @@ def test_offsets_of_members_and_of_nobody(broker: MockKafka) -> None:
     assert nobody.committed() == 7
 
 
-def test_a_commit_that_the_log_cannot_take_changes_nothing(mock_kafka_factory: Callable[..., MockKafka]) -> None:
+def test_a_commit_that_is_too_large_for_the_log_changes_nothing(mock_kafka_factory: Callable[..., MockKafka]) -> None:
     """257 offsets with 4,000 bytes of metadata fit into max.message.bytes; Kafka refuses 258."""
     broker = mock_kafka_factory(topics={"orders": 258})
     asker = client(broker)
@@ -394,7 +394,7 @@ def test_another_broker_does_not_coordinate_the_group(mock_kafka_factory: Callab
     assert codes == [UNKNOWN_MEMBER if node == coordinator else 16 for node in (1, 2, 3)]
 
 
-def test_many_members_settle(broker: MockKafka) -> None:
+def test_a_group_with_many_members_becomes_stable(broker: MockKafka) -> None:
     members = [Client(broker) for _ in range(60)]
     members[0].join(session_ms=300_000)
     for member in members[1:]:

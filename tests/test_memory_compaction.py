@@ -83,7 +83,7 @@ class Writer:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_what_is_left_and_how_it_reads_is_the_same_as_on_disk(seed: int, tmp_path: Path) -> None:
+def test_compaction_keeps_the_same_records_as_on_disk(seed: int, tmp_path: Path) -> None:
     store = FolderStore(tmp_path, os.urandom)
     on_disk, theirs = engine_with(COMPACTED, store)
     in_memory, mine = engine_with(COMPACTED)
@@ -123,7 +123,7 @@ def test_what_is_left_and_how_it_reads_is_the_same_as_on_disk(seed: int, tmp_pat
 
 
 def values(partition: Partition) -> dict[bytes | None, bytes | None]:
-    """What somebody knows who reads from the beginning, where nothing was aborted."""
+    """The values that a reader gets from the beginning, if nothing was aborted."""
     latest = {each.key: each.value for each in stored_records(partition) if not each.control}
     return {key: value for key, value in latest.items() if value is not None}
 
@@ -161,10 +161,10 @@ def test_what_happens_between_two_slices_wins(slices: int, change: int) -> None:
     engine.tick(NOW)
     assert not engine.timers.busy
     assert (values(partition), partition.log_end_offset) == (before, end)
-    assert [bytes(batch) for batch in held] == copies, "a reader that is slow still has what it was given"
+    assert [bytes(batch) for batch in held] == copies, "a slow reader still has the records that it got"
 
 
-def test_it_is_done_in_slices() -> None:
+def test_compaction_is_done_in_slices() -> None:
     engine, partition = engine_with(COMPACTED)
     Writer(1, partition).write(600, NOW)
     engine.timers.in_slices = True
@@ -189,7 +189,7 @@ def test_an_advance_of_the_clock_leaves_nothing_to_compact() -> None:
         assert [finding for finding in kafka.audit().findings if finding.severity == "certain"] == []
 
 
-def test_a_policy_that_comes_later_is_followed() -> None:
+def test_a_later_change_of_the_policy_takes_effect() -> None:
     engine, partition = engine_with({"segment.bytes": "1048576", "retention.ms": "-1"})
     Writer(1, partition).write(600, NOW)
     partition.configs.replace({**partition.configs.overrides, "cleanup.policy": "compact"})
@@ -197,7 +197,7 @@ def test_a_policy_that_comes_later_is_followed() -> None:
     assert partition.log.cleaned_to > 0
 
 
-def test_what_cannot_be_read_is_said_once_and_stays(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreadable_log_is_reported_once_and_kept(caplog: pytest.LogCaptureFixture) -> None:
     engine, partition = engine_with(COMPACTED)
     damaged = build_batch([Record(0, 0, b"k", bytes(9000))], base_timestamp=NOW, compression=1)[:-100]
     for _ in range(300):
@@ -227,7 +227,7 @@ def committed(wire: Any, offset: int) -> None:
 
 
 @pytest.mark.parametrize("clock", ["system", "frozen"])
-def test_commits_without_end_take_no_more_memory(clock: str) -> None:
+def test_endless_commits_use_bounded_memory(clock: str) -> None:
     with MockKafka(clock=clock, topics=["orders"]) as kafka:
         wire = client(kafka)
         wire.request(FindCoordinatorRequest(key="group", key_type=0), 2)
@@ -243,7 +243,7 @@ def test_commits_without_end_take_no_more_memory(clock: str) -> None:
         assert only(answer).committed_offset == 800
 
 
-def test_transactions_without_end_take_no_more_memory() -> None:
+def test_endless_transactions_use_bounded_memory() -> None:
     name = "t" * 1000
     with MockKafka(clock="frozen", topics=["orders"]) as kafka:
         wire = client(kafka)

@@ -1,4 +1,4 @@
-"""What the controller does with a request whose time is up as it arrives; the answers are those of Kafka 4.3.1."""
+"""Requests that are overdue when the controller gets them; the answers are those of Kafka 4.3.1."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_topic_stays_as_it_is(admin: Admin, request_: Message, version: int, p
     assert len(admin.engine.cluster.topics["x"].partitions) == 1
 
 
-def test_nobody_is_elected_or_moved(admin: Admin) -> None:
+def test_no_leader_is_elected_and_no_replica_moves(admin: Admin) -> None:
     elected = admin.ask(ElectLeadersRequest(topic_partitions=None, timeout_ms=0), 2)
     assert (elected.error_code, elected.replica_election_results) == (OVERDUE, [])
     moved = admin.ask(AlterPartitionReassignmentsRequest(topics=[MOVE], timeout_ms=0), 0)
@@ -68,7 +68,7 @@ def test_nobody_is_elected_or_moved(admin: Admin) -> None:
 
 
 @pytest.mark.parametrize(("epoch", "answer"), [(-1, (-1, -1)), (-2, (-2, 0)), (-(2**31), (-(2**31), 0)), (5, (-1, -1))])
-def test_leader_epochs_that_never_were(admin: Admin, epoch: int, answer: tuple[int, int]) -> None:
+def test_leader_epochs_that_never_existed(admin: Admin, epoch: int, answer: tuple[int, int]) -> None:
     asked = OffsetForLeaderPartition(partition=0, current_leader_epoch=-1, leader_epoch=epoch)
     request = OffsetForLeaderEpochRequest(replica_id=-2, topics=[OffsetForLeaderTopic(topic="x", partitions=[asked])])
     (found,) = sole(admin.ask(request, 3).topics).partitions

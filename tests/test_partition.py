@@ -1,4 +1,4 @@
-"""A partition: the short way of a batch in order comes to the same as the ordinary one."""
+"""A partition: the fast path for a batch in order has the same result as `append`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BATCHES = st.lists(
         st.integers(1, 5),  # records
         st.sampled_from([0, 0, 0, 0, 2]),  # compression
         st.sampled_from([0, 0, 0, 0, 5, -7_200_000, 7_200_000]),  # ms from now
-        st.sampled_from([*[""] * 8, "crc", "records", "max_timestamp", "control"]),  # what is wrong with it
+        st.sampled_from([*[""] * 8, "crc", "records", "max_timestamp", "control"]),  # the damage
     ),
     max_size=25,
 )
@@ -74,7 +74,7 @@ def stored(partition: Partition) -> Any:
 @pytest.mark.parametrize("profile", ["kafka-4.3", "single", "pulsar"])
 @settings(max_examples=150)
 @given(batches=BATCHES, overrides=OVERRIDES)
-def test_the_short_way_comes_to_the_same_as_the_ordinary_one(
+def test_the_fast_path_has_the_same_result_as_append(
     profile: str, full_checks: bool, batches: list[Any], overrides: dict[str, str]
 ) -> None:
     def partition() -> Partition:
@@ -100,7 +100,7 @@ def test_the_short_way_comes_to_the_same_as_the_ordinary_one(
         assert stored(quick) == stored(ordinary)
 
 
-def test_nearly_every_batch_takes_the_short_way() -> None:
+def test_nearly_every_batch_takes_the_fast_path() -> None:
     partition = Partition("orders", 0, [1], TopicConfigs(BrokerConfigs({}), {}), PROFILES["kafka-4.3"], NOW)
     partition.append(memoryview(made(0, 0, 0, 3, 0, 0, "")), NOW, 9)
     assert [partition.fast_path.append(memoryview(made(0, 0, i, 3, 0, 0, "")), NOW, False) for i in (3, 6, 9)] == [3, 6, 9]

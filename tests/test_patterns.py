@@ -1,4 +1,4 @@
-"""Regular expressions of clients: what RE2/J takes and matches is taken and matches, and none takes long."""
+"""Regular expressions of clients: the same ones are valid and match as with RE2/J, and none takes long."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from wirebroker.mock import MockKafka
 from wirekit import client
 
 TABLE: dict[str, Any] = json.loads(Path(__file__).with_name("data").joinpath("re2j-patterns.json").read_text())
-"""What RE2/J 1.8 said, which Kafka 4.3.1 has; recorded by scripts/record-patterns."""
+"""The results of RE2/J 1.8, which Kafka 4.3.1 uses; recorded by scripts/record-patterns."""
 DIFFERENT = {r"\é", r"\p{Adlam}", r"\p{Unknown}"}
 """RE2 refuses an escaped letter beyond ASCII, and knows other scripts: the tables are of other Unicode versions."""
 BOMBS = {
@@ -31,7 +31,7 @@ BOMBS = {
 
 
 def said_of(pattern: str) -> str:
-    """Which texts of the table match, as digits, or why the pattern is refused."""
+    """The matching texts of the table, as digits, or the message of the refusal."""
     try:
         compiled = compile_pattern(pattern)
     except PatternError as fault:
@@ -39,7 +39,7 @@ def said_of(pattern: str) -> str:
     return "".join("01"[compiled.matches(text)] for text in TABLE["texts"])
 
 
-def test_each_pattern_matches_what_it_matches_in_re2j() -> None:
+def test_each_pattern_matches_the_same_texts_as_in_re2j() -> None:
     patterns = {pattern: said for pattern, said in TABLE["patterns"].items() if pattern not in DIFFERENT}
     matched = {pattern: said for pattern, said in patterns.items() if set(said) <= {"0", "1"}}
     assert len(matched) > 300
@@ -70,7 +70,7 @@ def test_each_pattern_matches_what_it_matches_in_re2j() -> None:
         ("(.{1000})", TOO_LARGE),
     ],
 )
-def test_what_re2j_refuses_is_refused_in_its_words(pattern: str, said: str) -> None:
+def test_patterns_that_re2j_refuses_are_refused_with_its_messages(pattern: str, said: str) -> None:
     assert TABLE["patterns"].get(pattern, said) == said
     with pytest.raises(PatternError) as refused:
         compile_pattern(pattern)
@@ -89,7 +89,7 @@ def test_a_pattern_learns_in_portions_and_forgets_nothing() -> None:
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
-def test_a_bomb_of_a_pattern_takes_no_time(bomb: str, mock_kafka: MockKafka) -> None:
+def test_a_pattern_that_would_be_huge_is_refused_at_once(bomb: str, mock_kafka: MockKafka) -> None:
     line = client(mock_kafka)
     for kind in (0, 1):
         line.request(find("any", kind), 4)

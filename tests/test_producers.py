@@ -1,4 +1,4 @@
-"""The validator by itself: rows of (what is stored, what comes, what is decided)."""
+"""The validator on its own: rows of (stored batches, received batch, verdict)."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_a11_judging_changes_nothing_and_a_rejected_epoch_does_not_bump() -> Non
     assert verdict(state, end, header(3, 1)) == Accept(3, "next")
 
 
-def test_d1_of_the_window_a_restart_keeps_the_last_batch() -> None:
+def test_d1_a_restart_keeps_the_last_batch_of_the_window() -> None:
     state, end = after(*SIX)
     assert state is not None
     kept = last_batch_only(state)
@@ -169,7 +169,7 @@ def test_packing_is_lossless_and_small() -> None:
     assert (last_offset(state), last_timestamp(state)) == (11, NOW + 10)
 
 
-def test_explain_names_what_came_what_was_expected_and_what_the_window_holds() -> None:
+def test_explain_names_the_received_and_expected_sequences_and_the_window() -> None:
     state, end = after((0, 3), (3, 4))
     came = header(9, 1, pid=12)
     got = judge(state, came, KAFKA, end)
@@ -179,7 +179,7 @@ def test_explain_names_what_came_what_was_expected_and_what_the_window_holds() -
     )
 
 
-# A slow model, written without looking at the packed one.
+# A slow model, written independently of the packed one.
 
 
 class SlowModel:
@@ -237,8 +237,8 @@ def test_the_validator_agrees_with_a_slow_model(start: int, window: int, steps: 
 
 
 @given(first=st.integers(0, MAX), epoch=st.integers(0, 3), counts=st.lists(st.integers(1, 5), min_size=1, max_size=8))
-def test_the_short_way_decides_as_the_long_one(first: int, epoch: int, counts: list[int]) -> None:
-    """The next batch in order is accepted without a look at the window: no cached batch can equal it."""
+def test_advance_in_order_decides_as_judge_does(first: int, epoch: int, counts: list[int]) -> None:
+    """The next batch in order is accepted without searching the window: no cached batch can equal it."""
     state, end, seq = None, 0, first
     for count in counts:
         came = header(seq, count, epoch=epoch)

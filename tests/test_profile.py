@@ -64,7 +64,7 @@ def test_an_old_release_caps_the_versions() -> None:
 
 
 class Dialogue:
-    """A partition that follows these rules, and what it answered to each batch."""
+    """A partition with these rules, and its answers to each batch."""
 
     def __init__(self, rules: Rules) -> None:
         self.partition = Partition("orders", 0, [1], TopicConfigs(BrokerConfigs({}), {}), rules, NOW)
@@ -123,11 +123,11 @@ DIALOGUES: dict[str, Callable[[Dialogue], None]] = {
     "key": _another_producer_of_the_same_client,
     "state_after_delete": _records_are_deleted,
 }
-"""What shows a rule: a dialogue that another value of it ends otherwise."""
+"""By rule: a dialogue whose outcome depends on the rule's value."""
 
 
 def outcome(rule: str, rules: Rules) -> Any:
-    """All that a producer gets to know in this rule's dialogue."""
+    """All answers that a producer gets in this rule's dialogue."""
     if rule == "api_versions":
         return Engine(NOW, random.Random(5).randbytes, rules=rules).versions
     dialogue = Dialogue(rules)

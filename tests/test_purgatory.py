@@ -1,4 +1,4 @@
-"""Timers: their order, and that those who were cancelled take no room."""
+"""Timers: their order, and that cancelled ones take no memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from wirebroker.core.purgatory import Timers
 
 
-def test_timers_run_in_the_order_in_which_they_fall_due() -> None:
+def test_timers_run_in_the_order_of_their_times() -> None:
     timers, ran = Timers(), list[tuple[str, int]]()
     timers.at(30, lambda now: ran.append(("late", now)))
     timers.at(10, lambda now: ran.append(("first", now)))
@@ -42,7 +42,7 @@ def slices(ran: list[str], name: str, count: int) -> Iterator[None]:
         yield
 
 
-def test_work_is_done_at_once_where_nobody_asks_for_slices() -> None:
+def test_work_is_done_at_once_without_slices() -> None:
     timers, ran = Timers(), list[str]()
     timers.work(slices(ran, "a", 3))
     assert (ran, timers.busy) == (["a0", "a1", "a2"], False)
@@ -67,7 +67,7 @@ def test_time_does_not_pass_before_the_work_is_done() -> None:
     assert ran == ["a0", "a1", "a2", "later"]
 
 
-def test_a_driver_that_has_enough_goes_on_later_and_lets_timers_run_between_slices() -> None:
+def test_a_driver_may_stop_and_timers_run_between_slices() -> None:
     timers, ran = Timers(), list[str]()
     timers.in_slices = True
     timers.work(slices(ran, "a", 4))
@@ -79,7 +79,7 @@ def test_a_driver_that_has_enough_goes_on_later_and_lets_timers_run_between_slic
     assert ran == ["a0", "a1", "timer", "a2", "other"]
 
 
-def test_forgetting_everything_forgets_the_work() -> None:
+def test_clearing_the_timers_drops_the_work() -> None:
     timers, ran = Timers(), list[str]()
     timers.in_slices = True
     timers.work(slices(ran, "a", 2))

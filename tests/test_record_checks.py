@@ -1,8 +1,8 @@
-"""What is checked of a batch before its sequence (A17), row by row as Kafka 4.3.1 answered it.
+"""The checks of a batch before its sequence (A17), row by row as Kafka 4.3.1 answered.
 
-The rows of `ANSWERS` were sent to a broker of Kafka 4.3.1 over the raw wire, and say what came back; of what was taken
-they say in which form it was stored. Three rows turn on a single millisecond, which a broker with a running clock cannot
-show, and a transactional batch was not sent; those follow from its LogValidator.
+The rows of `ANSWERS` were sent to a broker of Kafka 4.3.1 over the raw wire. They have its answers, and the form in which it
+stored an accepted batch. Three rows turn on a single millisecond, which a broker with a running clock cannot show, and a
+transactional batch was not sent; those follow from its LogValidator.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def altered(made: bytes, **changes: int) -> bytes:
 
 
 def of_body(body: bytes, count: int = 1, codec: int = 0, folded: bytes | None = None, **fields: int) -> bytes:
-    """A batch around these bytes, whatever they are."""
+    """A batch around these arbitrary bytes."""
     header = BatchHeader(0, 0, -1, 2, 0, codec, count - 1, NOW, NOW, -1, -1, -1, count)._replace(**fields)
     if folded is None:
         folded = compress(codec, body) if codec else body
@@ -113,7 +113,7 @@ IN_ZSTD = batch((0, 0), compression=ZSTD)
 
 
 class Answer(NamedTuple):
-    """What Kafka answered: the code, whether with the log start offset, and which records it named."""
+    """Kafka's answer: the code, whether it has the log start offset, and the records that it names."""
 
     code: int
     log_start: bool = False
@@ -122,7 +122,7 @@ class Answer(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """What Kafka stored: the header's max timestamp, its attributes, and whether the batch is another than was sent."""
+    """The stored batch: the header's max timestamp, its attributes, and whether it differs from the one sent."""
 
     max_timestamp: int = NOW
     attributes: int = 0
@@ -223,7 +223,7 @@ RECORDS: list[Row] = [
     ("a header that runs past the end", of_body(record(headers=b"\2\2h\x10")), DEFAULT, WRONG),
     ("key size -5", of_body(record(key=b"\x09")), DEFAULT, Stored(records=1)),
     ("a size of six bytes", of_body(b"\x8e\x80\x80\x80\x80\0" + record()[1:], codec=GZIP), PLAIN_TOPIC, WRONG),
-    # Of a compressed batch that stays as it is, Kafka looks neither at the sizes of records nor at their keys.
+    # Kafka checks neither the sizes nor the keys of records in a compressed batch that it stores unchanged.
     ("gzip: a size beyond the end", of_body(record(size=20), codec=GZIP), DEFAULT, Stored(attributes=GZIP, records=-1)),
     ("gzip: a negative size", of_body(record(size=-1), codec=GZIP), GZIP_TOPIC, Stored(attributes=GZIP, records=-1)),
     ("gzip: a size beyond the end, to be rewritten", of_body(record(size=20), codec=GZIP), PLAIN_TOPIC, WRONG),
@@ -331,7 +331,7 @@ def checked(data: bytes | None, policy: RecordPolicy, version: int = 9, full: bo
 
 
 def is_sound(found: Checked, data: bytes, policy: RecordPolicy) -> None:
-    """What holds of every batch that passes: header and bytes agree, and what need not change has not been copied."""
+    """Every batch that passes has a header that agrees with its bytes, and is not copied unless it must change."""
     header = read_header(found.batch)
     assert found.header == header
     assert header.size == len(found.batch)
@@ -441,7 +441,7 @@ def test_a17_the_texts_are_kafkas() -> None:
     assert re.findall(r"batchIndex=(\d)", found.message) == ["0", "1", "2"]
 
 
-def test_a17_what_is_corrupt_is_said() -> None:
+def test_a17_the_trace_names_the_corrupt_part() -> None:
     found = checked(altered(GOOD, batch_length=10), DEFAULT)
     assert isinstance(found, RecordReject)
     assert found.message == "Record size 10 is less than the minimum record overhead (14)"
@@ -462,7 +462,7 @@ def test_a_batch_in_order_is_not_copied(codec: int) -> None:
     assert bytes(cut.batch) == bytes(data)
 
 
-def test_what_is_rewritten_is_a_copy() -> None:
+def test_a_rewritten_batch_is_a_copy() -> None:
     data = bytearray(altered(GOOD, max_timestamp=5))
     before = bytes(data)
     found = check(memoryview(data), DEFAULT, NOW, 9, True)
@@ -502,7 +502,7 @@ TRUSTED = [
 
 
 @pytest.mark.parametrize(("data", "policy"), [row[1:] for row in TRUSTED], ids=[row[0] for row in TRUSTED])
-def test_the_header_alone_is_trusted_where_the_user_wants_it(data: bytes, policy: RecordPolicy) -> None:
+def test_only_the_header_is_checked_on_request(data: bytes, policy: RecordPolicy) -> None:
     found = checked(data, policy, full=False)
     assert isinstance(found, Checked)
     assert not found.rewritten
@@ -520,13 +520,13 @@ BY_THE_HEADER = [
 @pytest.mark.parametrize(
     ("data", "policy", "expected"), [row[1:] for row in BY_THE_HEADER], ids=[row[0] for row in BY_THE_HEADER]
 )
-def test_a17_what_a_header_says_is_checked_always(data: bytes | None, policy: RecordPolicy, expected: Answer) -> None:
+def test_a17_the_header_is_always_checked(data: bytes | None, policy: RecordPolicy, expected: Answer) -> None:
     found = checked(data, policy, full=False)
     assert isinstance(found, RecordReject)
     assert (found.code, found.log_start_known) == expected[:2]
 
 
-def test_append_time_is_stamped_without_a_look_at_the_records() -> None:
+def test_append_time_is_set_without_reading_the_records() -> None:
     found = checked(batch((0, -5000)), APPEND_TIME, full=False)
     assert isinstance(found, Checked)
     assert (found.max_timestamp, found.log_append_time, found.rewritten) == (NOW, NOW, True)
@@ -534,7 +534,8 @@ def test_append_time_is_stamped_without_a_look_at_the_records() -> None:
 
 
 def test_a_bomb_is_refused_within_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thousand times as large when unfolded. Kafka reads it piece by piece; here there is a limit, and it is said."""
+    """A thousand times as large when unfolded. Kafka decompresses it in pieces; here a limit applies, which the message
+    names."""
     bomb = of_body(b"", 1, GZIP, compress(GZIP, bytes(1 << 20)) * 200)
     limit = 4 << 20
     smaller = functools.partial(record_bytes, limit=limit)

@@ -1,4 +1,4 @@
-"""What a request names twice is answered as Kafka 4.3.1 answers it."""
+"""Requests that name something twice are answered as by Kafka 4.3.1."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ANSWERED = [("a", [(0, 5), (1, 4), (0, 5)]), ("b", [(0, 3)]), ("a", [(1, 4)]), (
 def wire() -> Iterator[WireClient]:
     with MockKafka(topics={"a": 2, "b": 2}) as kafka:
         wire = client(kafka)
-        for key_type, key in enumerate(("g", "tx")):  # whose topics are made when somebody looks for the coordinator
+        for key_type, key in enumerate(("g", "tx")):  # whose topics are created when a client looks for the coordinator
             assert wire.request(FindCoordinatorRequest(key=key, key_type=key_type), 2).error_code == 0
         yield wire
 
@@ -61,7 +61,7 @@ def damaged(count: int) -> bytes:
     ],
     ids=["the last counts", "topics apart", "unreadable first", "unreadable last", "damaged first", "unknown"],
 )
-def test_of_a_partition_that_is_produced_to_twice_the_last_batch_counts(
+def test_the_last_batch_of_a_partition_named_twice_is_appended(
     wire: WireClient,
     asked: list[tuple[str, list[tuple[int, bytes]]]],
     answered: dict[tuple[str, int], tuple[int, int]],
@@ -91,7 +91,7 @@ def commit(wire: WireClient) -> None:
     wire.request(OffsetCommitRequest(group_id="g", topics=topics), 8)
 
 
-def test_offsets_are_told_topic_by_topic_as_asked_for(wire: WireClient) -> None:
+def test_offsets_are_answered_by_topic_in_the_order_of_the_request(wire: WireClient) -> None:
     commit(wire)
     topics = [OffsetFetchRequestTopic(name=name, partition_indexes=indexes) for name, indexes in ASKED]
     found = wire.request(OffsetFetchRequest(group_id="g", topics=topics), 5)
@@ -99,7 +99,7 @@ def test_offsets_are_told_topic_by_topic_as_asked_for(wire: WireClient) -> None:
     assert told == ANSWERED
 
 
-def test_offsets_of_several_groups_are_told_as_asked_for(wire: WireClient) -> None:
+def test_offsets_of_several_groups_are_answered_in_the_order_of_the_request(wire: WireClient) -> None:
     commit(wire)
     topics = [OffsetFetchRequestTopics(name=name, partition_indexes=indexes) for name, indexes in ASKED]
     group = OffsetFetchRequestGroup(group_id="g", topics=topics)
@@ -117,7 +117,7 @@ def test_offsets_of_several_groups_are_told_as_asked_for(wire: WireClient) -> No
     ],
     ids=["partitions", "topics", "an unknown one"],
 )
-def test_partitions_are_added_and_told_as_asked_for(
+def test_partitions_are_added_and_answered_in_the_order_of_the_request(
     wire: WireClient, asked: list[tuple[str, list[int]]], answered: list[tuple[str, list[tuple[int, int]]]]
 ) -> None:
     me = wire.request(InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60_000), 3)

@@ -81,7 +81,7 @@ GROUPS = 40
 
 
 def names(length: int) -> list[str]:
-    """So many topics, of which every seventh does not exist."""
+    """So many topics; every seventh does not exist."""
     return [f"topic-{i}" if i % 7 else f"absent-{i}" for i in range(length)]
 
 
@@ -119,7 +119,7 @@ class World:
         self.engine.receive(connection or self.connection, memoryview(frame), NOW)
 
     def go_on(self) -> None:
-        """Do all slices of what was begun."""
+        """Run all slices of the work that was begun."""
         turns = self.engine.turns
         while turns.waiting or turns.asides or self.engine.timers.busy:
             if self.engine.timers.busy:
@@ -134,7 +134,7 @@ class World:
                 self.slices += 1
 
     def answer(self) -> bytes:
-        """The one answer that comes of what was begun."""
+        """The single answer to the request that was begun."""
         self.go_on()
         (reply,) = self.engine.take_effects()
         assert isinstance(reply, Reply)
@@ -148,7 +148,7 @@ class World:
 
 
 class Case(NamedTuple):
-    """A request of so many elements, and its version. `changes` says whether it leaves the world another."""
+    """A request with so many elements, and its version. `changes` says whether it leaves the world another."""
 
     make: Callable[[int], Message]
     version: int
@@ -536,7 +536,7 @@ def test_a_waiting_fetch_of_many_partitions_is_answered_in_slices() -> None:
 
 
 @pytest.mark.parametrize("slices", range(0, 24, 3))
-def test_what_is_appended_while_a_fetch_of_many_partitions_reads_is_not_missed(slices: int) -> None:
+def test_appends_during_a_fetch_of_many_partitions_are_not_missed(slices: int) -> None:
     world = World().driven()
     world.send(fetch(ALL, wait_ms=500), 11)
     for _ in range(slices):
@@ -549,7 +549,7 @@ def test_what_is_appended_while_a_fetch_of_many_partitions_reads_is_not_missed(s
     assert said(b"".join(fetched[0].parts))["topic-0", 0] == data
 
 
-def test_a_session_of_many_partitions_goes_on_in_slices() -> None:
+def test_a_session_of_many_partitions_continues_in_slices() -> None:
     world = World().driven()
     world.send(fetch(ALL, session_epoch=0), 11)
     frame = world.answer()
@@ -560,7 +560,7 @@ def test_a_session_of_many_partitions_goes_on_in_slices() -> None:
     assert named(world, more) == {("topic-7", 0): data}
 
 
-def test_a_broker_that_stops_in_the_middle_of_a_long_fetch_leaves_nobody_waiting() -> None:
+def test_a_broker_that_stops_during_a_long_fetch_leaves_no_client_waiting() -> None:
     world = World().driven()
     world.send(fetch(ALL, wait_ms=500), 11)
     partition = world.engine.cluster.partition("topic-0", 0)

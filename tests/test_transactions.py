@@ -46,7 +46,7 @@ def kafka(mock_kafka_factory: Callable[..., MockKafka]) -> MockKafka:
 
 
 class TransactionalProducer:
-    """A producer that says exactly what it is told to; `version` of Produce is OLD or NEW."""
+    """A producer that sends exactly the given requests; `version` of Produce is OLD or NEW."""
 
     def __init__(self, kafka: MockKafka, txid: str = "till", version: int = NEW, timeout_ms: int = 60_000) -> None:
         self.wire = client(kafka)
@@ -138,7 +138,7 @@ class Reader:
         return only(self.wire.request(request, 12))
 
     def values(self, topic: str = "orders", partition: int = 0) -> list[str]:
-        """What a consumer hands to its application: aborted records left out by the list it was given, as clients do."""
+        """The records that a consumer gives to its application, without those in the answer's list of aborted transactions."""
         values: list[str] = []
         offset, aborting = 0, set[int]()
         while (answer := self.fetch(topic, partition, offset)).records:
@@ -240,7 +240,7 @@ def test_c2_c3_a_transaction_is_seen_whole_or_not_at_all(kafka: MockKafka, versi
     assert len(Reader(kafka, committed=False).values()) == 3
 
 
-def test_c2_old_clients_go_on_with_their_sequence_and_new_ones_begin_anew(kafka: MockKafka) -> None:
+def test_c2_old_clients_continue_their_sequence_and_new_ones_start_at_zero(kafka: MockKafka) -> None:
     old, new = started(kafka, txid="old", version=OLD), started(kafka, txid="new", version=NEW)
     for _ in range(2):
         old.add()
@@ -256,7 +256,7 @@ def test_c2_old_clients_go_on_with_their_sequence_and_new_ones_begin_anew(kafka:
     assert new.send("b", partition=1, sequence=1).error_code == OUT_OF_ORDER
 
 
-def test_c2_an_old_client_has_to_add_the_partition_first(kafka: MockKafka) -> None:
+def test_c2_an_old_client_must_add_the_partition_first(kafka: MockKafka) -> None:
     producer = started(kafka, version=OLD)
     assert producer.send("a").error_code == 120, "TRANSACTION_ABORTABLE"
     producer.version = 10
@@ -276,7 +276,7 @@ def test_c2_a_repeated_end_is_answered_again_and_the_opposite_refused(kafka: Moc
     assert (producer.pid, producer.epoch) == after
 
 
-def test_c2_what_is_not_transactional_has_no_place_in_an_open_transaction(kafka: MockKafka) -> None:
+def test_c2_a_batch_outside_the_open_transaction_is_refused(kafka: MockKafka) -> None:
     producer = started(kafka)
     producer.send("a")
     plain = batch(1, 1, pid=producer.pid, epoch=producer.epoch, tag="b")
@@ -309,7 +309,7 @@ def test_c2_the_transaction_log_is_written_in_kafkas_format(kafka: MockKafka) ->
 # Readers
 
 
-def test_c3_an_open_transaction_holds_back_what_comes_after_it(kafka: MockKafka) -> None:
+def test_c3_an_open_transaction_hides_later_records(kafka: MockKafka) -> None:
     slow, quick = started(kafka, txid="slow"), started(kafka, txid="quick")
     slow.send("slow")
     quick.send("quick")
@@ -321,7 +321,7 @@ def test_c3_an_open_transaction_holds_back_what_comes_after_it(kafka: MockKafka)
     assert (committed.end(), committed.values()) == (4, ["quick0"])
 
 
-def test_c3_the_list_of_aborted_transactions_is_that_of_what_was_read(kafka: MockKafka) -> None:
+def test_c3_a_fetch_lists_the_aborted_transactions_of_its_records(kafka: MockKafka) -> None:
     producer = started(kafka)
     for number in range(3):
         producer.send(f"{number}")
@@ -373,7 +373,7 @@ def test_c4_a_transaction_that_is_open_too_long_is_aborted_and_its_producer_fenc
     assert Reader(kafka).values() == []
 
 
-def test_c5_after_seven_days_a_transactional_id_begins_anew(kafka: MockKafka) -> None:
+def test_c5_a_transactional_id_expires_after_seven_days(kafka: MockKafka) -> None:
     first = started(kafka)
     started(kafka)
     kafka.clock.advance(days=6, hours=23)
@@ -412,7 +412,7 @@ def test_c6_a_producer_with_an_open_transaction_does_not_expire(mock_kafka_facto
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_c2_offsets_hold_once_the_transaction_commits(kafka: MockKafka, version: int) -> None:
+def test_c2_offsets_are_valid_once_the_transaction_commits(kafka: MockKafka, version: int) -> None:
     producer, reader = started(kafka, version=OLD if version == 4 else NEW), Reader(kafka)
     assert reader.committed_offset("team") == (0, -1)
     assert producer.send_offsets("team", 7, version=version) == 0
@@ -468,11 +468,11 @@ def test_c7_b12_consume_transform_produce_is_exactly_once_over_lost_connections(
     values = Reader(kafka).values("results")
     assert values == [f"from {number} 0" for number in range(count)]
     assert cuts > 100
-    assert len(Reader(kafka, committed=False).values("results")) > count, "what was aborted is in the log, and not seen"
+    assert len(Reader(kafka, committed=False).values("results")) > count, "aborted records are in the log, but not visible"
 
 
 def restarted(kafka: MockKafka) -> TransactionalProducer:
-    """The worker begins again: whoever was before it is fenced, and what it had open is aborted."""
+    """The worker starts again: the former one is fenced, and its open transaction is aborted."""
     worker = TransactionalProducer(kafka, "worker")
     while worker.init():
         pass
