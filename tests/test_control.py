@@ -349,7 +349,7 @@ def test_rules_keep_their_ids(kafka: MockKafka, control: ControlClient) -> None:
     kafka.faults.remove(ours)
     second = control.ask("POST", "/faults", {"kind": "throttle", "ms": 5})
     assert (first["id"], second["id"]) == (2, 3)
-    assert "loaded are 2, 3" in control.refused("GET", "/faults/1")["detail"]
+    assert "loaded: 2, 3" in control.refused("GET", "/faults/1")["detail"]
     control.ask("DELETE", "/faults/2")
     assert [each["id"] for each in control.ask("GET", "/faults")["faults"]] == [3]
     control.ask("DELETE", "/faults")

@@ -62,7 +62,7 @@ def test_a_file_says_the_same_as_python(tmp_path: Path) -> None:
         ('[[fault]]\nkind = "delay"\nms = "long"', r":3: delay: ms must be a whole number of at least 1, not 'long'"),
         ('[[fault]]\nkind = "error"\ncode = "NO_SUCH"', r":3: error: Kafka has no error 'NO_SUCH'"),
         ('[[fault]]\nkind = "lose_ack"\n\n[[fault]]\nkind = "lose_ack"\napi = "Prodce"', r":6: there is no API 'Prodce'"),
-        ('[[fault]]\nkind = "lose_ack"\nnth = 1\nevery = 2', r"nth and every are two ways of counting"),
+        ('[[fault]]\nkind = "lose_ack"\nnth = 1\nevery = 2', r"nth and every contradict each other; give one of them"),
         ('[[fault]]\nkind = "refuse"\napi = "Produce"', r":3: refuse has no option 'api'"),
         ('[[fault]]\nkind = "truncate"\noffset = 3\ntopic = "a"', r":2: truncate needs 'partition'"),
         ('[[fault]]\nkind = "fail_write"\napi = "Fetch"', r":3: fail_write does not apply to Fetch, only to Produce"),

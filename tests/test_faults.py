@@ -473,7 +473,7 @@ def test_each_firing_is_a_line_of_the_trace(mock_kafka: MockKafka) -> None:
     [
         (lambda: faults.lose_ack(api="Prodduce"), "there is no API 'Prodduce'; did you mean 'Produce'"),
         (lambda: faults.lose_ack(topik="a"), "lose_ack has no option 'topik'; did you mean 'topic'"),
-        (lambda: faults.lose_ack(nth=1, every=2), "nth and every are two ways of counting"),
+        (lambda: faults.lose_ack(nth=1, every=2), "nth and every contradict each other; give one of them"),
         (lambda: faults.lose_ack(nth=0), "nth must be a whole number of at least 1, or a list of 1 or more of them, not 0"),
         (lambda: faults.lose_ack(api="Fetch", sequence=3), "only Produce has sequences"),
         (lambda: faults.lose_ack(api=["Fetch", "Metadata"], group="a"), "requests of Fetch, Metadata have no group"),

@@ -1,4 +1,4 @@
-"""What requests refer to without naming it, as the engine knows it (see `requests.received.Directory`)."""
+"""The engine's directory of topics, sessions and offsets (see `requests.received.Directory`)."""
 
 from __future__ import annotations
 

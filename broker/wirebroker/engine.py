@@ -124,7 +124,7 @@ class Engine:
 
     @property
     def fault_broker(self) -> EngineBroker:
-        """What faults can do inside this broker."""
+        """The inside of this broker, for faults."""
         from wirebroker.faults.state import EngineBroker
 
         return EngineBroker(self)
@@ -139,11 +139,11 @@ class Engine:
         self._time = max(self._time, now)
 
     def trace_at(self, level: str) -> None:
-        """Trace so much from now on. ValueError for a level that does not exist."""
+        """Set the level of the trace. Raises ValueError for a level that does not exist."""
         self.trace.set_level(level)
         self.cluster.watch = self.trace.changed if self.trace.changes else None
         for connection in self.connections:
-            connection.produce_shape = None  # the short way has no exchange to trace
+            connection.produce_shape = None  # the fast path has no exchange to trace
 
     def connect(self, node_id: int, client_host: str = "127.0.0.1", listener: str = "PLAINTEXT", now: int = 0) -> Connection:
         """A client has connected to this broker."""

@@ -1,4 +1,4 @@
-"""What passes between the engine and the world: connections, effects, and one request on its way to its answer."""
+"""Connections, effects, and one request on its way to its answer: the engine's interface to its host."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Connection:
         """Set where the next request may have to wait: for a parked one, for records that should be sent before more of
         them are made, or because the connection is closed. Whoever drives the engine looks closer, and clears it."""
         self.silent = False
-        """Set when a fault has lost an answer: those that follow are withheld too, as clients match answers by order."""
+        """Set when a fault lost an answer: later answers are withheld too, because clients match answers by order."""
         self.produce_shape: ProduceShape | None = None
         """The last Produce request up to its records, for the fast path; see `wirebroker.apis.produce_shape`."""
 
@@ -66,7 +66,7 @@ class Reply(NamedTuple):
 
 
 class Close(NamedTuple):
-    """Close the connection once what was answered is sent, or with `reset` at once, by a RST where there is such a thing.
+    """Close the connection after the answers before it are sent; with `reset` at once, by a RST where the system has it.
 
     `reason` is a sentence for the log.
     """
@@ -77,20 +77,20 @@ class Close(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What the network makes of an answer. Bytes are counted from the first of its size."""
+    """The changes that the network makes to an answer. Bytes are counted from the first byte of its size."""
 
     cut: int | None = None
-    """Only so many bytes arrive."""
+    """The number of bytes that arrive; None: all."""
     piece: int | None = None
-    """It is sent in pieces of so many bytes, each by itself,"""
+    """The size of the pieces in which it is sent, each by itself."""
     pause: float = 0.0
-    """and so many seconds apart, by the machine's time."""
+    """Seconds between two pieces, by the machine's time."""
     flipped: tuple[int, ...] = ()
-    """Bytes that arrive with all their bits turned."""
+    """The positions of bytes that arrive with all their bits turned."""
 
 
 class Shaped(NamedTuple):
-    """Send one whole response frame as a fault has it."""
+    """Send one whole response frame, changed by faults."""
 
     connection: Connection
     parts: list[Buffer]
@@ -101,7 +101,7 @@ Effect = Reply | Close | Shaped
 
 
 class Outcome(Enum):
-    """What a handler returns instead of a response."""
+    """A handler returns it instead of a response."""
 
     PARKED = "it will be answered later, by Exchange.reply"
     SILENT = "it is done and has no answer, as a Produce with acks=0"
@@ -121,7 +121,7 @@ buffer of the request is lost: a handler keeps no view of it (see `own_records`)
 
 
 class Traced(NamedTuple):
-    """What the trace keeps of a request for the row of its answer."""
+    """The request's part of the trace row of its answer."""
 
     arrived: int
     """ms since the epoch"""
@@ -152,11 +152,11 @@ class Exchange:
         self.delay_ms = 0
         """How many ms the answer waits once it is made, because of the connection's gate."""
         self.request: Message | None = None
-        """What was asked, once it is decoded; its records may lie in a buffer that others receive into."""
+        """The request, once it is decoded; its records may lie in a buffer that will receive other requests."""
         self.struck: Struck | None = None
-        """What faults want of the request and its answer."""
+        """The faults that strike the request and its answer."""
         self.traced: Traced | None = None
-        """What the trace needs for the answer's row."""
+        """The request's part of the trace row of its answer."""
 
     @property
     def cluster(self) -> Cluster:
@@ -179,7 +179,7 @@ class Exchange:
         return not self.connection.closed
 
     def handle(self, request: Message) -> None:
-        """Have the request, or the part of it that is left, answered by its API, now or later."""
+        """Have the request, or the remaining part of it, answered by its API, now or later."""
         self.engine.handle(request, self)
 
     def reply(self, response: Message) -> None:
@@ -229,10 +229,10 @@ class Exchange:
         self.engine.timers.at(self.engine.now + ms, lambda _: self.send(response, parts))
 
     def cannot_say(self, wrong: EncodeError) -> None:
-        """The answer holds something that its version cannot carry: answer with UNKNOWN_SERVER_ERROR, as Kafka does.
+        """The answer cannot be encoded in its version: answer with UNKNOWN_SERVER_ERROR, as Kafka does.
 
-        Where even that cannot be said, because it repeats the name that is too long, Kafka answers nothing and leaves
-        the client waiting; here the connection is closed.
+        If even that cannot be encoded, because it repeats the name that is too long, Kafka does not answer and the client
+        waits; this broker closes the connection.
         """
         from wirebroker.requests.errors import error_answers
 
@@ -265,7 +265,7 @@ class Exchange:
         return answers[0] if answers else Outcome.PARKED
 
     def park(self) -> None:
-        """Hold back whatever follows on the connection until this is answered."""
+        """Hold back the next requests of the connection until this one is answered."""
         self.connection.parked = self
         self.connection.halted = True
 

@@ -1,7 +1,7 @@
-"""What the fields of messages identify: topics, partitions, groups, producers …, as Kafka's definitions say (`entityType`).
+"""The topics, partitions, groups, producers … in the fields of messages, by `entityType` in Kafka's definitions.
 
-Messages name the same thing in different ways (`name`, `topic`, `topic_name`, `topic_names`); whoever looks for topics in
-any message asks for the entity "topicName" and needs no table of names.
+The fields for one thing have different names (`name`, `topic`, `topic_name`, `topic_names`). Code that looks for topics in any
+message asks for the entity "topicName" and needs no table of names.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def _shown(value: Any) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The end of a sentence about a word that is none of the known ones."""
+    """The end of a sentence about an unknown word: the known word closest to it, or all of them."""
     names = sorted(known)
     close = get_close_matches(word[:LONGEST], names, 1, 0.5)
     if close:

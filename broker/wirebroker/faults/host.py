@@ -1,4 +1,4 @@
-"""What the plan needs of whoever lets requests pass: the engine of a broker, or a proxy before a real cluster."""
+"""The interfaces between the plan and its host: the engine of a broker, or a proxy before a real cluster."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Exchange(Received, Protocol):
     frame: memoryview | None
     """The bytes that it was read from, if the next request may be recognised by them."""
     struck: Struck | None
-    """What the rules want of it."""
+    """The rules that strike it."""
 
     @property
     def alive(self) -> bool:
@@ -70,16 +70,16 @@ class FiringTrace(Protocol):
 
 
 class Broker(Protocol):
-    """What faults of storage and state do inside a broker. Those that return a bool say whether there was something to do."""
+    """The inside of a broker, for faults of storage and state. A bool tells whether the call changed something."""
 
     def fail_write(self, partition: TopicPartition) -> None:
         """Let the next write to the partition fail."""
 
     def write_failed(self, partition: TopicPartition) -> bool:
-        """End that. Returns whether a write has failed meanwhile."""
+        """Let writes succeed again. Returns whether a write failed since `fail_write`."""
 
     def fill_disk(self, node_id: int, topic: str | None, partition: int | None) -> Callable[[], None] | None:
-        """Take the partitions that a node leads offline. Returns what brings them back, None if there was none."""
+        """Take the partitions that a node leads offline. Returns the call that brings them back, None if there are none."""
 
     def expire_producer(self, producer_id: int, topic: str | None, partition: int | None) -> bool:
         """Forget a producer."""
@@ -101,7 +101,7 @@ class Broker(Protocol):
 
 
 class Host(Protocol):
-    """Whoever lets requests pass through a plan."""
+    """The broker or proxy whose requests pass through a plan."""
 
     faults: FaultPlan | None
     """The plan while it has rules; the plan sets it."""

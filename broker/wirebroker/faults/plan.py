@@ -1,8 +1,8 @@
-"""The rules that are loaded, and what they do to each request on its way to its answer.
+"""The plan: it applies the loaded rules to each request on its way to its answer.
 
-A request meets the rules before it is handled, in the order in which they were added; the first that ends it decides. What
-is to happen to its answer is kept beside the exchange (`Exchange.struck`) and happens when the answer is made, at once or
-later. A rule counts as soon as it is to strike, so that `times` holds; if it finds nothing to do, its count is taken back.
+A request meets the rules before it is handled, in the order in which they were added; the first that ends it decides. The
+exchange remembers the rules that strike its answer (`Exchange.struck`); they act when the answer is made, at once or later. A
+rule counts a strike when it is chosen, so that `times` holds; if it finds nothing to do, the strike is uncounted.
 
 The plan knows a `Host` and an `Exchange` (see `host`) and no engine, so the same rules work in a proxy. With no rule loaded
 the engine does not call it at all.
@@ -35,7 +35,7 @@ NOTHING: Where = frozenset()
 REFUSED_ACKS_0 = "a fault refused a Produce with acks=0, which has no answer that could say so"
 
 Continue = Callable[[int], None]
-"""What to do at a later time, which is its argument."""
+"""A step to take later; its argument is the time then."""
 
 
 @dataclass(slots=True, eq=False)
@@ -50,7 +50,7 @@ class _Held:
 
 
 class FaultPlan:
-    """The rules of one host. `seed` makes what is left to chance the same each time."""
+    """The rules of one host. The same `seed` gives the same random choices."""
 
     def __init__(self, host: Host, seed: int) -> None:
         self.seed = seed
@@ -58,7 +58,7 @@ class FaultPlan:
         self.host = host
         self._random = random.Random(seed)
         self._held: list[_Held] = []
-        """In the order in which the rules began to hold them back."""
+        """The requests and answers that rules hold back, oldest first."""
         self._waiting: dict[TopicPartition, list[Continue]] = {}
         """Partitions to which a slow write is under way, and the requests that wait for it."""
         self._at_unload: dict[Rule, list[Callable[[], None]]] = {}
@@ -74,7 +74,7 @@ class FaultPlan:
         return self.host.fault_broker
 
     def reseed(self, seed: int) -> None:
-        """Draw what is left to chance from this seed, from the next request on."""
+        """Draw random choices from this seed, from the next request on."""
         self.seed = seed
         self._random = random.Random(seed)
 
@@ -91,11 +91,11 @@ class FaultPlan:
         return rule
 
     def remove(self, rule: Rule) -> None:
-        """Unload a rule; harmless if it is not loaded. What it held back goes on, and a disk that it filled has room again."""
+        """Unload a rule; harmless if it is not loaded. Its held requests go on, and the disk that it filled has room again."""
         self._unload([rule])
 
     def clear(self) -> None:
-        """Unload all rules; what they held back goes on."""
+        """Unload all rules; requests that they hold back go on."""
         self._unload(list(self.rules))
 
     def _unload(self, rules: list[Rule]) -> None:
@@ -117,7 +117,7 @@ class FaultPlan:
         return key in self._keys or bool(self._held or self._waiting or self._seen_parts)
 
     def restarted(self) -> None:
-        """Forget what was held back: the brokers restart, and what they had yet to handle is lost."""
+        """The brokers restart: forget the requests that are held back, as they are lost."""
         for held in self._held:
             self._take_back(_struck(held.exchange).before)
         self._held.clear()
@@ -125,7 +125,7 @@ class FaultPlan:
         self._seen_parts.clear()
 
     def killed(self, node_id: int) -> None:
-        """Forget what a broker that was killed had yet to handle."""
+        """A broker was killed: forget the requests that are held back from it."""
         for held in [each for each in self._held if each.exchange.node_id == node_id]:
             struck = _struck(held.exchange)
             self._forget(held)
@@ -179,7 +179,7 @@ class FaultPlan:
         for strike in self._strikes(facts, exchange):
             lists.get(strike.rule.seam, struck.before).append(strike)
         if struck.before or struck.after or struck.wire:
-            exchange.frame = None  # what is handled is not what the next request will look like
+            exchange.frame = None  # the next request cannot be recognised by these bytes
         self._proceed(request, exchange, exchange.now)
 
     def _strikes(self, facts: Facts, exchange: Exchange) -> Iterator[Strike]:
@@ -293,13 +293,13 @@ class FaultPlan:
                 self._let_go(held, exchange.now)
 
     def _report_failed_writes(self, exchange: Exchange) -> None:
-        """By now the writes that were to fail have failed, or there was nothing to write."""
+        """Report which of the writes that had to fail were tried: a duplicate is not written."""
         struck = _struck(exchange)
         failing, struck.failing = struck.failing, []
         for strike, where in failing:
             self.report(strike, exchange, self.broker.write_failed(where))
 
-    # What the kinds do to a request
+    # The acts of the kinds
 
     def answer_now(self, hit: Hit, response: Message) -> Outcome:
         """Answer without handling: the rules after this one do not strike, those about the answer do."""
@@ -334,7 +334,7 @@ class FaultPlan:
         return Outcome.PARKED
 
     def handle_after_others(self, hit: Hit, others: int) -> Outcome:
-        """Handle the request when so many requests of other connections have been handled."""
+        """Handle the request after `others` requests of other connections."""
         self._park(hit.request, hit.exchange)
         self._held.append(_Held(hit.strike.rule, hit.exchange, self._going_on(hit), others=others))
         return Outcome.PARKED
@@ -354,7 +354,7 @@ class FaultPlan:
         return False
 
     def at_unload(self, rule: Rule, restore: Callable[[], None]) -> None:
-        """Call this when the rule is unloaded."""
+        """Call `restore` when the rule is unloaded."""
         self._at_unload.setdefault(rule, []).append(restore)
 
     # Holding back
@@ -383,7 +383,7 @@ class FaultPlan:
     @staticmethod
     def _park(request: Message, exchange: Exchange) -> None:
         exchange.park()
-        exchange.frame = None  # others will receive into its buffer
+        exchange.frame = None  # the buffer will receive other requests
         own_records(request)
 
     def _resume(self, request: Message, exchange: Exchange, now: int, go_on: Callable[[Message, Exchange, int], None]) -> None:
@@ -394,12 +394,12 @@ class FaultPlan:
         exchange.now = max(exchange.now, now)
         go_on(request, exchange, exchange.now)
         if _struck(exchange).facts.acks == 0 and exchange.alive:
-            self.host.effects.append(Reply(connection, []))  # nothing is sent, but what waits after it may go on
+            self.host.effects.append(Reply(connection, []))  # sends nothing, and lets the next request go on
 
     # After
 
     def answered(self, response: Message, exchange: Exchange) -> Message | None:
-        """The answer as the rules leave it; None if it is not to be sent, now or ever."""
+        """Apply the rules to an answer. Returns the answer to send now, or None."""
         struck = _struck(exchange)
         self._report_failed_writes(exchange)
         if struck.crashes or exchange.connection.closed or exchange.connection.silent:
@@ -444,6 +444,6 @@ class FaultPlan:
 
 
 def _struck(exchange: Exchange) -> Struck:
-    """What the rules want of a request that has passed `receive`."""
+    """The rules that strike a request; `receive` has set them."""
     assert exchange.struck is not None
     return exchange.struck

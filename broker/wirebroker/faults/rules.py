@@ -1,8 +1,8 @@
-"""A rule: which requests it matches, which of those it strikes, and what happens to them.
+"""A rule: the requests that it matches, the ones among them that it strikes, and its act.
 
-Each kind of fault is one subclass of `Rule` (see `kinds`). Its annotations are its options, its methods what it does, its
-docstring what the documentation says. Everything else is derived: the call in Python, the [[fault]] of a file, the JSON of
-the control, the JSON schema and the table in docs/faults.md.
+Each kind of fault is one subclass of `Rule` (see `kinds`). Its annotations are its options, its methods are its acts, its
+docstring is its text in the documentation. Everything else is derived: the call in Python, the [[fault]] of a file, the JSON
+of the control, the JSON schema and the table in docs/faults.md.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ KINDS: dict[str, type[Rule]] = {}
 NonNegative = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 HEADER_WORDS = ("api", "version", "client_id", "node")
-"""The words about what is known of a request before all of it has arrived."""
+"""The words about a request's header, which arrives first."""
 
 
 class Seam(Enum):
-    """Where a rule acts."""
+    """The moment at which a rule acts."""
 
     CONNECTION = "when a connection is made"
     ARRIVAL = "when a part of a request has arrived"
@@ -155,7 +155,7 @@ class Rule(_Declared, kw_only=True):
 
     kind: ClassVar[str]
     acts_at: ClassVar[Seam] = Seam.REQUEST
-    """Where it acts, unless it is given `after`."""
+    """The seam where it acts, unless it has the option `after`."""
     only_apis: ClassVar[tuple[str, ...] | None] = None
     """The APIs that the kind applies to; None: all."""
     match_words: ClassVar[tuple[str, ...]] = Match.__slots__
@@ -165,7 +165,7 @@ class Rule(_Declared, kw_only=True):
     needs_broker: ClassVar[bool] = False
     """Whether it acts inside a broker; a proxy before a real cluster cannot have such a rule."""
     may_miss: ClassVar[bool] = False
-    """Whether it may find nothing to do in an answer; it then reports itself whether it acted."""
+    """Whether it may find nothing to do in an answer; it then calls `FaultPlan.report` itself."""
     in_files: ClassVar[bool] = True
     """Whether it can be written down."""
     example: ClassVar[str]
@@ -197,7 +197,7 @@ class Rule(_Declared, kw_only=True):
         self._check_rule()
         self.check_options()
 
-    # What a kind may define
+    # Acts and checks for the kinds to define
 
     def check_options(self) -> None:
         """Raises FaultError where words of this kind contradict each other."""
@@ -223,7 +223,7 @@ class Rule(_Declared, kw_only=True):
 
     @property
     def seam(self) -> Seam:
-        """Where this rule acts."""
+        """The moment at which this rule acts."""
         return Seam.ANSWER if getattr(self, "after", False) else self.acts_at
 
     def matching(self, facts: Facts) -> list[Batch | None]:
@@ -292,13 +292,13 @@ class Rule(_Declared, kw_only=True):
         words |= {word: value for word, value in options.items() if value is not None and not callable(value)}
         return words | ({"name": self.name} if self.name else {})
 
-    # Refusing what could never strike
+    # Refusing rules that could never strike
 
     def _check_rule(self) -> None:
         kind, match, count = self.kind, self.match, self.count
         ways = [word for word in ("nth", "every", "probability") if getattr(count, word) is not None]
         if len(ways) > 1:
-            raise FaultError(ways[0], f"{kind}: {' and '.join(ways)} are two ways of counting; give one of them")
+            raise FaultError(ways[0], f"{kind}: {' and '.join(ways)} contradict each other; give one of them")
         for word, pair in (("version", match.version), ("sequence", match.sequence)):
             if pair is not None and pair[0] > pair[1]:
                 raise FaultError(word, f"{kind}: {word} from {pair[0]} to {pair[1]} is empty; give the smaller number first")
@@ -366,7 +366,7 @@ def _api(name: str) -> str:
 
 
 _READ: dict[str, Callable[[Any], Any]] = {"api": _apis, "version": _pair, "sequence": _pair, "nth": _several}
-"""Words that are matched in another form than they are given in."""
+"""Words whose values are converted for matching."""
 
 
 def _written(value: Any) -> Any:

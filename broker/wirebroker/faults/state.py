@@ -1,4 +1,4 @@
-"""Changes of an engine's storage and state: what faults do inside a broker, and what tests ask for at once.
+"""Changes of an engine's storage and state, for faults inside a broker and for tests that make them at once.
 
 Some of them take days in Kafka, or a second client: expiration, fencing, a log that loses its end.
 """
@@ -33,7 +33,7 @@ class EngineBroker:
             found.fail_next_write()
 
     def write_failed(self, partition: TopicPartition) -> bool:
-        """End that. Returns whether a write has failed meanwhile."""
+        """Let writes succeed again. Returns whether a write failed since `fail_write`."""
         found = self._engine.cluster.partition(*partition)
         failed = found is not None and not found.write_fails
         if found is not None:

@@ -1,4 +1,4 @@
-"""A rule that strikes a request: what it strikes, what the rules want of that request, and of the bytes of its answer."""
+"""A rule that strikes a request, all rules that strike it, and the bytes of its answer for the rules of the wire."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Strike(NamedTuple):
 
 @dataclass(slots=True)
 class Struck:
-    """What the rules want of one request and its answer."""
+    """The rules that strike one request and its answer, and their results so far."""
 
     facts: Facts
     before: list[Strike] = field(default_factory=list)
@@ -71,19 +71,19 @@ class Hit:
 
 @dataclass(slots=True)
 class AnswerLine:
-    """The bytes of an answer on their way: what the rules of the wire do to them, in turn."""
+    """The bytes of an answer on their way; each rule of the wire changes them in turn."""
 
     size: int
     sample: Callable[[range, int], list[int]]
-    """Draws so many different numbers of a range."""
+    """Draws different numbers from a range: `Random.sample`."""
     cut: int | None = None
     piece: int | None = None
     pause: float = 0.0
     flipped: list[int] = field(default_factory=list)
     closing: list[tuple[int, Rule]] = field(default_factory=list)
-    """How many ms later which rule closes the connection."""
+    """The rules that close the connection, with their delays in ms."""
 
     @property
     def shape(self) -> Shape:
-        """All of it for the network."""
+        """The changes, for the network."""
         return Shape(self.cut, self.piece, self.pause, tuple(self.flipped))

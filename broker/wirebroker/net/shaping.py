@@ -1,6 +1,6 @@
-"""What faults make of a connection: answers in pieces, slowly, cut short or damaged, and connections that are reset.
+"""Faults of the wire: answers in pieces, slow, cut short or damaged, and connections that are reset.
 
-Pauses are the machine's time and not the broker's clock: they are the network's, and a client waits through them.
+Pauses are by the machine's time, not the broker's clock, because they are the network's and a client waits for them.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ AT_ONCE = struct.pack("ii", 1, 0)
 
 
 class ShapedLine:
-    """Sends one connection's answers in the order in which they come, each as its shape says.
+    """Sends one connection's answers in order, each in its shape.
 
-    `free` is called when everything is sent. Whatever is written meanwhile goes out behind it.
+    `free` is called when everything is sent. Data that is written before that goes out after it.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, free: Callable[[], None]) -> None:
@@ -46,7 +46,7 @@ class ShapedLine:
         self._go_on()
 
     def write(self, data: Buffer) -> None:
-        """Send this when what is before it is sent."""
+        """Send this after the answers before it."""
         self._waiting.append((0.0, data))
         self._go_on()
 
@@ -56,7 +56,7 @@ class ShapedLine:
         self._go_on()
 
     def stop(self) -> None:
-        """The connection is gone; what is not sent is dropped."""
+        """Drop everything that is not sent: the connection is closed."""
         self._waiting.clear()
         if self._alarm is not None:
             self._alarm.cancel()
@@ -80,7 +80,7 @@ class ShapedLine:
 
 
 def reset_connection(transport: asyncio.Transport) -> None:
-    """Close the connection with a RST, where sockets can be told to; elsewhere drop it as fast as can be."""
+    """Close the connection with a RST; where the system has none, drop it at once."""
     held = transport.get_extra_info("socket")
     with contextlib.suppress(OSError, AttributeError):
         held.setsockopt(SOL_SOCKET, SO_LINGER, AT_ONCE)

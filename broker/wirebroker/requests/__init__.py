@@ -1,1 +1,1 @@
-"""Requests as such: what they are about, and error answers made from them. A broker and a proxy can both use it."""
+"""The facts of a request, and error answers made from it. Both a broker and a proxy can use them."""

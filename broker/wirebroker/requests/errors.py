@@ -44,9 +44,9 @@ OFFSET_ERRORS = frozenset(
 )  # fmt: skip
 """Errors that OffsetFetch has beside partitions; from version 2 on all others belong to the group."""
 REPEATED_ENTITIES: tuple[Entity, ...] = ("topicName", "topicId", "groupId", "transactionalId", "coordinatorKey", "partition")
-"""An answer repeats these from the request, whatever the fields are called,"""
+"""Entities that an answer repeats from the request; the fields may have different names."""
 REPEATED_FIELDS = ("member_id", "group_instance_id", "resource_type", "resource_name", "producer_id")
-"""and these if the field has the same name in both."""
+"""Fields that an answer repeats from the request under the same name."""
 BLANK = frozenset(
     {"base_offset", "high_watermark", "last_stable_offset", "offset", "timestamp", "log_start_offset", "producer_id",
      "producer_epoch", "generation_id", "committed_offset", "low_watermark"}
@@ -69,8 +69,8 @@ def overwrite(response: Any, code: int, only: Where | None, received: Received, 
     """Put the error into the answer where Kafka has it; with `only`, beside these partitions or topics alone.
 
     Without `only` each partition gets the error, or the whole answer if it has no partitions. Errors that belong to the whole
-    are put there: those of the session in Fetch, those of the group in OffsetFetch. `about` are the partitions that a Fetch
-    is about, for those that its answer leaves out.
+    are put there: those of the session in Fetch, those of the group in OffsetFetch. `about` are all
+    partitions of a Fetch, because its answer leaves unchanged ones out.
     """
     if isinstance(response, FetchResponse):
         _overwrite_fetch(response, code, only, received, about)

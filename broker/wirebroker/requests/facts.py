@@ -1,4 +1,4 @@
-"""What a request is about: its topics, partitions, groups and producers, read from any request in the same way."""
+"""The facts of a request: its topics, partitions, groups and producers, read from any request in the same way."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def named_in(request: Message, directory: Directory) -> Where:
 
 
 def names_topics(message: Any, directory: Directory) -> bool:
-    """Whether a message has parts that name topics, to which an error may belong."""
+    """Whether a message has parts that name topics."""
     return any(topic_name(part, directory) is not None or names_topics(part, directory) for part in parts(message))
 
 

@@ -1,4 +1,4 @@
-"""What must be known of a received request beside its message, and of the cluster that it reached."""
+"""A received request without its message, and the cluster that it reached."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wirebroker.exchange import Connection
 
 
 class Directory(Protocol):
-    """What requests refer to without naming it. A broker knows it; a proxy learns it from the answers that pass."""
+    """The names behind ids, sessions and groups. A broker knows them; a proxy learns them from passing answers."""
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of the topic with this id."""
@@ -42,4 +42,4 @@ class Received(Protocol):
 
     @property
     def directory(self) -> Directory:
-        """What is known of the cluster."""
+        """The names that the cluster knows."""

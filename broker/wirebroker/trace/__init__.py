@@ -1,1 +1,1 @@
-"""What went over the wire and what the broker decided: typed rows, kept in a ring and given to sinks."""
+"""The trace of the wire, the broker's decisions and the faults: typed rows, kept in a ring and given to sinks."""

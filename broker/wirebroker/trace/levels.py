@@ -1,4 +1,4 @@
-"""How much is traced: each level has the events of those before it and some more, and what is not traced costs nothing."""
+"""The levels of the trace: each adds events to the level before it. Events above the level cost nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LEVELS: dict[str, tuple[str, ...]] = {
 
 
 def includes(level: str, other: str) -> bool:
-    """Whether a level traces what another one does. ValueError for a level that does not exist."""
+    """Whether a level has all events of another one. Raises ValueError for a level that does not exist."""
     order = list(LEVELS)
     for name in (level, other):
         if name not in LEVELS:

@@ -1,4 +1,4 @@
-"""A row as one aligned line: when, on which connection, what it is about, what was said, what came of it, and why."""
+"""A row as one aligned line: time, connection, topic or group, the request, its outcome and the reason."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DIM, PLAIN = "\x1b[2m", "\x1b[0m"
 PLACE, MIDDLE, OUTCOME = 20, 37, 9
 
 Parts = tuple[str, str, str, str]
-"""What it is about, what was said, the outcome in a word, and the rest."""
+"""The topic or group, the request, the outcome in a word, and the rest."""
 
 
 def has_colour(stream: TextIO) -> bool:

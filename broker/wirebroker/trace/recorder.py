@@ -1,7 +1,7 @@
 """The recorder: a ring of the latest rows, and sinks that get each row as it is made.
 
 It knows what passes over the wire and the faults, and no broker, so that a proxy can use it. `broker.BrokerRecorder` adds
-what only a broker knows: verdicts and changes.
+verdicts and changes, which only a broker knows.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Exchange(Received, Protocol):
     """When it arrived, in ms since the epoch."""
     frame: memoryview | None
     traced: Traced | None
-    """What the row of the answer needs of the request."""
+    """The request's part of the row of the answer."""
 
 
 class Recorder:
-    """What passed over the wire and which faults struck, latest last. `now()` is the time of an event that has none itself."""
+    """The rows of the wire and the faults, latest last. `now()` is the time of an event that has none itself."""
 
     def __init__(self, now: Callable[[], int], size: int = RING) -> None:
         self._ring: deque[Any] = deque(maxlen=size)
@@ -107,7 +107,7 @@ class Recorder:
         self._add(row)
 
     def requested(self, request: Message, exchange: Exchange) -> None:
-        """Note a request, and keep with its exchange what the row of its answer needs."""
+        """Note a request, and keep for the row of its answer what the request names."""
         about = tuple(_about(request, exchange))
         exchange.traced = Traced(exchange.now, about)
         if self.requests:

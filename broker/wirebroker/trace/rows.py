@@ -30,7 +30,7 @@ class Row:
         return json.dumps({"event": self.event} | msgspec.to_builtins(self))
 
 
-# What was decided
+# Decisions and faults
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class FaultRow(Row):
     """how often the rule has struck, including this time"""
 
 
-# What went over the wire
+# The wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ class FetchRow(Row):
     error: str
 
 
-# What changed
+# Changes
 
 
 @dataclass(frozen=True, slots=True)

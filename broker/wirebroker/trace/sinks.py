@@ -1,6 +1,6 @@
 """Where rows go: one aligned line on a console, one JSON object on a line of a file.
 
-A sink raises what writing raises; the recorder then detaches it (`Recorder._hand_out`).
+A sink raises the error of a failed write; the recorder then detaches it (`Recorder._hand_out`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from wirebroker.trace.rows import Row
 
 
 class ConsoleSink:
-    """Writes each row as a line, in colour on a terminal. What the console cannot show is written with backslashes."""
+    """Writes each row as a line, in colour on a terminal. Characters that the console cannot show become backslash escapes."""
 
     name = "the console"
 
@@ -46,7 +46,7 @@ class JsonLinesSink:
             raise
 
     def close(self) -> None:
-        """Close the file; harmless if it is closed. A part of a line that cannot be written is lost."""
+        """Close the file; harmless if it is closed. The part of a line that cannot be written is lost."""
         with suppress(OSError):
             self._file.close()
 
@@ -54,7 +54,7 @@ class JsonLinesSink:
 def write_line(stream: TextIO, text: str) -> None:
     """Write a line through. Raises OSError, after which the stream leads nowhere.
 
-    Python flushes its standard streams when it exits, and prints a traceback if what is left cannot be written.
+    Python flushes its standard streams when it exits, and prints a traceback if that fails.
     """
     try:
         print(text, file=stream, flush=True)

@@ -1,4 +1,4 @@
-"""A producer's sequences as a picture in text: what was stored, what came twice, what was missing."""
+"""A producer's sequences as a picture in text: stored batches, duplicates and gaps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MARKS = {"accepted": "█", "duplicate": "▒", "rejected": "×"}
 MISSING = "·"
 
 Span = tuple[int, int]
-"""From the first to the last sequence; behind the wrap they go on counting."""
+"""From the first to the last sequence; counting goes on after the wrap to 0."""
 
 
 def timelines(rows: Iterable[ProduceRow], colour: bool = False) -> Iterator[str]:
@@ -87,7 +87,7 @@ def _summary(rows: list[ProduceRow], spans: list[Span], stored: list[Span], whol
 
 
 def _lacking(stored: list[Span], whole: Span) -> Iterator[Span]:
-    """What of the whole no stored span covers."""
+    """The parts of the whole that no stored span covers."""
     at = whole[0]
     for first, last in stored:
         if first > at:

@@ -22,24 +22,24 @@ class RuleWords(dict[str, Any]):
 class Fault(Form):
     """A rule that is loaded."""
 
-    id: Annotated[int, about("the number to call it by; numbers are not used again")]
-    rule: Annotated[dict[str, Any], about("its words")]
-    description: Annotated[str, about("the same on one line")]
-    seen: Annotated[int, about("how many requests, or for Produce batches, it was for")]
+    id: Annotated[int, about("its number; numbers are not used again")]
+    rule: Annotated[dict[str, Any], about("the rule in the words of a fault file")]
+    description: Annotated[str, about("the rule on one line")]
+    seen: Annotated[int, about("how many requests, or batches of a Produce, it matched")]
     fired: Annotated[int, about("how many of them it struck")]
 
 
 class Faults(Form):
-    """Rules, in the order in which they are asked."""
+    """Rules, in the order in which they act."""
 
-    seed: Annotated[int, about("what probabilities are drawn from")]
+    seed: Annotated[int, about("probabilities are drawn from it")]
     faults: Annotated[list[Fault], about("the rules")]
 
 
 class Times(Form):
-    """How often a rule should have struck."""
+    """How often a rule must have struck."""
 
-    times: Annotated[Natural | None, about("exactly so often; at least once if it is not said")] = None
+    times: Annotated[Natural | None, about("exactly this often; without it at least once")] = None
 
 
 def listed(controlled: Controlled) -> Faults:
@@ -57,7 +57,7 @@ def add(controlled: Controlled, body: RuleWords) -> Fault:
 
 
 def clear(controlled: Controlled) -> None:
-    """Unload all rules; what they held back goes on."""
+    """Unload all rules; requests that they hold back go on."""
     controlled.engine.plan.clear()
     controlled.changed()
 
@@ -77,7 +77,7 @@ def add_file(controlled: Controlled, text: str) -> Faults:
 
 
 def assert_fired(controlled: Controlled) -> Faults:
-    """Whether every loaded rule has fired; 409 names the first that has not."""
+    """Check that every loaded rule has fired; 409 names the first that has not."""
     for rule in controlled.engine.plan.rules:
         _assert_fired(rule, None)
     return listed(controlled)
@@ -89,13 +89,13 @@ def one(controlled: Controlled, fault: int) -> Fault:
 
 
 def remove(controlled: Controlled, fault: int) -> None:
-    """Unload a rule; what it held back goes on."""
+    """Unload a rule; requests that it holds back go on."""
     controlled.engine.plan.remove(_rule(controlled, fault))
     controlled.changed()
 
 
 def assert_one_fired(controlled: Controlled, fault: int, query: Times) -> Fault:
-    """Whether this rule has fired, or exactly so many times; 409 says what was seen instead."""
+    """Check that this rule has fired, or exactly `times` times; 409 tells its counts if not."""
     _assert_fired(_rule(controlled, fault), query.times)
     return one(controlled, fault)
 
@@ -110,7 +110,7 @@ def _assert_fired(rule: Rule, times: int | None) -> None:
 def _rule(controlled: Controlled, number: int) -> Rule:
     rules = controlled.numbered(controlled.engine.plan.rules)
     if number not in rules:
-        raise Problem(404, f"there is no fault {number}; loaded are {', '.join(map(str, rules)) or 'none'}", "fault")
+        raise Problem(404, f"there is no fault {number}; loaded: {', '.join(map(str, rules)) or 'none'}", "fault")
     return rules[number]
 
 

@@ -1,4 +1,4 @@
-"""Verdicts: what the validator decided of each batch, and why; and the trace as it grows."""
+"""Verdicts of the validator on each batch, with reasons; and the trace as it grows."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Which(Form):
     topic: Annotated[str | None, about("on this topic")] = None
     partition: Annotated[int | None, about("on this partition")] = None
     producer_id: Annotated[int | None, about("on this producer's batches")] = None
-    verdict: Annotated[Literal["accepted", "duplicate", "rejected"] | None, about("that are this")] = None
+    verdict: Annotated[Literal["accepted", "duplicate", "rejected"] | None, about("with this result")] = None
 
     def fits(self, row: Row) -> bool:
-        """Whether it is one of them."""
+        """Whether the row is one of these verdicts."""
         if not isinstance(row, ProduceRow):
             return False
         asked = (self.topic, self.partition, self.producer_id, self.verdict)
@@ -37,27 +37,27 @@ class Which(Form):
 class Latest(Which):
     """Which verdicts, and how many."""
 
-    limit: Annotated[int, about("the latest so many", ge=1, le=RING)] = 1000
+    limit: Annotated[int, about("the number of the latest rows", ge=1, le=RING)] = 1000
 
 
 class Awaited(Which):
     """Which verdicts to wait for."""
 
-    count: Annotated[int, about("until there are so many", ge=1, le=RING)] = 1
-    timeout: Annotated[float, about("at most so many seconds", ge=0, le=LONGEST_WAIT_S)] = 5.0
+    count: Annotated[int, about("the number of verdicts to wait for", ge=1, le=RING)] = 1
+    timeout: Annotated[float, about("seconds to wait at most", ge=0, le=LONGEST_WAIT_S)] = 5.0
 
 
 class Followed(Latest):
     """Which verdicts, and whether to go on."""
 
-    follow: Annotated[bool, about("go on with those to come")] = False
+    follow: Annotated[bool, about("go on with later rows")] = False
 
 
 class Rows(Form):
     """How many rows, and whether to go on."""
 
-    limit: Annotated[int, about("the latest so many", ge=1, le=RING)] = 1000
-    follow: Annotated[bool, about("go on with those to come")] = False
+    limit: Annotated[int, about("the number of the latest rows", ge=1, le=RING)] = 1000
+    follow: Annotated[bool, about("go on with later rows")] = False
 
 
 class Verdicts(Form):
@@ -110,9 +110,9 @@ def listed(controlled: Controlled, query: Latest) -> Verdicts:
 
 
 async def wait(controlled: Controlled, query: Awaited) -> Verdicts:
-    """Wait until there are so many such verdicts, earlier ones included; the answer is all of them.
+    """Wait for `count` such verdicts, counting earlier ones; the answer has all of them.
 
-    409 says how many there were within the timeout.
+    409 tells how many there were within the timeout.
     """
     with Tail(controlled, query.fits) as tail:
         found = _past(controlled, query)
@@ -130,12 +130,12 @@ async def wait(controlled: Controlled, query: Awaited) -> Verdicts:
 
 
 def lines(controlled: Controlled, query: Followed) -> AsyncIterator[str]:
-    """The verdicts as JSON lines, as `--trace FILE.jsonl` writes them; with `follow` also those to come."""
+    """The verdicts as JSON lines, as `--trace FILE.jsonl` writes them; with `follow` also later ones."""
     return _lines(controlled, query.fits, lambda: _past(controlled, query)[-query.limit :], query.follow)
 
 
 def trace(controlled: Controlled, query: Rows) -> AsyncIterator[str]:
-    """The rows of the trace of any kind, as JSON lines; with `follow` also those to come."""
+    """The rows of the trace of any kind, as JSON lines; with `follow` also later ones."""
     return _lines(controlled, lambda _: True, lambda: controlled.engine.trace.last(query.limit), query.follow)
 
 

@@ -1,4 +1,4 @@
-"""The kinds of faults, each one class: its annotations are its options, its methods what it does.
+"""The kinds of faults. Each is one class: its annotations are its options, its methods are its acts.
 
 To add a kind, add a class to one of these modules and its name to the module's `__all__`; or add a module, and import it in
 `wirebroker.faults`. Users call the class like a function (`faults.delay(200)`), so it is named like one.

@@ -19,9 +19,9 @@ __all__ = ["bandwidth", "close", "corrupt", "cut", "refuse", "reset", "slice"]
 SIZE_BYTES = 4
 """The length of an answer's or a request's size, which comes first."""
 HEADER_BYTES = 8
-"""A request can be told by its API after these."""
+"""The bytes of a request up to its API and version."""
 PIECE_S = 0.02
-"""Seconds between two pieces of an answer whose bandwidth is limited."""
+"""Seconds between two pieces of an answer with limited bandwidth."""
 
 Milliseconds = Annotated[int, Meta(ge=0, extra={"unit": "ms"})]
 
