@@ -534,8 +534,7 @@ def test_append_time_is_set_without_reading_the_records() -> None:
 
 
 def test_a_bomb_is_refused_within_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thousand times as large when unfolded. Kafka decompresses it in pieces; here a limit applies, which the message
-    names."""
+    """A thousand times as large when decompressed. Kafka reads it in pieces; here a limit applies, which the message names."""
     bomb = of_body(b"", 1, GZIP, compress(GZIP, bytes(1 << 20)) * 200)
     limit = 4 << 20
     smaller = functools.partial(record_bytes, limit=limit)
