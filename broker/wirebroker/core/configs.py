@@ -12,10 +12,10 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
-from wirebroker.core.config_tables import TOPIC_SYNONYMS
 from wirebroker.core.settings import (
     BROKER_SETTINGS,
     TOPIC_SETTINGS,
+    TOPIC_SYNONYMS,
     ConfigError,
     ConfigType,
     Setting,

@@ -1,17 +1,16 @@
 """The definition of a setting: its type, default and valid values, and how a value is parsed and written.
 
-The rules and the messages are those of Kafka's ConfigDef. The settings themselves are in `config_tables`.
+The rules and the messages are those of Kafka's ConfigDef. The settings themselves are in kafka_settings.txt.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-
-from wirebroker.core import config_tables
+from pathlib import Path
 
 Value = bool | int | float | str | list[str] | None
 
@@ -40,7 +39,7 @@ _REPLICA = re.compile(r"([0-9]+:[0-9]+)?")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting. `default` is the default as text, or None; for `valid` see `config_tables`."""
+    """One setting. `default` is the default as text, or None; for `valid` see kafka_settings.txt."""
 
     name: str
     type: ConfigType
@@ -187,21 +186,33 @@ def _java_double(value: float) -> str:
     return f"{digits + '0' if digits.endswith('.') else digits}E{int(exponent)}"
 
 
-def read_table(text: str) -> dict[str, Setting]:
-    """The settings of one of the tables of `config_tables`, by name."""
+def _tables() -> dict[str, list[list[str]]]:
+    """The rows of kafka_settings.txt, each split into words, by section."""
+    tables: dict[str, list[list[str]]] = {}
+    for line in Path(__file__).with_name("kafka_settings.txt").read_text(encoding="utf-8").splitlines():
+        if line.startswith("["):
+            rows = tables[line.strip("[]")] = []
+        elif line and not line.startswith("#"):
+            rows.append(line.split())
+    return tables
+
+
+def _settings(rows: Iterable[Sequence[str]]) -> dict[str, Setting]:
     settings = {}
-    for line in text.splitlines():
-        name, kind, default, valid, *marks = line.split()
+    for name, kind, default, valid, *marks in rows:
         settings[name] = Setting(
             name, ConfigType[kind.upper()], {"-": None, '""': ""}.get(default, default), valid, frozenset(marks)
         )
     return settings
 
 
-TOPIC_SETTINGS = read_table(config_tables.TOPIC)
-BROKER_SETTINGS = read_table(config_tables.BROKER)
-GROUP_SETTINGS = read_table(config_tables.GROUP)
-CLIENT_METRICS_SETTINGS = read_table(config_tables.CLIENT_METRICS)
+_TABLES = _tables()
+TOPIC_SETTINGS = _settings(_TABLES["topic"])
+BROKER_SETTINGS = _settings(_TABLES["broker"])
+GROUP_SETTINGS = _settings(_TABLES["group"])
+CLIENT_METRICS_SETTINGS = _settings(_TABLES["client metrics"])
+TOPIC_SYNONYMS = {name: tuple(synonyms) for name, *synonyms in _TABLES["topic synonyms"]}
+"""The broker settings that correspond to each topic setting; the first one set takes effect."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
