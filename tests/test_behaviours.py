@@ -337,5 +337,6 @@ def test_every_verdict_is_explained(broker: MockKafka, producer: RawProducer) ->
         f"rejected 45 OUT_OF_ORDER_SEQUENCE_NUMBER: expected sequence 5 for {who} epoch 0 on orders-0, got 9; batches in "
         "the window: 0–2 @0, 3–4 @3",
         f"stored at offset 5: sequence 0 is the start of a new epoch of {who} epoch 2 on orders-0",
-        f"rejected 47 INVALID_PRODUCER_EPOCH: {who} epoch 1 on orders-0 is fenced by its epoch 2; batches in the window: 0 @5",
+        f"rejected 47 INVALID_PRODUCER_EPOCH: {who} epoch 1 on orders-0 is fenced: the current epoch is 2; "
+        "batches in the window: 0 @5",
     ]

@@ -167,5 +167,5 @@ def test_a_dropped_retry_gets_no_offset_and_is_explained() -> None:
     assert (code, offset) == (0, -1)
     assert why == (
         "dropped: sequence 1 of producer 7 epoch 0 on orders-0 is batch 1 of 2 in the window, counted from the newest;"
-        " not stored again; acknowledged with −1"
+        " not stored again; acknowledged with offset −1"
     )

@@ -436,10 +436,10 @@ def explain(verdict: Verdict, batch: BatchHeader, state: bytes | None, topic: st
         return f"stored at offset {verdict.base_offset}: {_ACCEPTED[verdict.rule].format(**words)}"
     if isinstance(verdict, Duplicate):
         if not verdict.position:
-            return "dropped: {came} of {who} {are} at or below the highest stored; acknowledged with −1".format(**words)
+            return "dropped: {came} of {who} {are} at or below the highest stored; acknowledged with offset −1".format(**words)
         found = f"batch {verdict.position} of {verdict.window} in the window, counted from the newest; not stored again"
         if verdict.base_offset < 0:
-            return f"dropped: {{came}} of {{who}} {{are}} {found}; acknowledged with −1".format(**words)
+            return f"dropped: {{came}} of {{who}} {{are}} {found}; acknowledged with offset −1".format(**words)
         return f"duplicate of offset {verdict.base_offset}: {{came}} of {{who}} {{are}} {found}".format(**words)
     reason = _REJECTED[verdict.rule].format(**words, got=verdict.got, expected=verdict.expected)
     return f"rejected {verdict.code} {error_name(verdict.code)}: {reason}; {_window(state)}"
@@ -451,24 +451,24 @@ _ACCEPTED = {
     "first": "{came} {are} the first of {who}, which has no state here",
     "new_epoch": "{came} {are} the start of a new epoch of {who}",
     "no_epoch": "{came} of {who} {are} not checked, because it has no epoch yet",
-    "unchecked": "{came} of {who} {are} a broker's, and not checked",
+    "unchecked": "{came} of {who} {are} from a broker, and not checked",
     "gap_accepted": "{came} {are} after a gap of {who}, which this profile accepts",
     "above_highest": "{came} of {who} {are} above the highest stored",
 }
 _REJECTED = {
-    "epoch_fenced": "{who} is fenced by its epoch {expected}",
-    "unissued_producer_id": "producer id {got} was never handed out",
+    "epoch_fenced": "{who} is fenced: the current epoch is {expected}",
+    "unissued_producer_id": "no broker issued the producer id {got}",
     "first_not_zero": "{who} has no state here and must begin at sequence 0, got {got}",
     "refused_until_new_id": "{who} left a gap and is refused until it has a new id",
     "new_epoch_not_zero": "a new epoch must begin at sequence 0, got {got} of {who}",
     "gap": "expected sequence {expected} for {who}, got {got}",
     "before_window": "expected sequence {expected} for {who}, got {came}, older than the window",
-    "write_failed": "the log could not be written; nothing of {came} of {who} is stored",
-    "not_in_transaction": "the coordinator knows of no open transaction of {who} with this partition",
+    "write_failed": "the log could not be written; {came} of {who} {are} not stored",
+    "not_in_transaction": "the coordinator knows no open transaction of {who} on this partition",
     "outside_transaction": "{came} {are} not transactional, and a transaction of {who} is open",
     "transaction_not_from_zero": "a transaction of {who}, which has nothing stored, must begin at sequence 0, got {got}",
-    "after_verified": "{came} of {who} {are} after {expected}, which came earlier and is not stored yet",
-    "overlap": "expected sequence {expected} for {who}, got {came}, which overlaps what is stored",
+    "after_verified": "{came} of {who} {are} after sequence {expected}, which was received earlier and is not stored yet",
+    "overlap": "expected sequence {expected} for {who}, got {came}, which overlaps stored sequences",
 }
 
 
