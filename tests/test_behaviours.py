@@ -134,7 +134,7 @@ def test_a12_the_largest_sequence_is_followed_by_zero(producer: RawProducer) -> 
     assert decided(producer.send(0)) == (0, 1)
 
 
-def test_a12_inside_one_batch(broker: MockKafka, producer: RawProducer) -> None:
+def test_a12_a_batch_wraps_around_inside(broker: MockKafka, producer: RawProducer) -> None:
     data = batch(MAX - 1, 4, pid=producer.pid, epoch=0)
     assert decided(producer.raw(data)) == (0, 0)
     assert sequences(broker) == [MAX - 1, MAX, 0, 1]
@@ -147,7 +147,9 @@ def on(profile: str, factory: Callable[..., MockKafka], **rules: Any) -> tuple[M
     return broker, RawProducer(broker)
 
 
-def test_a13_textbook(mock_kafka_factory: Callable[..., MockKafka]) -> None:
+def test_a13_textbook_refuses_unissued_ids_and_first_sequences_other_than_zero(
+    mock_kafka_factory: Callable[..., MockKafka],
+) -> None:
     _, producer = on("textbook", mock_kafka_factory)
     assert decided(producer.send(5)) == (OUT_OF_ORDER, -1)
     assert decided(producer.send(0)) == (0, 0)
@@ -155,7 +157,7 @@ def test_a13_textbook(mock_kafka_factory: Callable[..., MockKafka]) -> None:
     assert decided(producer.send(0)) == (UNKNOWN_PRODUCER, -1)
 
 
-def test_a14_single(mock_kafka_factory: Callable[..., MockKafka]) -> None:
+def test_a14_single_remembers_one_batch_and_refuses_after_a_gap(mock_kafka_factory: Callable[..., MockKafka]) -> None:
     broker, producer = on("single", mock_kafka_factory)
     producer.send(0, 1)
     producer.send(2, 3)
@@ -166,7 +168,7 @@ def test_a14_single(mock_kafka_factory: Callable[..., MockKafka]) -> None:
     assert decided(RawProducer(broker).send(0)) == (0, 4)
 
 
-def test_a14b_highest(mock_kafka_factory: Callable[..., MockKafka]) -> None:
+def test_a14b_highest_takes_any_lower_sequence_for_a_duplicate(mock_kafka_factory: Callable[..., MockKafka]) -> None:
     broker, producer = on("highest", mock_kafka_factory)
     for first in range(8):
         producer.send(first)
@@ -176,7 +178,7 @@ def test_a14b_highest(mock_kafka_factory: Callable[..., MockKafka]) -> None:
     assert sequences(broker) == list(range(8))
 
 
-def test_a15_pulsar(mock_kafka_factory: Callable[..., MockKafka]) -> None:
+def test_a15_pulsar_drops_ids_at_or_below_the_highest_and_accepts_gaps(mock_kafka_factory: Callable[..., MockKafka]) -> None:
     broker, producer = on("pulsar", mock_kafka_factory)
     producer.pid = -1
     assert decided(producer.send(10)) == (0, 0)
@@ -220,7 +222,7 @@ def test_a18_acks_other_than_all_are_marked_in_the_trace(broker: MockKafka, prod
     assert [row.note for row in broker.trace.produce("orders")] == ["idempotent with acks=1", "", ""]
 
 
-def test_b1_success_all_acknowledged_in_order(broker: MockKafka, producer: RawProducer) -> None:
+def test_b1_all_batches_are_acknowledged_in_order(broker: MockKafka, producer: RawProducer) -> None:
     assert [decided(producer.send(*FLOW[name])) for name in "ABCDE"] == [(0, 0), (0, 7), (0, 11), (0, 19), (0, 29)]
     assert sequences(broker) == list(range(114, 151))
 
@@ -232,7 +234,7 @@ def test_b2_by_hand_the_retries_of_d_and_e_see_their_original_offsets(broker: Mo
     assert sequences(broker) == list(range(114, 151))
 
 
-def test_b3_by_hand_c_is_missing(broker: MockKafka, producer: RawProducer) -> None:
+def test_b3_by_hand_a_missing_batch_puts_the_next_out_of_order(broker: MockKafka, producer: RawProducer) -> None:
     producer.send(*FLOW["A"])
     producer.send(*FLOW["B"])
     assert [decided(producer.send(*FLOW[name]))[0] for name in "DE"] == [OUT_OF_ORDER] * 2
@@ -256,7 +258,7 @@ def test_b7_without_idempotence_the_retry_is_stored_twice(broker: MockKafka) -> 
     assert [record.value for record in broker.records("orders")] == [b"v0", b"v1", b"v2"] * 2
 
 
-def test_b7_with_a_real_client(broker: MockKafka) -> None:
+def test_b7_kafka_python_without_idempotence_stores_the_record_twice(broker: MockKafka) -> None:
     for _ in range(2):  # the application's own retry, after an answer it never saw
         producer = kafka.KafkaProducer(bootstrap_servers=broker.bootstrap_servers, enable_idempotence=False)
         producer.send("orders", b"once", partition=0).get(10)
@@ -281,7 +283,7 @@ def test_d6_delete_records_keeps_the_state_until_a_restart(broker: MockKafka, pr
     assert decided(producer.send(9)) == (0, 3), "after a clean restart the producer is unknown"
 
 
-def test_d6_an_old_broker_forgets_with_the_records(mock_kafka_factory: Callable[..., MockKafka]) -> None:
+def test_d6_an_old_broker_forgets_producers_with_their_records(mock_kafka_factory: Callable[..., MockKafka]) -> None:
     broker, producer = on("kafka-2.3", mock_kafka_factory)
     broker_versions = 7
     producer.send(0, 2, version=broker_versions)
@@ -290,7 +292,7 @@ def test_d6_an_old_broker_forgets_with_the_records(mock_kafka_factory: Callable[
     assert decided(producer.send(3, version=broker_versions)) == (UNKNOWN_PRODUCER, -1)
 
 
-def test_d6_a_topic_deleted_and_made_again_knows_nobody(broker: MockKafka, producer: RawProducer) -> None:
+def test_d6_a_topic_created_again_has_no_producers(broker: MockKafka, producer: RawProducer) -> None:
     producer.send(0, 2)
     producer.wire.request(DeleteTopicsRequest(topic_names=["orders"], timeout_ms=1000), 4)
     assert decided(producer.send(3)) == (3, -1)

@@ -1,7 +1,7 @@
 """The container image and the compose file, as far as they can be tried without a container engine.
 
-The compose file is held against the schema of the Compose Specification. The Dockerfile's steps are carried out in a
-temporary folder and a clean environment, and what it would start is started.
+The compose file is checked against the schema of the Compose Specification. The Dockerfile's steps run in a temporary folder
+and a clean environment, and its entry point is started.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def instruction(name: str) -> str:
 
 
 def health_command() -> list[str]:
-    """What the image's health check runs."""
+    """The command of the image's health check."""
     found: list[str] = json.loads(instruction("HEALTHCHECK").partition("CMD ")[2])
     return found
 
@@ -134,12 +134,12 @@ def test_the_compose_file_fits_the_compose_specification() -> None:
     assert not validator.is_valid(misspelt)
 
 
-def test_each_network_is_told_an_address_that_it_can_reach() -> None:
+def test_each_network_gets_an_advertised_address_that_it_can_reach() -> None:
     name, described = service()
     told = flags(described["command"])
     published, control = described["ports"]
     interface, outside, inside = published.split(":")
-    assert interface == "127.0.0.1", "nobody but this machine"
+    assert interface == "127.0.0.1", "only this machine reaches it"
     assert control == "127.0.0.1:9099:9099"
     assert told["--control"] == "0.0.0.0:9099", "as others of the container's network"
     assert told["--control-allow-host"] == name, "by which containers ask for it"
@@ -160,12 +160,12 @@ def test_the_image_runs_without_rights_and_takes_connections_from_outside() -> N
     assert json.loads(instruction("ENTRYPOINT")) == ["wirebroker", "serve", "--host", "0.0.0.0"]
 
 
-def test_both_health_checks_ask_the_same() -> None:
+def test_both_health_checks_run_the_same_command() -> None:
     assert service()[1]["healthcheck"]["test"] == ["CMD", *health_command()]
 
 
 @pytest.mark.timeout(300)
-def test_what_the_image_starts_is_healthy_and_advertises_both_addresses(
+def test_the_container_is_healthy_and_advertises_both_addresses(
     container: tuple[Path, list[tuple[str, int]], str],
 ) -> None:
     programs, (outside, inside), control = container

@@ -1,4 +1,4 @@
-"""What README.md and docs/ say: their Python runs, their tables are the code's, and what they name is there."""
+"""README.md and docs/: their code runs, their tables and output match the code, and the names in them exist."""
 
 from __future__ import annotations
 
@@ -125,10 +125,10 @@ def test_java_runs(block: Block, mock_kafka: MockKafka, tmp_path: Path) -> None:
     assert (row.verdict, row.software, row.acks, row.first_sequence) == ("accepted", "apache-kafka-java/4.3.1", -1, 0)
 
 
-# What was printed
+# Output
 
 
-def test_readme_shows_what_the_demo_prints(mock_kafka: MockKafka) -> None:
+def test_readme_shows_the_output_of_the_demo(mock_kafka: MockKafka) -> None:
     out = io.StringIO()
     assert demonstrate(mock_kafka, Screen(out), clients=()) == 0
     shown = README.partition("<!-- printed by the demo -->\n```text\n")[2].partition("```")[0]
@@ -145,7 +145,7 @@ def without_times(text: str) -> str:
     return re.sub(r"\d\d:\d\d:\d\d\.\d{3}", "12:30:05.250", text)
 
 
-def test_readme_shows_what_serve_prints() -> None:
+def test_readme_shows_the_output_of_serve() -> None:
     code = next(block.code for block in blocks("python") if block.path.name == "README.md")
     out = io.StringIO()
     with MockKafka(topics={"orders": 1}, cold_start=True) as kafka:
@@ -177,7 +177,7 @@ def test_readme_shows_a_timeline(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert without_times(capsys.readouterr().out) == shown_after(README, "printed by trace show")
 
 
-def test_the_page_on_testing_shows_what_the_audit_says() -> None:
+def test_the_page_on_testing_shows_the_message_of_the_audit() -> None:
     flow = find("B4")
     result = play(flow, flow.parts[0], "wire")
     with pytest.raises(AssertionError) as failed:
@@ -185,7 +185,7 @@ def test_the_page_on_testing_shows_what_the_audit_says() -> None:
     assert shown_after(page("testing.md"), "printed by the audit") == f"{failed.value}\n"
 
 
-def test_the_audits_page_shows_what_it_prints() -> None:
+def test_the_page_on_the_audit_shows_its_output() -> None:
     text = AUDIT.read_text(encoding="utf-8")
     code = text.partition("```python\n")[2].partition("```")[0]
     shown = text.partition("<!-- printed by the block above -->\n```text\n")[2].partition("```")[0]
@@ -193,7 +193,7 @@ def test_the_audits_page_shows_what_it_prints() -> None:
     assert run.stdout == shown, run.stderr
 
 
-def test_the_page_on_the_trace_shows_what_verdicts_say(mock_kafka: MockKafka) -> None:
+def test_the_page_on_the_trace_shows_the_sentences_of_verdicts(mock_kafka: MockKafka) -> None:
     mock_kafka.create_topic("orders")
     producer = RawProducer(mock_kafka)
     for sequence in (0, 1, 2, 2, 5):
@@ -203,14 +203,14 @@ def test_the_page_on_the_trace_shows_what_verdicts_say(mock_kafka: MockKafka) ->
     assert f"```text\n{lines}```" in page("trace.md")
 
 
-def test_readme_shows_what_conformance_counts() -> None:
+def test_readme_shows_the_result_of_conformance() -> None:
     scenarios = load()
     steps = sum(len(scenario.steps) for scenario in scenarios)
     line = f"{len(scenarios)} of {len(scenarios)} scenarios agree with Kafka in every step ({steps} steps)"
     assert f"$ scripts/run conformance\n{line}\n" in README
 
 
-def test_bad_input_shows_what_the_command_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_on_bad_input_shows_the_message_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     text = (ROOT / "docs" / "bad-input.md").read_text(encoding="utf-8")
     command, said = text.partition("```console\n$ wirebroker ")[2].partition("```")[0].splitlines()
     assert main(command.split()) == 2
@@ -220,14 +220,14 @@ def test_bad_input_shows_what_the_command_says(capsys: pytest.CaptureFixture[str
 # Tables
 
 
-def test_the_table_of_profiles_is_the_codes() -> None:
+def test_the_table_of_profiles_matches_the_code() -> None:
     heading, *rows = table(page("profiles.md"), "| rule | `kafka-4.3`")
     assert heading[1:] == list(PROFILES)
     rules = [field.name for field in fields(Rules) if field.name not in ("name", "api_versions")]
     assert rows == [[rule, *(str(getattr(profile, rule)) for profile in PROFILES.values())] for rule in rules]
 
 
-def test_docs_name_every_profile_and_rule() -> None:
+def test_the_page_on_profiles_names_every_profile_and_rule() -> None:
     text = (ROOT / "docs" / "profiles.md").read_text(encoding="utf-8")
     assert [row[0] for row in table(text, "| profile |")[1:]] == list(PROFILES)
     rules = table(text, "| rule | values |")[1:]
@@ -239,7 +239,7 @@ def test_docs_name_every_profile_and_rule() -> None:
             Rules().with_setting(rule, "nothing")
 
 
-def test_the_table_of_defaults_that_differ_is_whole() -> None:
+def test_the_table_of_defaults_names_each_that_differs_from_kafka() -> None:
     ours = BrokerConfigs({})
     differing = {
         name: (BROKER_SETTINGS[name].default, value)
@@ -254,14 +254,14 @@ def test_the_table_of_defaults_that_differ_is_whole() -> None:
     }
 
 
-def test_the_schema_of_the_trace_is_whole() -> None:
+def test_the_page_on_the_trace_names_every_field_of_a_verdict() -> None:
     rows = table((ROOT / "docs" / "trace.md").read_text(encoding="utf-8"), "| field | type |")[1:]
     shown = {name: kind.replace("string", "str").replace("str or null", "str | None") for name, kind, _ in rows}
     known = {field.name: str(field.type).replace("VerdictName", "str") for field in fields(ProduceRow)}
     assert list(shown.items()) == list(known.items())
 
 
-def test_the_audits_tables_are_whole() -> None:
+def test_the_page_on_the_audit_names_every_kind_and_field() -> None:
     text = AUDIT.read_text(encoding="utf-8")
     kinds = table(text, "| kind | severity |")[1:]
     assert {kind: (severity, says) for kind, severity, says in kinds} == {
@@ -272,7 +272,7 @@ def test_the_audits_tables_are_whole() -> None:
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
 @pytest.mark.parametrize("number", range(4))
-def test_the_questions_in_jq_have_answers(number: int, mock_kafka: MockKafka, tmp_path: Path) -> None:
+def test_the_examples_with_jq_work(number: int, mock_kafka: MockKafka, tmp_path: Path) -> None:
     mock_kafka.create_topic("orders")
     producer = RawProducer(mock_kafka)
     for sequence, acks in ((0, -1), (0, 1), (9, -1)):
@@ -295,7 +295,7 @@ def test_the_questions_in_jq_have_answers(number: int, mock_kafka: MockKafka, tm
         assert expected in run.stdout
 
 
-def test_the_page_on_conformance_shows_what_interop_runs() -> None:
+def test_the_page_on_conformance_names_the_clients_and_checks_of_interop() -> None:
     sys.path.insert(0, str(ROOT / "scripts"))
     try:
         from interop_parts.checks import CHECKS
@@ -308,7 +308,7 @@ def test_the_page_on_conformance_shows_what_interop_runs() -> None:
     assert {mark for row in rows for mark in row[2:]} == {"✓", "–"}
 
 
-def test_the_page_on_conformance_shows_what_the_clients_suites_must_pass() -> None:
+def test_the_page_on_conformance_counts_the_tests_of_the_clients_suites() -> None:
     _, *rows = table(page("conformance.md"), "| suite | version |")
     for name, _, _, passing, _ in rows:
         recorded = ROOT / "scripts" / "suites_parts" / "expected" / f"{name}.txt"
@@ -395,7 +395,7 @@ def test_go_runs(controlled: MockKafka, tmp_path: Path) -> None:
         assert passes or "did not fire at all" in run.stdout
 
 
-def test_the_table_of_endpoints_is_the_controls() -> None:
+def test_the_table_of_endpoints_matches_the_control() -> None:
     rows = table((ROOT / "docs" / "control.md").read_text(encoding="utf-8"), "| | | |")[1:]
     assert rows == [[each.method, each.shown_path, each.summary.replace("`", "")] for each in ENDPOINTS]
 
@@ -407,7 +407,7 @@ def test_readme_counts_the_apis() -> None:
 # Behaviours
 
 
-def test_the_page_of_behaviours_names_the_ids_and_tests_that_there_are() -> None:
+def test_the_page_on_behaviours_names_every_id_and_its_tests() -> None:
     sys.path.insert(0, str(ROOT / "scripts"))
     try:
         from behaviours_parts.page import promises, tests_by_id, with_tests
@@ -419,16 +419,16 @@ def test_the_page_of_behaviours_names_the_ids_and_tests_that_there_are() -> None
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
-def test_behaviours_that_texts_name_are_on_the_page(path: Path) -> None:
+def test_every_id_in_a_text_is_on_the_page_on_behaviours(path: Path) -> None:
     prose = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     named = set(re.findall(r"(?<![\w-])[A-E][0-9]+b?(?![\w-])", prose))
     assert named <= set(re.findall(r"^\| ([A-E]\d+b?) \|", page("behaviours.md"), re.MULTILINE))
 
 
-# What is named
+# Names
 
 
-def test_the_map_of_folders_is_whole() -> None:
+def test_the_map_of_folders_names_every_folder() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").partition("```\n")[2].partition("```")[0]
     shown: list[str] = []
     top = ""
@@ -473,7 +473,7 @@ def test_flags_and_commands_exist(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
-def test_links_and_paths_lead_somewhere(path: Path) -> None:
+def test_links_and_paths_exist(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     links = [link for link in re.findall(r"\]\(([^)]+)\)", text) if "://" not in link]
     paths = re.findall(r"\b(?:scripts|docs|tests|broker|protocol)/[\w./-]*\w", text)
@@ -492,6 +492,6 @@ def test_methods_of_mock_kafka_exist(path: Path) -> None:
             assert callable(found)
 
 
-def test_nothing_is_promised_that_is_not_there() -> None:
+def test_readme_does_not_promise_what_is_not_built() -> None:
     for word in ("proxy",):
         assert word not in README, word
