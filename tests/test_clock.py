@@ -148,6 +148,6 @@ def test_nobody_becomes_idle_by_it(mock_kafka: MockKafka) -> None:
 
 def test_the_timers_that_the_documentation_names_are_settings() -> None:
     text = (Path(__file__).resolve().parent.parent / "docs" / "clock.md").read_text(encoding="utf-8")
-    table = text.partition("## The broker's timers")[2].partition("The ages of records")[0]
+    table = text.partition("## The broker's timers")[2].partition("\n## ")[0]
     named = set(re.findall(r"`([a-z]+(?:\.[a-z]+)+)`", table))
     assert named - {*BROKER_SETTINGS, *TOPIC_SETTINGS} == {"transaction.timeout.ms"}, "which is the producer's"

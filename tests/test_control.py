@@ -233,7 +233,7 @@ def test_records_are_read_page_by_page(kafka: MockKafka, control: ControlClient)
     assert [each["offset"] for each in one["records"]] == [1, 2]
     assert [each["offset"] for each in control.ask("GET", one["next"])["records"]] == [3]
     both = control.refused("GET", "/topics/orders/records?partition=0&from_partition=1")
-    assert "two ways of saying where" in both["detail"]
+    assert "exclude each other" in both["detail"]
 
 
 def test_a_page_ends_before_it_is_too_large(kafka: MockKafka, control: ControlClient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,7 +304,7 @@ def test_who_waits_is_told_when_the_broker_stops(mock_kafka_factory: Start) -> N
 def test_who_does_not_read_his_answer_is_cut_off_when_the_broker_stops(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("wirebroker.control.server.LAST_WORDS_S", 0.05)
+    monkeypatch.setattr("wirebroker.control.server.LAST_ANSWERS_S", 0.05)
     with MockKafka(control=True, topics=["orders"]) as kafka:
         RawProducer(kafka).send(0)
         (row,) = kafka.trace.produce()
@@ -652,7 +652,7 @@ def test_the_clock_is_moved(mock_kafka_factory: Start) -> None:
     assert control.ask("GET", "/clock") == moved
     assert kafka.records("orders") == [], "retention ran"
     assert control.refused("POST", "/clock/advance", {"days": -1})["field"] == "days"
-    assert "at most 366 days at once, not by 400" in control.refused("POST", "/clock/advance", {"days": 400})["detail"]
+    assert "by at most 366 days, not by 400" in control.refused("POST", "/clock/advance", {"days": 400})["detail"]
     assert control.ask("POST", "/clock/advance") == moved
     assert control.ask("POST", "/clock/advance", {"seconds": 1.001})["now"] == moved["now"] + 1001
 
@@ -685,18 +685,18 @@ BAD = [
     ("GET", "/topics/orders/records?partiton=1", None, 422, "partiton", "did you mean 'partition'?"),
     ("GET", "/topics/orders/records?limit=many", None, 422, "limit", "limit is a whole number, not 'many'"),
     ("GET", "/topics/orders/records?limit=0", None, 422, "limit", "limit is at least 1, not 0"),
-    ("GET", "/topics/orders/records?limit=1&limit=2", None, 422, "limit", "limit is given twice"),
+    ("GET", "/topics/orders/records?limit=1&limit=2", None, 422, "limit", "limit is given more than once"),
     ("GET", "/topics/orders/records/wait?timeout=nan", None, 422, "timeout", "timeout is at least 0, not nan"),
     ("GET", "/topics/orders/records/wait?timeout=1e9", None, 422, "timeout", "timeout is at most 300"),
-    ("GET", "/health?verbose=1", None, 422, "verbose", "this takes no query"),
-    ("GET", "/health", {"a": 1}, 400, None, "this takes no body"),
+    ("GET", "/health?verbose=1", None, 422, "verbose", "this endpoint takes no query"),
+    ("GET", "/health", {"a": 1}, 400, None, "this endpoint takes no body"),
     ("GET", "/faults/none", None, 404, None, "there is nothing at /faults/none"),
     ("GET", "/groups/none", None, 404, "group_id", "there is no group 'none'"),
     ("GET", "/transactions/none", None, 404, "transactional_id", "there is no transactional id 'none'"),
-    ("POST", "/topics", b"{", 400, None, "the body is no JSON"),
-    ("POST", "/topics", b"\xff\xfe{", 400, None, "the body is no JSON"),
-    ("POST", "/topics", b"[" * 100_000, 400, None, "the body is no JSON"),
-    ("POST", "/topics", b'{"name": NaN}', 400, None, "NaN is no number of JSON"),
+    ("POST", "/topics", b"{", 400, None, "the body is not JSON"),
+    ("POST", "/topics", b"\xff\xfe{", 400, None, "the body is not JSON"),
+    ("POST", "/topics", b"[" * 100_000, 400, None, "the body is not JSON"),
+    ("POST", "/topics", b'{"name": NaN}', 400, None, "NaN is not a number in JSON"),
     ("POST", "/topics", b'{"name": 1e999}', 400, None, "too large a number"),
     ("POST", "/topics", b'{"name": "\\ud800"}', 400, None, "half of a surrogate pair"),
     ("POST", "/topics", b'{"name": "x", "partitions": 99999999999999999999}', 400, None, "does not fit into 64 bits"),
@@ -715,20 +715,20 @@ BAD = [
     ("POST", "/topics/orders/records", {"records": [{"valu": "x"}]}, 422, "records[0].valu", "did you mean 'value'?"),
     ("POST", "/topics/orders/records", {"records": {}}, 422, "records", "records is a list"),
     ("POST", "/topics/orders/records", {"records": [5]}, 422, "records[0]", "records[0] is a JSON object, not 5"),
-    ("POST", "/topics/orders/records", {"records": [{"key": {"base64": "?"}}]}, 422, "records[0].key.base64", "no base64"),
+    ("POST", "/topics/orders/records", {"records": [{"key": {"base64": "?"}}]}, 422, "records[0].key.base64", "not base64"),
     ("POST", "/topics/orders/records", {"records": [{"key": {}}]}, 422, "records[0].key", "neither text nor base64"),
     ("POST", "/topics/orders/records", {"records": [{"key": {"text": "a", "base64": "Yg=="}}]}, 422, "records[0].key",
-     "not the same bytes"),
+     "different bytes"),
     ("POST", "/topics/orders/records", {"records": [{"timestamp": 2**63 - 1}]}, 422, "records[0]", "the record was refused"),
     ("POST", "/topics/a%20b/records", {"records": [{}]}, 422, "records[0]", "characters other than"),
-    ("POST", "/topics/orders/records", {"records": [{}] * 10_001}, 422, "records", "at most 10000 records at once"),
+    ("POST", "/topics/orders/records", {"records": [{}] * 10_001}, 422, "records", "at most 10000 records, not 10001"),
     ("POST", "/faults", [], 422, None, "the body is a JSON object"),
-    ("POST", "/faults/file", b"\xff", 400, None, "the body is no UTF-8"),
+    ("POST", "/faults/file", b"\xff", 400, None, "the body is not UTF-8"),
     ("POST", "/faults/file", b"a = [" + b"[" * 60_000, 422, None, "this is not TOML"),
     ("POST", "/clock/advance", {"day": 1}, 422, "day", "did you mean 'days'?"),
     ("POST", "/clock/advance", {"days": "8"}, 422, "days", "days is a number, not '8'"),
     ("POST", "/restart", {"mode": "softly"}, 422, "mode", "mode is 'clean' or 'kill', not 'softly'"),
-    ("POST", "/reset", {"hard": True}, 400, None, "this takes no body"),
+    ("POST", "/reset", {"hard": True}, 400, None, "this endpoint takes no body"),
 ]  # fmt: skip
 
 
@@ -787,7 +787,7 @@ def test_no_page_of_another_site_gets_through(kafka: MockKafka, control: Control
 def test_a_refused_name_is_told_the_flag_that_allows_it(control: ControlClient) -> None:
     answer = control.send("GET", "/health", headers={"Host": "wirebroker:9099"})
     assert answer.json["detail"] == (
-        "the control does not go by the name 'wirebroker': ask for localhost, or start the broker with "
+        "the control does not answer under the name 'wirebroker'; use localhost, or start the broker with "
         "--control-allow-host wirebroker"
     )
 

@@ -417,16 +417,16 @@ def test_a_port_in_use_for_the_control(capfd: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["serve", "--data", ""], "--data: it is empty"),
-        (["audit", "--out", "out", "--path", ""], "--path: it is empty"),
-        (["audit", "--out", "out", "--bootstrap", ""], "--bootstrap: it is empty"),
-        (["audit", "--out", "", "--path", "."], "--out: it is empty"),
-        (["audit", "--out", "out", "--path", ".", "--intended", " "], "--intended: it is empty"),
-        (["audit", "--out", "out", "--path", ".", "--trace", ""], "--trace: it is empty"),
-        (["audit", "--out", "out", "--path", ".", "--follow", "0"], "--follow: this is a number of seconds above 0, not '0'"),
-        (["audit", "--out", "out", "--path", ".", "--follow", "-1"], "--follow: this is a number of seconds above 0"),
-        (["audit", "--out", "out", "--path", ".", "--follow", "nan"], "--follow: this is a number of seconds above 0"),
-        (["audit", "--out", "out", "--path", ".", "--follow", "soon"], "--follow: this is a number of seconds above 0"),
+        (["serve", "--data", ""], "--data: the value is empty"),
+        (["audit", "--out", "out", "--path", ""], "--path: the value is empty"),
+        (["audit", "--out", "out", "--bootstrap", ""], "--bootstrap: the value is empty"),
+        (["audit", "--out", "", "--path", "."], "--out: the value is empty"),
+        (["audit", "--out", "out", "--path", ".", "--intended", " "], "--intended: the value is empty"),
+        (["audit", "--out", "out", "--path", ".", "--trace", ""], "--trace: the value is empty"),
+        (["audit", "--out", "out", "--path", ".", "--follow", "0"], "--follow: expected a number of seconds above 0, not '0'"),
+        (["audit", "--out", "out", "--path", ".", "--follow", "-1"], "--follow: expected a number of seconds above 0"),
+        (["audit", "--out", "out", "--path", ".", "--follow", "nan"], "--follow: expected a number of seconds above 0"),
+        (["audit", "--out", "out", "--path", ".", "--follow", "soon"], "--follow: expected a number of seconds above 0"),
         (["audit", "--out", "out", "--path", ".", "--producer-expiration", "-5"], "milliseconds from 1 on, not '-5'"),
     ],
 )
@@ -442,4 +442,4 @@ def test_an_empty_variable_is_refused_as_an_empty_flag_is(
     monkeypatch.setenv("WIREBROKER_DATA", "")
     with pytest.raises(SystemExit, match="2"):
         main(["serve", "--help-not"])
-    assert "--data: it is empty" in capsys.readouterr().err
+    assert "--data: the value is empty" in capsys.readouterr().err

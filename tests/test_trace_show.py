@@ -86,7 +86,10 @@ def test_moments() -> None:
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [(["--since", "noon"], "'noon' is no time: 12:30:05.250"), (["--event", "verdict"], "there is no event 'verdict'")],
+    [
+        (["--since", "noon"], "'noon' is not a time; write 12:30"),
+        (["--event", "verdict"], "there is no event 'verdict'"),
+    ],
 )
 def test_what_cannot_be_meant(capsys: pytest.CaptureFixture[str], file: Path, options: list[str], said: str) -> None:
     assert main(["trace", "show", str(file), *options]) == 2
@@ -99,7 +102,7 @@ def test_a_line_that_is_no_row_is_named(capsys: pytest.CaptureFixture[str], tmp_
     assert main(["trace", "show", str(path)]) == 0
     out, err = capsys.readouterr()
     assert [text.partition(" (")[0] for text in err.splitlines()] == [
-        f"{path}:1: this is no row of a trace", f"{path}:2: this is no row of a trace",
+        f"{path}:1: this line is not a row of a trace", f"{path}:2: this line is not a row of a trace",
     ]  # fmt: skip
     assert "restarted (kill)" in out
 

@@ -1,4 +1,4 @@
-"""The command line: parsing only. What a command does is in `wirebroker.commands`, imported when it is called."""
+"""The command line: parsing only. The commands themselves are in `wirebroker.commands` and are imported when called."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ A Kafka test double that speaks the real wire protocol and answers as Apache Kaf
   wirebroker conformance                     compare with what a real Kafka answered
   wirebroker audit --path DIR --out REPORT   was delivery exactly once? of any Kafka's log directory
 """
-EXIT_CODES = "exit codes: 0 well, 1 a difference or a finding, 2 it could not be done"
+EXIT_CODES = "exit codes: 0 success, 1 a difference or a finding, 2 the command could not run"
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -36,15 +36,17 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _serve(commands)
     demo = commands.add_parser("demo", help="real clients and raw retries, with the reason for each verdict")
-    demo.add_argument("--no-spark", action="store_true", help="leave out the audit on Spark, where wirebroker[audit] is there")
+    demo.add_argument(
+        "--no-spark", action="store_true", help="leave out the audit on Spark, which runs if wirebroker[audit] is installed"
+    )
     demo.set_defaults(command="demo")
     health = commands.add_parser("health", help="exit 0 if a broker answers, 1 if not; for container health checks")
     health.add_argument("--bootstrap", default="127.0.0.1:9092", metavar="H:P", help="any Kafka broker (%(default)s)")
     health.add_argument("--timeout", type=float, default=2.0, metavar="S", help="seconds to wait (%(default)s)")
     health.set_defaults(command="health")
     conformance = commands.add_parser("conformance", help="replay recorded scenarios and print each difference from Kafka")
-    conformance.add_argument("--bootstrap", metavar="H:P", help="a broker to ask; without it one of ours is started")
-    conformance.add_argument("--only", metavar="NAME,…", help="these scenarios alone")
+    conformance.add_argument("--bootstrap", metavar="H:P", help="the broker to compare; without it wirebroker starts its own")
+    conformance.add_argument("--only", metavar="NAME,…", help="only these scenarios")
     conformance.add_argument("--json", metavar="FILE", help="write the result to this file")
     conformance.add_argument("--file", metavar="FILE", help="replay the recording in this file")
     conformance.set_defaults(command="conformance")
@@ -67,9 +69,13 @@ def _serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     add("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
     add("--port", type=int, default=9092, help="port of the first broker; each further one takes the next; 0 = any free")
     add("--brokers", type=int, default=1, metavar="N", help="brokers in this process (%(default)s)")
-    add("--advertise", metavar="H:P", help="the address that clients are told (the first broker's; ports count up)")
+    add(
+        "--advertise",
+        metavar="H:P",
+        help="the address that clients connect to (of the first broker; each further one takes the next port)",
+    )
     add("--listener", action="append", default=[], metavar="NAME=H:P[@H:P]",
-        help="a further listener, with the address it advertises after @ (repeatable; one broker only)")  # fmt: skip
+        help="a further listener; the address after @ is advertised (repeatable; one broker only)")  # fmt: skip
     add(
         "--topic",
         action="append",
@@ -87,14 +93,18 @@ def _serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         metavar="KEY=VALUE",
         help="a Kafka setting by Kafka's name (repeatable)",
     )
-    add("--scenario", metavar="NAME[/PART]", help="be set up as in this scenario, and load its faults; its part by number")
+    add(
+        "--scenario",
+        metavar="NAME[/PART]",
+        help="start with the settings and faults of this scenario, or of its part with this number",
+    )
     add("--data", type=_named, metavar="DIR",
-        help="keep everything in this directory, in Kafka's own files; in memory without it")  # fmt: skip
-    add("--sync", default="never", choices=("always", "interval", "never"), help="with --data, when it is put on the disk: "
-        "before an answer, every log.flush.interval.ms, or when the system likes to, as in Kafka (%(default)s)")  # fmt: skip
+        help="keep everything in this directory, in Kafka's own files; without it in memory")  # fmt: skip
+    add("--sync", default="never", choices=("always", "interval", "never"), help="with --data, flush the files "
+        "before each answer, every log.flush.interval.ms, or when the system decides, as in Kafka (%(default)s)")  # fmt: skip
     add("--faults", metavar="FILE.toml", help="load the faults in this file")
     add("--require-fired", action="store_true", help="exit with code 1 if a fault never fired")
-    add("--random-seed", type=int, metavar="N", help="make ids and chances repeatable")
+    add("--random-seed", type=int, metavar="N", help="make ids and the probabilities of faults repeatable")
     add("--clock", default="system", choices=("system", "frozen"), help="(%(default)s)")
     add(
         "--max-version",
@@ -104,28 +114,28 @@ def _serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         help="offer this API up to version N (repeatable)",
     )
     add("--loop", default="asyncio", choices=("asyncio", "uvloop"), help="(%(default)s)")
-    add("--record-checks", default="full", choices=("full", "header"), help="look at every record as Kafka does, or at "
+    add("--record-checks", default="full", choices=("full", "header"), help="check every record as Kafka does, or "
         "the batch header only (%(default)s)")  # fmt: skip
     add(
         "--trace",
         action="append",
         default=[],
         metavar="console|FILE.jsonl",
-        help="show or write what --trace-level says (repeatable)",
+        help="show or write the events of --trace-level (repeatable)",
     )
-    add("--control", metavar="H:P", help="let tests in any language ask and tell it over HTTP; a port alone listens on "
+    add("--control", metavar="H:P", help="open the HTTP control, for tests in any language; a port alone listens on "
         "127.0.0.1, 0 = any free (needs wirebroker[control])")  # fmt: skip
-    add("--control-allow-host", action="append", default=[], metavar="NAME", help="a further name by which the control may "
-        "be asked for, as a container's in its network (repeatable); loopback's and its own address always may")  # fmt: skip
+    add("--control-allow-host", action="append", default=[], metavar="NAME", help="accept requests to the control under "
+        "this host name, such as a container's (repeatable); its own address and loopback are always accepted")  # fmt: skip
     add("--trace-level", default="verdicts", choices=("off", "verdicts", "changes", "exchanges", "all"),
-        help="each adds to the last: verdicts and faults; changes of state and connections; answers, and what was fetched; "
+        help="each level adds events: verdicts and faults; changes of state and connections; answers and fetched batches; "
         "requests (%(default)s)")  # fmt: skip
     _mirror(parser)
     parser.set_defaults(command="serve")
 
 
 def _mirror(parser: argparse.ArgumentParser) -> None:
-    """Let each flag's default come from its environment variable; a repeatable flag's values are separated by spaces."""
+    """Take each flag's default from its environment variable. Spaces separate the values of a repeatable flag."""
     for action in parser._actions:
         variable = f"WIREBROKER_{action.dest.upper()}"
         if action.option_strings and action.dest != "help" and variable in os.environ:
@@ -136,27 +146,27 @@ def _mirror(parser: argparse.ArgumentParser) -> None:
             if action.nargs == 0:
                 action.default = text.lower() in ("1", "true", "yes")
                 continue
-            action.default = text  # argparse converts a default that is text as if it had been given
+            action.default = text  # argparse converts a text as if it were given on the command line
             if action.choices is not None and text not in action.choices:
-                parser.error(f"{variable}: {text!r} is none of {', '.join(action.choices)}")
+                parser.error(f"{variable}: {text!r} is not one of {', '.join(action.choices)}")
 
 
 def _scenario(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     scenario = commands.add_parser("scenario", help="named misfortunes, and what a client does in them")
     actions = scenario.add_subparsers(metavar="COMMAND", required=True, dest="action")
-    actions.add_parser("list", help="what there is")
+    actions.add_parser("list", help="list all scenarios")
     show = actions.add_parser("show", help="what happens in one, and what a good client does")
     show.add_argument("name", metavar="NAME", help="as in the list, or a file that ends in .toml")
-    run = actions.add_parser("run", help="let a client meet it: exit code 1 if it does not do what a good client does")
+    run = actions.add_parser("run", help="run a client in it: exit code 1 if it does not do what a good client does")
     run.add_argument("name", metavar="NAME", help="as in the list, a file that ends in .toml, or `all`")
     run.add_argument("--client", choices=("kafka-python", "aiokafka", "confluent", "wire"),
-        help="(kafka-python) `wire` is a good producer of our own")  # fmt: skip
-    run.add_argument("--json", action="store_true", help="print what came of it as JSON")
+        help="(kafka-python) `wire` is a good producer of wirebroker's own")  # fmt: skip
+    run.add_argument("--json", action="store_true", help="print the result as JSON")
     scenario.set_defaults(command="scenario")
 
 
 def _trace(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    trace = commands.add_parser("trace", help="look at a trace that was written with --trace FILE.jsonl")
+    trace = commands.add_parser("trace", help="read a trace that --trace FILE.jsonl wrote")
     show = trace.add_subparsers(metavar="COMMAND", required=True).add_parser("show", help="print its rows")
     show.add_argument("file", metavar="FILE")
     show.add_argument("--topic", metavar="NAME")
@@ -164,42 +174,42 @@ def _trace(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     show.add_argument("--producer", type=int, metavar="ID", help="a producer id")
     show.add_argument("--verdict", choices=("accepted", "duplicate", "rejected"))
     show.add_argument("--event", metavar="NAME", help="produce, fault, reply, fetch, group, transaction …")
-    show.add_argument("--api", metavar="NAME", help="requests and answers of this API, and what it came to")
-    show.add_argument("--connection", type=int, metavar="N", help="the number behind #")
+    show.add_argument("--api", metavar="NAME", help="requests, answers and verdicts of this API")
+    show.add_argument("--connection", type=int, metavar="N", help="the number after #")
     show.add_argument("--client", metavar="ID", help="a client id")
     show.add_argument("--since", metavar="TIME", help="12:30:05.250, 2026-11-21T12:30 or ms since the epoch")
     show.add_argument("--until", metavar="TIME")
-    show.add_argument("--timeline", action="store_true", help="draw each producer's sequences: stored, doubled, missing")
+    show.add_argument("--timeline", action="store_true", help="draw each producer's sequences: stored, duplicate, missing")
     show.set_defaults(command="trace")
 
 
 def _audit(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     audit = commands.add_parser(
         "audit",
-        help="was delivery exactly once? asks a log directory or a live cluster, on Spark",
-        description="Read what is stored, and say whether delivery was exactly once. Needs wirebroker[audit].",
+        help="was delivery exactly once? reads a log directory or a live cluster, on Spark",
+        description="Read the stored records and report whether delivery was exactly once. Needs wirebroker[audit].",
         epilog=EXIT_CODES,
     )
     where = audit.add_mutually_exclusive_group(required=True)
-    where.add_argument("--path", type=_named, metavar="DIR", help="a Kafka log directory: ours, or a real broker's")
+    where.add_argument("--path", type=_named, metavar="DIR", help="a log directory of wirebroker or of a real Kafka broker")
     where.add_argument("--bootstrap", type=_named, metavar="H:P", help="a live cluster, read batch by batch over the wire")
     add = audit.add_argument
-    add("--topic", action="append", default=[], help="this topic alone (repeatable)")
-    add("--trace", type=_named, metavar="FILE", help="the broker's trace: what other rules would have made of it")
+    add("--topic", action="append", default=[], help="only this topic (repeatable)")
+    add("--trace", type=_named, metavar="FILE", help="the broker's trace, to report what other rules would have decided")
     add("--intended", type=_named, metavar="FILE",
-        help="the application's journal (JSON lines or Parquet): what it meant to send")  # fmt: skip
-    add("--out", required=True, type=_named, metavar="DIR", help="where the report goes; an earlier report is replaced")
+        help="the application's journal (JSON lines or Parquet) of the records it meant to send")  # fmt: skip
+    add("--out", required=True, type=_named, metavar="DIR", help="the directory of the report; an earlier report is replaced")
     add("--producer-expiration", type=_milliseconds, metavar="MS", help="the broker's producer.id.expiration.ms (86400000)")
     add("--follow", type=_seconds, metavar="S",
-        help="keep the findings current, looking again every S seconds, until Ctrl-C")  # fmt: skip
+        help="update the findings every S seconds, until Ctrl-C")  # fmt: skip
     add("--master", help="Spark's master (local[*])")
     audit.set_defaults(command="audit")
 
 
 def _named(text: str) -> str:
-    """A path or an address. An empty one, of a variable that was never set perhaps, would be taken for none."""
+    """A path or an address. An empty one is refused: it often comes from a variable that was never set."""
     if not text.strip():
-        raise argparse.ArgumentTypeError("it is empty")
+        raise argparse.ArgumentTypeError("the value is empty")
     return text
 
 
@@ -209,7 +219,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = 0
     if not 0 < seconds < inf:
-        raise argparse.ArgumentTypeError(f"this is a number of seconds above 0, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, not {text!r}")
     return seconds
 
 
@@ -219,19 +229,19 @@ def _milliseconds(text: str) -> int:
     except ValueError:
         ms = 0
     if ms < 1:
-        raise argparse.ArgumentTypeError(f"this is a number of milliseconds from 1 on, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a number of milliseconds, at least 1, not {text!r}")
     return ms
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; its exit code."""
+    """Run a command and return its exit code."""
     parsed = build_parser().parse_args(arguments)
     run = import_module(f"wirebroker.commands.{parsed.command}").run
     try:
         code: int = run(parsed)
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # the reader of our output has gone, as in `| head`
+    except BrokenPipeError:  # the reader of the output has closed it, as in `| head`
         sys.stderr.close()
         return 0
     return code

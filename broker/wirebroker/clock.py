@@ -1,4 +1,4 @@
-"""What time it is for a broker: the only place, beside the network, that asks the machine.
+"""A broker's clock: the only module beside `net` that reads the machine's time.
 
 Both clocks count milliseconds since the epoch and can be moved forward by a test, never back.
 """
@@ -9,7 +9,7 @@ import time
 
 
 class SystemClock:
-    """Time flows as usual, plus whatever it was advanced by. A step of the machine's own clock does not reach it."""
+    """Time flows as usual, from a start that `advance` moves. Steps of the machine's own clock have no effect."""
 
     running = True
 
@@ -21,12 +21,12 @@ class SystemClock:
         return self._start + time.monotonic_ns() // 1_000_000
 
     def advance(self, ms: int) -> None:
-        """Be `ms` later from now on. ValueError for a negative step."""
+        """Move forward by `ms`. ValueError for a negative step."""
         self._start += _forward(ms)
 
 
 class FrozenClock:
-    """Time stands still until it is told to move."""
+    """Time stands still until `advance` moves it."""
 
     running = False
 
@@ -38,7 +38,7 @@ class FrozenClock:
         return self._now
 
     def advance(self, ms: int) -> None:
-        """Be `ms` later from now on. ValueError for a negative step."""
+        """Move forward by `ms`. ValueError for a negative step."""
         self._now += _forward(ms)
 
 

@@ -3,10 +3,10 @@
     engine.receive(connection, frame, now)    handles one request
     engine.tick(now)                          runs the timers that have fallen due
     engine.deadline()                         says when to tick next
-    engine.take_effects()                     hands over what is to be sent and closed since the last call
+    engine.take_effects()                     takes the answers to send and connections to close
 
-Whoever drives it keeps one promise: while `connection.parked` is set, no further frame of that connection is given to
-`receive`. So requests of one connection are handled one at a time and answered in order, as in Kafka.
+The driver must not call `receive` for a connection while its `parked` is set. So requests of one connection are handled
+one at a time and answered in order, as in Kafka.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ FEW_ELEMENTS = 2048
 
 
 def first_node(settings: Mapping[str, str]) -> int:
-    """The id of the first broker by these settings: `node.id`, or 1. One that is no number is refused elsewhere."""
+    """The id of the first broker: `node.id`, or 1. BrokerConfigs refuses an id that is not a number."""
     try:
         number = int(settings.get("node.id", "1"))
     except ValueError:
@@ -77,7 +77,7 @@ class Engine:
         seed: int = 0,
         store: FolderStore | None = None,
     ) -> None:
-        """With a `store` the cluster is the one that is in it. Raises OSError if it cannot be read."""
+        """With a `store` the cluster is the one that is stored there. Raises OSError if it cannot be read."""
         self.timers = Timers()
         self._time = now
         self.rules = rules or Rules()
@@ -115,7 +115,7 @@ class Engine:
 
     @property
     def plan(self) -> FaultPlan:
-        """The rules of this engine; made when somebody first asks."""
+        """The rules of this engine; made when first needed."""
         if self._plan is None:
             from wirebroker.faults.plan import FaultPlan
 
@@ -146,7 +146,7 @@ class Engine:
             connection.produce_shape = None  # the fast path has no exchange to trace
 
     def connect(self, node_id: int, client_host: str = "127.0.0.1", listener: str = "PLAINTEXT", now: int = 0) -> Connection:
-        """A client has connected to this broker."""
+        """Add the connection of a client to this broker."""
         connection = Connection(next(self._numbers), node_id, client_host, listener)
         self.connections.add(connection)
         if self.new_gate is not None:
@@ -157,7 +157,7 @@ class Engine:
         return connection
 
     def disconnected(self, connection: Connection, reason: str = "the client closed it", now: int = 0) -> None:
-        """The client has gone; an answer that it waited for is dropped."""
+        """Remove a connection whose client has gone. The answer that it waits for is dropped."""
         if self.trace.changes and not connection.closed:
             self.set_time(now)
             self.trace.closed(connection, reason)
@@ -168,7 +168,7 @@ class Engine:
         self.connections.discard(connection)
 
     def close(self, connection: Connection, reason: str, *, reset: bool = False) -> None:
-        """Have the connection closed, with a sentence for the log; with `reset` without sending what waits."""
+        """Close the connection, with a sentence for the log; with `reset` without sending waiting answers."""
         if not connection.closed:
             self.disconnected(connection, reason)
             self.effects.append(Close(connection, reason, reset))
@@ -262,11 +262,11 @@ class Engine:
             exchange.reply(refuse(request, error_code, exchange))
 
     def handle(self, request: Message, exchange: Exchange) -> None:
-        """Have the request's API answer it, now or later."""
+        """Let the request's API answer it, now or later."""
         outcome = self.turns.outcome_of(exchange, self._handler(exchange.api_key)(request, exchange))
         decisions = self.cluster.decisions
         if decisions.pending and (failed := decisions.write_down(exchange.now)) is not None:
-            exchange.close(f"what it asks for cannot be written down: {failed}")
+            exchange.close(f"the change cannot be written to the data directory: {failed}")
             return
         if outcome is Outcome.PARKED:
             exchange.park()
@@ -320,14 +320,14 @@ class Engine:
         return self.timers.deadline()
 
     def take_effects(self) -> list[Effect]:
-        """What is to be done since the last call, in order."""
+        """Take the effects since the last call, in order."""
         effects, self.effects = self.effects, []
         return effects
 
     def restart(self, mode: str, now: int) -> None:
         """Stop all brokers and start them again: "clean", or "kill" as with kill −9.
 
-        Kept is what Kafka would find on its disk; connections, sessions and what waited are gone.
+        The state that Kafka would find on its disk stays. Connections, sessions and waiting requests are gone.
         """
         if mode not in ("clean", "kill"):
             raise ValueError(f"a restart is 'clean' or 'kill', not {mode!r}")
@@ -354,7 +354,7 @@ class Engine:
             self.store.restarted(now)
 
     def kill_broker(self, node_id: int, now: int) -> None:
-        """End one broker as with kill −9: its connections break, and others lead what it led. ValueError if it is down."""
+        """End a broker as with kill −9: its connections break, and others lead its partitions. ValueError if it is down."""
         for connection in sorted(self.connections, key=lambda each: each.number):
             if connection.node_id == node_id:
                 self.close(connection, f"broker {node_id} was killed")

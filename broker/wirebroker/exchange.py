@@ -46,7 +46,7 @@ class Connection:
         self.closed = False
         self.halted = False
         """Set where the next request may have to wait: for a parked one, for records that should be sent before more of
-        them are made, or because the connection is closed. Whoever drives the engine looks closer, and clears it."""
+        them are made, or because the connection is closed. The driver of the engine checks the reason and clears it."""
         self.silent = False
         """Set when a fault lost an answer: later answers are withheld too, because clients match answers by order."""
         self.produce_shape: ProduceShape | None = None
@@ -175,7 +175,7 @@ class Exchange:
 
     @property
     def alive(self) -> bool:
-        """Whether somebody still waits for the answer."""
+        """Whether the client still waits for the answer."""
         return not self.connection.closed
 
     def handle(self, request: Message) -> None:
@@ -244,13 +244,13 @@ class Exchange:
         self.close(f"its request cannot be answered: {wrong}")
 
     def release(self) -> None:
-        """Let the connection go on after a parked request that has no answer."""
+        """Continue with the connection after a parked request that has no answer."""
         if self.connection.parked is self:
             self.connection.parked = None
         self.engine.effects.append(Reply(self.connection, []))
 
     def answer_by(self, work: Callable[[Callable[[Message], None]], None]) -> Message | Outcome:
-        """Do work that answers through the function it is given, at once or later; what the handler returns then."""
+        """Do work that answers by the function it is given, now or later. Returns the result of the handler."""
         answers: list[Message] = []
         waiting = False
 
@@ -270,6 +270,6 @@ class Exchange:
         self.connection.halted = True
 
     def close(self, reason: str) -> Outcome:
-        """Close the connection instead of answering; nothing more of it is handled."""
+        """Close the connection instead of answering. None of its further requests is handled."""
         self.engine.close(self.connection, reason)
         return Outcome.CLOSED

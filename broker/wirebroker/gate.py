@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Refuse(NamedTuple):
-    """Answer every part of the request with this error code, and handle nothing of it."""
+    """Answer every part of the request with this error code, and do not handle it."""
 
     error_code: int
 

@@ -278,7 +278,7 @@ class MockKafka:
         await self._running.wait_until(condition, timeout)
 
     def wait_for_records(self, topic: str, count: int, timeout: float = 5.0) -> list[StoredRecord]:
-        """Wait until `count` records are stored in the topic; all of them. TimeoutError says how many came."""
+        """Wait until `count` records are stored in the topic, and return all of them. TimeoutError says how many are."""
         try:
             self.wait_until(lambda: self._stored(topic) >= count, timeout)
         except TimeoutError:

@@ -1,7 +1,7 @@
-"""Requests that take long: the engine handles them in slices, and other connections get their turn between two slices.
+"""Long requests: the engine handles them in slices, and other connections get their turn between two slices.
 
 A handler that works in slices is a generator (`exchange.Steps`). The first slice runs at once, so a short request is
-answered as ever. A request with more slices is parked and joins a queue. Whoever drives the engine sets `wake`, calls
+answered at once. A request with more slices is parked and joins a queue. The driver of the engine sets `wake`, calls
 `proceed` for one slice at a time, does the work in `asides` in a thread and then calls `resume`. A driver that
 does not set `wake` (a test, the simulator) gets every request handled at once.
 """
@@ -31,7 +31,7 @@ def own_records(request: Message) -> None:
 
 
 class Unfinished:
-    """A request between two slices. What `result` or `error` hold goes into the next slice."""
+    """A request between two slices. `result` or `error` is sent into the next slice."""
 
     __slots__ = ("error", "exchange", "result", "steps")
 
@@ -48,7 +48,7 @@ class Unfinished:
         return self.steps.send(result) if error is None else self.steps.throw(error)
 
     def do(self, aside: Aside) -> None:
-        """Do the work, in any thread; the next slice gets what it returns or raises."""
+        """Do the work, in any thread; the next slice gets its result or exception."""
         try:
             self.result = aside.work()
         except Exception as error:
@@ -60,15 +60,15 @@ class Turns:
 
     def __init__(self) -> None:
         self.wake: Callable[[], None] | None = None
-        """Called when there is something to `proceed` with or to do aside; None if nobody does that."""
+        """Called when a slice or work aside is ready; None if no driver runs them."""
         self.waiting: deque[Unfinished] = deque()
-        """Those that are ready for their next slice, in the order in which they get it."""
+        """Requests that are ready for their next slice, in order."""
         self.asides: deque[tuple[Unfinished, Aside]] = deque()
-        """Work to be done in a thread, and who waits for it."""
+        """Work to be done in a thread, and the request that waits for it."""
         self._known: set[Unfinished] = set()
 
     def outcome_of(self, exchange: Exchange, outcome: Message | Outcome | Steps) -> Message | Outcome:
-        """What a handler's outcome comes to: that of its first slice, where it works in slices."""
+        """The outcome of a handler: of its first slice, if it works in slices."""
         return self.begin(exchange, outcome) if isinstance(outcome, GeneratorType) else outcome  # type: ignore[return-value]
 
     def begin(self, exchange: Exchange, steps: Steps) -> Message | Outcome:
@@ -110,12 +110,12 @@ class Turns:
             raise
 
     def resume(self, unfinished: Unfinished) -> None:
-        """Its work aside is done (`Unfinished.do`). A request that was dropped meanwhile does not go on."""
+        """The work aside is done (`Unfinished.do`). A request that was dropped meanwhile does not continue."""
         if unfinished in self._known:
             self._queue(unfinished, None)
 
     def drop(self, node_id: int | None = None) -> None:
-        """Forget the requests to this broker, or to all: it has stopped."""
+        """Drop the requests to this broker, or to all brokers, because it has stopped."""
         gone = {each for each in self._known if node_id in (None, each.exchange.node_id)}
         self._known -= gone
         self.waiting = deque(each for each in self.waiting if each not in gone)
@@ -135,7 +135,7 @@ class Turns:
         if outcome is Outcome.SILENT:
             exchange.release()
         elif not isinstance(outcome, Outcome):
-            # What took several slices to make takes long to encode as well.
+            # An answer that took several slices also takes long to encode.
             unfinished = Unfinished(exchange, _encode(exchange, outcome))
             self._known.add(unfinished)
             self._queue(unfinished, unfinished.step())

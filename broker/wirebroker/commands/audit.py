@@ -1,4 +1,4 @@
-"""`wirebroker audit`: the exactly-once audit on Spark, which comes with the extra of that name."""
+"""`wirebroker audit`: the exactly-once audit on Spark, from the extra `audit`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NEEDED = ("pyspark", "pyarrow", "pandas", "numpy", "matplotlib")
 
 
 def run(options: argparse.Namespace) -> int:
-    """What the audit returns: 0, 1 if a finding is certain, 2 if it could not be done."""
+    """Run the audit; the exit code: 0, 1 if a finding is certain, 2 if the audit could not run."""
     for name in NEEDED:
         try:
             import_module(name)

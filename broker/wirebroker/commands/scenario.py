@@ -14,7 +14,7 @@ from wirebroker.scenarios.show import Screen, as_json
 
 
 def run(options: argparse.Namespace) -> int:
-    """List, show or run; the exit code: 1 if a client did not meet the expectation, 2 if it could not be done."""
+    """Run the subcommand; the exit code: 0, 1 if a client did not do what is expected, 2 if it could not run."""
     try:
         if options.action == "list":
             Screen().catalogue(map(find, names()))

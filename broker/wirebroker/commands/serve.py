@@ -89,8 +89,8 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack, part: Part
             await control.listen(*control_address(arguments.control))
             _print(f"control on {control.url}{' (open to others)' if control.open_to_others else ''}")
         _print("ready")
-        # What is loaded by now stays, and most objects of a request are dropped at once or kept for good, so a collector
-        # that runs often finds nothing.
+        # Loaded modules stay, and objects of a request are mostly freed at once or kept for good. A garbage collector that
+        # runs often would find nothing.
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 5, 400)
@@ -103,7 +103,7 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack, part: Part
 
 
 def _print(text: str) -> None:
-    """Print a line for whoever started the broker. A broker whose output nobody reads goes on all the same."""
+    """Print a line on stdout. The broker goes on even if stdout is closed."""
     from wirebroker.trace.sinks import write_line
 
     with suppress(OSError):

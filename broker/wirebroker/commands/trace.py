@@ -20,7 +20,7 @@ _API_OF = {"produce": "Produce", "fetch": "Fetch"}
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what is asked for: 0, or 2 if it cannot be done. A damaged line is named and left out."""
+    """Print the rows; the exit code: 0, or 2 if they cannot be read. A damaged line is reported and left out."""
     path = Path(options.file)
     try:
         lines = path.read_bytes().splitlines()
@@ -51,7 +51,7 @@ def _read(path: Path, lines: list[bytes]) -> Iterator[Row]:
         try:
             yield row_from_json(json.loads(text))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as wrong:
-            print(f"{path}:{number}: this is no row of a trace ({wrong!r})", file=sys.stderr)
+            print(f"{path}:{number}: this line is not a row of a trace ({wrong!r})", file=sys.stderr)
 
 
 def _times(options: argparse.Namespace, rows: list[Row]) -> tuple[int | None, int | None]:
@@ -72,7 +72,7 @@ def moment(text: str, day: int) -> int:
         else:
             found = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{text!r} is no time: 12:30:05.250, 2026-11-21T12:30 or ms since the epoch") from None
+        raise ValueError(f"{text!r} is not a time; write 12:30:05.250, 2026-11-21T12:30 or ms since the epoch") from None
     return round(found.timestamp() * 1000)
 
 
@@ -98,7 +98,7 @@ def _fields(options: argparse.Namespace) -> list[tuple[Callable[[Row], object], 
 
 
 def _is_about(row: Row, topic: str | None, partition: int | None) -> bool:
-    """Whether the row names this topic and partition, itself or among what it is about."""
+    """Whether the row names this topic and partition."""
     if topic is None and partition is None:
         return True
     return any(topic in (None, name) and partition in (None, index) for name, index in _places(row))

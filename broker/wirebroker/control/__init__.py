@@ -1,11 +1,11 @@
 """The control: what Python tests do with MockKafka, over HTTP, for tests in any language.
 
     table       every endpoint, in one table
-    endpoints/  what they do, and the form of what they take and give
-    forms       dataclasses to JSON, from JSON, and as JSON schemas
-    app         one request on its way through the table; every error as problem details (RFC 9457)
-    openapi, page   the table described, for tools and for people
-    server      it listens on the broker's own event loop
+    endpoints/  their handlers, and the forms of requests and answers
+    forms       msgspec structs from JSON, to JSON, and as JSON schemas
+    app         one request on its way through the table; every error is a problem document (RFC 9457)
+    openapi, page   descriptions of the table, for tools and for people
+    server      the listener, on the broker's own event loop
 
-Only this package needs Starlette and uvicorn (the extra `control`), and it is imported when a control is asked for.
+Only this package needs Starlette and uvicorn (the extra `control`). It is imported only if a control is wanted.
 """

@@ -1,6 +1,6 @@
-"""One request on its way: what it asks is read by its endpoint's forms, and whatever goes wrong is a problem document.
+"""One request of the control: its endpoint's forms read it, and every error is answered with a problem document.
 
-It runs on the broker's own loop, so a handler may touch the engine, and nothing else happens meanwhile.
+Handlers run on the broker's own loop, so they can use the engine, and nothing else runs meanwhile.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ logger = logging.getLogger("wirebroker")
 MOST_BYTES = 16 * 1024 * 1024
 """A larger body is refused with 413."""
 MOST_TOML_BYTES = 64 * 1024
-"""A larger fault file is refused with 413: reading one keeps the broker's loop busy for a microsecond per byte."""
+"""A larger fault file is refused with 413: reading it keeps the broker's loop busy for a microsecond per byte."""
 Answer = Callable[[Request], Awaitable[Response]]
 
 
 class _Number(Convertor[int]):
-    """A number in a path; one that does not fit into 64 bits is nobody's."""
+    """A number in a path. The path of a number beyond 64 bits does not exist."""
 
     regex = "[0-9]{1,18}"
 
@@ -56,7 +56,7 @@ register_url_convertor("number", _Number())
 
 
 def app(controlled: Controlled, hosts: Hosts) -> Starlette:
-    """The control of this broker, as an ASGI application that answers when it is asked for by one of these names."""
+    """The control of this broker as an ASGI application, which answers requests for one of these host names."""
     made = Starlette(
         routes=_routes(),
         exception_handlers={HTTPException: _refused_by_the_router},
@@ -73,7 +73,7 @@ def _routes() -> tuple[Route, ...]:
         Route("/", _described(lambda: HTMLResponse(page.page(ENDPOINTS)))),
         Route("/openapi.json", _described(lambda: _json(openapi.described(ENDPOINTS)))),
     ]
-    # One route for each path, so that a wrong method is told from a wrong path.
+    # One route for each path, so that a wrong method gets 405 and a wrong path 404.
     paths: dict[str, dict[str, Endpoint]] = {}
     for endpoint in ENDPOINTS:
         paths.setdefault(endpoint.path, {})[endpoint.method] = endpoint
@@ -95,7 +95,7 @@ def _answerer(by_method: Mapping[str, Endpoint]) -> Answer:
         try:
             return await _answer(endpoint, request)
         except Problem as problem:
-            # What is left of a body that is too large need not be read.
+            # The rest of a body that is too large need not be read.
             return _problem(problem, {"connection": "close"} if problem.status == 413 else None)
         except Misfit as wrong:
             return _problem(Problem(422, str(wrong), wrong.field))
@@ -108,7 +108,7 @@ def _answerer(by_method: Mapping[str, Endpoint]) -> Answer:
         except OSError as failure:
             return _problem(Problem(503, f"the data directory cannot be used: {failure.strerror or failure}"))
         except ClientDisconnect:
-            return Response(status_code=499)  # nobody is there to read it
+            return Response(status_code=499)  # the client has gone
         except Exception:
             logger.exception("%s %s failed because of an error in wirebroker", endpoint.method, request.url.path)
             return _problem(Problem(500, "an error in wirebroker; its log has the traceback"))
@@ -145,11 +145,11 @@ async def _asked(endpoint: Endpoint, request: Request) -> dict[str, Any]:
         try:
             asked["text"] = body.decode()
         except UnicodeDecodeError as wrong:
-            raise Problem(400, f"the body is no UTF-8: {wrong}") from None
+            raise Problem(400, f"the body is not UTF-8: {wrong}") from None
     elif "body" in hints:
         asked["body"] = _fitted(hints["body"], _parsed(body))
     elif body:
-        raise Problem(400, "this takes no body")
+        raise Problem(400, "this endpoint takes no body")
     return asked
 
 
@@ -157,9 +157,9 @@ def _query(form: Any, request: Request) -> dict[str, Any]:
     given = request.query_params.multi_items()
     for name, times in Counter(name for name, _ in given).items():
         if form is None:
-            raise Problem(422, f"there is no {name!r} here; this takes no query", name)
+            raise Problem(422, f"there is no {name!r} here; this endpoint takes no query", name)
         if times > 1:
-            raise Problem(422, f"{name} is given twice", name)
+            raise Problem(422, f"{name} is given more than once", name)
     return {"query": read(form, dict(given), as_text=True)}
 
 
@@ -172,7 +172,7 @@ def _fitted(form: Any, value: Any) -> Any:
 
 
 async def _body(request: Request, most: int) -> bytes:
-    """The body, if it has at most so many bytes. Raises Problem."""
+    """The body. Raises Problem if it has more than `most` bytes."""
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
@@ -183,20 +183,20 @@ async def _body(request: Request, most: int) -> bytes:
 
 
 def _parsed(body: bytes) -> Any:
-    """What the JSON says; an empty body says nothing of everything. Raises Problem."""
+    """The JSON of the body; an empty body is an empty object. Raises Problem."""
     try:
         value = json.loads(body or b"{}", parse_constant=_no_number, parse_int=_whole, parse_float=_finite)
         if b"\\u" in body:
             json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        raise Problem(400, "the body has half of a surrogate pair, which stands for no character") from None
+        raise Problem(400, "the body has half of a surrogate pair, which is not a character") from None
     except (ValueError, RecursionError) as damage:
-        raise Problem(400, f"the body is no JSON: {damage}") from None
+        raise Problem(400, f"the body is not JSON: {damage}") from None
     return value
 
 
 def _no_number(word: str) -> float:
-    raise ValueError(f"{word} is no number of JSON")
+    raise ValueError(f"{word} is not a number in JSON")
 
 
 def _whole(digits: str) -> int:
@@ -212,19 +212,19 @@ def _finite(digits: str) -> float:
 
 
 def _check_sender(request: Request) -> None:
-    """Refuse what a browser sends for somebody else's page. Raises Problem.
+    """Refuse what a browser sends for a page of another site. Raises Problem.
 
-    A page may send requests to localhost without being allowed to; the browser says in Origin whose they are. And a site
-    may let its own name lead here, to be taken for the same site: see `wirebroker.control.hosts`.
+    Any page can send requests to localhost; the browser names the page's site in Origin. A site can also make its own name
+    lead here, so that the browser takes this for the same site: see `wirebroker.control.hosts`.
     """
     host = request.headers.get("host", "")
     origin = request.headers.get("origin")
     if origin is not None and origin.partition("://")[2] != host:
-        raise Problem(403, f"this request was sent by a page of {origin[:100]}, not by one of this control's", "Origin")
+        raise Problem(403, f"a page of {origin[:100]} sent this request, and only pages of this control may", "Origin")
     if not request.app.state.hosts.takes(host, request.scope["server"][0]):
         name = plain_host(host)[:100]
         raise Problem(
-            403, f"the control does not go by the name {name!r}: ask for localhost, or start the broker with "
+            403, f"the control does not answer under the name {name!r}; use localhost, or start the broker with "
             f"--control-allow-host {name or 'NAME'}", "Host",
         )  # fmt: skip
 
@@ -233,7 +233,7 @@ async def _refused_by_the_router(request: Request, refused: Exception) -> Respon
     assert isinstance(refused, HTTPException)
     sentence = refused.detail
     if refused.status_code == 404:
-        sentence = f"there is nothing at {request.url.path}; / and /openapi.json say what there is"
+        sentence = f"there is nothing at {request.url.path}; / and /openapi.json list all paths"
     elif refused.status_code == 405:
         allowed = sorted((refused.headers or {}).get("Allow", "").split(", "))
         sentence = f"{request.url.path} takes no {request.method}, only {', '.join(allowed)}"
@@ -245,5 +245,5 @@ def _problem(problem: Problem, headers: Mapping[str, str] | None = None) -> Resp
 
 
 def _json(value: Any, status: int = 200, media: str = JSON, headers: Mapping[str, str] | None = None) -> Response:
-    text = json.dumps(value, separators=(",", ":"))  # ASCII: text that is no UTF-8 can stand in it, too
+    text = json.dumps(value, separators=(",", ":"))  # ASCII, so that text with surrogates can be written
     return Response(text.encode(), status, dict(headers or {}), media)

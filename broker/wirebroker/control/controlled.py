@@ -1,4 +1,4 @@
-"""What is controlled: a host with its engine, and how to make that engine anew. For the thread of the host's loop."""
+"""The controlled broker: its host and engine, and how to make a new engine. For the thread of the host's loop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Controlled:
     def __init__(self, host: Host, new_engine: Callable[[], Engine]) -> None:
         self.host = host
         self.at_close: list[Callable[[], None]] = []
-        """Called when the broker stops, for those who wait for something that will not come."""
+        """Called when the broker stops, to wake those who wait."""
         self.closing = False
         self._new_engine = new_engine
         self._numbers: dict[Rule, int] = {}
@@ -37,28 +37,28 @@ class Controlled:
         return self.host.clock.now()
 
     def changed(self) -> None:
-        """Something was changed: perform what comes of it, and tell those who wait."""
+        """Perform the effects of a change, and wake those who wait."""
         self.host.changed()
 
     def reset(self) -> None:
-        """Close the connections and empty the broker, as if it had just been started. Problem if it keeps its data."""
+        """Close the connections and empty the broker, as after a start. Problem if it has a data directory."""
         if self.engine.store is not None:
             raise Problem(409, f"this broker keeps its data in {self.engine.store.root}, and a reset would delete it")
         self.host.replace(self._new_engine())
 
     def numbered(self, rules: Sequence[Rule]) -> dict[int, Rule]:
-        """The rules by their ids. A rule has no id of its own: each gets the next number when it is first seen here."""
+        """The rules by their ids: each rule gets the next number when it is first seen here."""
         self._numbers = {rule: self._numbers.get(rule) or next(self._next) for rule in rules}
         return {number: rule for rule, number in self._numbers.items()}
 
     async def until(self, condition: Callable[[], bool], timeout: float) -> None:
-        """Wait until it holds. TimeoutError after `timeout` s, Problem if the broker stops before."""
+        """Wait until the condition holds. TimeoutError after `timeout` s, Problem if the broker stops before."""
         await self.host.wait_until(lambda: self.closing or condition(), timeout)
         if self.closing:
             raise Problem(503, "the broker is stopping")
 
     def close(self) -> None:
-        """Let nobody wait any longer."""
+        """End all waiting."""
         self.closing = True
         for end in self.at_close:
             end()

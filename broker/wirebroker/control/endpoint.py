@@ -1,4 +1,4 @@
-"""An endpoint: where it is, what it does, and what it takes and gives, which its handler's type hints say."""
+"""An endpoint: its path and its handler, whose type hints are the forms of request and answer."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ TOML = "application/toml"
 class Endpoint:
     """One row of the table.
 
-    The handler is given what is controlled, and by name: the parts of the path, and where its signature has them `query`
-    and `body` (forms) or `text` (the body as it came). What it returns is written as JSON, text as it is, and None is an
-    empty answer. `problems` are the statuses it can also answer with, and when.
+    The handler gets the controlled broker and, by name, the parts of the path; where its signature has them also `query`
+    and `body` (forms) or `text` (the raw body). Its result is written as JSON, text as it is, and None is an empty answer.
+    `problems` maps the other statuses that it answers with to their reasons.
     """
 
     method: str
@@ -33,12 +33,12 @@ class Endpoint:
 
     @property
     def summary(self) -> str:
-        """What it does, in a sentence."""
+        """The first sentence of the handler's docstring."""
         return (getdoc(self.handler) or "").partition("\n\n")[0].replace("\n", " ")
 
     @property
     def description(self) -> str:
-        """What else there is to say."""
+        """The rest of the handler's docstring."""
         return (getdoc(self.handler) or "").partition("\n\n")[2]
 
     @property
@@ -48,7 +48,7 @@ class Endpoint:
 
     @property
     def area(self) -> str:
-        """What it is about."""
+        """The name of the handler's module."""
         return self.handler.__module__.rpartition(".")[2]
 
     @property
@@ -58,7 +58,7 @@ class Endpoint:
 
     @property
     def hints(self) -> dict[str, Any]:
-        """The types of what the handler takes and gives."""
+        """The types of the handler's arguments and of its result."""
         return _hints(self.handler)
 
 

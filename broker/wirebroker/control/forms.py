@@ -20,7 +20,7 @@ Natural = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 
 LONGEST_WORD = 100
-"""Only so many characters of an unknown word are compared with the known ones, because comparing takes long."""
+"""Characters of an unknown word that are compared with the known words; comparing takes long."""
 REFERENCE = "#/components/schemas/{name}"
 KINDS = {
     "str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false", "null": "null",
@@ -32,7 +32,7 @@ _STEP = re.compile(r"\.(\w+)|\[(\d+|\.\.\.)\]")
 
 
 class Form(msgspec.Struct, forbid_unknown_fields=True):
-    """What an endpoint takes or gives."""
+    """A request or an answer of an endpoint."""
 
 
 class Misfit(ValueError):
@@ -98,7 +98,7 @@ def _explained(form: Any, value: Any, error: str) -> Misfit:
 
 
 def _at(kind: Any, value: Any, path: str) -> tuple[Any, Any, str]:
-    """Type, value and place of what a path of msgspec's leads to. It leaves out the keys of dicts."""
+    """The type, value and place at a path of msgspec, which leaves out the keys of dicts."""
     place = ""
     for name, index in _STEP.findall(path):
         if name:

@@ -1,7 +1,7 @@
-"""By which names the control may be asked for.
+"""The host names under which the control answers.
 
-It has no password, so a page of any site may not reach it. A site can let its own name lead to this machine (DNS rebinding),
-and a published port of a container is reached in the same way; what the browser then says in Host is the site's name.
+The control has no password, so pages of other sites must not reach it. A site can make its own name lead to this machine
+(DNS rebinding), also to a published port of a container; the browser then sends the site's name in Host.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from collections.abc import Iterable
 
 
 class Hosts:
-    """The names of loopback, the address that a request came to, and those that are added."""
+    """Loopback, the address on which a request arrived, and names that are added."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = {plain_host(name) for name in names}
 
     def add(self, name: str) -> None:
-        """Take this name, too."""
+        """Answer under this name, too."""
         self._names.add(plain_host(name))
 
     def takes(self, host: str, reached: str) -> bool:
-        """Whether a Host header is one of ours; `reached` is the address at which the connection arrived."""
+        """Whether to answer under the name of a Host header. `reached` is the address on which the connection arrived."""
         name = plain_host(host)
         if name in self._names or name == "localhost" or name.endswith(".localhost"):
             return True
@@ -33,7 +33,7 @@ class Hosts:
 
 
 def plain_host(host: str) -> str:
-    """The name or address of a Host header: without port and brackets, in small letters."""
+    """The name or address of a Host header: without port and brackets, in lower case."""
     name = host.strip().lower()
     if name.startswith("["):
         name = name[1:].partition("]")[0]

@@ -1,4 +1,4 @@
-"""The table as an OpenAPI document (3.1), for tools that make clients of it."""
+"""The table as an OpenAPI 3.1 document, for tools that generate clients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wirebroker.control.problems import PROBLEM
 
 SENT_BACK = {
     400: "the body cannot be read",
-    403: "a page of another site sent it",
+    403: "a page of another site sent the request",
     413: "the body is too large",
     422: "something in the request does not fit; `field` names it",
 }
@@ -31,7 +31,7 @@ def described(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
         "info": {
             "title": "wirebroker control",
             "version": __version__,
-            "description": "What Python tests do with MockKafka, over HTTP, for tests in any language.",
+            "description": "The methods of MockKafka over HTTP, for tests in any language.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": paths,
@@ -56,7 +56,7 @@ def _operation(endpoint: Endpoint, named: dict[str, Any]) -> dict[str, Any]:
 
 
 def _name(endpoint: Endpoint) -> str:
-    """`getTopicsRecords`: what generated clients call it."""
+    """`getTopicsRecords`: its name in generated clients."""
     words = endpoint.shown_path.replace(".", "/").replace("-", "/").split("/")
     return endpoint.method.lower() + "".join(
         f"By{word[1:-1].title().replace('_', '')}" if word.startswith("{") else word.title() for word in words
@@ -124,8 +124,8 @@ def _problem_schema() -> dict[str, Any]:
         "type": {"type": "string", "const": "about:blank"},
         "title": {"type": "string", "description": "the status in words"},
         "status": {"type": "integer"},
-        "detail": {"type": "string", "description": "what happened, where, and what to do"},
-        "field": {"type": "string", "description": "what of the request it is about, if it is one thing"},
+        "detail": {"type": "string", "description": "what happened, where, and what to do about it"},
+        "field": {"type": "string", "description": "the field of the request that is wrong, if it is one"},
     }
     return {
         "type": "object", "description": "Problem details (RFC 9457).", "properties": words,

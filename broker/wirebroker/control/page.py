@@ -24,7 +24,7 @@ small { opacity: .75 }
 
 
 def page(endpoints: Sequence[Endpoint]) -> str:
-    """The page, whole: it needs nothing from elsewhere."""
+    """The whole page, which loads nothing from elsewhere."""
     by_area = groupby(sorted(endpoints, key=lambda each: list(TITLES).index(each.area)), key=lambda each: each.area)
     areas = "".join(f"<h2>{TITLES[area]}</h2>\n<table>\n{''.join(map(_row, rows))}</table>\n" for area, rows in by_area)
     return f"""<!doctype html>
@@ -32,7 +32,7 @@ def page(endpoints: Sequence[Endpoint]) -> str:
 <h1>wirebroker {__version__}</h1>
 <p>The control of a Kafka test double: <a href="health">health</a>, <a href="topics">topics</a>,
 <a href="faults">faults</a>, <a href="verdicts">verdicts</a>, <a href="groups">groups</a>.
-Bodies and answers are JSON; what cannot be done is answered with problem details (RFC 9457).
+Bodies and answers are JSON; errors are problem details (RFC 9457).
 Every form is in <a href="openapi.json">openapi.json</a>.</p>
 {areas}</body></html>
 """

@@ -1,7 +1,6 @@
 """The control's server: uvicorn's HTTP on the broker's own loop, without the process around it.
 
-uvicorn.Server would install signal handlers, poll, and wait a tenth of a second to stop; what is needed of it is its
-protocol.
+uvicorn.Server would install signal handlers, poll, and wait a tenth of a second to stop. Only its protocol is needed.
 """
 
 from __future__ import annotations
@@ -29,17 +28,17 @@ except ImportError as missing:
     ) from missing
 
 MOST_REQUESTS = 256
-"""Requests at a time, those that wait included; more are answered with 503."""
+"""Requests at a time, including those that wait. More are answered with 503."""
 
 
-LAST_WORDS_S = 1
-"""How long a stopping control waits for its last answers to be read."""
+LAST_ANSWERS_S = 1
+"""Seconds that a stopping control waits for clients to read its last answers."""
 
 
 class Control:
     """The HTTP control of a host, for the thread of its loop.
 
-    `new_engine` makes what a reset goes on with; `allow_hosts` are further names by which it may be asked for.
+    `new_engine` makes the engine for a reset; `allow_hosts` are further host names under which it answers.
     """
 
     def __init__(self, host: Host, new_engine: Callable[[], Engine], allow_hosts: Iterable[str] = ()) -> None:
@@ -65,7 +64,7 @@ class Control:
             yield connection.transport.get_extra_info("socket").fileno()
 
     async def listen(self, host: str, port: int) -> None:
-        """Begin to listen; `url` says where. Raises ListenError."""
+        """Start to listen, at `url`. Raises ListenError."""
         self._server, port = await open_server(lambda: _Protocol(self._config, self._state, {}), host, port, " for the control")
         self._hosts.add(host)
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
@@ -73,23 +72,23 @@ class Control:
         self.open_to_others = not all(ipaddress.ip_address(address).is_loopback for address in addresses)
 
     async def close(self) -> None:
-        """Close the listener and all connections; whoever still waits for something is told."""
+        """Close the listener and all connections. Requests that still wait are answered with 503."""
         if self._server is not None:
             self._server.close()
         self._controlled.close()
         await self._answered()
         for connection in list(self._state.connections):
             connection.transport.abort()
-        await self._answered()  # which those are by now whose readers were too slow
+        await self._answered()  # those whose clients read too slowly
 
     async def _answered(self) -> None:
-        """Wait for the answers under way, a little."""
+        """Wait a little for the answers that are being sent."""
         if self._state.tasks:
-            await asyncio.wait(list(self._state.tasks), timeout=LAST_WORDS_S)
+            await asyncio.wait(list(self._state.tasks), timeout=LAST_ANSWERS_S)
 
 
 class _Protocol(H11Protocol):
-    """uvicorn's, which does not write each request into a log that is not its own."""
+    """uvicorn's protocol without its access log."""
 
     def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
         super().__init__(config, server_state, app_state)

@@ -1,4 +1,4 @@
-"""Every endpoint of the control. A row says all there is to know of one: the app and the descriptions are made of it."""
+"""Every endpoint of the control, one row each. The app and the descriptions are derived from the rows."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from wirebroker.control.endpoint import JSON_LINES, TOML, Endpoint
 from wirebroker.control.endpoints import audit, cluster, faults, records, running, state, topics, verdicts
 
 NO_TOPIC = {404: "there is no such topic or partition"}
-NO_BROKER = {404: "there is no such broker", 409: "it may not be now; the sentence says why"}
-NO_REPLICA = {404: "there is no such topic, partition or broker", 409: "it may not be now; the sentence says why"}
+NO_BROKER = {404: "there is no such broker", 409: "it is not possible now; `detail` says why"}
+NO_REPLICA = {404: "there is no such topic, partition or broker", 409: "it is not possible now; `detail` says why"}
 NO_ID = {404: "there is no such transactional id"}
 NO_FAULT = {404: "there is no fault of this id"}
 BAD_RULE = {422: "the rule can never match, or has a word that does not exist"}
 UNWRITTEN = {503: "the data directory cannot be written to, and nothing has changed"}
-TOO_FEW = {409: "not so many came within the timeout", 503: "the broker is stopping"}
+TOO_FEW = {409: "fewer came within the timeout", 503: "the broker is stopping"}
 
 ENDPOINTS = (
     Endpoint("GET", "/health", running.health),

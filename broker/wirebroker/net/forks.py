@@ -1,8 +1,8 @@
-"""What a fork leaves of a broker: in the child nothing but the addresses.
+"""Forked processes: they have no broker, only its addresses.
 
-A fork copies the thread that called it and no other, so the broker's loop runs in the parent alone. Whoever waits for it
-in the child waits for ever, so `at_home` is asked first. The child also inherits the broker's sockets. It gives them up at
-once: while it holds them, a port that the parent closes stays open, and so does a connection.
+A fork copies only the thread that called it, so the broker's loop runs in the parent alone. A child that waited for the
+loop would wait forever, so `at_home` is called first. The child also inherits the broker's sockets and gives them up at
+once: while it holds them, a port or connection that the parent closes stays open.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def at_home(process: int, what: str) -> None:
 
 
 def _give_up() -> None:
-    """Let every inherited descriptor lead nowhere.
+    """Point every inherited descriptor at /dev/null.
 
-    They are not closed: the copied objects close their numbers some day, which may belong to other files by then.
+    They are not closed: the copied objects will close their numbers later, which may belong to other files by then.
     """
     descriptors = [each for owner in list(_owners) for each in owner.descriptors()]
     _owners.clear()

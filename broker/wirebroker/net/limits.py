@@ -1,8 +1,8 @@
-"""How much of the process clients may take: connections, requests that are still arriving, answers that nobody reads.
+"""Limits of what clients take: connections, memory for arriving requests, memory for answers that nobody reads.
 
 The settings are Kafka's: `max.connections`, `max.connections.per.ip` with its overrides, and `queued.max.request.bytes`
 (SocketServer's ConnectionQuotas and SimpleMemoryPool). Each broker of a cluster counts for itself. Kafka has no limit for
-answers, because it sends them from the page cache; here what a socket does not take is held in memory.
+answers, because it sends them from the page cache; here the unsent part is in memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST_UNREAD = 1 << 30
 
 
 class Limits:
-    """What the connections of one host have taken."""
+    """Counts the connections of one host and their memory."""
 
     def __init__(self, configs: BrokerConfigs) -> None:
         self.configs = configs
@@ -30,17 +30,17 @@ class Limits:
         """Connections by broker."""
         self._by_client: Counter[tuple[int, str]] = Counter()
         self._in_line: deque[BrokerProtocol] = deque()
-        """Connections that wait until another one of their broker ends."""
+        """Connections that wait until another connection of their broker ends."""
         self._arriving: Counter[int] = Counter()
-        """Bytes set aside for large requests that are still arriving, by broker."""
+        """Bytes reserved for large requests that are still arriving, by broker."""
         self._short: deque[BrokerProtocol] = deque()
-        """Connections whose large request waits for such bytes."""
+        """Connections whose large request waits for a reservation."""
         self._congested: set[BrokerProtocol] = set()
 
     # Connections
 
     def opened(self, protocol: BrokerProtocol) -> bool:
-        """A client has connected: whether it is served now. Otherwise it waits for its turn, or is closed."""
+        """Count a new connection. False if it is not served now: it waits in line, or is closed."""
         node_id, client = protocol.node_id, protocol.client_host
         most = _override(self.configs.text("max.connections.per.ip.overrides"), client)
         if most is None:
@@ -61,7 +61,7 @@ class Limits:
         self._by_client[protocol.node_id, protocol.client_host] += 1
 
     def lost(self, protocol: BrokerProtocol, served: bool) -> None:
-        """A connection has ended; with `served` it was counted, and the next one in line takes its place."""
+        """Remove a connection; if it was `served`, the next one in line takes its place."""
         self._congested.discard(protocol)
         if not served:
             if protocol in self._in_line:
@@ -84,7 +84,7 @@ class Limits:
     # Requests
 
     def takes(self, protocol: BrokerProtocol, size: int) -> bool:
-        """Set aside the bytes of a large request; False if the connection has to wait for others, and is then told."""
+        """Reserve the bytes of a large request. False if it has to wait for others; `released` is then called."""
         most = self.configs.integer("queued.max.request.bytes")
         if 0 < most <= self._arriving[protocol.node_id]:
             if protocol not in self._short:
@@ -94,7 +94,7 @@ class Limits:
         return True
 
     def freed(self, protocol: BrokerProtocol, size: int) -> None:
-        """A large request has arrived, or never will."""
+        """Release the bytes of a large request that has arrived, or whose connection is gone."""
         self._arriving[protocol.node_id] -= size
         waiting, self._short = self._short, deque()
         for each in waiting:
@@ -103,14 +103,14 @@ class Limits:
     # Answers
 
     def congested(self, protocol: BrokerProtocol) -> BrokerProtocol | None:
-        """A client does not read its answers: which connection must end, because all together leave too much unread."""
+        """Note a client that does not read its answers. Returns the worst connection if all together leave too much unread."""
         self._congested.add(protocol)
         if sum(map(_unread, self._congested)) <= MOST_UNREAD:
             return None
         return max(self._congested, key=_unread)
 
     def read(self, protocol: BrokerProtocol) -> None:
-        """The client reads again."""
+        """Note that the client reads again."""
         self._congested.discard(protocol)
 
 
@@ -119,7 +119,7 @@ def _unread(protocol: BrokerProtocol) -> int:
 
 
 def _override(overrides: str, client: str) -> int | None:
-    """This client's own limit in "host:number,host:number"."""
+    """This client's limit in "host:number,host:number"."""
     for each in overrides.split(","):
         host, _, number = each.strip().rpartition(":")
         if host == client and number.isdigit():

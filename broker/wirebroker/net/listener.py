@@ -1,7 +1,7 @@
 """Listeners: where a broker accepts connections, and the address that it advertises to clients there.
 
-Whatever else belongs to a listener is a field here, such as its security: `Host.listen` opens the socket, and
-`Engine.new_gate` decides what a connection of it may do.
+A listener's security belongs here, as a field. `Host.listen` opens the socket, and `Engine.new_gate` makes the gate that
+decides about the requests of its connections.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Listener:
 
 
 def one_each(node_ids: Iterable[int], host: str, port: int, advertised: Address | None = None) -> list[Listener]:
-    """A listener for each broker: the first one's ports, and each further broker takes the next."""
+    """A listener for each broker: the first has these ports, and each further broker takes the next."""
     return [
         Listener(node_id, host, port + i if port else 0, advertised and (advertised[0], advertised[1] + i))
         for i, node_id in enumerate(node_ids)
@@ -40,5 +40,5 @@ def parse_address(text: str) -> Address:
 
 
 def reachable(host: str) -> str:
-    """What a client on this machine can connect to when a listener is bound to every interface."""
+    """A host that clients on this machine can connect to; loopback for a listener on every interface."""
     return {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)

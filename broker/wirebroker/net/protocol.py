@@ -1,9 +1,9 @@
 """One client's connection: bytes into frames, frames to the engine, answers back.
 
-All connections of a host receive into one buffer, because each read is dealt with before the next begins; what is left
-of an unfinished frame is carried over. A frame too large for that buffer gets one of its own, which is filled directly
-from the socket and may become the log's without another copy. It takes no memory before something is written there, so
-that a peer that only announces 90 MB costs nothing.
+All connections of a host receive into one buffer, because each read is handled before the next begins; the bytes of an
+unfinished frame are carried over. A frame too large for that buffer gets its own, which is filled directly from the socket
+and can become the log's without another copy. It takes no memory until bytes are written there, so a peer that only
+announces 90 MB costs nothing.
 
 A connection that has used up its slice of the loop's time waits for its next turn with the frames it still has.
 """
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 SHARED_BUFFER = 256 * 1024
 LARGE_FRAME = SHARED_BUFFER // 2
-"""Bytes from which on a frame gets a buffer of its own."""
+"""A frame with more bytes gets its own buffer."""
 SLICE = 0.003
-"""Seconds for which one connection may keep the loop busy before others get their turn."""
+"""Seconds that one connection may keep the loop busy before others get their turn."""
 WRITE_HIGH_WATER = 1024 * 1024
 """Unsent bytes beyond which no more requests of a connection are handled."""
 
@@ -41,25 +41,25 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self.node_id = node_id
         self.client_host = ""
         self._begun = False
-        """Whether the engine knows the connection; one that waits in line is not known yet."""
+        """Whether the engine knows the connection; not while it waits in line."""
         self._listener = listener
         self._buffer = host.receive_buffer()
         self._view = memoryview(self._buffer)
         self._tail = b""
-        """Received and not yet handled: the beginning of a frame, or whole frames while the connection waits."""
+        """Received bytes that are not handled yet: the beginning of a frame, or whole frames while the connection waits."""
         self._waiting = False
-        """Whether whole frames may have to wait: for an answer, for the client to read, or for their turn."""
+        """Whether whole frames may be waiting: for an answer, for the client to read, or for their turn."""
         self._queued = False
         """Whether the host will call `take_turn`."""
         self._large: memoryview | None = None
         self._large_filled = 0
         self.congested = False
-        """Whether the client leaves more unread than is kept for it."""
+        """Whether the client leaves more than WRITE_HIGH_WATER unread."""
         self._line: ShapedLine | None = None
-        """What a fault has made of the connection, while it is still sending."""
+        """Sends an answer in the shape of a fault, until all of it is sent."""
         self._reading = True
         self.quiet = 0
-        """How often nothing had come when the host looked for idle connections."""
+        """How many idle checks in a row found that nothing had arrived."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
@@ -72,13 +72,13 @@ class BrokerProtocol(asyncio.BufferedProtocol):
     def begin(self) -> None:
         """Serve the connection."""
         self._begun = True
-        self._engine = self._host.engine  # a reset may have replaced it since the connection was accepted
+        self._engine = self._host.engine  # a reset may have replaced it after the connection was accepted
         now = self._host.clock.now()
         self.connection = self._engine.connect(self.node_id, self.client_host, self._listener, now)
         self.transport.set_write_buffer_limits(WRITE_HIGH_WATER)
         self._host.opened(self)
         if not self._engine.cluster.alive(self.node_id):
-            reset_connection(self.transport)  # as a machine does on whose port nobody listens any more
+            reset_connection(self.transport)  # as the system does for a port on which nobody listens
             return
         if self._engine.faults is not None:
             self._engine.faults.connected(self.connection, now)
@@ -132,7 +132,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             host.notify()
 
     def _take(self, data: memoryview, now: int) -> None:
-        """Handle the whole frames in `data` and carry over the rest."""
+        """Handle the whole frames in `data`, and carry over the rest."""
         connection, receive, limit = self.connection, self._engine.receive, self._host.frame_limit
         pos, end = 0, len(data)
         self._waiting = False
@@ -148,7 +148,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
                 pos = after
                 receive(connection, data[start:after], now)
                 if connection.halted or self.congested:
-                    connection.halted = False  # `released` goes on when the answers are on their way
+                    connection.halted = False  # `released` continues when the answers are on their way
                     self._waiting = pos < end
                     break
                 if end - pos > 4 and self._slice_is_over():
@@ -186,7 +186,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             self._host.queue(self)
 
     def take_turn(self) -> None:
-        """The host has time for this connection."""
+        """Use the connection's slice."""
         self._queued = False
         self.released()
 
@@ -220,7 +220,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         return connection.parked is not None or self.congested or self._line is not None or connection.closed
 
     def released(self) -> None:
-        """Something that held the connection may be over: go on with what has been received meanwhile."""
+        """Continue with received requests, if nothing holds the connection any more."""
         if self._held() or self._queued or self.transport.is_closing():
             return
         if self._waiting:
@@ -249,7 +249,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._host.flush()
 
     def send_shaped(self, parts: Sequence[Buffer], shape: Shape) -> None:
-        """Send an answer as a fault has it; until it is sent nothing else of the connection is handled."""
+        """Send an answer in the shape of a fault. Until it is sent, no other request of the connection is handled."""
         if self._line is None:
             self._line = ShapedLine(self.transport, self._host.loop, self._line_is_free)
             self.write = self._line.write
@@ -280,7 +280,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
 
 
 def oversized(first: bytes, size: int, limit: int) -> str:
-    """A sentence for a first word that is no possible size: which protocol the client seems to speak."""
+    """A sentence about a size that is not possible: the protocol that the client seems to speak."""
     if first[:2] == b"\x16\x03":
         return "the client speaks TLS, and this listener is plaintext"
     if first in (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN"):

@@ -1,1 +1,1 @@
-"""What the endpoints do, by what they are about, each with the forms of what it takes and gives."""
+"""The handlers of the endpoints by subject, each with the forms of its requests and answers."""

@@ -13,7 +13,7 @@ from wirebroker.control.problems import Problem
 
 
 class Broker(Form):
-    """A broker, and the address that clients of each of its listeners are told."""
+    """A broker, and the advertised address of each of its listeners."""
 
     node_id: int
     alive: Annotated[bool, about("false after it was killed")]
@@ -27,20 +27,20 @@ class Brokers(Form):
 
 
 class Leader(Form):
-    """Who leads a partition. Numbers are node ids."""
+    """The leader and replicas of a partition, as node ids."""
 
     topic: str
     partition: int
-    leader: Annotated[int, about("−1 while nobody leads")]
+    leader: Annotated[int, about("−1 while there is none")]
     leader_epoch: int
     replicas: list[int]
     in_sync: list[int]
-    eligible: Annotated[list[int], about("who may lead too while nobody is in sync (KIP-966)")]
+    eligible: Annotated[list[int], about("replicas that may lead although nobody is in sync (KIP-966)")]
     offline: Annotated[list[int], about("replicas whose brokers are down")]
 
 
 class Leaders(Form):
-    """Who leads what."""
+    """The leaders of partitions."""
 
     leaders: list[Leader]
 
@@ -48,11 +48,11 @@ class Leaders(Form):
 class OfTopic(Form):
     """A topic, or all."""
 
-    topic: Annotated[str | None, about("this topic alone")] = None
+    topic: Annotated[str | None, about("only this topic")] = None
 
 
 class Move(Form):
-    """Who is to lead."""
+    """The new leader."""
 
     to: Annotated[int, about("the node id of a replica that is alive and in sync")]
 
@@ -60,11 +60,13 @@ class Move(Form):
 class Election(Form):
     """How to elect."""
 
-    unclean: Annotated[bool, about("any replica that is alive, if nobody leads; else the preferred one")] = False
+    unclean: Annotated[bool, about("elect any replica that is alive, if nobody leads; false: only the preferred leader")] = (
+        False
+    )
 
 
 class Elected(Form):
-    """What came of an election."""
+    """The result of an election."""
 
     code: Annotated[int, about("Kafka's error code, 0 if somebody else leads now")]
     error: Annotated[str, about("its name", examples=["ELECTION_NOT_NEEDED"])]
@@ -74,11 +76,11 @@ class Elected(Form):
 class Replica(Form):
     """A follower."""
 
-    node_id: Annotated[int, about("where it is")]
+    node_id: Annotated[int, about("the broker that has it")]
 
 
 def brokers(controlled: Controlled) -> Brokers:
-    """The brokers, whether they are alive, and the addresses that clients are told."""
+    """The brokers, whether they are alive, and their advertised addresses."""
     return Brokers(
         [
             Broker(node_id, each.alive, {name: f"{host}:{port}" for name, (host, port) in each.addresses.items()})
@@ -88,29 +90,29 @@ def brokers(controlled: Controlled) -> Brokers:
 
 
 def kill(controlled: Controlled, node_id: int) -> Brokers:
-    """End a broker as with kill −9: its connections break, its port refuses, others lead what it led.
+    """End a broker as with kill −9: its connections break, its port refuses, others lead its partitions.
 
-    What was not replicated is lost.
+    Records that were not replicated are lost.
     """
     _change(controlled, node_id, controlled.engine.kill_broker)
     return brokers(controlled)
 
 
 def start(controlled: Controlled, node_id: int) -> Brokers:
-    """Start a broker that was killed: it follows again and is in sync."""
+    """Start a broker that was killed: its replicas follow again and are in sync."""
     _change(controlled, node_id, controlled.engine.start_broker)
     return brokers(controlled)
 
 
 def leaders(controlled: Controlled, query: OfTopic) -> Leaders:
-    """Who leads each partition, and which replicas are in sync."""
+    """The leader of each partition, and its in-sync replicas."""
     topics = controlled.engine.cluster.topics
     wanted = topics.values() if query.topic is None else [operations.topic_named(controlled.engine, query.topic)]
     return Leaders([_leader(controlled, topic.name, each.index) for topic in wanted for each in topic.partitions])
 
 
 def move_leader(controlled: Controlled, topic: str, partition: int, body: Move) -> Leader:
-    """Let another replica lead that is in sync; nothing is lost."""
+    """Move the leadership to another replica that is in sync. Nothing is lost."""
     _leader(controlled, topic, partition)
     _change(controlled, body.to, lambda to, now: controlled.engine.controller.move_leader(topic, partition, to, now))
     return _leader(controlled, topic, partition)
@@ -125,7 +127,7 @@ def elect_leader(controlled: Controlled, topic: str, partition: int, body: Elect
 
 
 def freeze_replica(controlled: Controlled, topic: str, partition: int, body: Replica) -> Leader:
-    """Let a follower stop fetching; after replica.lag.time.max.ms it is out of sync."""
+    """Make a follower stop fetching; after replica.lag.time.max.ms it is out of sync."""
     _leader(controlled, topic, partition)
     controller = controlled.engine.controller
     _change(controlled, body.node_id, lambda node_id, now: controller.freeze_replica(topic, partition, node_id, now))
@@ -133,7 +135,7 @@ def freeze_replica(controlled: Controlled, topic: str, partition: int, body: Rep
 
 
 def thaw_replica(controlled: Controlled, topic: str, partition: int, body: Replica) -> Leader:
-    """Let a follower fetch again: it catches up, and is in sync."""
+    """Make a follower fetch again: it catches up and is in sync."""
     _leader(controlled, topic, partition)
     controller = controlled.engine.controller
     _change(controlled, body.node_id, lambda node_id, now: controller.thaw_replica(topic, partition, node_id, now))
@@ -141,7 +143,7 @@ def thaw_replica(controlled: Controlled, topic: str, partition: int, body: Repli
 
 
 def _change(controlled: Controlled, node_id: int, change: Callable[[int, int], None]) -> None:
-    """Do it with this broker, at this time. Raises Problem: 404 if there is no such broker, 409 if it may not be now."""
+    """Apply the change to this broker. Raises Problem: 404 if there is no such broker, 409 if it is not possible now."""
     known = controlled.engine.cluster.brokers
     if node_id not in known:
         raise Problem(404, f"there is no broker {node_id}; there are {', '.join(map(str, known))}", "node_id")

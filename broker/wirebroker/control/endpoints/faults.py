@@ -48,7 +48,7 @@ def listed(controlled: Controlled) -> Faults:
 
 
 def add(controlled: Controlled, body: RuleWords) -> Fault:
-    """Load a rule; it strikes from the next request on."""
+    """Load a rule, from the next request on."""
     try:
         rule = controlled.engine.plan.add(read_rule(body))
     except FaultError as wrong:

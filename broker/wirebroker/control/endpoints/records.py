@@ -23,10 +23,10 @@ LONGEST_WAIT_S = 300
 
 
 class Data(Form):
-    """Bytes, as text if they are UTF-8, and as base64. Given, one of them is enough."""
+    """Bytes, as text if they are UTF-8, and as base64. A request needs only one of them."""
 
     text: Annotated[str | None, about("null if they are not UTF-8")] = None
-    base64: Annotated[str | None, about("always there in an answer")] = None
+    base64: Annotated[str | None, about("always present in an answer")] = None
 
 
 class Header(Form):
@@ -42,8 +42,8 @@ class NewRecord(Form):
     key: Annotated[str | Data | None, about("null for none", examples=["customer-7"])] = None
     value: Annotated[str | Data | None, about("null for a tombstone", examples=["a pound of tea"])] = None
     headers: Annotated[list[Header], about("in this order")] = []
-    partition: Annotated[int, about("where it is stored", ge=0)] = 0
-    timestamp: Annotated[Natural | None, about("ms since the epoch; now if it is not said")] = None
+    partition: Annotated[int, about("the partition that stores it", ge=0)] = 0
+    timestamp: Annotated[Natural | None, about("ms since the epoch; null: now")] = None
 
 
 class NewRecords(Form):
@@ -53,14 +53,14 @@ class NewRecords(Form):
 
 
 class Place(Form):
-    """Where a record was stored."""
+    """The partition and offset of a stored record."""
 
     partition: int
     offset: int
 
 
 class Places(Form):
-    """Where the records were stored, in the order in which they were given."""
+    """The places of the stored records, in the order of the request."""
 
     records: list[Place]
 
@@ -86,40 +86,39 @@ class Record(Form):
     producer_epoch: int
     sequence: int
     transactional: bool
-    control: Annotated[bool, about("whether it is the end marker of a transaction")]
+    control: Annotated[bool, about("true for the end marker of a transaction")]
 
 
 class Records(Form):
     """A page of records, by partition and offset."""
 
     records: list[Record]
-    next: Annotated[str | None, about("where the next page is; null if this was the last")]
+    next: Annotated[str | None, about("the path of the next page; null: this is the last")]
 
 
 class Which(Form):
-    """Which records, and how many on a page."""
+    """The records to read, and the size of a page."""
 
-    partition: Annotated[int | None, about("this partition alone")] = None
+    partition: Annotated[int | None, about("only this partition")] = None
     from_partition: Annotated[int, about("begin with this partition")] = 0
     offset: Annotated[int, about("begin with this offset of the first partition")] = 0
-    limit: Annotated[int, about("at most so many; a page also ends at 4 MiB", ge=1, le=MOST_PER_PAGE)] = 1000
+    limit: Annotated[int, about("the most records on a page; a page also ends at 4 MiB", ge=1, le=MOST_PER_PAGE)] = 1000
 
 
 class HowMany(Form):
-    """What to wait for."""
+    """The number of records to wait for."""
 
-    count: Annotated[int, about("until so many are stored", ge=1)] = 1
-    timeout: Annotated[float, about("at most so many seconds", ge=0, le=LONGEST_WAIT_S)] = 5.0
+    count: Annotated[int, about("wait until this many are stored", ge=1)] = 1
+    timeout: Annotated[float, about("wait at most this many seconds", ge=0, le=LONGEST_WAIT_S)] = 5.0
 
 
 def page(controlled: Controlled, topic: str, query: Which) -> Records:
     """The stored records of a topic, page by page.
 
-    The log as it is, whatever consumers could see of it: also records of open and aborted transactions, and their end
-    markers.
+    The whole log, also the parts that consumers do not see: records of open and aborted transactions, and end markers.
     """
     if query.partition is not None and query.from_partition:
-        raise Problem(422, "partition and from_partition are two ways of saying where; give one of them", "partition")
+        raise Problem(422, "partition and from_partition exclude each other; give one of them", "partition")
     found: list[Record] = []
     size = 0
     for record in _from(controlled, topic, query):
@@ -146,9 +145,9 @@ def _link(topic: str, query: Which, record: StoredRecord) -> str:
 
 
 async def wait(controlled: Controlled, topic: str, query: HowMany) -> Records:
-    """Wait until so many records are stored in a topic, which may not exist yet; the answer is their first page.
+    """Wait until a topic stores `count` records; the answer is their first page. The topic may not exist yet.
 
-    409 says how many came within the timeout.
+    409: fewer were stored within the timeout; `detail` says how many.
     """
 
     def stored() -> int:
@@ -163,12 +162,12 @@ async def wait(controlled: Controlled, topic: str, query: HowMany) -> Records:
 
 
 def store(controlled: Controlled, topic: str, body: NewRecords) -> Places:
-    """Store records without a client; a topic that does not exist is created.
+    """Store records without a client. A topic that does not exist is created.
 
-    If one is refused, the answer names it, and those before it are stored.
+    If the broker refuses a record, the answer names it, and the records before it are stored.
     """
     if len(body.records) > MOST_PER_REQUEST:
-        raise Problem(422, f"at most {MOST_PER_REQUEST} records at once, not {len(body.records)}", "records")
+        raise Problem(422, f"a request stores at most {MOST_PER_REQUEST} records, not {len(body.records)}", "records")
     now, places = controlled.now, []
     given = [(_wire(each, f"records[{i}]"), each) for i, each in enumerate(body.records)]
     try:
@@ -192,7 +191,7 @@ def _wire(record: NewRecord, where: str) -> WireRecord:
 
 
 def _bytes(given: str | Data | None, where: str) -> bytes | None:
-    """What was given as text or base64. Raises Misfit."""
+    """The bytes of a text, or of Data. Raises Misfit."""
     if given is None or isinstance(given, str):
         return None if given is None else given.encode()
     if given.base64 is None:
@@ -202,9 +201,9 @@ def _bytes(given: str | Data | None, where: str) -> bytes | None:
     try:
         raw = b64decode(given.base64, validate=True)
     except (binascii.Error, ValueError) as wrong:
-        raise Misfit(f"{where}.base64", f"{where}.base64 is no base64: {wrong}") from None
+        raise Misfit(f"{where}.base64", f"{where}.base64 is not base64: {wrong}") from None
     if given.text is not None and given.text.encode() != raw:
-        raise Misfit(where, f"{where}: text and base64 are not the same bytes; give one of them")
+        raise Misfit(where, f"{where}: text and base64 are different bytes; give one of them")
     return raw
 
 

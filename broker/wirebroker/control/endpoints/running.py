@@ -15,18 +15,18 @@ from wirebroker.control.problems import Problem
 
 MS = {"weeks": 604_800_000, "days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1000, "milliseconds": 1}
 FURTHEST_MS = 366 * MS["days"]
-"""As far as one request may move the clock."""
+"""The most that one request may move the clock."""
 STEP_MS = MS["hours"]
-"""As far as the clock is moved at a time, so that the broker answers others meanwhile."""
+"""The clock is moved in steps of this size, and the broker answers its clients between them."""
 
 
 class Health(Form):
-    """That it runs, and where clients connect."""
+    """The state of the broker, and the addresses for clients."""
 
     status: Literal["ok"]
     version: Annotated[str, about("of wirebroker")]
-    bootstrap_servers: Annotated[str, about("what clients are told, comma-separated", examples=["127.0.0.1:9092"])]
-    connections: Annotated[int, about("how many clients are connected")]
+    bootstrap_servers: Annotated[str, about("the advertised addresses, comma-separated", examples=["127.0.0.1:9092"])]
+    connections: Annotated[int, about("the number of connected clients")]
     now: Annotated[int, about("ms since the epoch, by the broker's clock")]
 
 
@@ -34,11 +34,11 @@ class ClockState(Form):
     """The broker's clock."""
 
     now: Annotated[int, about("ms since the epoch")]
-    frozen: Annotated[bool, about("whether it moves only when told")]
+    frozen: Annotated[bool, about("true if the clock moves only by /clock/advance")]
 
 
 class Step(Form):
-    """How far to move the clock: the sum of these, up to 366 days."""
+    """The time by which to move the clock: the sum of the fields, up to 366 days."""
 
     weeks: Annotated[float, Meta(ge=0)] = 0
     days: Annotated[float, Meta(ge=0, examples=[8])] = 0
@@ -49,31 +49,31 @@ class Step(Form):
 
 
 class Restart(Form):
-    """How to stop and start the brokers."""
+    """How to restart the brokers."""
 
-    mode: Annotated[Literal["clean", "kill"], about("as with a shutdown, or as with kill −9")] = "clean"
+    mode: Annotated[Literal["clean", "kill"], about("clean: after a shutdown; kill: after kill −9")] = "clean"
 
 
 def health(controlled: Controlled) -> Health:
-    """Whether it runs, and where clients connect."""
+    """Whether the broker runs, and the addresses for clients."""
     engine = controlled.engine
     listeners = [next(iter(each.listeners.values()), "") for each in brokers(controlled).brokers]
     return Health("ok", __version__, ",".join(listeners), len(engine.connections), controlled.now)
 
 
 def clock(controlled: Controlled) -> ClockState:
-    """What time it is for the broker."""
+    """The time of the broker's clock."""
     return ClockState(controlled.now, not controlled.host.clock.running)
 
 
 async def advance(controlled: Controlled, body: Step) -> ClockState:
     """Move the clock forward and run every timer that falls due, in order.
 
-    Timers inside the clients are their own and are not moved.
+    Timers inside clients are not moved.
     """
     asked = sum(getattr(body, name) * MS[name] for name in body.__struct_fields__)
     if asked > FURTHEST_MS:
-        raise Problem(422, f"the clock moves by at most 366 days at once, not by {asked / MS['days']:g}")
+        raise Problem(422, f"one request moves the clock by at most 366 days, not by {asked / MS['days']:g}")
     left = round(asked)
     while left > 0 and not controlled.closing:
         controlled.host.advance(min(left, STEP_MS))
@@ -83,13 +83,13 @@ async def advance(controlled: Controlled, body: Step) -> ClockState:
 
 
 def restart(controlled: Controlled, body: Restart) -> Health:
-    """Stop and start the brokers: "clean", or "kill" as with kill −9. The addresses stay the same."""
+    """Restart the brokers: "clean", or "kill" as with kill −9. Their addresses stay the same."""
     controlled.host.restart(body.mode)
     controlled.changed()
     return health(controlled)
 
 
 def reset(controlled: Controlled) -> Health:
-    """Close the connections and go back to what the broker was started with: its topics, settings and faults."""
+    """Close the connections and reset the broker to its start: the topics, settings and faults that it was started with."""
     controlled.reset()
     return health(controlled)

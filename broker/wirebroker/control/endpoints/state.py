@@ -1,4 +1,4 @@
-"""What the broker remembers of its clients: producers, transactions, groups; and what time would change of it."""
+"""The state of clients in the broker: producers, transactions, groups; and operations that expire or fence them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Batch(Form):
 
 
 class Producer(Form):
-    """What a partition remembers of a producer; −1 stands for "none"."""
+    """The state of a producer on a partition; −1 stands for "none"."""
 
     partition: int
     producer_id: Annotated[int, about("−1 where producers are known by their names")]
@@ -56,7 +56,7 @@ class Producers(Form):
 class OfPartition(Form):
     """A partition, or all."""
 
-    partition: Annotated[int | None, about("this partition alone")] = None
+    partition: Annotated[int | None, about("only this partition")] = None
 
 
 class Partitions(Form):
@@ -135,31 +135,31 @@ class Where(Form):
 
 
 class Expired(Form):
-    """How many forgot."""
+    """The number of partitions that forgot the producer."""
 
     partitions: Annotated[int, about("on so many the producer was known")]
 
 
 class Cut(Form):
-    """Where a log is cut off."""
+    """The offset at which a log is cut off."""
 
-    offset: Annotated[int, about("it and what follows is lost, from the start of its batch on", ge=0)]
+    offset: Annotated[int, about("records from the batch of this offset on are lost", ge=0)]
 
 
 def producers(controlled: Controlled, topic: str, query: OfPartition) -> Producers:
-    """What the validator remembers of each producer of a topic, by partition."""
+    """The validator's state of each producer of a topic, by partition."""
     found = operations.topic_named(controlled.engine, topic)
     held = found.partitions if query.partition is None else [operations.partition_of(found, query.partition)]
     return Producers([_producer(each, *entry) for each in held for entry in operations.producers(each).items()])
 
 
 def transactions(controlled: Controlled) -> Transactions:
-    """Every transactional id, and where its transaction stands."""
+    """Every transactional id, with the state of its transaction."""
     return Transactions([_transaction(each) for each in controlled.engine.transactions.transactions.values()])
 
 
 def transaction(controlled: Controlled, transactional_id: str) -> Transaction:
-    """A transactional id, and where its transaction stands."""
+    """A transactional id, with the state of its transaction."""
     found = controlled.engine.transactions.transactions.get(transactional_id)
     if found is None:
         raise Problem(404, f"there is no transactional id {transactional_id!r}", "transactional_id")
@@ -180,7 +180,7 @@ def group(controlled: Controlled, group_id: str) -> Group:
 
 
 def expire_producer(controlled: Controlled, producer_id: int, body: Where) -> Expired:
-    """Let partitions forget a producer as after producer.id.expiration.ms, unless it has something open there."""
+    """Let partitions forget a producer as after producer.id.expiration.ms, unless it has an open transaction there."""
     count = state.expire_producer(controlled.engine, producer_id, body.topic, body.partition)
     controlled.changed()
     return Expired(count)
@@ -197,7 +197,7 @@ def expire_transaction(controlled: Controlled, transactional_id: str) -> None:
 
 
 def fence(controlled: Controlled, transactional_id: str) -> Transaction:
-    """Fence a transactional producer, as a second one with its id would: its epoch rises, what is open is aborted."""
+    """Fence a transactional producer, as a second one with its id would: its epoch rises, its open transaction is aborted."""
     transaction(controlled, transactional_id)
     try:
         state.fence(controlled.engine, transactional_id, controlled.now)
@@ -208,7 +208,7 @@ def fence(controlled: Controlled, transactional_id: str) -> Transaction:
 
 
 def truncate(controlled: Controlled, topic: str, partition: int, body: Cut) -> PartitionState:
-    """Let a partition lose everything from the batch that holds an offset on."""
+    """Delete the end of a partition's log, from the batch with this offset on."""
     held = operations.partition_of(operations.topic_named(controlled.engine, topic), partition)
     state.truncate(controlled.engine, topic, partition, body.offset, controlled.now)
     controlled.changed()
@@ -254,7 +254,7 @@ def _group(held: ClassicGroup | ConsumerGroup, controlled: Controlled) -> Group:
 
 
 def _assigned(assignment: bytes, held: ClassicGroup) -> list[Partitions] | None:
-    """What a classic member was assigned, which consumers write in a form of Kafka's."""
+    """The partitions of a classic member, if its assignment has the form that Kafka's consumers write."""
     if held.protocol_type != CONSUMER or not assignment:
         return None if assignment else []
     try:
