@@ -433,7 +433,9 @@ def test_the_map_of_folders_names_every_folder() -> None:
     shown: list[str] = []
     top = ""
     for line in text.splitlines():
-        name = line.split()[0].rstrip("/")
+        name, folder, _ = line.lstrip().partition("/ ")
+        if not folder:
+            continue
         if line.startswith(" "):
             shown.append(f"{top}/{name}")
         else:
