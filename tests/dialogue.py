@@ -23,6 +23,7 @@ from wirekit import batch, produce_request
 
 WITHIN = 20.0
 """Seconds that a dialogue waits for an answer."""
+INIT_PRODUCER_ID = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
 NEWEST_BY_NAME = {"Produce": 12, "Fetch": 12}
 """The last versions that name topics; later ones have ids."""
 
@@ -113,10 +114,11 @@ ANY_ANSWER = overall()
 class Dialogue:
     """One client of a broker, by default of the first broker of a MockKafka."""
 
-    def __init__(self, kafka: MockKafka, node: int = 0) -> None:
-        self._address = address_of(kafka.bootstrap_servers.split(",")[node])
-        self._connection = Connection(self._address, WITHIN)
-        self._producer: tuple[int, int] | None = None
+    def __init__(self, kafka: MockKafka, node: int = 0, within: float = WITHIN) -> None:
+        address = address_of(kafka.bootstrap_servers.split(",")[node])
+        self._connect = lambda: Connection(address, within)
+        self._connection: Connection | None = self._connect()
+        self._producer_id: int | None = None
         self._said: list[str] = []
         self.last: Any = None
         """The last answer."""
@@ -135,26 +137,28 @@ class Dialogue:
         if version is None:
             version = min(versions(key)[1], NEWEST_BY_NAME.get(api_name(key), 1 << 15))
         self._said.append(f"client sends {api_name(key)} v{version}")
-        self._connection.send(message, version, answered=getattr(message, "acks", -1) != 0)
+        self._open().send(message, version, answered=getattr(message, "acks", -1) != 0)
         return self
 
+    @property
+    def producer_id(self) -> int:
+        """The id of the dialogue's producer, whose epoch is 0."""
+        if self._producer_id is None:
+            self._producer_id = self._open().request(INIT_PRODUCER_ID, 4).producer_id
+        return self._producer_id
+
     def _batch(self, asked: Sequences) -> ProduceRequest:
-        if self._producer is None:
-            given = self._connection.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 4)
-            self._producer = given.producer_id, given.producer_epoch
-        producer_id, epoch = self._producer
-        data = batch(asked.first, asked.last - asked.first + 1, pid=producer_id, epoch=epoch)
+        data = batch(asked.first, asked.last - asked.first + 1, pid=self.producer_id, epoch=0)
         return produce_request(asked.topic, data, asked.partition)
 
     def __lshift__(self, expected: Answer | Silence | Closed) -> Dialogue:
         """Expect this of the broker. Raises AssertionError with the dialogue so far."""
         try:
-            self.last = self._connection.answer(expected.seconds if isinstance(expected, Silence) else None)
+            self.last = self._open().answer(expected.seconds if isinstance(expected, Silence) else None)
         except NoAnswer:
             return self._note("broker does not answer", isinstance(expected, Silence))
         except ConnectionClosed:
             self.close()
-            self._connection = Connection(self._address, WITHIN)
             return self._note("broker closes the connection", isinstance(expected, Closed))
         if not isinstance(expected, Answer):
             return self._note(f"broker answers {self.last}", False)
@@ -167,6 +171,13 @@ class Dialogue:
             raise AssertionError("\n".join(self._said))
         return self
 
+    def _open(self) -> Connection:
+        if self._connection is None:
+            self._connection = self._connect()
+        return self._connection
+
     def close(self) -> None:
         """Close the connection."""
-        self._connection.close()
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None

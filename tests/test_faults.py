@@ -13,6 +13,7 @@ from answers import sole
 from dialogue import (
     ANY_ANSWER,
     CLOSED,
+    INIT_PRODUCER_ID,
     SILENCE,
     Dialogue,
     Silence,
@@ -30,7 +31,6 @@ from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kafkawire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
-from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -43,7 +43,6 @@ from wirekit import RawProducer, batch, client
 
 pytestmark = pytest.mark.mock_kafka(topics={"orders": 3, "other": 1})
 NOT_LEADER, OUT_OF_ORDER, TIMED_OUT = 6, 45, 7
-INIT = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
 
 
 def values(kafka: MockKafka, topic: str = "orders") -> list[bytes | None]:
@@ -115,8 +114,8 @@ def test_errors_of_requests_that_only_ask(mock_kafka: MockKafka) -> None:
 
 def test_errors_of_requests_that_change_something_change_nothing(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.error("PRODUCER_FENCED", api="InitProducerId", nth=1))
-    dialogue = Dialogue(mock_kafka) >> INIT << refused(90, producer_id=-1)
-    dialogue >> INIT << answered(error_code=0, producer_id=0)
+    dialogue = Dialogue(mock_kafka) >> INIT_PRODUCER_ID << refused(90, producer_id=-1)
+    dialogue >> INIT_PRODUCER_ID << answered(error_code=0, producer_id=0)
 
 
 def test_a_fault_of_a_coordinator(mock_kafka: MockKafka) -> None:
@@ -189,9 +188,9 @@ def test_a_rule_behind_one_that_ended_the_request_has_not_fired(mock_kafka: Mock
 def test_an_answer_of_a_rule_may_be_lost_too(mock_kafka: MockKafka) -> None:
     lost = mock_kafka.faults.add(faults.lose_ack(api="InitProducerId", nth=1))
     mock_kafka.faults.add(faults.error(TIMED_OUT, api="InitProducerId", times=2))
-    dialogue = Dialogue(mock_kafka) >> INIT << CLOSED
+    dialogue = Dialogue(mock_kafka) >> INIT_PRODUCER_ID << CLOSED
     lost.assert_fired(1)
-    dialogue >> INIT << refused(TIMED_OUT) >> INIT << answered(error_code=0)
+    dialogue >> INIT_PRODUCER_ID << refused(TIMED_OUT) >> INIT_PRODUCER_ID << answered(error_code=0)
 
 
 # Answers and the rest
@@ -268,7 +267,7 @@ def test_which_are_struck(mock_kafka: MockKafka, options: dict[str, Any], struck
     rule = mock_kafka.faults.add(faults.error(TIMED_OUT, api="InitProducerId", **options))
     dialogue = Dialogue(mock_kafka)
     for number in range(1, 7):
-        dialogue >> INIT << answered(error_code=TIMED_OUT if number in struck else 0)
+        dialogue >> INIT_PRODUCER_ID << answered(error_code=TIMED_OUT if number in struck else 0)
     assert (rule.seen, rule.fired) == (6, len(struck))
 
 
@@ -288,7 +287,7 @@ def test_chance_is_repeatable(mock_kafka_factory: Any) -> None:
         kafka = mock_kafka_factory(random_seed=seed)
         kafka.faults.add(faults.error(TIMED_OUT, api="InitProducerId", probability=0.5))
         wire = client(kafka)
-        return [wire.request(INIT, 4).error_code for _ in range(40)]
+        return [wire.request(INIT_PRODUCER_ID, 4).error_code for _ in range(40)]
 
     assert run(1) == run(1) != run(2)
     assert 5 < run(1).count(TIMED_OUT) < 35

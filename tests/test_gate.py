@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from answers import only
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from test_engine import Lab
@@ -50,7 +51,7 @@ def test_a_request_that_the_gate_lets_pass_takes_the_fast_path() -> None:
     lab.connection.gate = gate = FixedGate(None)
     shape = lab.connection.produce_shape
     (answer,) = produce(lab)
-    assert answer.responses[0].partition_responses[0].base_offset == 1
+    assert only(answer).base_offset == 1
     assert lab.connection.produce_shape is shape, "the ordinary way would have remembered it again"
     assert gate.keys == [0]
 
@@ -59,7 +60,7 @@ def test_the_gate_refuses_a_produce_on_the_fast_path() -> None:
     lab = lab_with_a_producer()
     lab.connection.gate = FixedGate(Refuse(REFUSED))
     (answer,) = produce(lab)
-    assert answer.responses[0].partition_responses[0].error_code == REFUSED
+    assert only(answer).error_code == REFUSED
     assert end(lab) == 1
     lab.connection.gate = None
     produce(lab)
@@ -103,7 +104,7 @@ def test_the_gate_delays_an_answer(lab: Any) -> None:
     (effect,) = slow.engine.take_effects()
     answer = slow.effect(effect)
     assert answer.throttle_time_ms == 300
-    assert answer.responses[0].partition_responses[0].base_offset == before
+    assert only(answer).base_offset == before
     assert slow.connection.parked is None
 
 
@@ -128,5 +129,5 @@ def test_the_engine_makes_a_gate_for_each_new_connection() -> None:
         kafka._call(lambda engine: setattr(engine, "new_gate", lambda connection: FixedGate(Delay(20))))
         wire = client(kafka)
         answers = [wire.request(produce_request("orders", batch()), 9) for _ in range(3)]
-        assert [answer.responses[0].partition_responses[0].base_offset for answer in answers] == [0, 1, 2]
+        assert [only(answer).base_offset for answer in answers] == [0, 1, 2]
         assert [answer.throttle_time_ms for answer in answers] == [20, 20, 20]

@@ -12,12 +12,24 @@ import kafka as kafka_python
 import pytest
 
 from answers import only, sole
+from dialogue import (
+    ANY_ANSWER,
+    CLOSED,
+    INIT_PRODUCER_ID,
+    Dialogue,
+    accepted,
+    answered,
+    each,
+    fetch,
+    plain,
+    refused,
+    seq,
+)
 from kafkawire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )
 from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -28,7 +40,7 @@ from wirebroker import faults
 from wirebroker.mock import MockKafka
 from wirebroker.trace.rows import LeaderRow
 from wirebroker.wire_client import ConnectionClosed
-from wirekit import RawProducer, batch, client, produce_request
+from wirekit import RawProducer, batch, client
 
 pytestmark = pytest.mark.mock_kafka(topics={"orders": 2, "other": 1})
 STORAGE_ERROR, OUT_OF_ORDER, FENCED, NOT_AVAILABLE, NOT_COORDINATOR = 56, 45, 90, 15, 16
@@ -38,88 +50,80 @@ def values(kafka: MockKafka, topic: str = "orders", partition: int | None = None
     return [record.value for record in kafka.records(topic, partition)]
 
 
-def plain(tag: str, partition: int = 0) -> Any:
-    return produce_request("orders", batch(tag=tag), partition)
-
-
-def answered(wire: Any) -> Any:
-    return only(wire.answer())
-
-
 # Writes
 
 
 def test_a_write_that_fails_changes_neither_log_nor_state(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.fail_write(topic="orders", nth=2))
-    producer = RawProducer(mock_kafka)
-    codes = [producer.send(sequence).error_code for sequence in (0, 1, 2, 1, 2)]
-    assert codes == [0, STORAGE_ERROR, OUT_OF_ORDER, 0, 0]
+    dialogue = Dialogue(mock_kafka) >> seq(0) << accepted(at=0) >> seq(1) << refused(STORAGE_ERROR)
+    dialogue >> seq(2) << refused(OUT_OF_ORDER) >> seq(1) << accepted(at=1) >> seq(2) << accepted(at=2)
     assert values(mock_kafka) == [b"v0", b"v1", b"v2"]
     assert [row.rule for row in mock_kafka.trace.produce() if row.code] == ["write_failed", "gap"]
 
 
 def test_a_duplicate_is_not_written_and_so_does_not_fail(mock_kafka: MockKafka) -> None:
     failing = mock_kafka.faults.add(faults.fail_write(nth=2))
-    producer = RawProducer(mock_kafka)
-    assert [producer.send(sequence).error_code for sequence in (0, 0, 1)] == [0, 0, 0]
+    Dialogue(mock_kafka) >> seq(0) << accepted(at=0) >> seq(0) << accepted(at=0) >> seq(1) << accepted(at=1)
     assert (failing.seen, failing.fired, mock_kafka.trace.faults()) == (3, 0, [])
 
 
 def test_a_slow_write_holds_back_the_partition_and_no_other(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.slow_write(60_000, topic="orders", partition=0, nth=1))
-    slow, behind, aside = client(mock_kafka), client(mock_kafka), client(mock_kafka)
-    slow.send(plain("slow"), 9)
+    slow = Dialogue(mock_kafka) >> plain("slow")
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
-    behind.send(plain("behind"), 9)
-    assert only(aside.request(plain("aside", 1), 9)).error_code == 0
+    later = Dialogue(mock_kafka) >> plain("later")
+    Dialogue(mock_kafka) >> plain("aside", partition=1) << accepted(at=0)
     assert values(mock_kafka, "orders", 0) == []
     mock_kafka.clock.advance(minutes=1)
-    assert [answered(slow).base_offset, answered(behind).base_offset] == [0, 1]
-    assert values(mock_kafka, "orders", 0) == [b"slow0", b"behind0"]
+    slow << accepted(at=0)
+    later << accepted(at=1)
+    assert values(mock_kafka, "orders", 0) == [b"slow0", b"later0"]
 
 
 def test_only_the_slow_partition_of_a_request_holds_back_others(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.slow_write(60_000, topic="orders", partition=0, nth=1))
     parts = [PartitionProduceData(index=index, records=batch(tag=f"p{index}-")) for index in range(2)]
     both = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name="orders", partition_data=parts)])
-    slow = client(mock_kafka)
-    slow.send(both, 9)
+    slow = Dialogue(mock_kafka) >> both
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
-    assert only(client(mock_kafka).request(plain("aside", 1), 9)).base_offset == 0
+    Dialogue(mock_kafka) >> plain("aside", partition=1) << accepted(at=0)
     mock_kafka.clock.advance(minutes=1)
-    assert [part.base_offset for part in sole(slow.answer().responses).partition_responses] == [0, 1]
+    slow << each(base_offset=[0, 1])
 
 
 def test_slow_writes_add_up(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.slow_write(60_000, times=2))
-    first, second = client(mock_kafka), client(mock_kafka)
-    for number, wire in enumerate((first, second), 1):
-        wire.send(plain(f"{number}-"), 9)
+    first, second = Dialogue(mock_kafka), Dialogue(mock_kafka)
+    for number, dialogue in enumerate((first, second), 1):
+        dialogue >> plain(f"{number}-")
         mock_kafka.wait_until(lambda number=number: len(mock_kafka.trace.faults()) == number)
     mock_kafka.clock.advance(minutes=1)
     assert values(mock_kafka) == [b"1-0"]
     mock_kafka.clock.advance(minutes=1)
-    assert [answered(first).base_offset, answered(second).base_offset] == [0, 1]
+    first << accepted(at=0)
+    second << accepted(at=1)
 
 
 def test_a_full_disk_takes_everything_offline_until_there_is_room(mock_kafka: MockKafka) -> None:
     full = mock_kafka.faults.add(faults.disk_full(nth=2))
-    first, second = RawProducer(mock_kafka), RawProducer(mock_kafka, "other")
-    assert [first.send(0).error_code, first.send(1).error_code] == [0, STORAGE_ERROR]
-    assert second.send(0).error_code == STORAGE_ERROR, "it is the whole directory"
+    first, second = Dialogue(mock_kafka), Dialogue(mock_kafka)
+    first >> seq(0) << accepted(at=0) >> seq(1) << refused(STORAGE_ERROR)
+    second >> seq(0, topic="other") << refused(STORAGE_ERROR)  # it is the whole directory
     assert ask_offsets(mock_kafka) == STORAGE_ERROR
-    assert fetch(mock_kafka) == STORAGE_ERROR
+    assert fetch_error(mock_kafka) == STORAGE_ERROR
     with pytest.raises(ValueError, match="KAFKA_STORAGE_ERROR"):
         mock_kafka.produce("orders", value=b"v")
     mock_kafka.faults.remove(full)
-    assert [first.send(1).error_code, second.send(0).error_code, fetch(mock_kafka)] == [0, 0, 0]
+    first >> seq(1) << accepted(at=1)
+    second >> seq(0, topic="other") << accepted(at=0)
+    assert fetch_error(mock_kafka) == 0
     assert values(mock_kafka) == [b"v0", b"v1"]
 
 
 def test_a_full_disk_that_holds_one_topic(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.disk_full(topic="orders", partition=0))
-    codes = [RawProducer(mock_kafka, *where).send(0).error_code for where in (("orders", 0), ("orders", 1), ("other", 0))]
-    assert codes == [STORAGE_ERROR, 0, 0]
+    dialogue = Dialogue(mock_kafka) >> seq(0) << refused(STORAGE_ERROR)
+    dialogue >> seq(0, partition=1) << accepted(at=0) >> seq(0, topic="other") << accepted(at=0)
 
 
 def ask_offsets(kafka: MockKafka) -> int:
@@ -128,23 +132,17 @@ def ask_offsets(kafka: MockKafka) -> int:
     return int(only(found).error_code)
 
 
-def fetch(kafka: MockKafka) -> int:
-    part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    asked = FetchRequest(max_wait_ms=0, topics=[FetchTopic(topic="orders", partitions=[part])], max_bytes=1 << 20)
-    return int(only(client(kafka).request(asked, 12)).error_code)
+def fetch_error(kafka: MockKafka) -> int:
+    return int(only(client(kafka).request(fetch(), 12)).error_code)
 
 
 def test_b5_a_crash_after_the_write_keeps_log_and_state_together(mock_kafka: MockKafka) -> None:
     crash = mock_kafka.faults.add(faults.crash_after_write(topic="orders", nth=2))
-    producer = RawProducer(mock_kafka)
-    bystander = RawProducer(mock_kafka, "other")
-    producer.send(0)
-    with pytest.raises(ConnectionClosed):
-        producer.send(1)
-    with pytest.raises(ConnectionClosed):
-        bystander.send(0)
+    bystander = Dialogue(mock_kafka) >> INIT_PRODUCER_ID << answered(error_code=0)
+    dialogue = Dialogue(mock_kafka) >> seq(0) << accepted(at=0) >> seq(1) << CLOSED
+    bystander << CLOSED
     assert values(mock_kafka) == [b"v0", b"v1"]
-    assert (producer.send(1).base_offset, producer.send(2).base_offset) == (1, 2)
+    dialogue >> seq(1) << accepted(at=1) >> seq(2) << accepted(at=2)
     assert [row.verdict for row in mock_kafka.trace.produce("orders")] == ["accepted", "accepted", "duplicate", "accepted"]
     crash.assert_fired(1)
 
@@ -189,18 +187,16 @@ def test_a_full_disk_is_one_brokers(mock_kafka: MockKafka) -> None:
 
 
 def test_c6_an_expired_producer_stores_a_late_duplicate_again(mock_kafka: MockKafka) -> None:
-    producer = RawProducer(mock_kafka)
-    producer.send(0)
-    assert mock_kafka.expire_producer(producer.pid) == 1
-    assert mock_kafka.expire_producer(producer.pid) == 0
-    producer.send(0)
+    dialogue = Dialogue(mock_kafka) >> seq(0) << accepted(at=0)
+    assert mock_kafka.expire_producer(dialogue.producer_id) == 1
+    assert mock_kafka.expire_producer(dialogue.producer_id) == 0
+    dialogue >> seq(0) << accepted(at=1)
     assert values(mock_kafka) == [b"v0", b"v0"]
 
 
 def test_c6_as_a_rule_it_happens_before_the_struck_batch(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.expire_producer(api="Produce", topic="orders", partition=0, nth=2))
-    producer = RawProducer(mock_kafka)
-    assert [producer.send(0).base_offset for _ in range(3)] == [0, 1, 1]
+    Dialogue(mock_kafka) >> seq(0) << accepted(at=0) >> seq(0) << accepted(at=1) >> seq(0) << accepted(at=1)
 
 
 def init(wire: Any, transactional_id: str = "till") -> Any:
@@ -253,19 +249,16 @@ def test_c5_an_expired_transactional_id_has_a_new_producer(mock_kafka: MockKafka
 
 
 def test_a_truncated_log_loses_its_end_and_the_state_with_it(mock_kafka: MockKafka) -> None:
-    producer, other = RawProducer(mock_kafka), RawProducer(mock_kafka)
-    for sequence in range(3):
-        producer.send(sequence)
-    other.send(0)
+    dialogue = Dialogue(mock_kafka) >> seq(0) << accepted(at=0) >> seq(1) << accepted(at=1) >> seq(2) << accepted(at=2)
+    Dialogue(mock_kafka) >> seq(0) << accepted(at=3)
     assert mock_kafka.truncate("orders", 0, 2) == 2
-    assert list(mock_kafka.producers("orders", 0)) == [producer.pid]
-    assert producer.send(3).error_code == OUT_OF_ORDER
-    assert (producer.send(1).base_offset, producer.send(2).base_offset) == (1, 2)
+    assert list(mock_kafka.producers("orders", 0)) == [dialogue.producer_id]
+    dialogue >> seq(3) << refused(OUT_OF_ORDER) >> seq(1) << accepted(at=1) >> seq(2) << accepted(at=2)
     assert values(mock_kafka) == [b"v0", b"v1", b"v2"]
     with pytest.raises(ValueError, match="orders-0 has offsets 0 to 3; it cannot be truncated to 4"):
         mock_kafka.truncate("orders", 0, 4)
     mock_kafka.faults.add(faults.truncate(1, topic="orders", partition=0, api="Produce", nth=1))
-    assert producer.send(3).error_code == OUT_OF_ORDER
+    dialogue >> seq(3) << refused(OUT_OF_ORDER)
     assert values(mock_kafka) == [b"v0"]
 
 
@@ -287,22 +280,20 @@ def test_what_is_known_of_producers_before_the_cut_stays_known(mock_kafka: MockK
 def test_a_consumer_beyond_the_new_end_is_out_of_range(mock_kafka: MockKafka) -> None:
     for _ in range(3):
         mock_kafka.produce("orders", value=b"v")
-    part = FetchPartition(partition=0, fetch_offset=3, partition_max_bytes=1 << 20)
-    asked = FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=[FetchTopic(topic="orders", partitions=[part])])
-    wire = client(mock_kafka)
-    wire.send(asked, 12)
+    dialogue = Dialogue(mock_kafka) >> fetch(3, wait_ms=60_000)
     mock_kafka.wait_until(lambda: mock_kafka._call(lambda e: bool(e.cluster.topics["orders"].partitions[0].waiting)))
     mock_kafka.truncate("orders", 0, 1)
-    assert only(wire.answer()).error_code == 1
+    dialogue << refused(1)
 
 
 def test_a_lost_coordinator_is_looked_for_again(mock_kafka: MockKafka) -> None:
     lost = mock_kafka.faults.add(faults.lose_coordinator(group="team", nth=[1, 3]))
-    wire = client(mock_kafka)
-    ask = FindCoordinatorRequest(key_type=0, coordinator_keys=["team"])
-    assert [sole(wire.request(ask, 4).coordinators).error_code for _ in range(2)] == [NOT_AVAILABLE, 0]
+    find = FindCoordinatorRequest(key_type=0, coordinator_keys=["team"])
+    dialogue = Dialogue(mock_kafka) >> find << refused(NOT_AVAILABLE) >> find << answered(error_code=0)
     offsets = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="team", topics=None)], require_stable=False)
-    assert [sole(wire.request(offsets, 8).groups).error_code for _ in range(2)] == [NOT_COORDINATOR, 0]
+    for code in (NOT_COORDINATOR, 0):
+        dialogue >> offsets << ANY_ANSWER
+        assert sole(dialogue.last.groups).error_code == code
     assert (lost.seen, lost.fired) == (4, 2)
     of_anybody = mock_kafka.faults.add(faults.lose_coordinator())
     assert RawProducer(mock_kafka).pid >= 0
