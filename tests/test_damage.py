@@ -253,6 +253,23 @@ def test_a_batch_with_a_negative_leader_epoch_is_refused(stopped: Path, epoch: i
     assert f"the batch of offset 0 carries the leader epoch {epoch}" in str(refusal(stopped))
 
 
+def test_a_start_that_appends_nothing_leaves_the_leader_epoch_checkpoint_alone(stopped: Path) -> None:
+    checkpoint = damaged(stopped, "leader-epoch-checkpoint")
+    before = checkpoint.stat()
+    with MockKafka(data=stopped):
+        pass
+    assert checkpoint.stat().st_ino == before.st_ino
+    assert checkpoint.stat().st_mtime_ns == before.st_mtime_ns
+
+
+def test_after_a_kill_an_epoch_that_the_checkpoint_lacks_is_found_in_the_batches(stopped: Path) -> None:
+    with MockKafka(data=stopped) as kafka:
+        kafka.produce("orders", value=b"6")
+        kafka.restart("kill")
+        starts = kafka._call(lambda engine: list(engine.cluster.topics["orders"].partitions[0].epochs.starts))
+    assert [offset for _, offset in starts] == [0, 6, 7]
+
+
 # At random
 
 

@@ -26,13 +26,13 @@ class LeaderEpochs:
         """The log's first segment begins at `first_offset`, and `latest` is the last epoch that the metadata has."""
         self._first_offset = first_offset
         self._path = folder / LEADER_EPOCHS
-        self.known = read_epochs(self._path)
+        self.written = read_epochs(self._path)
+        """The epochs in the checkpoint."""
+        self.known = list(self.written)
         self.are_lost = not self.known
         """Whether only the batches have them."""
-        if self.are_lost:
-            self._largest: float = inf
-        elif clean:
-            self._largest = self.known[-1][0]
+        if clean and self.known:
+            self._largest: float = self.known[-1][0]
         else:
             self._largest = inf if latest is None else latest
         self._clean = clean

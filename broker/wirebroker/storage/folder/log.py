@@ -71,8 +71,7 @@ class FolderLog:
         told = settings.segments._replace(written=lambda: store.written(self), failed=store.failed)
         self._settings = settings._replace(segments=told)
         self._owner: Owner | None = None
-        self._epochs_due: Sequence[tuple[int, int]] | None = None
-        """Leader epochs that could not be written down."""
+        self._epochs: Sequence[tuple[int, int]] = ()
         try:
             self._take(self._recover(now))
         except BaseException:
@@ -89,6 +88,7 @@ class FolderLog:
         self.end_offset = found.end_offset
         self.recovery_point = found.recovery_point
         self._kept: Kept | None = found.kept
+        self._written_epochs = found.written_epochs
 
     # What only a log on disk has to do
 
@@ -109,25 +109,29 @@ class FolderLog:
         return kept
 
     def keep_epochs(self, starts: Sequence[tuple[int, int]]) -> None:
-        """Write down the leader epochs and where they began, or do so later if that fails."""
-        self._epochs_due = list(starts)
-        try:
-            self.write_due()
-        except OSError as failure:
-            self._store.failed(failure)
+        """Take the leader epochs and where they began. They are written at once if the checkpoint has one that no longer
+        holds, and otherwise later: a start finds new ones in the batches.
+        """
+        self._epochs = list(starts)
+        if self._epochs[: len(self._written_epochs)] != self._written_epochs:
+            try:
+                self.write_epochs()
+            except OSError as failure:
+                self._store.failed(failure)
 
-    def write_due(self) -> None:
-        """Write down what could not be before. Raises OSError."""
-        if self._epochs_due is not None:
-            files.replace(self.folder / LEADER_EPOCHS, epochs_text(self._epochs_due).encode(), durable=False)
-            self._epochs_due = None
+    def write_epochs(self) -> None:
+        """Write the leader epochs that have batches, unless the checkpoint has them. Raises OSError."""
+        begun = [each for each in self._epochs if each[1] < self.end_offset]
+        if begun != self._written_epochs:
+            files.replace(self.folder / LEADER_EPOCHS, epochs_text(begun).encode(), durable=False)
+            self._written_epochs = begun
 
     def close(self) -> list[Path]:
         """Write everything that only memory has. Once these files are synced, nothing needs to be recovered.
 
         As in UnifiedLog.flush, an empty log is not among them: a start that does not find it has lost nothing. Raises OSError.
         """
-        self.write_due()
+        self.write_epochs()
         self._close_active()
         self.release()
         self.recovery_point = self.end_offset

@@ -86,6 +86,8 @@ class Recovered(NamedTuple):
     end_offset: int
     recovery_point: int
     kept: Kept
+    written_epochs: list[tuple[int, int]]
+    """The leader epochs in the checkpoint."""
 
 
 class State:
@@ -335,7 +337,7 @@ class Recovery:
         was_closed = known.clean and not self._crashed
         recovery_point = self.end if was_closed else min(known.recovery_point or 0, self.end)
         kept = Kept(self._log_start, self._producers(), self._aborted(), self._starts)
-        return Recovered(self.segments, self.end, recovery_point, kept)
+        return Recovered(self.segments, self.end, recovery_point, kept, self._epochs.written)
 
     def _write_crashed(self) -> None:
         """What was found may be in the page cache alone."""

@@ -104,6 +104,9 @@ class FolderStore:
         self._trouble = False
         """Whether something could not be written since everything last could."""
         self._cluster: Cluster | None = None
+        self._is_loading = True
+        self._ids: dict[Path, bytes] = {}
+        """The topic ids in the partitions' folders, while the directory is loaded."""
         self._passed_over: dict[tuple[int, str], dict[str, str]] = {}
         """Settings that are written down and that this broker cannot take; they stay written down."""
         self.metadata: MetadataLog
@@ -157,6 +160,8 @@ class FolderStore:
             self._load_topic(cluster, topic_id, topic, image.settings.get((TOPIC, topic.name), {}), now)
         self._note_unknown(cluster)
         self.latest_epochs.clear()
+        self._ids.clear()
+        self._is_loading = False
         cluster.producer_ids.next_block = image.next_producer_id
         self.metadata.create()
         for directory in self.directories.values():
@@ -224,11 +229,15 @@ class FolderStore:
             note(f"{self.root} has no metadata: the topics are what the folders are called, and their settings the defaults")
         return image
 
-    @staticmethod
-    def _id_in(folder: Path) -> bytes | None:
-        """The id of the topic whose folder this is; None if nothing says it, which a power cut may leave as an empty file."""
+    def _id_in(self, folder: Path) -> bytes | None:
+        """The topic id in a partition's folder; None without partition.metadata, or if a power cut left it empty."""
+        if (known := self._ids.get(folder)) is not None:
+            return known
         path = folder / PARTITION_METADATA
-        return read_partition_metadata(path) if path.exists() and path.stat().st_size else None
+        found = read_partition_metadata(path) if path.exists() and path.stat().st_size else None
+        if self._is_loading and found is not None:
+            self._ids[folder] = found
+        return found
 
     def _load_topic(self, cluster: Cluster, topic_id: bytes, topic: TopicImage, settings: Mapping[str, str], now: int) -> None:
         last = max(topic.partitions, default=-1)
@@ -351,6 +360,7 @@ class FolderStore:
         if folder.is_dir() and self._id_in(folder) not in (None, topic.topic_id):
             stray = folder.with_name(deleted_folder_name(topic.name, index, topic.topic_id).replace("-delete", "-stray"))
             folder.rename(stray)
+            self._ids.pop(folder, None)
             note(f"{folder} belongs to another topic of that name, and is set aside as {stray.name}")
         is_new = not folder.is_dir() or not any(os.scandir(folder))
         try:
@@ -580,7 +590,7 @@ class FolderStore:
     def _checkpoint(self, *, durable: bool = False) -> None:
         held: dict[int, list[FolderLog]] = {node_id: [] for node_id in self.directories}
         for log in self._logs():
-            log.write_due()
+            log.write_epochs()
             held[log.directory.node_id].append(log)
         for node_id, logs in held.items():
             recovery_points = {log.where: log.recovery_point for log in logs}
@@ -678,26 +688,15 @@ def _partitions_of(cluster: Cluster, topic: str) -> Iterable[Partition]:
 
 
 def _topic_image(topic: Topic, known: TopicImage | None) -> TopicImage:
-    """The topic as it is now: the image that is known if that still holds."""
-    partitions = topic.partitions
-    if (
-        known is not None
-        and known.name == topic.name
-        and len(known.partitions) == len(partitions)
-        and all(
-            (image := known.partitions.get(each.index)) is not None
-            and each.leader_epoch == image.leader_epoch
-            and each.leader == image.leader
-            and tuple(each.in_sync) == image.in_sync
-            and tuple(each.replicas) == image.replicas
-            for each in partitions
-        )
-    ):
-        return known
-    return TopicImage(
-        topic.name,
-        {
-            each.index: PartitionImage(tuple(each.replicas), tuple(each.in_sync), each.leader, each.leader_epoch)
-            for each in partitions
-        },
-    )
+    """The topic as it is now: the image `known` if that still holds."""
+    if known is not None and known.name == topic.name and len(known.partitions) == len(topic.partitions):
+        for each in topic.partitions:
+            if known.partitions.get(each.index) != _partition_image(each):
+                break
+        else:
+            return known
+    return TopicImage(topic.name, {each.index: _partition_image(each) for each in topic.partitions})
+
+
+def _partition_image(partition: Partition) -> PartitionImage:
+    return PartitionImage(tuple(partition.replicas), tuple(partition.in_sync), partition.leader, partition.leader_epoch)
