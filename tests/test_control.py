@@ -89,7 +89,7 @@ def test_health_says_where_clients_connect(kafka: MockKafka, control: ControlCli
 # Topics
 
 
-def test_topics_are_made_described_and_deleted(kafka: MockKafka, control: ControlClient) -> None:
+def test_topics_are_created_described_and_deleted(kafka: MockKafka, control: ControlClient) -> None:
     made = control.ask("POST", "/topics", {"name": "pay", "partitions": 2, "configs": {"retention.ms": 5, "preallocate": True}})
     assert made["configs"] == {"retention.ms": "5", "preallocate": "true"}
     kafka.produce("pay", value=b"x", partition=1)
@@ -161,7 +161,7 @@ def test_an_unclean_election_loses_what_a_frozen_follower_lacks(three: MockKafka
     assert control.ask("GET", "/topics/orders/records")["records"] == []
 
 
-def test_brokers_and_replicas_that_are_not_there(three: MockKafka) -> None:
+def test_unknown_brokers_and_replicas_are_refused(three: MockKafka) -> None:
     control = ControlClient(three.control_url)
     first = "/topics/orders/partitions/0"
     for path, body in (("/brokers/9/kill", None), ("/brokers/9/start", None), (f"{first}/move-leader", {"to": 9}),
@@ -178,7 +178,7 @@ def test_brokers_and_replicas_that_are_not_there(three: MockKafka) -> None:
 # Records
 
 
-def test_seed_data_comes_back_as_it_was_given(kafka: MockKafka, control: ControlClient) -> None:
+def test_stored_records_are_read_back_unchanged(kafka: MockKafka, control: ControlClient) -> None:
     given = [
         {"key": "k", "value": "ein Pfund Tee, grün", "headers": [{"name": "h", "value": "x"}, {"name": "n"}], "timestamp": 5},
         {"key": {"base64": "/w=="}, "value": None, "partition": 2},
@@ -200,7 +200,7 @@ def test_seed_data_comes_back_as_it_was_given(kafka: MockKafka, control: Control
     assert [record.value for record in kafka.records("copy")] == [record.value for record in (first, third)]
 
 
-def test_a_record_that_is_refused_is_named_and_those_before_it_are_stored(kafka: MockKafka, control: ControlClient) -> None:
+def test_a_refused_record_is_named_and_the_records_before_it_are_stored(kafka: MockKafka, control: ControlClient) -> None:
     good = {"value": "x"}
     problem = control.refused("POST", "/topics/orders/records", {"records": [good, {"value": "x" * 2_000_000}, good]})
     assert (problem["status"], problem["field"]) == (422, "records[1]")
@@ -255,7 +255,7 @@ def test_waiting_for_records_ends_when_they_come(kafka: MockKafka, control: Cont
     assert [text(each["value"]) for each in found[0]["records"]] == ["v0", "v1", "v2"]
 
 
-def test_seed_data_is_brought_to_those_who_wait_for_it(kafka: MockKafka, control: ControlClient) -> None:
+def test_stored_records_reach_a_waiting_fetch(kafka: MockKafka, control: ControlClient) -> None:
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "g", "fetch.wait.max.ms": 60_000})
     consumer.assign([TopicPartition("orders", 0, 0)])
     found: list[Any] = []
@@ -272,7 +272,7 @@ def test_seed_data_is_brought_to_those_who_wait_for_it(kafka: MockKafka, control
     consumer.close()
 
 
-def test_waiting_in_vain_says_how_many_came(kafka: MockKafka, control: ControlClient) -> None:
+def test_a_wait_that_times_out_reports_how_many_came(kafka: MockKafka, control: ControlClient) -> None:
     kafka.produce("orders", value=b"x")
     problem = control.refused("GET", "/topics/orders/records/wait?count=2&timeout=0.01")
     assert problem["status"] == 409
@@ -281,7 +281,7 @@ def test_waiting_in_vain_says_how_many_came(kafka: MockKafka, control: ControlCl
     assert problem["detail"] == "there were 0 of 1 such verdicts within 0.01 s"
 
 
-def test_who_waits_is_told_when_the_broker_stops(mock_kafka_factory: Start) -> None:
+def test_waiting_requests_are_answered_when_the_broker_stops(mock_kafka_factory: Start) -> None:
     kafka = MockKafka(control=True)
     kafka.start()
     control = ControlClient(kafka.control_url)
@@ -301,7 +301,7 @@ def test_who_waits_is_told_when_the_broker_stops(mock_kafka_factory: Start) -> N
     assert {answer.json["detail"] for answer in answers if answer.status == 503} == {"the broker is stopping"}
 
 
-def test_who_does_not_read_his_answer_is_cut_off_when_the_broker_stops(
+def test_a_client_that_does_not_read_is_cut_off_when_the_broker_stops(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("wirebroker.control.server.LAST_ANSWERS_S", 0.05)
@@ -356,7 +356,7 @@ def test_rules_keep_their_ids(kafka: MockKafka, control: ControlClient) -> None:
     assert kafka.faults.rules == []
 
 
-def test_what_a_rule_held_back_goes_on_when_it_is_removed(kafka: MockKafka, control: ControlClient) -> None:
+def test_a_held_back_answer_goes_on_when_its_rule_is_removed(kafka: MockKafka, control: ControlClient) -> None:
     control.ask("POST", "/faults", {"kind": "reorder", "others": 99, "api": "Produce"})
     producer = RawProducer(kafka)
     answers: list[Any] = []
@@ -413,7 +413,7 @@ BAD_RULES = [
 
 
 @pytest.mark.parametrize(("rule", "field"), BAD_RULES, ids=lambda value: json.dumps(value))
-def test_a_rule_that_cannot_be_is_refused_with_the_words_of_a_fault_file(
+def test_an_impossible_rule_is_refused_with_the_words_of_a_fault_file(
     rule: dict[str, Any], field: str, control: ControlClient
 ) -> None:
     lines = "".join(f"{word} = {json.dumps(value)}\n" for word, value in rule.items())
@@ -428,7 +428,7 @@ def test_a_rule_that_cannot_be_is_refused_with_the_words_of_a_fault_file(
 # Verdicts
 
 
-def test_verdicts_are_asked_for_by_topic_partition_producer_and_verdict(kafka: MockKafka, control: ControlClient) -> None:
+def test_verdicts_are_filtered_by_topic_partition_producer_and_verdict(kafka: MockKafka, control: ControlClient) -> None:
     first, second = RawProducer(kafka), RawProducer(kafka, partition=1)
     first.send(0)
     second.send(0)
@@ -498,7 +498,7 @@ def test_the_stream_goes_on_across_a_reset(kafka: MockKafka, control: ControlCli
     kafka.wait_until(lambda: control.ask("GET", "/health")["status"] == "ok")
 
 
-def test_a_reader_that_is_too_slow_is_told_what_it_missed(kafka: MockKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_reader_gets_the_number_of_rows_it_missed(kafka: MockKafka, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verdicts, "BEHIND", 2)
     assert kafka._control is not None
     controlled = kafka._control._controlled
@@ -526,7 +526,7 @@ def test_a_reader_that_is_too_slow_is_told_what_it_missed(kafka: MockKafka, monk
 # The audit
 
 
-def test_the_audit_is_asked_with_what_was_meant_and_without(kafka: MockKafka, control: ControlClient) -> None:
+def test_the_audit_with_and_without_intended_records(kafka: MockKafka, control: ControlClient) -> None:
     producer = RawProducer(kafka)
     for epoch in (0, 0, 1):
         producer.send(0, 1, epoch=epoch)
@@ -547,7 +547,7 @@ def test_the_audit_is_asked_with_what_was_meant_and_without(kafka: MockKafka, co
     assert (told["exactly_once"], told["intended"], told["topics"]) == (True, 0, {})
 
 
-def test_an_audit_that_cannot_be_made_says_why(control: ControlClient) -> None:
+def test_an_audit_that_cannot_run_says_why(control: ControlClient) -> None:
     assert control.refused("POST", "/audit", {"topics": ["order"]})["detail"] == "there is no topic 'order'"
     assert control.refused("POST", "/audit", {"intended": [{"value": "x"}]})["field"] == "intended[0].topic"
     wrong = control.refused("POST", "/audit", {"intended": [{"topic": "orders", "value_base64": "?"}]})
@@ -582,7 +582,7 @@ def test_a_producer_is_forgotten_and_a_log_is_cut_off(kafka: MockKafka, control:
     assert control.refused("POST", "/topics/orders/partitions/0/truncate", {"offset": 9})["status"] == 422
 
 
-def test_what_was_changed_over_http_is_traced_with_its_time(mock_kafka_factory: Start) -> None:
+def test_changes_over_http_are_traced_with_their_time(mock_kafka_factory: Start) -> None:
     kafka = mock_kafka_factory(clock="frozen", trace="changes", control=True)
     control = ControlClient(kafka.control_url)
     kafka._clock.advance(5000)  # as time passes, without a timer or a request that tells it to the engine
@@ -737,7 +737,7 @@ def named(value: Any) -> str:
 
 
 @pytest.mark.parametrize(("method", "path", "body", "status", "field", "sentence"), BAD, ids=named)
-def test_what_cannot_be_done_is_answered_with_problem_details(
+def test_an_error_is_answered_with_problem_details(
     method: str, path: str, body: Any, status: int, field: str | None, sentence: str, control: ControlClient,
     kafka: MockKafka, caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
@@ -768,7 +768,7 @@ def test_a_body_has_a_limit(control: ControlClient) -> None:
     assert control.ask("GET", "/health")["status"] == "ok"
 
 
-def test_no_page_of_another_site_gets_through(kafka: MockKafka, control: ControlClient) -> None:
+def test_pages_of_other_sites_are_refused(kafka: MockKafka, control: ControlClient) -> None:
     kafka.produce("orders", value=b"x")
     own = control.url.partition("//")[2]
     port = own.partition(":")[2]
@@ -784,7 +784,7 @@ def test_no_page_of_another_site_gets_through(kafka: MockKafka, control: Control
         assert control.send("GET", "/health", headers=headers).status == 200
 
 
-def test_a_refused_name_is_told_the_flag_that_allows_it(control: ControlClient) -> None:
+def test_the_answer_to_a_refused_host_name_has_the_flag_that_allows_it(control: ControlClient) -> None:
     answer = control.send("GET", "/health", headers={"Host": "wirebroker:9099"})
     assert answer.json["detail"] == (
         "the control does not answer under the name 'wirebroker'; use localhost, or start the broker with "
@@ -801,11 +801,11 @@ def test_a_refused_name_is_told_the_flag_that_allows_it(control: ControlClient) 
         ("0.0.0.0", "172.17.0.2", False),
     ],
 )  # fmt: skip
-def test_behind_a_published_port_as_well_only_known_names_are_taken(host: str, reached: str, taken: bool) -> None:
+def test_a_published_port_answers_only_under_known_names(host: str, reached: str, taken: bool) -> None:
     assert Hosts(["wirebroker"]).takes(host, reached) is taken
 
 
-def test_null_is_taken_where_the_description_says_so(control: ControlClient) -> None:
+def test_null_is_accepted_where_the_document_allows_it(control: ControlClient) -> None:
     named = control.ask("GET", "/openapi.json")["components"]["schemas"]
     assert {"type": "null"} in named["NewTopic"]["properties"]["partitions"]["anyOf"]
     assert control.send("POST", "/topics", {"name": "new", "partitions": None}).status == 201
@@ -838,7 +838,7 @@ NO_HTTP = [b"\x00\x00\x00\x14\x00\x12\x00\x03", b"\x16\x03\x01\x02\x00\x01", b"G
 
 
 @pytest.mark.parametrize("garbage", NO_HTTP, ids=["kafka", "tls", "endless head"])
-def test_what_is_no_http_closes_its_connection(garbage: bytes, control: ControlClient) -> None:
+def test_bytes_that_are_not_http_close_their_connection(garbage: bytes, control: ControlClient) -> None:
     host, _, port = control.url.partition("//")[2].partition(":")
     with socket.create_connection((host, int(port)), 10) as connection:
         connection.sendall(garbage + b"\r\n\r\n")
@@ -847,7 +847,7 @@ def test_what_is_no_http_closes_its_connection(garbage: bytes, control: ControlC
     assert control.ask("GET", "/health")["status"] == "ok"
 
 
-def test_an_error_of_ours_is_answered_and_logged(
+def test_an_internal_error_is_answered_and_logged(
     control: ControlClient, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("wirebroker.operations.topic_named", lambda *_: 1 / 0)
@@ -858,7 +858,7 @@ def test_an_error_of_ours_is_answered_and_logged(
     assert control.ask("GET", "/topics/orders")["name"] == "orders"
 
 
-def test_whatever_comes_nothing_breaks(kafka: MockKafka, control: ControlClient, caplog: pytest.LogCaptureFixture) -> None:
+def test_random_requests_break_nothing(kafka: MockKafka, control: ControlClient, caplog: pytest.LogCaptureFixture) -> None:
     dice = random.Random(5)
     words = [
         "name", "records", "kind", "api", "topic", "partition", "key", "value", "days", "mode", "lose_ack", "delay", "ms",
@@ -896,7 +896,7 @@ def test_a_broker_without_control_says_so(mock_kafka: MockKafka) -> None:
         MockKafka(control=True).control_url  # noqa: B018
 
 
-def test_the_marker_asks_for_it(pytester: pytest.Pytester) -> None:
+def test_the_marker_opens_the_control(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import json, pytest, urllib.request
@@ -910,7 +910,7 @@ def test_the_marker_asks_for_it(pytester: pytest.Pytester) -> None:
     pytester.runpytest_subprocess().assert_outcomes(passed=1)
 
 
-def test_it_runs_in_the_callers_loop() -> None:
+def test_the_control_runs_in_the_callers_loop() -> None:
     async def scenario() -> None:
         async with MockKafka(control=True, topics=["orders"]) as kafka:
             control = ControlClient(kafka.control_url)
@@ -921,7 +921,7 @@ def test_it_runs_in_the_callers_loop() -> None:
     asyncio.run(scenario())
 
 
-def test_without_control_none_of_it_is_imported() -> None:
+def test_the_control_is_imported_only_if_wanted() -> None:
     script = (
         "import sys\nfrom wirebroker import MockKafka\nimport wirebroker.commands.serve\n"
         "with MockKafka(): pass\nsys.exit(any(name in sys.modules for name in ('starlette', 'uvicorn', 'wirebroker.control')))"
@@ -929,7 +929,7 @@ def test_without_control_none_of_it_is_imported() -> None:
     assert subprocess.run([sys.executable, "-c", script]).returncode == 0
 
 
-def test_without_the_extra_it_says_how_to_install_it() -> None:
+def test_a_missing_extra_is_reported_with_how_to_install_it() -> None:
     script = "import sys\nsys.modules['uvicorn'] = None\nfrom wirebroker import MockKafka\nMockKafka(control=True)"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert "pip install 'wirebroker[control]'" in run.stderr.splitlines()[-1]

@@ -45,7 +45,7 @@ class Lab:
         return decode_response(b"".join(effect.parts)[4:], self.key, self.version)[1]
 
 
-def test_the_short_way_of_a_produce_answers_as_the_long_one() -> None:
+def test_the_fast_path_answers_like_the_ordinary_way() -> None:
     """Every request after the first looks like the last one; each is also given to an engine that has seen none."""
     for version in range(3, 13):
         lab = Lab()
@@ -62,7 +62,7 @@ def test_the_short_way_of_a_produce_answers_as_the_long_one() -> None:
             assert (answer.error_code == 45) == (i in (5, 8))
 
 
-def test_the_short_way_notices_what_differs() -> None:
+def test_the_fast_path_is_left_for_a_different_request() -> None:
     lab = Lab()
     lab.engine.cluster.create_topic("others", NOW, partitions=2)
     requests = [
@@ -90,7 +90,7 @@ def test_a_topic_deleted_under_a_remembered_request_is_not_written_to() -> None:
     assert only(answer).error_code == 3
 
 
-def test_a_parked_fetch_is_a_deadline_and_no_sleep() -> None:
+def test_a_parked_fetch_is_a_deadline_not_a_sleep() -> None:
     lab = Lab()
     topic = FetchTopic(topic="orders", partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100)])
     request = FetchRequest(
@@ -107,7 +107,7 @@ def test_a_parked_fetch_is_a_deadline_and_no_sleep() -> None:
     assert lab.connection.parked is None
 
 
-def test_two_engines_given_the_same_do_the_same() -> None:
+def test_two_engines_with_the_same_input_have_the_same_output() -> None:
     def story() -> list[Any]:
         lab = Lab(brokers=3)
         seen = lab.send(MetadataRequest(topics=None), 12)
@@ -157,7 +157,7 @@ def test_periodic_timers_catch_up_one_by_one() -> None:
     assert (seen, timers.deadline()) == ([10, 20, 30], 40)
 
 
-def test_which_producer_ids_were_issued() -> None:
+def test_producer_ids_know_which_were_issued() -> None:
     producer_ids = ProducerIds()
     assert not producer_ids.issued(0)
     assert producer_ids.allocate(1) == 0
@@ -173,7 +173,7 @@ SIZES = st.lists(st.integers(61, 400_000) | st.integers(61, 200), min_size=1, ma
 @settings(max_examples=60, deadline=None)
 @example(sizes=[61, 61], rolls={1}, cut=1, owned=False)  # cut where a segment ends
 @given(sizes=SIZES, rolls=st.sets(st.integers(0, 39)), cut=st.integers(0, 40), owned=st.booleans())
-def test_the_log_keeps_what_it_was_given(sizes: list[int], rolls: set[int], cut: int, owned: bool) -> None:
+def test_the_log_keeps_its_batches_unchanged(sizes: list[int], rolls: set[int], cut: int, owned: bool) -> None:
     log, kept = MemoryLog(), []
     for i, size in enumerate(sizes):
         if i in rolls:

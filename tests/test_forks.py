@@ -135,7 +135,7 @@ def test_clients_in_forked_processes_reach_the_broker_of_the_parent(mock_kafka: 
     assert {record.value for record in mock_kafka.records("orders")} == {b"0", b"1"}
 
 
-def test_a_child_that_ends_as_any_program_does_not_disturb_the_parent() -> None:
+def test_a_child_that_exits_normally_does_not_disturb_the_parent() -> None:
     program = textwrap.dedent(
         """
         import gc, os, sys

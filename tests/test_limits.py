@@ -33,7 +33,7 @@ def read_all(connection: socket.socket) -> None:
         pass
 
 
-def test_a_client_has_so_many_connections_and_no_more(mock_kafka_factory: Factory, caplog: pytest.LogCaptureFixture) -> None:
+def test_connections_of_a_client_are_limited(mock_kafka_factory: Factory, caplog: pytest.LogCaptureFixture) -> None:
     kafka = mock_kafka_factory(configs={"max.connections.per.ip": "2"})
     with caplog.at_level(logging.INFO, "wirebroker"), dial(kafka) as first, dial(kafka) as second:
         assert answered(first)
@@ -89,7 +89,7 @@ def test_large_requests_wait_while_too_many_bytes_are_arriving(mock_kafka_factor
     assert len(kafka.records("orders")) == 2
 
 
-def test_a_large_request_that_breaks_off_gives_its_bytes_back(mock_kafka_factory: Factory) -> None:
+def test_a_large_request_that_breaks_off_releases_its_bytes(mock_kafka_factory: Factory) -> None:
     kafka = mock_kafka_factory(topics={"orders": 1}, configs={"queued.max.request.bytes": "200000"})
     frame = encode_request(1, "x", produce_request("orders", batch(tag="x" * 300_000)), 9)
     with dial(kafka) as slow, dial(kafka) as waiting:
@@ -101,7 +101,7 @@ def test_a_large_request_that_breaks_off_gives_its_bytes_back(mock_kafka_factory
     assert len(kafka.records("orders")) == 1
 
 
-def test_who_leaves_most_unread_is_closed_when_all_together_leave_too_much(
+def test_the_connection_with_most_unread_bytes_is_closed_at_the_limit(
     mock_kafka_factory: Factory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("wirebroker.net.limits.MOST_UNREAD", 1 << 20)

@@ -26,7 +26,7 @@ from wirekit import RawProducer, batch, client, produce_request
 pytest_plugins = ["pytester"]
 
 
-def test_records_are_shown_with_all_that_the_wire_carried() -> None:
+def test_records_have_every_field_of_the_wire() -> None:
     with MockKafka(topics={"orders": 2}) as kafka:
         producer = RawProducer(kafka, partition=1)
         producer.send(0, 2)
@@ -127,7 +127,7 @@ def test_restart_keeps_the_address_and_the_records() -> None:
             kafka.restart("softly")
 
 
-def test_a_frozen_clock_moves_only_when_told() -> None:
+def test_a_frozen_clock_moves_only_by_advance() -> None:
     with MockKafka(clock="frozen") as kafka:
         now = kafka.clock.now()
         assert kafka.clock.now() == now
@@ -174,7 +174,7 @@ def test_max_versions_caps_what_is_offered() -> None:
             client(kafka).request(produce_request("orders", batch()), 9)
 
 
-def test_what_is_not_running_says_so() -> None:
+def test_a_broker_that_is_not_running_says_so() -> None:
     with pytest.raises(RuntimeError, match="not running"):
         MockKafka().records("orders")
 
@@ -196,7 +196,7 @@ def test_async_in_the_callers_loop() -> None:
     asyncio.run(scenario())
 
 
-def test_a_condition_may_come_true_elsewhere() -> None:
+def test_wait_until_notices_a_condition_outside_the_broker() -> None:
     """Nothing happens at the broker between the two times at which it is asked."""
     with MockKafka() as kafka:
         found = iter([False, True])
@@ -236,7 +236,7 @@ def test_it_starts_within_milliseconds() -> None:
     assert statistics.median(times) < 0.02  # 2 ms on an idle machine; see scripts/bench
 
 
-def test_import_does_not_bring_the_broker() -> None:
+def test_importing_wirebroker_does_not_import_the_broker() -> None:
     script = "import sys, wirebroker; sys.exit('asyncio' in sys.modules or 'wirebroker.mock' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 

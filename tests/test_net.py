@@ -74,7 +74,7 @@ def test_an_array_that_announces_a_billion_entries_is_refused(kafka: MockKafka) 
     still_serves(kafka)
 
 
-def test_a_frame_that_announces_90_mb_costs_nothing_until_it_comes(kafka: MockKafka) -> None:
+def test_a_frame_that_announces_90_mb_takes_no_memory_before_it_arrives(kafka: MockKafka) -> None:
     still_serves(kafka)
     before = psutil.Process().memory_info().rss
     connections = [dial(kafka) for _ in range(20)]
@@ -97,12 +97,12 @@ def test_a_thousand_connections_opened_and_dropped(kafka: MockKafka) -> None:
     assert other.request(ApiVersionsRequest(), 0).error_code == 0
 
 
-def test_a_connection_that_never_sends_disturbs_nobody(kafka: MockKafka) -> None:
+def test_a_silent_connection_does_not_disturb_others(kafka: MockKafka) -> None:
     with dial(kafka):
         still_serves(kafka)
 
 
-def test_requests_may_come_in_any_pieces(kafka: MockKafka) -> None:
+def test_requests_are_read_in_any_pieces(kafka: MockKafka) -> None:
     raw = encode_request(1, "x", ApiVersionsRequest(), 0) + encode_request(2, "x", MetadataRequest(topics=None), 1)
     with dial(kafka) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -211,7 +211,7 @@ def test_several_brokers_lead_their_share(mock_kafka_factory: Callable[..., Mock
                 assert f"{host}:{port}" == kafka.bootstrap_servers.split(",")[partition.leader_id - 1]
 
 
-def test_the_broker_answers_quickly_after_all_that(kafka: MockKafka) -> None:
+def test_the_broker_answers_quickly_after_the_tests_before(kafka: MockKafka) -> None:
     wire: WireClient = client(kafka)
     began = time.perf_counter()
     for _ in range(100):

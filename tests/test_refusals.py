@@ -110,7 +110,7 @@ def test_every_refusal_has_the_code(name: str, version: int) -> None:
     assert rule.fired == 1
 
 
-def test_a_fetch_says_of_itself_only_what_is_wrong_with_its_session() -> None:
+def test_a_fetch_has_a_top_level_error_only_for_its_session() -> None:
     part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
     fetch = FetchRequest(max_wait_ms=0, max_bytes=1 << 20, topics=[FetchTopic(topic="orders", partitions=[part])])
     for code in (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.FETCH_SESSION_ID_NOT_FOUND):
@@ -120,7 +120,7 @@ def test_a_fetch_says_of_itself_only_what_is_wrong_with_its_session() -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2, 7, 8])
-def test_an_offset_fetch_says_of_its_group_what_is_not_about_partitions(version: int) -> None:
+def test_an_offset_fetch_has_a_group_error_for_what_concerns_the_group(version: int) -> None:
     def said(code: int, **words: Any) -> tuple[int, list[int]]:
         topics: dict[str, Any]
         if version < 8:
@@ -150,7 +150,7 @@ def fetch_of(session: int, epoch: int, *partitions: int, version: int, topic_id:
 
 
 @pytest.mark.parametrize("version", [12, 13])
-def test_a_fetch_is_about_all_that_its_session_holds(version: int) -> None:
+def test_a_fetch_concerns_every_partition_of_its_session(version: int) -> None:
     engine = engine_with()
     rule = engine.plan.add(faults.error(REFUSED, api="Fetch", topic="orders", partition=0, nth=[2, 4]))
     form = {"version": version, "topic_id": engine.cluster.topics["orders"].topic_id}
@@ -171,7 +171,7 @@ def test_a_fetch_is_about_all_that_its_session_holds(version: int) -> None:
     assert go_on(5) == [(1, REFUSED)]
 
 
-def test_who_asks_for_all_topics_asks_for_each() -> None:
+def test_a_request_for_all_topics_concerns_each() -> None:
     rule = faults.error(REFUSED, topic="orders")
     engine = engine_with(rule)
     operations.create_topic(engine, "other", NOW)
@@ -186,7 +186,7 @@ def test_who_asks_for_all_topics_asks_for_each() -> None:
 
 
 @pytest.mark.parametrize("version", [7, 8])
-def test_who_asks_for_all_offsets_asks_for_those_of_each_partition(version: int) -> None:
+def test_a_request_for_all_offsets_concerns_each_partition(version: int) -> None:
     rule = faults.error(REFUSED, api="OffsetFetch", topic="orders", partition=1)
     engine = engine_with(rule)
     ask(engine, FindCoordinatorRequest(key_type=0, key="team"), 3)
@@ -205,7 +205,7 @@ def test_who_asks_for_all_offsets_asks_for_those_of_each_partition(version: int)
 # What changes something, in part
 
 
-def test_an_offset_that_is_refused_is_not_committed_and_the_others_are() -> None:
+def test_a_refused_offset_is_not_committed_and_the_others_are() -> None:
     rule = faults.error("GROUP_AUTHORIZATION_FAILED", api="OffsetCommit", partition=1)
     engine = engine_with(rule)
     ask(engine, FindCoordinatorRequest(key_type=0, key="team"), 3)
@@ -225,7 +225,7 @@ def test_an_offset_that_is_refused_is_not_committed_and_the_others_are() -> None
     assert rule.fired == 2
 
 
-def test_a_topic_that_is_refused_is_neither_created_nor_deleted() -> None:
+def test_a_refused_topic_is_neither_created_nor_deleted() -> None:
     engine = engine_with(*(faults.error(REFUSED, api=api, topic="orders") for api in ("CreateTopics", "DeleteTopics")))
 
     def said(request: Any, version: int) -> dict[str, int]:
@@ -259,7 +259,7 @@ def test_records_whose_deletion_is_refused_are_still_there() -> None:
 
 
 @pytest.mark.parametrize("version", [3, 4])
-def test_partitions_that_are_refused_do_not_join_the_transaction(version: int) -> None:
+def test_refused_partitions_do_not_join_the_transaction(version: int) -> None:
     engine = engine_with(faults.error(REFUSED, api="AddPartitionsToTxn", partition=1))
     init = InitProducerIdRequest(transactional_id="till", transaction_timeout_ms=1000)
     ask(engine, FindCoordinatorRequest(key_type=1, key="till"), 3)
@@ -282,7 +282,7 @@ def test_partitions_that_are_refused_do_not_join_the_transaction(version: int) -
     assert set(engine.transactions.transactions["till"].partitions) == {("orders", 0)}
 
 
-def test_where_the_answer_has_no_topics_the_whole_request_is_refused() -> None:
+def test_the_whole_request_is_refused_if_its_answer_has_no_topics() -> None:
     engine = engine_with(rule := faults.error(REFUSED, api="ConsumerGroupHeartbeat", topic="orders"))
     owned = TopicPartitions(topic_id=engine.cluster.topics["orders"].topic_id, partitions=[0])
     asked = ConsumerGroupHeartbeatRequest(
@@ -299,7 +299,7 @@ def produce(*partitions: int, acks: int = -1) -> ProduceRequest:
     return ProduceRequest(acks=acks, timeout_ms=5000, topic_data=[TopicProduceData(name="orders", partition_data=parts)])
 
 
-def test_what_one_rule_has_refused_another_does_not_strike() -> None:
+def test_a_second_rule_does_not_strike_a_refused_request() -> None:
     first, second, third = rules = (
         faults.error(6, api="Produce", partition=0), faults.fail_write(partition=0), faults.error(7, api="Produce"),
     )  # fmt: skip
@@ -321,7 +321,7 @@ def test_acks_0_has_no_answer_and_an_error_closes_the_connection(refused: list[i
     assert ends == [0, 0 if 1 in refused else 1, 0], "the rest is stored"
 
 
-def test_a_request_that_was_struck_is_not_what_the_next_will_look_like() -> None:
+def test_a_struck_request_is_not_remembered_for_the_fast_path() -> None:
     """Its frame has two partitions, and what was handled of it only one."""
     engine = engine_with(faults.error(6, api="Produce", partition=0))
     connection = engine.connect(1)
@@ -329,7 +329,7 @@ def test_a_request_that_was_struck_is_not_what_the_next_will_look_like() -> None
     assert connection.produce_shape is None
 
 
-def test_a_part_that_was_refused_does_not_wait_behind_a_slow_write() -> None:
+def test_a_refused_part_does_not_wait_for_a_slow_write() -> None:
     engine = engine_with(faults.error(6, api="Produce", partition=0, nth=2), faults.slow_write(60_000, partition=0, nth=1))
     frame = encode_request(7, "raw", produce(0), 9)[4:]
     engine.receive(engine.connect(1), memoryview(bytearray(frame)), NOW)
@@ -339,7 +339,7 @@ def test_a_part_that_was_refused_does_not_wait_behind_a_slow_write() -> None:
 
 
 @pytest.mark.parametrize("api", SERVED)
-def test_an_error_is_made_of_any_request(api: str) -> None:
+def test_every_request_has_an_error_answer(api: str) -> None:
     key = KEYS[api]
     oldest, newest = versions(key)
     for version in range(oldest, newest + 1):

@@ -69,7 +69,7 @@ def until_ready_with_control(process: subprocess.Popen[str]) -> tuple[list[tuple
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
-def test_it_says_where_it_listens_and_ends_cleanly(serve: Start, how: int) -> None:
+def test_serve_prints_its_listeners_and_ends_cleanly(serve: Start, how: int) -> None:
     process = serve("--port", "0", "--topic", "orders:3", "--topic", "payments")
     ((host, port, rest),) = until_ready(process)
     assert (host, rest) == ("127.0.0.1", "node 1")
@@ -176,7 +176,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("arguments", "said"), REFUSED, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
-def test_what_cannot_be_done_is_one_sentence_and_exit_code_2(
+def test_a_bad_flag_gets_one_sentence_and_exit_code_2(
     arguments: list[str], said: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["serve", "--port", "0", *arguments]) == 2
@@ -282,7 +282,7 @@ def test_a_trace_on_a_full_disk_ends_with_one_sentence(serve: Start) -> None:
     ]
 
 
-def test_a_console_that_nobody_reads_any_more_ends_with_one_sentence(serve: Start) -> None:
+def test_a_closed_console_ends_with_one_sentence(serve: Start) -> None:
     process = serve("--port", "0", "--topic", "orders", "--trace", "console")
     ((host, port, _),) = until_ready(process)
     assert process.stdout is not None
@@ -292,7 +292,7 @@ def test_a_console_that_nobody_reads_any_more_ends_with_one_sentence(serve: Star
     assert ended(process) == ["WARNING the trace no longer goes to the console (Broken pipe); the broker goes on without it"]
 
 
-def test_it_serves_although_nobody_reads_that_it_is_ready() -> None:
+def test_serve_goes_on_if_stdout_is_closed() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -311,7 +311,7 @@ def test_it_serves_although_nobody_reads_that_it_is_ready() -> None:
         process.communicate()
 
 
-def test_trace_show_of_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+def test_trace_show_of_a_missing_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", "show", "/nonexistent"]) == 2
     assert "No such file" in capsys.readouterr().err
 
@@ -345,14 +345,14 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
         ("0.0.0.0:0", r"http://0\.0\.0\.0:\d+ \(open to others\)"),
     ],
 )
-def test_the_control_says_where_it_is_and_whether_others_can_come(serve: Start, where: str, printed: str) -> None:
+def test_serve_prints_the_controls_address_and_whether_it_is_open_to_others(serve: Start, where: str, printed: str) -> None:
     ((host, port, _),), said = until_ready_with_control(serve("--port", "0", "--control", where))
     assert re.fullmatch(printed, said)
     health = ControlClient(said.split()[0].replace("0.0.0.0", "127.0.0.1")).ask("GET", "/health")
     assert health["bootstrap_servers"] == f"{host}:{port}"
 
 
-def test_it_ends_cleanly_while_somebody_waits(serve: Start) -> None:
+def test_serve_ends_cleanly_while_a_request_waits(serve: Start) -> None:
     process = serve("--port", "0", "--control", "0")
     url = until_ready_with_control(process)[1]
     with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), 10) as waiting:
@@ -365,7 +365,7 @@ def test_it_ends_cleanly_while_somebody_waits(serve: Start) -> None:
     assert process.stderr.read() == ""
 
 
-def test_a_reset_goes_back_to_what_was_served_at_first(serve: Start, tmp_path: Path) -> None:
+def test_a_reset_goes_back_to_the_start(serve: Start, tmp_path: Path) -> None:
     from wirekit import batch, produce_request
 
     plan, trace = tmp_path / "faults.toml", tmp_path / "trace.jsonl"
@@ -392,7 +392,7 @@ def test_a_reset_goes_back_to_what_was_served_at_first(serve: Start, tmp_path: P
     assert process.wait(5) == 1, "after the reset the fault has not fired"
 
 
-def test_a_reset_brings_about_the_scenario_again_and_traces_as_much(serve: Start) -> None:
+def test_a_reset_sets_up_the_scenario_again_and_keeps_the_trace_level(serve: Start) -> None:
     process = serve("--port", "0", "--control", "0", "--scenario", "lost-ack", "--trace-level", "exchanges")
     ((host, port, _),), url = until_ready_with_control(process)
     control = ControlClient(url)
@@ -436,7 +436,7 @@ def test_arguments_without_a_meaning_are_refused(arguments: list[str], words: st
     assert words in capsys.readouterr().err
 
 
-def test_an_empty_variable_is_refused_as_an_empty_flag_is(
+def test_an_empty_variable_is_refused_like_an_empty_flag(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("WIREBROKER_DATA", "")

@@ -52,7 +52,7 @@ def long_delete(partitions: int) -> bytes:
     return encode_request(7, "long", DeleteRecordsRequest(topics=[topic], timeout_ms=1000), 2)
 
 
-def test_a_long_request_lets_others_be_served_before_it_is_answered(kafka: MockKafka) -> None:
+def test_others_are_served_before_a_long_request_is_answered(kafka: MockKafka) -> None:
     other = client(kafka)
     with dial(kafka) as rude:
         rude.sendall(long_delete(200_000))
@@ -62,7 +62,7 @@ def test_a_long_request_lets_others_be_served_before_it_is_answered(kafka: MockK
         assert read_answer(rude) == 7
 
 
-def test_pipelined_requests_let_others_be_served_before_all_are_answered(kafka: MockKafka) -> None:
+def test_others_are_served_between_pipelined_requests(kafka: MockKafka) -> None:
     other = client(kafka)
     resources = [
         DescribeConfigsResource(resource_type=2, resource_name=f"topic-{i}", configuration_keys=["retention.ms"])
@@ -82,7 +82,7 @@ def test_pipelined_requests_let_others_be_served_before_all_are_answered(kafka: 
         assert [read_answer(rude) for _ in range(before, count)] == list(range(before, count))
 
 
-def test_requests_behind_a_long_one_wait_for_it(kafka: MockKafka) -> None:
+def test_requests_after_a_long_one_wait_for_it(kafka: MockKafka) -> None:
     with dial(kafka) as connection:
         connection.sendall(long_delete(20_000) + encode_request(8, "x", ApiVersionsRequest(), 0))
         assert [read_answer(connection), read_answer(connection)] == [7, 8]
@@ -98,7 +98,7 @@ def test_a_large_frame_does_not_overtake_a_parked_fetch(kafka: MockKafka) -> Non
     assert len(kafka.records("orders")) == 1
 
 
-def test_a_client_that_leaves_in_the_middle_of_its_long_request_has_it_carried_out(kafka: MockKafka) -> None:
+def test_a_long_request_is_finished_although_its_client_has_left(kafka: MockKafka) -> None:
     kafka.produce("topic-1", value=b"v", partition=0)
     partitions = [DeleteRecordsPartition(partition_index=i, offset=-1) for i in range(30_000)]
     topics = [DeleteRecordsTopic(name=name, partitions=partitions) for name in ("orders", "topic-1")]
@@ -243,6 +243,6 @@ def test_a_broker_that_stops_drops_its_long_requests_and_no_others() -> None:
     assert log == ["a0", "b0", "b1"]
 
 
-def test_one_in_so_many_elements_pauses() -> None:
+def test_a_loop_pauses_once_in_a_number_of_elements() -> None:
     pause = pauses(3)
     assert [pause() for _ in range(7)] == [False, False, True, False, False, True, False]
