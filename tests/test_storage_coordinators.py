@@ -68,7 +68,7 @@ def state_of(engine: Engine) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def found_again(data: Path, now: int) -> dict[str, Any]:
+def producers_after_restart(data: Path, now: int) -> dict[str, Any]:
     store = FolderStore(data, bytes)
     found = state_of(Engine(now, bytes, settings=BASE_SETTINGS, store=store))
     store.abandon()
@@ -89,7 +89,7 @@ def test_after_hundreds_of_random_dialogues_all_is_found_again(subject: str, tmp
 
         before = broker.kafka._call(look)
         now = broker.now()
-    after = found_again(tmp_path / "copy", now)
+    after = producers_after_restart(tmp_path / "copy", now)
     for what, known in before.items():
         assert after[what] == known, what
     assert len(before["transactions" if subject == "transactions" else "classic"]) > 10
@@ -121,7 +121,7 @@ def test_consumer_groups_are_found_again_after_every_change(tmp_path: Path) -> N
                 return state_of(engine)
 
             before = kafka._call(look)
-            after = found_again(copy, kafka.clock.now())
+            after = producers_after_restart(copy, kafka.clock.now())
             assert after["modern"] == before["modern"], number
             assert after["offsets"] == before["offsets"]
             groups.add(str(before["modern"]))

@@ -24,7 +24,7 @@ from kafkawire.frames import KEY_VERSION_CORRELATION, RequestHeader, read_reques
 from kafkawire.messages.produce import ProduceRequest
 from kafkawire.registry import API_VERSIONS, PRODUCE, api_name, request_class
 from wirebroker.apis import Handler, handler_of, served_versions
-from wirebroker.apis.produce_shape import produce_alike
+from wirebroker.apis.produce_shape import produce_by_shape
 from wirebroker.core.changes import RestartChange
 from wirebroker.core.cluster import CLUSTER_ID, GROUP_TOPIC, Broker, Cluster, memory_log
 from wirebroker.core.configs import BrokerConfigs
@@ -189,7 +189,7 @@ class Engine:
                 and faults is None
                 and key == PRODUCE
                 and version == shape.version
-                and produce_alike(self, connection, shape, frame, correlation_id, now, owned)
+                and produce_by_shape(self, connection, shape, frame, correlation_id, now, owned)
             ):
                 return
             oldest, newest = self.versions.get(key, (1, 0))

@@ -87,7 +87,7 @@ def _answers(
 def _codes(requested: AddPartitionsToTxnTransaction, wanted: list[TopicPartition], exchange: Exchange) -> Codes:
     transactions = exchange.engine.transactions
     who = (requested.transactional_id, requested.producer_id, requested.producer_epoch)
-    if requested.transactional_id and (error := transactions.here(requested.transactional_id, exchange.node_id)):
+    if requested.transactional_id and (error := transactions.coordinator_error(requested.transactional_id, exchange.node_id)):
         return dict.fromkeys(wanted, error)
     if requested.verify_only:
         return transactions.verify_partitions(*who, wanted)

@@ -14,7 +14,7 @@ from kafkawire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     ResponseTopicPartitions,
 )
-from wirebroker.core.groups.consumer_groups import Beat, GroupHeartbeat, Refused
+from wirebroker.core.groups.consumer_groups import GroupHeartbeat, HeartbeatAnswer, Refused
 from wirebroker.exchange import Exchange
 
 
@@ -32,7 +32,7 @@ def handle(request: ConsumerGroupHeartbeatRequest, exchange: Exchange) -> Consum
     )  # fmt: skip
     if error := groups.consumers.request_error(requested, exchange.version):
         return _refused(error)
-    if code := groups.here(request.group_id, exchange.node_id):
+    if code := groups.coordinator_error(request.group_id, exchange.node_id):
         return _refused(Refused(code, "This is not the correct coordinator."))
     result = groups.consumers.heartbeat(requested, exchange.now)
     return _refused(result) if isinstance(result, Refused) else _heartbeat_answer(result)
@@ -44,7 +44,7 @@ def _refused(refused: Refused) -> ConsumerGroupHeartbeatResponse:
     )
 
 
-def _heartbeat_answer(beat: Beat) -> ConsumerGroupHeartbeatResponse:
+def _heartbeat_answer(beat: HeartbeatAnswer) -> ConsumerGroupHeartbeatResponse:
     assignment = None
     if beat.assigned is not None:
         assignment = Assignment(

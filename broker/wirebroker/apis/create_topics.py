@@ -67,7 +67,7 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
     changes = MetadataChanges(answers, exchange)
     for name, plan in plans:
         if pause_for_creation():
-            changes.write_down(_instead)
+            changes.write_down(_as_refused)
             yield None
         if isinstance(plan, Refusal):
             answers.append(_refused(name, plan))
@@ -75,7 +75,7 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
             answers.append(_refused(name, _exists(name)))
         else:
             answers.append(_create(name, plan, exchange, request.validate_only))
-    changes.write_down(_instead)
+    changes.write_down(_as_refused)
     for name, times in names.items():
         if times > 1:
             answers.append(_refused(name, Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")))
@@ -195,7 +195,7 @@ def _configs(plan: Plan, exchange: Exchange) -> list[CreatableTopicConfigs]:
     ]
 
 
-def _instead(answer: CreatableTopicResult, refusal: Refusal) -> CreatableTopicResult:
+def _as_refused(answer: CreatableTopicResult, refusal: Refusal) -> CreatableTopicResult:
     return _refused(answer.name, refusal)
 
 

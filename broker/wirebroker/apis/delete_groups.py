@@ -21,4 +21,4 @@ def handle(request: DeleteGroupsRequest, exchange: Exchange) -> Steps:
 
 def _delete(group_id: str, exchange: Exchange) -> ErrorCode:
     groups = exchange.engine.groups
-    return groups.here(group_id, exchange.node_id) or groups.delete_group(group_id, exchange.now)
+    return groups.coordinator_error(group_id, exchange.node_id) or groups.delete_group(group_id, exchange.now)

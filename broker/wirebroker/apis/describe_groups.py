@@ -49,7 +49,7 @@ def handle(request: DescribeGroupsRequest, exchange: Exchange) -> Steps:
 def _describe(group_id: str, exchange: Exchange) -> tuple[Group | None, DescribedGroup]:
     """The group, or None, and the answer without its members."""
     groups = exchange.engine.groups
-    if error := groups.here(group_id, exchange.node_id):
+    if error := groups.coordinator_error(group_id, exchange.node_id):
         return None, _without_members(group_id, error, "")
     group = groups.groups.get(group_id)
     if not isinstance(group, Group):

@@ -41,7 +41,7 @@ def _state(transactional_id: str, exchange: Exchange) -> tuple[TransactionState,
     transactions = exchange.engine.transactions
     if not transactional_id:
         return _error(transactional_id, ErrorCode.INVALID_REQUEST), []
-    if error := transactions.here(transactional_id, exchange.node_id):
+    if error := transactions.coordinator_error(transactional_id, exchange.node_id):
         return _error(transactional_id, error), []
     transaction = transactions.transactions.get(transactional_id)
     if transaction is None:

@@ -20,7 +20,7 @@ def handle(request: ListGroupsRequest, exchange: Exchange) -> Steps:
     for group_id, group in list(exchange.engine.groups.groups.items()):
         if pause():
             yield None
-        if exchange.engine.groups.here(group_id, exchange.node_id):
+        if exchange.engine.groups.coordinator_error(group_id, exchange.node_id):
             continue
         kind, state = (CONSUMER, group.state) if isinstance(group, ConsumerGroup) else (CLASSIC, group.state.value)
         if (states and state.lower() not in states) or (types and kind not in types):

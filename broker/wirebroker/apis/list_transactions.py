@@ -35,7 +35,7 @@ def handle(request: ListTransactionsRequest, exchange: Exchange) -> Steps:
         if pause():
             yield None
         transactional_id = transaction.transactional_id
-        if transactions.here(transactional_id, exchange.node_id) or not fits(transaction):
+        if transactions.coordinator_error(transactional_id, exchange.node_id) or not fits(transaction):
             continue
         if pattern is None or pattern.matches(transactional_id):
             state = transaction.state.value

@@ -53,7 +53,7 @@ def handle(request: OffsetCommitRequest, exchange: Exchange) -> Steps:
             known.append((topic, requested, partition, error))
             if not error:
                 commit.add((topic.name, partition.partition_index), _committed(partition, request, exchange))
-    batch = yield from made_batch(commit)
+    batch = yield from encode_batch(commit)
     code = ErrorCode.NONE
     if known:
         where = [(topic.topic_id, partition.partition_index) for topic, _, partition, error in known if not error]
@@ -80,7 +80,7 @@ def _answer(
 
 def _error(request: OffsetCommitRequest, exchange: Exchange, where: list[tuple[bytes, int]]) -> ErrorCode:
     groups = exchange.engine.groups
-    error = groups.here(request.group_id, exchange.node_id) or groups.commit_error(
+    error = groups.coordinator_error(request.group_id, exchange.node_id) or groups.commit_error(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch,
         exchange.version, exchange.now, where,
     )  # fmt: skip
@@ -99,7 +99,7 @@ def metadata_error(metadata: str | None, exchange: Exchange) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def made_batch(commit: Commit) -> Generator[Aside, Any, bytes | None]:
+def encode_batch(commit: Commit) -> Generator[Aside, Any, bytes | None]:
     """The batch of the commit, or None if it cannot be written; a long one is made aside."""
     if len(commit.offsets) <= SLICE:
         return commit.batch()

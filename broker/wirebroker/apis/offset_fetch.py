@@ -35,7 +35,7 @@ def handle(request: OffsetFetchRequest, exchange: Exchange) -> Steps:
     """Answer with the committed offsets."""
     if exchange.version >= 8:
         return (yield from _groups(request, exchange))
-    error = exchange.engine.groups.here(request.group_id, exchange.node_id)
+    error = exchange.engine.groups.coordinator_error(request.group_id, exchange.node_id)
     requested = None if request.topics is None else [(topic.name, topic.partition_indexes) for topic in request.topics]
     if error and exchange.version >= 2:
         return OffsetFetchResponse(error_code=error, topics=[])
@@ -71,7 +71,7 @@ def _groups(request: OffsetFetchRequest, exchange: Exchange) -> Steps:
         if requested.topics is None and who in whole:  # all offsets of the group again
             answers.append(whole[who])
             continue
-        error = groups.here(requested.group_id, exchange.node_id)
+        error = groups.coordinator_error(requested.group_id, exchange.node_id)
         error = error or groups.fetch_error(requested.group_id, requested.member_id, requested.member_epoch)
         answer = OffsetFetchResponseGroup(group_id=requested.group_id, topics=[], error_code=error)
         answers.append(answer)

@@ -80,7 +80,7 @@ def _append_all(request: ProduceRequest, checked: Verified | None, exchange: Exc
                 answer = _partition(topic, checked, partition_data, request.acks, exchange)
             except TakesLong:
                 _own_records(request, exchange)
-                found = yield Aside(_check_of(topic, partition_data, exchange))
+                found = yield Aside(_check_job(topic, partition_data, exchange))
                 answer = _partition(topic, checked, partition_data, request.acks, exchange, found)
             if answer.error_code:
                 failed.append(answer.error_code)
@@ -124,7 +124,9 @@ def _own_records(request: ProduceRequest, exchange: Exchange) -> None:
         exchange.frame = None
 
 
-def _check_of(topic: Topic | None, requested: PartitionProduceData, exchange: Exchange) -> Callable[[], Checked | RecordReject]:
+def _check_job(
+    topic: Topic | None, requested: PartitionProduceData, exchange: Exchange
+) -> Callable[[], Checked | RecordReject]:
     """The check of a batch, as work that needs no state of the broker."""
     partition = topic.partition(requested.index) if topic is not None else None
     assert partition is not None, "only an existing partition checks records"

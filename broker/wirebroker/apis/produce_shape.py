@@ -111,7 +111,7 @@ def _cut_answer(shape: ProduceShape, data: TopicProduceData, version: int) -> No
     shape.answer = struct.Struct(f">ii{len(shape.between)}s{numbers}q{len(shape.after)}s").pack
 
 
-def produce_alike(
+def produce_by_shape(
     engine: Engine, connection: Connection, shape: ProduceShape, frame: memoryview, correlation_id: int, now: int, owned: bool
 ) -> bool:
     """Handle a Produce request that has this shape; False, with nothing changed, if it has not."""

@@ -16,7 +16,7 @@ from kafkawire.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from wirebroker.apis.offset_commit import made_batch, metadata_error
+from wirebroker.apis.offset_commit import encode_batch, metadata_error
 from wirebroker.core.cluster import GROUP_TOPIC, Cluster
 from wirebroker.core.coordinator_errors import translate_error
 from wirebroker.core.groups.commit import Commit
@@ -49,7 +49,7 @@ def handle(request: TxnOffsetCommitRequest, exchange: Exchange) -> Steps:
             known.append((requested.name, partition, error))
             if not error:
                 commit.add((requested.name, partition.partition_index), _committed(partition, exchange))
-    batch = yield from made_batch(commit)
+    batch = yield from encode_batch(commit)
     code = _commit(request, commit, batch, exchange) if known else ErrorCode.NONE
     for topic, partition, error in known:
         if pause():

@@ -113,10 +113,10 @@ class Controller:
     def _watch_lag(self, partition: Partition, node_id: int, when: int) -> None:
         self._forget_lag(partition, node_id)
         self._lag_timers[partition, node_id] = self._cluster.timers.at(
-            when, lambda now: self._look_at_lag(partition, node_id, now)
+            when, lambda now: self._check_lag(partition, node_id, now)
         )
 
-    def _look_at_lag(self, partition: Partition, node_id: int, now: int) -> None:
+    def _check_lag(self, partition: Partition, node_id: int, now: int) -> None:
         if partition.deleted or node_id not in partition.replication.frozen:
             self._forget_lag(partition, node_id)
             return

@@ -528,11 +528,11 @@ class Partition:
             written, start = self._checkpointed_start
             if now - written < CHECKPOINT_MS:
                 self.log_start_offset = max(start, self.log.segments[0].base_offset)
-        survivors = self.producers = self.found_again(self.producers, self.log_start_offset, self.log_end_offset)
+        survivors = self.producers = self.producers_after_restart(self.producers, self.log_start_offset, self.log_end_offset)
         self.transactions.restart({int(k): open_since(s) for k, s in survivors.items() if open_since(s) >= 0})
         self._checkpointed_start = (now, self.log_start_offset)
 
-    def found_again(self, producers: Mapping[Key, bytes], start: int, end: int) -> dict[Key, bytes]:
+    def producers_after_restart(self, producers: Mapping[Key, bytes], start: int, end: int) -> dict[Key, bytes]:
         """The producers' states after a restart, with a log from `start` to `end`: the last batch of each.
 
         The snapshot at the end of the log has all producers, also those whose batches were deleted. Kafka deletes a snapshot

@@ -114,10 +114,10 @@ def _compile(pattern: str, memory: int) -> Any:
     try:
         return re2.compile(pattern, options)
     except re2.error as error:
-        raise PatternError(_in_words_of_re2j(error.args[0])) from None
+        raise PatternError(_re2j_message(error.args[0])) from None
 
 
-def _in_words_of_re2j(message: str | bytes) -> str:
+def _re2j_message(message: str | bytes) -> str:
     text = message.decode(errors="replace") if isinstance(message, bytes) else message
     what = text.partition(": ")[0]
     return _WORDS.get(what, what)

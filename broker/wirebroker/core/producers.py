@@ -178,7 +178,7 @@ def last_batch_only(state: bytes) -> bytes:
     return state[: _START + _BATCH.size]
 
 
-def as_followed(mine: bytes | None, leaders: bytes, since: int, window: int) -> bytes | None:
+def follower_state(mine: bytes | None, leaders: bytes, since: int, window: int) -> bytes | None:
     """A follower's state of a producer, if `mine` was its state when its log ended at offset `since`.
 
     `leaders` is the leader's state of the same log. The follower has appended the batches from `since` on itself; of earlier

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from wirebroker.core.elections import NO_LEADER, Circumstances, Registration, elect
 from wirebroker.core.open_transactions import OpenTransactions
-from wirebroker.core.producers import Key, as_followed
+from wirebroker.core.producers import Key, follower_state
 
 if TYPE_CHECKING:
     from wirebroker.core.partition import Partition
@@ -136,7 +136,9 @@ class Replication:
         """The replica's broker is up again, with the state that a killed broker finds on its disk."""
         prefix, partition = self.lagging[node_id], self._partition
         if not prefix.cut_off:
-            prefix.producers = partition.found_again(prefix.producers, prefix.log_start_offset, prefix.log_end_offset)
+            prefix.producers = partition.producers_after_restart(
+                prefix.producers, prefix.log_start_offset, prefix.log_end_offset
+            )
             prefix.forgetful = True
         if partition.leader == NO_LEADER:
             partition.eligible = [each for each in partition.eligible if each != node_id]
@@ -262,7 +264,7 @@ class Replication:
         partition, followed = self._partition, {}
         for key, leaders in partition.producers.items():
             mine = restarted.producers.get(key)
-            state = as_followed(mine, leaders, restarted.log_end_offset, partition.rules.window)
+            state = follower_state(mine, leaders, restarted.log_end_offset, partition.rules.window)
             if state is not None:
                 followed[key] = state
         return followed

@@ -253,7 +253,7 @@ class Group:
         if self.state is State.COMPLETING_REBALANCE:
             self.prepare_rebalance(now)  # the leader may already have assigned partitions to the old id
         elif self.state is State.PREPARING_REBALANCE:
-            self.complete_join_if_all_are_here(now)
+            self.complete_join_if_all_joined(now)
         elif self.protocol != self._choose_protocol():
             self.rebalance_or_complete(now)
         elif error := self._persist(now):
@@ -299,7 +299,7 @@ class Group:
         if self.state in PREVIOUS[State.PREPARING_REBALANCE]:
             self.prepare_rebalance(now)
         else:
-            self.complete_join_if_all_are_here(now)
+            self.complete_join_if_all_joined(now)
 
     def prepare_rebalance(self, now: int) -> None:
         """Ask all members to join again."""
@@ -311,7 +311,7 @@ class Group:
         if initial:
             delay = self._initial_delay()
             self._wait_for_first_members(delay, max(self._rebalance_timeout() - delay, 0), now)
-        elif not self._everybody_is_here():
+        elif not self._all_have_joined():
             self._phase = self._timers.at(now + self._rebalance_timeout(), self._complete_join)
         else:
             self._complete_join(now)
@@ -331,16 +331,16 @@ class Group:
 
         self._phase = self._timers.at(now + delay, over)
 
-    def complete_join_if_all_are_here(self, now: int) -> None:
+    def complete_join_if_all_joined(self, now: int) -> None:
         """End the join phase if all members have joined; in a group that was empty they always wait for the whole delay."""
         if self.previous is not State.EMPTY:
             self._complete_join_after_loss(now)
 
     def _complete_join_after_loss(self, now: int) -> None:
-        if self.state is State.PREPARING_REBALANCE and self._everybody_is_here():
+        if self.state is State.PREPARING_REBALANCE and self._all_have_joined():
             self._complete_join(now)
 
-    def _everybody_is_here(self) -> bool:
+    def _all_have_joined(self) -> bool:
         return not self.pending and all(member.joiner is not None for member in self.members.values())
 
     def _rebalance_timeout(self) -> int:

@@ -67,7 +67,7 @@ class GroupHeartbeat(NamedTuple):
     client_host: str
 
 
-class Beat(NamedTuple):
+class HeartbeatAnswer(NamedTuple):
     """The answer to a heartbeat. `assigned` is None if the member already knows it. The interval is in ms."""
 
     member_id: str
@@ -167,7 +167,7 @@ class ConsumerGroups:
             return Refused(ErrorCode.UNSUPPORTED_ASSIGNOR, f"ServerAssignor {requested.assignor} is not supported. {offered}")
         return None
 
-    def heartbeat(self, requested: GroupHeartbeat, now: int) -> Beat | Refused:
+    def heartbeat(self, requested: GroupHeartbeat, now: int) -> HeartbeatAnswer | Refused:
         """A member joins, stays or leaves."""
         if requested.epoch in (LEAVES, LEAVES_FOR_A_WHILE):
             return self._leave(requested, now)
@@ -185,7 +185,7 @@ class ConsumerGroups:
         if isinstance(change, Refused):
             return change
         changed = old.topics != change.new.topics or old.regex != change.new.regex
-        target_epoch, target = self.work_out_target(change, now)
+        target_epoch, target = self.compute_target(change, now)
         self.reconcile(change, target_epoch, target, changed, requested.claimed, now)
         due = self.regexes_due(change, now)
         if refused := self.write_down(change, now):
@@ -196,7 +196,7 @@ class ConsumerGroups:
         full = full and (requested.topics is not None or requested.regex is not None)
         included = requested.epoch == 0 or full or old.assigned != change.new.assigned
         interval = self.setting(requested.group_id, "consumer.heartbeat.interval.ms")
-        return Beat(member_id, change.new.epoch, interval, change.new.assigned if included else None)
+        return HeartbeatAnswer(member_id, change.new.epoch, interval, change.new.assigned if included else None)
 
     def new_member_id(self) -> str:
         """An id for a member that sends none: Kafka's Uuid in base64, made again if it begins with a dash."""
@@ -290,7 +290,7 @@ class ConsumerGroups:
             name: (topics[name].topic_id, len(topics[name].partitions)) for name in subscriptions.topics() if name in topics
         }
 
-    def work_out_target(self, change: Change, now: int) -> tuple[int, Partitions]:
+    def compute_target(self, change: Change, now: int) -> tuple[int, Partitions]:
         """The target epoch and the member's target, computed again if the group's epoch has risen, but at most once in
         group.consumer.assignment.interval.ms.
         """
@@ -435,7 +435,7 @@ class ConsumerGroups:
 
     # Leaving
 
-    def _leave(self, requested: GroupHeartbeat, now: int) -> Beat | Refused:
+    def _leave(self, requested: GroupHeartbeat, now: int) -> HeartbeatAnswer | Refused:
         group = self._find(requested.group_id, False, now)
         if isinstance(group, Refused):
             return group
@@ -454,9 +454,9 @@ class ConsumerGroups:
                 assigned = {topic: dict.fromkeys(owned, 0) for topic, owned in member.assigned.items()}
                 group.update(replace(member, epoch=LEAVES_FOR_A_WHILE, assigned=assigned, revoking={}))
                 refused = self._log(group, now)
-                return Refused(refused) if refused else Beat(member.member_id, LEAVES_FOR_A_WHILE)
+                return Refused(refused) if refused else HeartbeatAnswer(member.member_id, LEAVES_FOR_A_WHILE)
         refused = self.fence(group, [member], now)
-        return Refused(refused) if refused else Beat(requested.member_id, requested.epoch)
+        return Refused(refused) if refused else HeartbeatAnswer(requested.member_id, requested.epoch)
 
     def await_heartbeat(self, group: ConsumerGroup, member_id: str, timeout: int, now: int) -> None:
         """Remove the member if it sends nothing within the timeout (ms)."""

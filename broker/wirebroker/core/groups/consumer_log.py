@@ -58,7 +58,7 @@ class Written:
     """The group's two epochs, the time of its last assignment, and its facts, at the last write."""
 
 
-def wrote(group: ConsumerGroup) -> None:
+def mark_written(group: ConsumerGroup) -> None:
     """The records of `changes` were written."""
     written = group.written
     for member_id in group.touched:
@@ -83,9 +83,9 @@ def changes(group: ConsumerGroup) -> list[CoordinatorRecord]:
     """The records for all changes since the last write. After writing them, call `wrote`."""
     written, group_id, touched = group.written, group.group_id, group.touched
     gone = [member_id for member_id in touched if member_id in written.members and member_id not in group.members]
-    here = [member_id for member_id in touched if member_id in group.members]
-    records = list(_ends_of_members(group_id, gone))
-    for member_id in here:
+    present = [member_id for member_id in touched if member_id in group.members]
+    records = list(_member_tombstones(group_id, gone))
+    for member_id in present:
         if _differ(written.members.get(member_id), group.members[member_id], METADATA):
             key = metadata.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id)
             records.append(CoordinatorRecord(key, _metadata(group.members[member_id])))
@@ -93,24 +93,24 @@ def changes(group: ConsumerGroup) -> list[CoordinatorRecord]:
     if group.epoch != written.epoch:
         key_of_epoch = ConsumerGroupMetadataKey(group_id=group_id)
         records.append(CoordinatorRecord(key_of_epoch, ConsumerGroupMetadataValue(epoch=group.epoch)))
-    records += _targets(group, here)
-    for member_id in here:
+    records += _targets(group, present)
+    for member_id in present:
         if _differ(written.members.get(member_id), group.members[member_id], CURRENT):
             owner = current.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
             records.append(CoordinatorRecord(owner, _current(group.members[member_id])))
     return records
 
 
-def ends(group: ConsumerGroup) -> list[CoordinatorRecord]:
+def tombstones(group: ConsumerGroup) -> list[CoordinatorRecord]:
     """The tombstones for all records of a group."""
     written, group_id = group.written, group.group_id
     if written.epoch is None:
         return []
-    records = list(_ends_of_members(group_id, written.members))
-    records += [_end(_regex_key(group_id, regex)) for regex in written.resolved]
-    records.append(_end(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id)))
-    records.append(_end(ConsumerGroupPartitionMetadataKey(group_id=group_id)))
-    records.append(_end(ConsumerGroupMetadataKey(group_id=group_id)))
+    records = list(_member_tombstones(group_id, written.members))
+    records += [_tombstone(_regex_key(group_id, regex)) for regex in written.resolved]
+    records.append(_tombstone(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id)))
+    records.append(_tombstone(ConsumerGroupPartitionMetadataKey(group_id=group_id)))
+    records.append(_tombstone(ConsumerGroupMetadataKey(group_id=group_id)))
     return records
 
 
@@ -118,20 +118,20 @@ def _differ(before: ConsumerMember | None, after: ConsumerMember, names: Iterabl
     return before is None or any(getattr(before, name) != getattr(after, name) for name in names)
 
 
-def _ends_of_members(group_id: str, gone: Collection[str]) -> Iterator[CoordinatorRecord]:
+def _member_tombstones(group_id: str, gone: Collection[str]) -> Iterator[CoordinatorRecord]:
     for kind in (
         current.ConsumerGroupCurrentMemberAssignmentKey,
         ConsumerGroupTargetAssignmentMemberKey,
         metadata.ConsumerGroupMemberMetadataKey,
     ):
         for member_id in gone:
-            yield _end(kind(group_id=group_id, member_id=member_id))
+            yield _tombstone(kind(group_id=group_id, member_id=member_id))
 
 
 def _regexes(group: ConsumerGroup) -> Iterator[CoordinatorRecord]:
     written = group.written.resolved
     for regex in [each for each in written if each not in group.resolved]:
-        yield _end(_regex_key(group.group_id, regex))
+        yield _tombstone(_regex_key(group.group_id, regex))
     for regex, (topics, version, time) in group.resolved.items():
         if regex not in written or written[regex].time != time:
             value = ConsumerGroupRegularExpressionValue(topics=sorted(topics), version=version, timestamp=time)
@@ -142,9 +142,9 @@ def _regex_key(group_id: str, regex: str) -> Message:
     return ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex)
 
 
-def _targets(group: ConsumerGroup, here: Iterable[str]) -> Iterator[CoordinatorRecord]:
+def _targets(group: ConsumerGroup, present: Iterable[str]) -> Iterator[CoordinatorRecord]:
     written = group.written
-    for member_id in here:
+    for member_id in present:
         target = group.targets.get(member_id)
         if target is not None and target is not written.targets.get(member_id):
             held = [TopicPartition(topic_id=topic, partitions=list(indexes)) for topic, indexes in target.items()]
@@ -157,7 +157,7 @@ def _targets(group: ConsumerGroup, here: Iterable[str]) -> Iterator[CoordinatorR
         yield CoordinatorRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id=group.group_id), value)
 
 
-def _end(key: Message) -> CoordinatorRecord:
+def _tombstone(key: Message) -> CoordinatorRecord:
     return CoordinatorRecord(key, None)
 
 

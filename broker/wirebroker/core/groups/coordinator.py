@@ -19,7 +19,7 @@ from wirebroker.core.groups.commit import Commit
 from wirebroker.core.groups.consumer import ConsumerGroup, Resolved
 from wirebroker.core.groups.consumer_groups import ConsumerGroups, Refused
 from wirebroker.core.groups.consumer_loading import WrittenGroup
-from wirebroker.core.groups.consumer_log import changes, ends, wrote
+from wirebroker.core.groups.consumer_log import changes, mark_written, tombstones
 from wirebroker.core.groups.loading import GroupLog
 from wirebroker.core.groups.log import group_record, group_tombstone, offset_tombstone, records_batch
 from wirebroker.core.groups.members import ConsumerMember
@@ -108,20 +108,20 @@ class GroupCoordinator:
         for regex, (topics, time) in written.regexes.items():
             group.resolve(regex, Resolved(topics, self._cluster.topics_created, time))
         group.facts = self.consumers.facts(group.subscriptions)
-        wrote(group)
+        mark_written(group)
         self.consumers.restart(group, now)
 
     def _set_timers(self, now: int) -> None:
         configs = self._cluster.configs
         self._cluster.timers.every(lambda: configs.integer("offsets.retention.check.interval.ms"), now, self._expire_offsets)
 
-    def here(self, group_id: str, node_id: int) -> ErrorCode:
+    def coordinator_error(self, group_id: str, node_id: int) -> ErrorCode:
         """NONE if this broker coordinates the group, else NOT_COORDINATOR."""
         return self._cluster.coordinator_error("group", group_id, node_id)
 
     def membership_error(self, group_id: str, node_id: int) -> ErrorCode:
         """NONE if the group may have members and this broker coordinates it, else the error."""
-        return self.here(group_id, node_id) if group_id else ErrorCode.INVALID_GROUP_ID
+        return self.coordinator_error(group_id, node_id) if group_id else ErrorCode.INVALID_GROUP_ID
 
     # Finding the group
 
@@ -145,7 +145,7 @@ class GroupCoordinator:
             group.prelude = [group_tombstone(group.group_id)]
             if group.members:
                 group.prelude += changes(group)
-                wrote(group)
+                mark_written(group)
 
     def _downgrade(self, group: ConsumerGroup, leaving: Sequence[ConsumerMember], now: int) -> ErrorCode | None:
         """Make it a classic group if, without these, only members of the classic protocol remain."""
@@ -166,7 +166,7 @@ class GroupCoordinator:
     ) -> ErrorCode:  # fmt: skip
         made = self._new_group(group.group_id, now)
         downgraded(group, leaving, joining, made, self._cluster)
-        _, error = self._log(group.group_id, [*ends(group), group_record(made)], now)
+        _, error = self._log(group.group_id, [*tombstones(group), group_record(made)], now)
         if error:
             return error
         group.cancel_timers()
@@ -185,7 +185,7 @@ class GroupCoordinator:
         if error := self._session_error(requested):
             joiner(Joined(error, requested.member_id))
             return
-        if error := self.here(requested.group_id, requested.node_id):
+        if error := self.coordinator_error(requested.group_id, requested.node_id):
             joiner(Joined(error))
             return
         group = self.groups.get(requested.group_id)
@@ -197,7 +197,7 @@ class GroupCoordinator:
             return
         if not isinstance(group, Group):
             made = self._new_group(requested.group_id, now)
-            before = ends(group) if group is not None else []
+            before = tombstones(group) if group is not None else []
             _, error = self._log(requested.group_id, [*before, group_record(made)], now)
             if error:
                 joiner(Joined(error))
@@ -500,7 +500,7 @@ class GroupCoordinator:
             group.cancel_timers()
         else:
             group.prelude = []
-            wrote(group)
+            mark_written(group)
             if isinstance(before, Group):
                 before.die(now)
             self.groups[group.group_id] = group
@@ -601,7 +601,7 @@ class GroupCoordinator:
 
     def _forget(self, group: Group | ConsumerGroup, now: int, before: Sequence[CoordinatorRecord] = ()) -> ErrorCode:
         """Delete the group and write its tombstones after the records `before`; if that fails, the group stays."""
-        end = [group_tombstone(group.group_id)] if isinstance(group, Group) else ends(group)
+        end = [group_tombstone(group.group_id)] if isinstance(group, Group) else tombstones(group)
         _, error = self._log(group.group_id, [*before, *end], now)
         if not error:
             del self.groups[group.group_id]

@@ -169,9 +169,9 @@ class ClassicMembers:
             topics=frozenset(subscription.topics), regex="", client_id=requested.client_id, client_host=requested.client_host,
             classic=ClassicSide(requested.session_timeout, tuple(requested.protocols)),
         )  # fmt: skip
-        return self._let_in(group, old, new, replaces, subscription, now)
+        return self._admit(group, old, new, replaces, subscription, now)
 
-    def _let_in(
+    def _admit(
         self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember, replaces: str | None,
         subscription: ConsumerProtocolSubscription, now: int,
     ) -> Joined:  # fmt: skip
@@ -189,7 +189,7 @@ class ClassicMembers:
                 self._groups.reconcile(change, group.assignment_epoch, target, changed, claimed, now)
             refused = self._convert(group, change.new, stale, now)
             return Joined(refused) if refused else _joined(change)
-        epoch, target = self._groups.work_out_target(change, now)
+        epoch, target = self._groups.compute_target(change, now)
         self._groups.reconcile(change, epoch, target, changed, claimed, now)
         due = self._groups.regexes_due(change, now)
         if refused := self._groups.write_down(change, now):

@@ -124,7 +124,7 @@ class TransactionCoordinator:
         expires = "transaction.remove.expired.transaction.cleanup.interval.ms"
         timers.every(lambda: configs.integer(expires), now, self._expire)
 
-    def here(self, transactional_id: str, node_id: int) -> ErrorCode:
+    def coordinator_error(self, transactional_id: str, node_id: int) -> ErrorCode:
         """Whether this broker coordinates the transactional id."""
         return self._cluster.coordinator_error("transaction", transactional_id, node_id)
 
@@ -136,7 +136,9 @@ class TransactionCoordinator:
             return Producer(ErrorCode.INVALID_REQUEST)
         if not 0 < requested.timeout_ms <= self._cluster.configs.integer("transaction.max.timeout.ms"):
             return Producer(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
-        if error := self.here(requested.transactional_id, requested.node_id) or self._log_error(requested.transactional_id):
+        if error := self.coordinator_error(requested.transactional_id, requested.node_id) or self._log_error(
+            requested.transactional_id
+        ):
             return Producer(error)
         known = self.transactions.get(requested.transactional_id)
         if known is None:
