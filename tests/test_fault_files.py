@@ -1,4 +1,4 @@
-"""Fault files: the vocabulary in TOML, errors that point at the line, the schema, and the command line."""
+"""Fault files: rules in TOML, errors that name the line, the schema, and the command line."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ times = 3
 """
 
 
-def test_a_file_says_the_same_as_python(tmp_path: Path) -> None:
+def test_a_file_and_python_make_the_same_rules(tmp_path: Path) -> None:
     path = tmp_path / "faults.toml"
     path.write_text(GOOD)
     loaded = load(path)
@@ -145,7 +145,7 @@ def example_of(rows: list[tuple[str, str]], kind: str) -> str:
     return dict(rows)[kind]
 
 
-def test_the_schema_takes_what_the_loader_takes() -> None:
+def test_the_schema_accepts_what_the_loader_accepts() -> None:
     jsonschema.validate(tomllib.loads(GOOD), schema())
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(tomllib.loads('[[fault]]\nkind = "lose_ack"\ntopik = "a"'), schema())

@@ -1,4 +1,4 @@
-"""Faults: the exact misfortune at the exact request, counted, and what a client makes of it."""
+"""Faults: the exact misfortune at the exact request, counted, and how clients behave then."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_b2_b5_a_lost_acknowledgement_closes_the_connection_and_the_retry_is_a_d
     assert values(mock_kafka) == [b"v0", b"v1"]
 
 
-def test_b2_the_other_form_goes_silent_and_what_is_in_the_pipe_is_handled(mock_kafka: MockKafka) -> None:
+def test_b2_with_silence_the_requests_in_the_pipe_are_handled_and_not_answered(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.lose_ack(api="Produce", nth=2, then="silence"))
     Dialogue(mock_kafka) >> seq(0) >> seq(1) >> seq(2) >> seq(3) << accepted(at=0) << Silence(0.2)
     assert values(mock_kafka) == [b"v0", b"v1", b"v2", b"v3"], "the broker handled all four"
@@ -84,7 +84,7 @@ def test_b3_what_follows_a_swallowed_batch_is_out_of_order(mock_kafka: MockKafka
 # Errors
 
 
-def test_an_error_strikes_one_partition_and_leaves_the_others_be(mock_kafka: MockKafka) -> None:
+def test_an_error_strikes_one_partition_and_the_others_are_stored(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.error(TIMED_OUT, topic="orders", partition=1))
     parts = [PartitionProduceData(index=index, records=batch(tag=f"p{index}-")) for index in range(3)]
     request = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name="orders", partition_data=parts)])
@@ -92,13 +92,13 @@ def test_an_error_strikes_one_partition_and_leaves_the_others_be(mock_kafka: Moc
     assert values(mock_kafka) == [b"p0-0", b"p2-0"]
 
 
-def test_with_after_the_batch_is_stored_and_the_answer_says_it_was_not(mock_kafka: MockKafka) -> None:
+def test_with_after_the_batch_is_stored_and_the_answer_has_the_error(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.error(TIMED_OUT, api="Produce", after=True, times=1))
     Dialogue(mock_kafka) >> seq(0) << refused(TIMED_OUT, base_offset=-1) >> seq(0) << accepted(at=0)
     assert mock_kafka.trace.produce()[-1].verdict == "duplicate"
 
 
-def test_errors_of_requests_that_only_ask(mock_kafka: MockKafka) -> None:
+def test_an_error_overwrites_the_answer_of_a_request_that_reads(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.error(TIMED_OUT, api="ListOffsets", partition=1))
     mock_kafka.faults.add(faults.error(9999, api="Fetch", topic="orders", times=1))
     mock_kafka.faults.add(faults.error("LEADER_NOT_AVAILABLE", api="Metadata", topic="orders", times=1))
@@ -112,13 +112,13 @@ def test_errors_of_requests_that_only_ask(mock_kafka: MockKafka) -> None:
         assert sole(dialogue.last.topics).error_code == code
 
 
-def test_errors_of_requests_that_change_something_change_nothing(mock_kafka: MockKafka) -> None:
+def test_a_request_that_is_answered_with_an_error_changes_nothing(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.error("PRODUCER_FENCED", api="InitProducerId", nth=1))
     dialogue = Dialogue(mock_kafka) >> INIT_PRODUCER_ID << refused(90, producer_id=-1)
     dialogue >> INIT_PRODUCER_ID << answered(error_code=0, producer_id=0)
 
 
-def test_a_fault_of_a_coordinator(mock_kafka: MockKafka) -> None:
+def test_an_error_from_the_coordinator_of_a_group(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.error("COORDINATOR_NOT_AVAILABLE", api="FindCoordinator", group="team", times=2))
     find = FindCoordinatorRequest(key_type=0, coordinator_keys=["team"])
     Dialogue(mock_kafka) >> find << refused(15) >> find << refused(15) >> find << answered(error_code=0)
@@ -159,7 +159,7 @@ def test_b11_a_request_that_is_held_back_is_overtaken(mock_kafka: MockKafka) -> 
 # Several rules
 
 
-def test_what_is_held_back_meets_the_other_rules_when_it_goes_on(mock_kafka: MockKafka) -> None:
+def test_later_rules_act_when_a_held_request_goes_on(mock_kafka: MockKafka) -> None:
     rules = [
         mock_kafka.faults.add(each)
         for each in (faults.delay(60_000, nth=1), faults.fail_write(nth=1), faults.throttle(7, api="Produce", nth=1))
@@ -173,7 +173,7 @@ def test_what_is_held_back_meets_the_other_rules_when_it_goes_on(mock_kafka: Moc
     assert [rule.fired for rule in rules] == [1, 1, 1]
 
 
-def test_a_rule_behind_one_that_ended_the_request_has_not_fired(mock_kafka: MockKafka) -> None:
+def test_rules_after_one_that_ended_the_request_have_not_fired(mock_kafka: MockKafka) -> None:
     """It has seen the request all the same, so that `nth` means the same request for every rule."""
     first = mock_kafka.faults.add(faults.lose_request(api="Produce", nth=1))
     behind = [mock_kafka.faults.add(each) for each in (faults.fail_write(nth=1), faults.lose_ack(api="Produce", nth=[1, 2]))]
@@ -185,7 +185,7 @@ def test_a_rule_behind_one_that_ended_the_request_has_not_fired(mock_kafka: Mock
     assert values(mock_kafka) == [b"v0"]
 
 
-def test_an_answer_of_a_rule_may_be_lost_too(mock_kafka: MockKafka) -> None:
+def test_the_answer_that_a_rule_made_may_be_lost_too(mock_kafka: MockKafka) -> None:
     lost = mock_kafka.faults.add(faults.lose_ack(api="InitProducerId", nth=1))
     mock_kafka.faults.add(faults.error(TIMED_OUT, api="InitProducerId", times=2))
     dialogue = Dialogue(mock_kafka) >> INIT_PRODUCER_ID << CLOSED
@@ -226,19 +226,19 @@ def test_a_callable_that_raises_closes_the_connection_and_is_logged(
     assert said == "the function of the rule answer(api=Produce, name=broken) raised; the connection is closed"
 
 
-def test_a_rule_for_a_group_sees_who_describes_it(mock_kafka: MockKafka) -> None:
+def test_a_rule_for_a_group_matches_requests_that_describe_it(mock_kafka: MockKafka) -> None:
     rule = mock_kafka.faults.add(faults.error(TIMED_OUT, api="ConsumerGroupDescribe", group="team"))
     asked = ConsumerGroupDescribeRequest(group_ids=["team"], include_authorized_operations=False)
     Dialogue(mock_kafka) >> asked << refused(TIMED_OUT)
     rule.assert_fired(1)
 
 
-def test_throttling_is_told(mock_kafka: MockKafka) -> None:
+def test_a_throttle_is_in_the_answer(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.throttle(1234, api="Metadata"))
     Dialogue(mock_kafka) >> MetadataRequest(topics=[]) << overall(throttle_time_ms=1234)
 
 
-def test_what_a_rule_is_for(mock_kafka_factory: Any) -> None:
+def test_a_rule_strikes_only_the_requests_that_all_its_words_match(mock_kafka_factory: Any) -> None:
     kafka = mock_kafka_factory(topics={"orders": 1, "other": 1}, brokers=2)
     rule = kafka.faults.add(
         faults.error(TIMED_OUT, api=["Produce", "Fetch"], version=(3, 9), topic="orders", client_id="wirebroker-conformance")
@@ -263,7 +263,7 @@ def test_what_a_rule_is_for(mock_kafka_factory: Any) -> None:
     ],
     ids=str,
 )
-def test_which_are_struck(mock_kafka: MockKafka, options: dict[str, Any], struck: list[int]) -> None:
+def test_counting_words_choose_the_struck_requests(mock_kafka: MockKafka, options: dict[str, Any], struck: list[int]) -> None:
     rule = mock_kafka.faults.add(faults.error(TIMED_OUT, api="InitProducerId", **options))
     dialogue = Dialogue(mock_kafka)
     for number in range(1, 7):
@@ -271,7 +271,7 @@ def test_which_are_struck(mock_kafka: MockKafka, options: dict[str, Any], struck
     assert (rule.seen, rule.fired) == (6, len(struck))
 
 
-def test_a_groups_protocols_are_no_topics(mock_kafka: MockKafka) -> None:
+def test_the_names_of_a_groups_protocols_do_not_match_as_topics(mock_kafka: MockKafka) -> None:
     rule = mock_kafka.faults.add(faults.error(TIMED_OUT, topic="range"))
     protocol = JoinGroupRequestProtocol(name="range", metadata=b"")
     asked = JoinGroupRequest(
@@ -282,7 +282,7 @@ def test_a_groups_protocols_are_no_topics(mock_kafka: MockKafka) -> None:
     assert rule.seen == 0
 
 
-def test_chance_is_repeatable(mock_kafka_factory: Any) -> None:
+def test_the_same_seed_strikes_the_same_requests(mock_kafka_factory: Any) -> None:
     def run(seed: int) -> list[int]:
         kafka = mock_kafka_factory(random_seed=seed)
         kafka.faults.add(faults.error(TIMED_OUT, api="InitProducerId", probability=0.5))
@@ -304,7 +304,7 @@ def test_a_rule_that_never_fired_fails_the_test(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.assert_fired()
 
 
-def test_clearing_lets_go_what_was_held_back(mock_kafka: MockKafka) -> None:
+def test_held_requests_go_on_when_the_rules_are_cleared(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.reorder(99, api="Produce"))
     dialogue = Dialogue(mock_kafka) >> plain("held")
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
@@ -322,7 +322,7 @@ def test_clearing_lets_go_what_was_held_back(mock_kafka: MockKafka) -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_what_a_rule_holds_back_goes_on_when_it_is_unloaded(mock_kafka: MockKafka, rule: faults.Rule, unload: str) -> None:
+def test_held_requests_go_on_when_their_rule_is_unloaded(mock_kafka: MockKafka, rule: faults.Rule, unload: str) -> None:
     rule.seen = rule.fired = 0
     mock_kafka.faults.add(rule)
     dialogue = Dialogue(mock_kafka) >> plain("held")
@@ -333,7 +333,7 @@ def test_what_a_rule_holds_back_goes_on_when_it_is_unloaded(mock_kafka: MockKafk
     dialogue >> plain("next") << accepted(at=1)
 
 
-def test_a_rule_that_is_unloaded_strikes_no_more(mock_kafka: MockKafka) -> None:
+def test_an_unloaded_rule_strikes_no_more(mock_kafka: MockKafka) -> None:
     """Also not what another one still holds back."""
     mock_kafka.faults.add(faults.delay(60_000, api="Produce", nth=1))
     behind = [mock_kafka.faults.add(each) for each in (faults.fail_write(nth=1), faults.lose_ack(api="Produce", nth=1))]
@@ -349,7 +349,7 @@ def test_a_rule_that_is_unloaded_strikes_no_more(mock_kafka: MockKafka) -> None:
 @pytest.mark.parametrize(
     "rule", [faults.delay(60_000, api="Produce"), faults.slow_write(60_000), faults.reorder(1, api="Produce")], ids=str
 )
-def test_what_was_read_is_handled_though_the_client_has_gone(mock_kafka: MockKafka, rule: faults.Rule) -> None:
+def test_a_held_request_is_handled_although_its_client_has_gone(mock_kafka: MockKafka, rule: faults.Rule) -> None:
     rule.seen = rule.fired = 0
     mock_kafka.faults.add(rule)
     lost = mock_kafka.faults.add(faults.lose_ack(api="Produce", nth=1))
@@ -364,7 +364,7 @@ def test_what_was_read_is_handled_though_the_client_has_gone(mock_kafka: MockKaf
     assert [row.kind for row in mock_kafka.trace.faults()] == [rule.kind]
 
 
-def test_what_a_broker_held_back_dies_with_it(mock_kafka_factory: Any) -> None:
+def test_requests_held_back_from_a_killed_broker_are_lost(mock_kafka_factory: Any) -> None:
     kafka = mock_kafka_factory(topics={"orders": 1}, brokers=2)
     leader = kafka.partition("orders").leader
     slow = kafka.faults.add(faults.slow_write(60_000, nth=1))
@@ -384,7 +384,7 @@ def test_what_a_broker_held_back_dies_with_it(mock_kafka_factory: Any) -> None:
 # What counts
 
 
-def test_a_rule_that_is_loaded_twice_is_asked_once(mock_kafka: MockKafka) -> None:
+def test_a_rule_that_is_loaded_twice_acts_once(mock_kafka: MockKafka) -> None:
     rule = faults.error(TIMED_OUT, api="Produce", nth=2)
     for _ in range(2):
         mock_kafka.faults.add(rule)
@@ -392,7 +392,7 @@ def test_a_rule_that_is_loaded_twice_is_asked_once(mock_kafka: MockKafka) -> Non
     assert mock_kafka.faults.rules == [rule]
 
 
-def test_a_rule_that_found_nothing_to_strike_has_not_fired(mock_kafka: MockKafka) -> None:
+def test_a_rule_that_finds_nothing_to_do_has_not_fired(mock_kafka: MockKafka) -> None:
     rules = [
         mock_kafka.faults.add(each)
         for each in (
@@ -408,7 +408,7 @@ def test_a_rule_that_found_nothing_to_strike_has_not_fired(mock_kafka: MockKafka
     assert mock_kafka.trace.faults() == []
 
 
-def test_of_an_answer_that_is_lost_nothing_else_is_struck(mock_kafka: MockKafka) -> None:
+def test_nothing_else_strikes_a_lost_answer(mock_kafka: MockKafka) -> None:
     rules = [
         mock_kafka.faults.add(each)
         for each in (faults.lose_ack(api="Produce"), faults.corrupt(api="Produce"), faults.throttle(5, api="Produce"))
@@ -541,8 +541,8 @@ def test_b7_without_idempotence_the_same_fault_stores_the_record_twice(mock_kafk
     assert values(mock_kafka) == [b"once", b"once"]
 
 
-def test_no_rule_no_cost(mock_kafka: MockKafka) -> None:
-    """With no rule loaded the short way of Produce is taken, which knows nothing of faults."""
+def test_without_rules_the_fast_path_is_taken(mock_kafka: MockKafka) -> None:
+    """With no rule loaded Produce takes the fast path, which knows nothing of faults."""
     rule = mock_kafka.faults.add(faults.delay(1, api="Fetch"))
     assert mock_kafka._call(lambda engine: engine.faults is not None)
     mock_kafka.faults.remove(rule)

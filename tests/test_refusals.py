@@ -1,4 +1,4 @@
-"""The answer that an `error` makes, over all APIs and versions: where the code is, and what has become of the request."""
+"""The answer that an `error` makes, over all APIs and versions: the place of the code, and the effect on the request."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def engine_with(*rules: faults.Rule) -> Engine:
 
 
 def ask(engine: Engine, request: Any, version: int, connection: Connection | None = None) -> Any:
-    """What the engine answers, after whatever it has to wait for."""
+    """The engine's answer, which may come ten seconds later by its clock."""
     key = type(request).__schema__.key
     connection = connection or engine.connect(1)
     engine.receive(connection, memoryview(bytearray(encode_request(7, "raw", request, version)[4:])), NOW)
@@ -140,7 +140,7 @@ def test_an_offset_fetch_has_a_group_error_for_what_concerns_the_group(version: 
     assert said(ErrorCode.NOT_COORDINATOR, topic="orders", partition=1) == (0, [0, 16])
 
 
-# What a request is about without naming it
+# Topics and partitions that a request is about without naming them
 
 
 def fetch_of(session: int, epoch: int, *partitions: int, version: int, topic_id: bytes, **more: Any) -> FetchRequest:
@@ -202,7 +202,7 @@ def test_a_request_for_all_offsets_concerns_each_partition(version: int) -> None
     assert [(part.error_code, part.committed_offset) for part in topic.partitions] == [(0, 7), (REFUSED, -1), (0, 7)]
 
 
-# What changes something, in part
+# Requests that change something, in part
 
 
 def test_a_refused_offset_is_not_committed_and_the_others_are() -> None:

@@ -1,4 +1,4 @@
-"""The trace: what each level has, what each event says, and that what is off leaves nothing behind."""
+"""The trace: the events of each level, their fields, and that events above the level leave no rows."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 NOT_LEADER, UNKNOWN_TOPIC = 6, 3
 
 
-def said(kafka: MockKafka, *events: str) -> list[str]:
-    """The end of each line, where it says what came of it."""
+def outcomes(kafka: MockKafka, *events: str) -> list[str]:
+    """The end of each line, which has the outcome."""
     outcome = re.compile(r" (?:changed|opened|closed|answered|error|fetched|asked) +")
     return [outcome.split(line(row))[-1] for row in kafka.trace.events(*events)]
 
@@ -232,7 +232,7 @@ def test_a_reply_names_its_errors_and_its_bytes(mock_kafka: MockKafka) -> None:
     (reply,) = mock_kafka.trace.events("reply")
     assert isinstance(reply, ReplyRow)
     assert (reply.errors, reply.about, reply.bytes) == (("UNKNOWN_TOPIC_OR_PARTITION",), ("nothing",), len(frame) + 4)
-    assert said(mock_kafka, "reply") == ["UNKNOWN_TOPIC_OR_PARTITION"]
+    assert outcomes(mock_kafka, "reply") == ["UNKNOWN_TOPIC_OR_PARTITION"]
 
 
 @pytest.mark.mock_kafka(topics={"orders": 1}, trace="exchanges")
@@ -281,7 +281,7 @@ def test_producers_come_rise_and_go(mock_kafka: MockKafka) -> None:
     for sequence, epoch in ((0, 0), (1, 0), (1, 0), (0, 1), (7, 1)):
         producer.send(sequence, epoch=epoch)
     mock_kafka.clock.advance(days=2)
-    assert said(mock_kafka, "producer") == ["known from now on", "a new epoch", "forgotten"]
+    assert outcomes(mock_kafka, "producer") == ["known from now on", "a new epoch", "forgotten"]
 
 
 @pytest.mark.mock_kafka(topics={"orders": 1}, trace="changes", clock="frozen", configs={"log.retention.ms": 1000})
@@ -293,7 +293,7 @@ def test_topics_retention_and_restarts(mock_kafka: MockKafka) -> None:
     mock_kafka.truncate("orders", 0, 1)
     mock_kafka.restart("kill")
     client(mock_kafka).request(DeleteTopicsRequest(topics=[DeleteTopicState(name="orders")], timeout_ms=1000), 6)
-    assert said(mock_kafka, "topic", "retention", "leader", "restart") == [
+    assert outcomes(mock_kafka, "topic", "retention", "leader", "restart") == [
         "created, with 1 partition", "begins at 1, before at 0", "led by node 1 in epoch 1", "restarted (kill)",
         "deleted, with 1 partition",
     ]  # fmt: skip
@@ -311,7 +311,7 @@ def test_groups_of_both_protocols(mock_kafka: MockKafka, protocol: str) -> None:
     while not consumer.assignment():
         consumer.poll(0.05)
     consumer.close()
-    states = [text.partition(",")[0] for text in said(mock_kafka, "group")]
+    states = [text.partition(",")[0] for text in outcomes(mock_kafka, "group")]
     assert "Stable" in states or "Reconciling" in states
     assert states[-1] == "Empty"
     assert [state for state, _ in itertools.groupby(states)][-1] == "Empty"
@@ -327,7 +327,7 @@ def test_c2_a_transaction_from_its_beginning_to_its_end(mock_kafka: MockKafka) -
         end()
     producer.close()
     mock_kafka.fence("till")
-    assert said(mock_kafka, "transaction") == [
+    assert outcomes(mock_kafka, "transaction") == [
         "Empty", "Ongoing with orders-0", "PrepareCommit with orders-0", "CompleteCommit",
         "Ongoing with orders-0", "PrepareAbort with orders-0", "CompleteAbort", "Empty",
     ]  # fmt: skip

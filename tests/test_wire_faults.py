@@ -34,7 +34,7 @@ def values(kafka: MockKafka) -> list[bytes | None]:
 
 
 def pieces(connection: socket.socket) -> list[bytes]:
-    """What comes until the broker closes or nothing more comes for a while, as it comes."""
+    """The bytes that arrive until the broker closes or is silent for a while, piece by piece."""
     connection.settimeout(0.5)
     found = []
     try:
@@ -243,7 +243,7 @@ def test_a_whole_request_is_cut_as_well_and_a_shorter_one_is_not(mock_kafka: Moc
     assert (cut.seen, cut.fired, values(mock_kafka)) == (1, 1, [b"v0"])
 
 
-# What can never match
+# Rules that can never match
 
 
 @pytest.mark.parametrize(
