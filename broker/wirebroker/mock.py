@@ -23,7 +23,6 @@ from kafkawire.batches import Record as WireRecord
 from wirebroker import operations
 from wirebroker.core.producers import ProducerEntry
 from wirebroker.engine import Engine
-from wirebroker.faults import state
 from wirebroker.net.forks import at_home
 from wirebroker.net.host import RECHECK_S, Host
 from wirebroker.net.listener import Address, one_each
@@ -315,22 +314,22 @@ class MockKafka:
 
     def expire_producer(self, producer_id: int, topic: str | None = None, partition: int | None = None) -> int:
         """Let partitions forget a producer as after producer.id.expiration.ms. Returns how many partitions knew it."""
-        return self._change(lambda engine, _: state.expire_producer(engine, producer_id, topic, partition))
+        return self._change(lambda engine, _: engine.fault_broker.expire_producer(producer_id, topic, partition))
 
     def expire_transactional_id(self, transactional_id: str) -> None:
         """Let the coordinator forget a transactional id as after transactional.id.expiration.ms.
 
         ValueError if it is unknown, or in a state in which Kafka keeps it.
         """
-        self._change(lambda engine, now: state.expire_transactional_id(engine, transactional_id, now))
+        self._change(lambda engine, now: engine.fault_broker.expire_transactional_id(transactional_id, now))
 
     def fence(self, transactional_id: str) -> int:
         """Fence a transactional producer, as a second one with its id would. Returns the new epoch. ValueError if unknown."""
-        return self._change(lambda engine, now: state.fence(engine, transactional_id, now))
+        return self._change(lambda engine, now: engine.fault_broker.fence(transactional_id, now))
 
     def truncate(self, topic: str, partition: int, offset: int) -> int:
         """Delete the end of a partition's log, from the batch with `offset` on. Returns its log end offset. ValueError."""
-        return self._change(lambda engine, now: state.truncate(engine, topic, partition, offset, now))
+        return self._change(lambda engine, now: engine.fault_broker.truncate(topic, partition, offset, now)[1])
 
     def restart(self, mode: str = "clean") -> None:
         """Restart the brokers: "clean", or "kill" as with kill −9. Their addresses stay the same."""

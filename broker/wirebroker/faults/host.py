@@ -69,8 +69,12 @@ class FiringTrace(Protocol):
         """Note that a rule struck for the `number`th time."""
 
 
+class NothingToChange(ValueError):
+    """A change of state that cannot be made: its object does not exist, or its state forbids it. The message tells which."""
+
+
 class Broker(Protocol):
-    """The inside of a broker, for faults of storage and state. A bool tells whether the call changed something."""
+    """The inside of a broker, for faults of storage and state."""
 
     def fail_write(self, partition: TopicPartition) -> None:
         """Let the next write to the partition fail."""
@@ -81,17 +85,17 @@ class Broker(Protocol):
     def fill_disk(self, node_id: int, topic: str | None, partition: int | None) -> Callable[[], None] | None:
         """Take the partitions that a node leads offline. Returns the call that brings them back, None if there are none."""
 
-    def expire_producer(self, producer_id: int, topic: str | None, partition: int | None) -> bool:
-        """Forget a producer."""
+    def expire_producer(self, producer_id: int, topic: str | None, partition: int | None) -> int:
+        """Forget a producer. Returns how many partitions knew it."""
 
-    def expire_transactional_id(self, transactional_id: str, now: int) -> bool:
-        """Forget a transactional id."""
+    def expire_transactional_id(self, transactional_id: str, now: int) -> None:
+        """Forget a transactional id. Raises NothingToChange."""
 
-    def fence(self, transactional_id: str, now: int) -> bool:
-        """Raise the epoch of a transactional id."""
+    def fence(self, transactional_id: str, now: int) -> int:
+        """Raise the epoch of a transactional id, which is returned. Raises NothingToChange."""
 
-    def truncate(self, topic: str, partition: int, offset: int, now: int) -> bool:
-        """Let a partition lose everything from an offset on."""
+    def truncate(self, topic: str, partition: int, offset: int, now: int) -> tuple[int, int]:
+        """Cut a log at an offset. Returns its log end offset before and after. Raises NothingToChange."""
 
     def restart(self, mode: Any, now: int) -> None:
         """Stop all brokers and start them again."""

@@ -22,7 +22,7 @@ from kafkawire.primitives import Buffer
 from kafkawire.registry import KEYS
 from wirebroker.exchange import Connection, Outcome, Reply, Shaped
 from wirebroker.faults.forms import FaultError
-from wirebroker.faults.host import Alarm, Broker, Exchange, Host
+from wirebroker.faults.host import Alarm, Broker, Exchange, Host, NothingToChange
 from wirebroker.faults.rules import Rule, Seam, partitions_of
 from wirebroker.faults.strikes import AnswerLine, Hit, Strike, Struck
 from wirebroker.requests.errors import READING, join, overwrite, refuse
@@ -201,9 +201,7 @@ class FaultPlan:
                 continue
             hit = Hit(self, strike, request, exchange, struck)
             if type(strike.rule).change is not Rule.change:
-                done = strike.rule.change(hit)
-                if done is not None:
-                    self.report(strike, exchange, done)
+                self._change(hit)
                 continue
             self._trace(strike, exchange)
             decided = strike.rule.before(hit)
@@ -213,6 +211,14 @@ class FaultPlan:
                 return
             request = decided
         self._admit(request, exchange, now)
+
+    def _change(self, hit: Hit) -> None:
+        try:
+            done = hit.strike.rule.change(hit)
+        except NothingToChange:
+            done = False
+        if done is not None:
+            self.report(hit.strike, hit.exchange, done)
 
     def _remaining(self, strike: Strike, gone: Where = NOTHING) -> Strike:
         """The strike without the partitions that others have refused; without anything once its rule is unloaded."""

@@ -209,7 +209,8 @@ class Rule(_Declared, kw_only=True):
     def change(self, hit: Hit) -> bool | None:
         """Change storage or state before the request is handled; kinds that define this leave the request as it is.
 
-        Returns whether there was something to change, None if only handling the request will show it.
+        Returns whether there was something to change, None if only handling the request will show it. NothingToChange, which
+        the broker raises, stands for False.
         """
         raise NotImplementedError
 

@@ -12,8 +12,10 @@ from kafkawire.errors import ErrorCode
 from wirebroker.core.changes import LeaderChange, ProducerChange
 from wirebroker.core.transactions.coordinator import InitRequest
 from wirebroker.core.truncation import truncate as truncate_log
+from wirebroker.faults.host import NothingToChange
 
 if TYPE_CHECKING:
+    from wirebroker.core.transactions.transaction import Transaction
     from wirebroker.engine import Engine
     from wirebroker.requests.parts import TopicPartition
 
@@ -61,23 +63,66 @@ class EngineBroker:
 
         return restore if full else None
 
-    def expire_producer(self, producer_id: int, topic: str | None, partition: int | None) -> bool:
-        """Forget a producer. Returns whether a partition knew it."""
-        return expire_producer(self._engine, producer_id, topic, partition) > 0
+    def expire_producer(self, producer_id: int, topic: str | None = None, partition: int | None = None) -> int:
+        """Forget the producer on all partitions, or on those named, unless it has a transaction open there.
 
-    def expire_transactional_id(self, transactional_id: str, now: int) -> bool:
-        """Forget a transactional id. Returns False if there is none, or it may not expire now."""
-        return expire_transactional_id(self._engine, transactional_id, now, must=False)
+        Returns how many partitions knew it.
+        """
+        cluster, count = self._engine.cluster, 0
+        for each in cluster.partitions():
+            if topic in (None, each.topic) and partition in (None, each.index):
+                epoch = each.expire_producer(producer_id)
+                if epoch is not None:
+                    count += 1
+                    cluster.report(ProducerChange("expired", each.topic, each.index, producer_id, epoch))
+        return count
 
-    def fence(self, transactional_id: str, now: int) -> bool:
-        """Raise the epoch of a transactional id. Returns False if there is none, or it cannot be fenced now."""
-        return fence(self._engine, transactional_id, now, must=False) >= 0
+    def expire_transactional_id(self, transactional_id: str, now: int) -> None:
+        """Let the coordinator forget a transactional id. Raises NothingToChange if there is none, or its state forbids it."""
+        known = self._transaction(transactional_id)
+        if not known.state.may_expire:
+            state = known.state.value
+            raise NothingToChange(f"the transactional id {transactional_id!r} is in state {state}, in which Kafka keeps it")
+        self._engine.transactions.forget(known, now)
 
-    def truncate(self, topic: str, partition: int, offset: int, now: int) -> bool:
-        """Let a partition lose everything from an offset on. Returns whether it has lost something."""
+    def fence(self, transactional_id: str, now: int) -> int:
+        """Raise the epoch of a transactional id, as another producer does when it begins, and abort an open transaction.
+
+        Returns the new epoch. Raises NothingToChange if there is no such id, or it cannot be fenced now.
+        """
+        known, cluster = self._transaction(transactional_id), self._engine.cluster
+        node = cluster.coordinator("transaction", transactional_id) or cluster.controller_id
+        request = InitRequest(transactional_id, known.timeout_ms, None, node)
+        code = ErrorCode.NONE
+        for _ in range(ATTEMPTS):
+            code, _, epoch = self._engine.transactions.init_producer_id(request, now)
+            if not code:
+                return epoch
+        raise NothingToChange(f"the transactional id {transactional_id!r} cannot be fenced now: {code.name}")
+
+    def _transaction(self, transactional_id: str) -> Transaction:
+        known = self._engine.transactions.transactions.get(transactional_id)
+        if known is None:
+            raise NothingToChange(f"there is no transactional id {transactional_id!r}")
+        return known
+
+    def truncate(self, topic: str, partition: int, offset: int, now: int) -> tuple[int, int]:
+        """Let a partition lose everything from the batch with `offset` on. Returns its log end offset before and after.
+
+        Raises NothingToChange if there is no such partition, or no such offset in it.
+        """
         found = self._engine.cluster.partition(topic, partition)
-        before = found.log_end_offset if found is not None else -1
-        return truncate(self._engine, topic, partition, offset, now, must=False) not in (-1, before)
+        if found is None:
+            raise NothingToChange(f"there is no partition {topic}-{partition}")
+        before, epoch = found.log_end_offset, found.leader_epoch
+        try:
+            end = truncate_log(found, offset, now)
+        except ValueError as wrong:
+            raise NothingToChange(str(wrong)) from None
+        if found.leader_epoch != epoch:
+            self._engine.cluster.version += 1
+            self._engine.cluster.report(LeaderChange(topic, partition, found.leader, found.leader_epoch))
+        return before, end
 
     def restart(self, mode: str, now: int) -> None:
         """Stop all brokers and start them again."""
@@ -90,76 +135,3 @@ class EngineBroker:
         else:
             self._engine.kill_broker(node_id, now)
             self._engine.start_broker(node_id, now)
-
-
-def expire_producer(engine: Engine, producer_id: int, topic: str | None = None, partition: int | None = None) -> int:
-    """Forget the producer on all partitions, or on those named, unless it has a transaction open there.
-
-    Returns how many partitions knew it.
-    """
-    count = 0
-    for each in engine.cluster.partitions():
-        if topic in (None, each.topic) and partition in (None, each.index):
-            epoch = each.expire_producer(producer_id)
-            if epoch is not None:
-                count += 1
-                engine.cluster.report(ProducerChange("expired", each.topic, each.index, producer_id, epoch))
-    return count
-
-
-def expire_transactional_id(engine: Engine, transactional_id: str, now: int, *, must: bool = True) -> bool:
-    """Let the coordinator forget a transactional id. Returns whether it did; with `must` raises ValueError if it may not."""
-    known = engine.transactions.transactions.get(transactional_id)
-    if known is None:
-        reason = f"there is no transactional id {transactional_id!r}"
-    elif not known.state.may_expire:
-        reason = f"the transactional id {transactional_id!r} is in state {known.state.value}, in which Kafka keeps it"
-    else:
-        engine.transactions.forget(known, now)
-        return True
-    if must:
-        raise ValueError(reason)
-    return False
-
-
-def fence(engine: Engine, transactional_id: str, now: int, *, must: bool = True) -> int:
-    """Raise the epoch of a transactional id, as another producer does when it begins, and abort an open transaction.
-
-    Returns the new epoch, −1 for none; with `must` raises ValueError if there is no such id, or it cannot be fenced now.
-    """
-    known = engine.transactions.transactions.get(transactional_id)
-    if known is None:
-        if must:
-            raise ValueError(f"there is no transactional id {transactional_id!r}")
-        return -1
-    node = engine.cluster.coordinator("transaction", transactional_id) or engine.cluster.controller_id
-    asked = InitRequest(transactional_id, known.timeout_ms, None, node)
-    code = ErrorCode.NONE
-    for _ in range(ATTEMPTS):
-        code, _, epoch = engine.transactions.init_producer_id(asked, now)
-        if not code:
-            return epoch
-    if must:
-        raise ValueError(f"the transactional id {transactional_id!r} cannot be fenced now: {code.name}")
-    return -1
-
-
-def truncate(engine: Engine, topic: str, partition: int, offset: int, now: int, *, must: bool = True) -> int:
-    """Let a partition lose everything from the batch with `offset` on. Returns its log end offset, −1 if it lost nothing.
-
-    With `must` raises ValueError if there is no such partition, or no such offset in it.
-    """
-    found = engine.cluster.partition(topic, partition)
-    try:
-        if found is None:
-            raise ValueError(f"there is no partition {topic}-{partition}")
-        epoch = found.leader_epoch
-        end = truncate_log(found, offset, now)
-    except ValueError:
-        if must:
-            raise
-        return -1
-    if found.leader_epoch != epoch:
-        engine.cluster.version += 1
-        engine.cluster.report(LeaderChange(topic, partition, found.leader, found.leader_epoch))
-    return end

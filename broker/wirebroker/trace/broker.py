@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkawire.batches import read_header
+from kafkawire.batches import BatchHeader, read_header
+from kafkawire.errors import error_name
 from wirebroker.core.changes import (
     BrokerChange,
     Change,
@@ -22,7 +23,7 @@ from wirebroker.core.changes import (
     TransactionChange,
 )
 from wirebroker.core.partition import Appended, Partition, appended_next
-from wirebroker.core.producers import Accept, epoch_of
+from wirebroker.core.producers import Accept, Duplicate, Reject, epoch_of, explain
 from wirebroker.exchange import Connection
 from wirebroker.trace.recorder import Recorder, cut, software_of
 from wirebroker.trace.rows import (
@@ -37,9 +38,11 @@ from wirebroker.trace.rows import (
     Row,
     TopicRow,
     TransactionRow,
+    VerdictName,
 )
-from wirebroker.trace.verdicts import produce_row
 
+COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+_NO_HEADER = BatchHeader(-1, -1, -1, -1, 0, 0, -1, -1, -1, -1, -1, -1, 0)
 CHANGED: dict[type[Change], type[Row]] = {
     TopicChange: TopicRow, LeaderChange: LeaderRow, InSyncChange: InSyncRow, BrokerChange: BrokerRow,
     ProducerChange: ProducerRow, TransactionChange: TransactionRow, GroupChange: GroupRow,
@@ -105,9 +108,49 @@ class BrokerRecorder(Recorder):
 
 
 def _row(raw: tuple[Any, ...]) -> ProduceRow:
+    """The row of a verdict, read from the same `Appended` as the answer, so that they cannot disagree."""
     now, connection, client_id, version, correlation_id, acks, partition, *rest = raw
-    appended = appended_next(rest[0], read_header(rest[1])) if len(rest) > 1 else rest[0]
-    return produce_row(
-        now, connection.node_id, connection.number, software_of(connection), client_id, version, correlation_id, acks,
-        partition.topic, partition.index, appended,
-    )  # fmt: skip
+    appended: Appended = appended_next(rest[0], read_header(rest[1])) if len(rest) > 1 else rest[0]
+    header = appended.header or _NO_HEADER
+    verdict = appended.verdict
+    idempotent = header.producer_id >= 0
+    return ProduceRow(
+        time=now,
+        node=connection.node_id,
+        connection=connection.number,
+        client_id=client_id,
+        software=software_of(connection),
+        version=version,
+        correlation_id=correlation_id,
+        acks=acks,
+        topic=partition.topic,
+        partition=partition.index,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        first_sequence=header.base_sequence,
+        last_sequence=header.last_sequence if idempotent else -1,
+        records=max(header.records_count, 0),
+        bytes=header.size if appended.header else 0,
+        compression=COMPRESSIONS[header.compression] if header.compression < len(COMPRESSIONS) else "?",
+        transactional=header.is_transactional if appended.header else False,
+        verdict=_name(appended),
+        rule=verdict.rule,
+        code=appended.error_code,
+        error=error_name(appended.error_code),
+        base_offset=appended.base_offset,
+        note=f"idempotent with acks={acks}" if idempotent and acks != -1 else "",
+        explain=_sentence(appended, header, partition),
+    )
+
+
+def _name(appended: Appended) -> VerdictName:
+    if isinstance(appended.verdict, Accept):
+        return "accepted"
+    return "duplicate" if isinstance(appended.verdict, Duplicate) else "rejected"
+
+
+def _sentence(appended: Appended, header: BatchHeader, partition: Partition) -> str:
+    verdict = appended.verdict
+    if isinstance(verdict, Accept | Duplicate | Reject):
+        return explain(verdict, header, appended.state_before, partition.topic, partition.index)
+    return f"rejected {verdict.code}: {verdict.message or verdict.rule}"

@@ -12,9 +12,14 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
+Parts = tuple[str, str, str, str]
+"""The topic or group, the request, the outcome in a word, and the rest."""
+MIDDLE = 37
+"""Columns of the request."""
 VerdictName = Literal["accepted", "duplicate", "rejected"]
 YEAR_9999 = 253_370_764_800_000
 """Python cannot show later times as dates in every time zone."""
+PRODUCER_CHANGES = {"created": "known from now on", "epoch": "a new epoch", "expired": "forgotten"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +30,31 @@ class Row:
 
     time: int
 
+    def parts(self) -> Parts:
+        """The row for people."""
+        raise NotImplementedError
+
     def as_json(self) -> str:
         """One JSON object on one line."""
         return json.dumps({"event": self.event} | msgspec.to_builtins(self))
+
+
+def ordinal(number: int) -> str:
+    """1st, 2nd, 3rd, 4th …"""
+    suffix = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{suffix}"
+
+
+def _first(about: tuple[str, ...]) -> str:
+    return about[0] if about else ""
+
+
+def _more(about: tuple[str, ...]) -> str:
+    return f"and {', '.join(about[1:])}" if about[1:] else ""
+
+
+def _spread(left: str, right: str) -> str:
+    return f"{left}{right:>{max(MIDDLE - len(left), len(right) + 1)}}"
 
 
 # Decisions and faults
@@ -74,6 +101,13 @@ class ProduceRow(Row):
     explain: str
     """the verdict as a sentence"""
 
+    def parts(self) -> Parts:
+        who = f"pid {self.producer_id}/{self.producer_epoch}" if self.producer_id >= 0 else "no pid"
+        what = f"seq {self.first_sequence}–{self.last_sequence}" if self.first_sequence >= 0 else "–"
+        note = f"  [{self.note}]" if self.note else ""
+        middle = f"{who:<12} {what:<14} {self.records:>5} rec "
+        return f"{self.topic}-{self.partition}", middle, self.verdict, f"{self.explain}{note}"
+
 
 @dataclass(frozen=True, slots=True)
 class FaultRow(Row):
@@ -96,6 +130,10 @@ class FaultRow(Row):
     number: int
     """how often the rule has struck, including this time"""
 
+    def parts(self) -> Parts:
+        what = f"{self.api} v{self.version}" if self.api else "connection"
+        return ", ".join(self.partitions), what, "fault", f"{self.rule}, for the {ordinal(self.number)} time"
+
 
 # The wire
 
@@ -115,6 +153,10 @@ class ConnectionRow(Row):
     reason: str
     """why it was closed"""
 
+    def parts(self) -> Parts:
+        what = self.software or self.client_host
+        return "", what, self.change, self.reason or f"by {self.client_host} at {self.listener} of node {self.node}"
+
 
 @dataclass(frozen=True, slots=True)
 class RequestRow(Row):
@@ -133,6 +175,9 @@ class RequestRow(Row):
     """without the four bytes of its size"""
     about: tuple[str, ...]
     """the names in it: topic-partition, group …, transaction …"""
+
+    def parts(self) -> Parts:
+        return _first(self.about), _spread(f"{self.api} v{self.version}", f"{self.bytes:,} B"), "asked", _more(self.about)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +201,11 @@ class ReplyRow(Row):
     """the names of the error codes in the answer, each once"""
     about: tuple[str, ...]
     """the names in the request"""
+
+    def parts(self) -> Parts:
+        middle = _spread(f"{self.api} v{self.version}", f"{self.latency} ms {self.bytes:,} B")
+        rest = "  ".join(text for text in (", ".join(self.errors), _more(self.about)) if text)
+        return _first(self.about), middle, "error" if self.errors else "answered", rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +233,12 @@ class FetchRow(Row):
     code: int
     error: str
 
+    def parts(self) -> Parts:
+        outcome = "error" if self.code else "fetched"
+        stable = f", stable {self.last_stable_offset}" if self.committed else ""
+        rest = self.error if self.code else f"high watermark {self.high_watermark}{stable}"
+        return f"{self.topic}-{self.partition}", _spread(f"from {self.offset}", f"{self.bytes:,} B"), outcome, rest
+
 
 # Changes
 
@@ -197,6 +253,9 @@ class TopicRow(Row):
     topic: str
     partitions: int
 
+    def parts(self) -> Parts:
+        return self.topic, "topic", "changed", f"{self.change}, with {self.partitions} partition{'s' * (self.partitions != 1)}"
+
 
 @dataclass(frozen=True, slots=True)
 class LeaderRow(Row):
@@ -208,6 +267,10 @@ class LeaderRow(Row):
     partition: int
     leader: int
     leader_epoch: int
+
+    def parts(self) -> Parts:
+        leader = f"led by node {self.leader}" if self.leader >= 0 else "without a leader"
+        return f"{self.topic}-{self.partition}", "leader", "changed", f"{leader} in epoch {self.leader_epoch}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +284,15 @@ class InSyncRow(Row):
     in_sync: tuple[int, ...]
     high_watermark: int
 
+    def parts(self) -> Parts:
+        nodes = ", ".join(map(str, self.in_sync)) or "nobody"
+        return (
+            f"{self.topic}-{self.partition}",
+            "replicas",
+            "changed",
+            f"in sync: {nodes}; high watermark {self.high_watermark}",
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class BrokerRow(Row):
@@ -230,6 +302,9 @@ class BrokerRow(Row):
 
     change: Literal["killed", "started"]
     node: int
+
+    def parts(self) -> Parts:
+        return "", f"broker {self.node}", "changed", self.change
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +319,14 @@ class ProducerRow(Row):
     producer_id: int
     producer_epoch: int
 
+    def parts(self) -> Parts:
+        return (
+            f"{self.topic}-{self.partition}",
+            f"pid {self.producer_id}/{self.producer_epoch}",
+            "changed",
+            PRODUCER_CHANGES[self.change],
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class TransactionRow(Row):
@@ -257,6 +340,10 @@ class TransactionRow(Row):
     state: str
     partitions: tuple[str, ...]
 
+    def parts(self) -> Parts:
+        within = f" with {', '.join(self.partitions)}" if self.partitions else ""
+        return self.transactional_id, f"pid {self.producer_id}/{self.producer_epoch}", "changed", f"{self.state}{within}"
+
 
 @dataclass(frozen=True, slots=True)
 class GroupRow(Row):
@@ -268,6 +355,10 @@ class GroupRow(Row):
     state: str
     generation: int
     members: int
+
+    def parts(self) -> Parts:
+        members = f"{self.members} member{'s' * (self.members != 1)}"
+        return self.group, "group", "changed", f"{self.state}, generation {self.generation}, {members}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +373,10 @@ class RetentionRow(Row):
     """the log start offset before that"""
     log_start_offset: int
 
+    def parts(self) -> Parts:
+        rest = f"begins at {self.log_start_offset}, before at {self.before}"
+        return f"{self.topic}-{self.partition}", "retention", "changed", rest
+
 
 @dataclass(frozen=True, slots=True)
 class RestartRow(Row):
@@ -290,6 +385,9 @@ class RestartRow(Row):
     event = "restart"
 
     mode: str
+
+    def parts(self) -> Parts:
+        return "", "brokers", "changed", f"restarted ({self.mode})"
 
 
 EVENTS: dict[str, type[Row]] = {

@@ -19,7 +19,6 @@ from wirebroker.core.groups.members import ConsumerMember
 from wirebroker.core.partition import Partition
 from wirebroker.core.producers import Key, ProducerEntry
 from wirebroker.core.transactions.transaction import Transaction as HeldTransaction
-from wirebroker.faults import state
 
 
 class Batch(Form):
@@ -181,7 +180,7 @@ def group(controlled: Controlled, group_id: str) -> Group:
 
 def expire_producer(controlled: Controlled, producer_id: int, body: Where) -> Expired:
     """Let partitions forget a producer as after producer.id.expiration.ms, unless it has an open transaction there."""
-    count = state.expire_producer(controlled.engine, producer_id, body.topic, body.partition)
+    count = controlled.engine.fault_broker.expire_producer(producer_id, body.topic, body.partition)
     controlled.changed()
     return Expired(count)
 
@@ -190,7 +189,7 @@ def expire_transaction(controlled: Controlled, transactional_id: str) -> None:
     """Let the coordinator forget a transactional id as after transactional.id.expiration.ms."""
     transaction(controlled, transactional_id)
     try:
-        state.expire_transactional_id(controlled.engine, transactional_id, controlled.now)
+        controlled.engine.fault_broker.expire_transactional_id(transactional_id, controlled.now)
     except ValueError as refused:
         raise Problem(409, str(refused)) from None
     controlled.changed()
@@ -200,7 +199,7 @@ def fence(controlled: Controlled, transactional_id: str) -> Transaction:
     """Fence a transactional producer, as a second one with its id would: its epoch rises, its open transaction is aborted."""
     transaction(controlled, transactional_id)
     try:
-        state.fence(controlled.engine, transactional_id, controlled.now)
+        controlled.engine.fault_broker.fence(transactional_id, controlled.now)
     except ValueError as refused:
         raise Problem(409, str(refused)) from None
     controlled.changed()
@@ -210,7 +209,7 @@ def fence(controlled: Controlled, transactional_id: str) -> Transaction:
 def truncate(controlled: Controlled, topic: str, partition: int, body: Cut) -> PartitionState:
     """Delete the end of a partition's log, from the batch with this offset on."""
     held = operations.partition_of(operations.topic_named(controlled.engine, topic), partition)
-    state.truncate(controlled.engine, topic, partition, body.offset, controlled.now)
+    controlled.engine.fault_broker.truncate(topic, partition, body.offset, controlled.now)
     controlled.changed()
     return partition_state(held)
 

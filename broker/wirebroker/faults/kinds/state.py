@@ -21,13 +21,13 @@ class expire_producer(Rule):
     needs_broker: ClassVar[bool] = True
 
     def change(self, hit: Hit) -> bool:
-        broker, producer, found = hit.plan.broker, hit.struck.facts.producer, False
+        broker, producer, count = hit.plan.broker, hit.struck.facts.producer, 0
         for batch in hit.strike.batches:
             if batch is not None:
-                found |= broker.expire_producer(batch.producer_id, batch.topic, batch.partition)
+                count += broker.expire_producer(batch.producer_id, batch.topic, batch.partition)
             elif producer is not None:
-                found |= broker.expire_producer(producer[0], None, None)
-        return found
+                count += broker.expire_producer(producer[0], None, None)
+        return count > 0
 
 
 class expire_transactional_id(Rule):
@@ -39,7 +39,8 @@ class expire_transactional_id(Rule):
     needs_broker: ClassVar[bool] = True
 
     def change(self, hit: Hit) -> bool:
-        return hit.plan.broker.expire_transactional_id(self.transactional_id, hit.exchange.now)
+        hit.plan.broker.expire_transactional_id(self.transactional_id, hit.exchange.now)
+        return True
 
 
 class fence(Rule):
@@ -51,7 +52,8 @@ class fence(Rule):
     needs_broker: ClassVar[bool] = True
 
     def change(self, hit: Hit) -> bool:
-        return hit.plan.broker.fence(self.transactional_id, hit.exchange.now)
+        hit.plan.broker.fence(self.transactional_id, hit.exchange.now)
+        return True
 
 
 class restart(Rule):
@@ -79,7 +81,8 @@ class truncate(Rule):
 
     def change(self, hit: Hit) -> bool:
         topic, partition = self.match.topic or "", self.match.partition or 0
-        return hit.plan.broker.truncate(topic, partition, self.offset, hit.exchange.now)
+        before, end = hit.plan.broker.truncate(topic, partition, self.offset, hit.exchange.now)
+        return before != end
 
 
 class lose_coordinator(Rule):
