@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from answers import only, parts
+from kafkawire.batches import iter_batches, read_header
 from kafkawire.declare import Message
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
@@ -65,8 +66,13 @@ class Answer:
     def differences(self, answer: Any) -> list[str]:
         """The fields that are not as expected."""
         found = parts(answer) if self.of_parts else [answer]
-        got = {name: [getattr(part, name) for part in found] for name in self.fields}
+        got = {name: [_field(part, name) for part in found] for name in self.fields}
         return [f"{name} {got[name]}, expected {value}" for name, value in self.fields.items() if got[name] != value]
+
+
+def _field(part: Any, name: str) -> Any:
+    """A field of a part, or `offsets`: the base offsets of the batches in a Fetch's answer."""
+    return [read_header(view).base_offset for view in iter_batches(part.records)] if name == "offsets" else getattr(part, name)
 
 
 @dataclass(frozen=True)

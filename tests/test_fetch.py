@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from answers import only, sole
+from dialogue import Dialogue, answered, each, overall, refused
 from kafkawire.batches import iter_batches, read_header
-from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from kafkawire.messages.fetch import EpochEndOffset, FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkawire.messages.metadata import MetadataRequest
 from wirebroker.apis.fetch import Fetch
@@ -58,100 +59,90 @@ def fetch(offsets: dict[int, int], *, wait: int = 0, least: int = 1, most: int =
     )  # fmt: skip
 
 
-def parts(answer: Any) -> dict[int, Any]:
-    return {p.partition_index: p for topic in answer.responses for p in topic.partitions}
-
-
 def offsets_of(partition: Any) -> list[int]:
     return [read_header(view).base_offset for view in iter_batches(partition.records)]
 
 
-def test_whole_batches_from_the_one_that_holds_the_offset(wire: WireClient) -> None:
+def test_whole_batches_from_the_one_that_holds_the_offset(broker: MockKafka, wire: WireClient) -> None:
     store(wire, 3, count=4)
-    found = parts(wire.request(fetch({0: 5}), 11))[0]
-    assert (found.high_watermark, offsets_of(found)) == (12, [4, 8])
+    Dialogue(broker) >> fetch({0: 5}) << answered(high_watermark=12, offsets=[4, 8])
 
 
-def test_the_limits_leave_out_whole_batches(wire: WireClient) -> None:
+def test_the_limits_leave_out_whole_batches(broker: MockKafka, wire: WireClient) -> None:
     store(wire, 4, size=1000)
-    size = len(parts(wire.request(fetch({0: 3}), 11))[0].records)
-    assert offsets_of(parts(wire.request(fetch({0: 0}, each=3 * size + 1), 11))[0]) == [0, 1, 2]
-    assert offsets_of(parts(wire.request(fetch({0: 0}, most=2 * size), 11))[0]) == [0, 1]
+    dialogue = Dialogue(broker) >> fetch({0: 3}) << answered(offsets=[3])
+    size = len(dialogue.part.records)
+    dialogue >> fetch({0: 0}, each=3 * size + 1) << answered(offsets=[0, 1, 2])
+    dialogue >> fetch({0: 0}, most=2 * size) << answered(offsets=[0, 1])
 
 
-def test_the_first_batch_comes_even_if_it_is_too_large(wire: WireClient) -> None:
+def test_the_first_batch_comes_even_if_it_is_too_large(broker: MockKafka, wire: WireClient) -> None:
     store(wire, 2, size=5000)
     store(wire, 2, partition=1, size=5000)
-    found = parts(wire.request(fetch({0: 0, 1: 0}, each=10, most=10), 11))
-    assert (offsets_of(found[0]), offsets_of(found[1])) == ([0], [])
+    Dialogue(broker) >> fetch({0: 0, 1: 0}, each=10, most=10) << each(partition_index=[0, 1], offsets=[[0], []])
 
 
 @pytest.mark.parametrize(("offset", "code"), [(-1, 1), (3, 1), (2, 0)])
-def test_offsets_out_of_range(wire: WireClient, offset: int, code: int) -> None:
+def test_offsets_out_of_range(broker: MockKafka, wire: WireClient, offset: int, code: int) -> None:
     store(wire, 2)
-    assert parts(wire.request(fetch({0: offset}), 11))[0].error_code == code
+    Dialogue(broker) >> fetch({0: offset}) << answered(error_code=code)
 
 
 def test_a_fetch_waits_for_min_bytes(broker: MockKafka, wire: WireClient) -> None:
     store(wire, 1, size=100)
-    waiting = client(broker)
-    waiting.send(fetch({0: 0}, wait=60_000, least=1000), 11)
-    broker.wait_until(lambda: broker._call(lambda e: len(e.cluster.topics["orders"].partitions[0].waiting)) == 1)
+    dialogue = Dialogue(broker) >> fetch({0: 0}, wait=60_000, least=1000)
+    broker.wait_until(lambda: waiting(broker) == 1)
     store(wire, 2, size=100)
-    assert broker._call(lambda e: len(e.cluster.topics["orders"].partitions[0].waiting)) == 1
+    assert waiting(broker) == 1
     store(wire, 1, size=1000)
-    assert offsets_of(parts(waiting.answer())[0]) == [0, 1, 2, 3]
-    assert broker._call(lambda e: len(e.cluster.topics["orders"].partitions[0].waiting)) == 0
+    dialogue << answered(offsets=[0, 1, 2, 3])
+    assert waiting(broker) == 0
 
 
 def test_a_fetch_waits_no_longer_than_it_says_by_the_brokers_clock(
     mock_kafka_factory: Callable[..., MockKafka],
 ) -> None:
     broker = mock_kafka_factory(topics={"orders": 1}, clock="frozen")
-    waiting = client(broker)
-    waiting.send(fetch({0: 0}, wait=30_000), 11)
+    dialogue = Dialogue(broker) >> fetch({0: 0}, wait=30_000)
     broker.wait_until(lambda: broker._call(lambda e: any(c.parked for c in e.connections)))
     began = time.monotonic()
     broker.clock.advance(seconds=29)
     assert broker._call(lambda e: any(c.parked for c in e.connections))
     broker.clock.advance(seconds=1)
-    assert parts(waiting.answer())[0].high_watermark == 0
+    dialogue << answered(error_code=0, high_watermark=0)
     assert time.monotonic() - began < 5
 
 
 def test_a_waiting_fetch_is_answered_when_the_topic_is_deleted(broker: MockKafka) -> None:
-    waiting = client(broker)
-    waiting.send(fetch({0: 0}, wait=60_000), 11)
+    dialogue = Dialogue(broker) >> fetch({0: 0}, wait=60_000)
     broker.wait_until(lambda: broker._call(lambda e: any(c.parked for c in e.connections)))
     broker.delete_topic("orders")
-    assert parts(waiting.answer())[0].error_code == 3
+    dialogue << refused(3)
 
 
-def test_a_partition_named_twice_is_fetched_once_as_last_named(wire: WireClient) -> None:
+def test_a_partition_named_twice_is_fetched_once_as_last_named(broker: MockKafka, wire: WireClient) -> None:
     store(wire, 3)
     request = fetch({0: 0, 1: 0})
     request.topics.append(FetchTopic(topic="orders", partitions=[FetchPartition(
         partition=0, fetch_offset=2, partition_max_bytes=LARGE)]))  # fmt: skip
-    (topic,) = wire.request(request, 11).responses
-    assert [(each.partition_index, offsets_of(each)) for each in topic.partitions] == [(0, [2]), (1, [])]
+    dialogue = Dialogue(broker) >> request << each(partition_index=[0, 1], offsets=[[2], []])
+    assert len(dialogue.last.responses) == 1
 
 
 def test_a_fetch_that_waits_looks_only_at_what_has_changed(
     broker: MockKafka, wire: WireClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wire.send(fetch({0: 0, 1: 0, 2: 0}, wait=60_000, least=600), 11)
+    dialogue = Dialogue(broker) >> fetch({0: 0, 1: 0, 2: 0}, wait=60_000, least=600)
     broker.wait_until(lambda: waiting(broker) == 3)
     reads: list[int] = []
     read = Fetch._records
     monkeypatch.setattr(Fetch, "_records", lambda self, asked, *rest, **options: (
         reads.append(asked.partition), read(self, asked, *rest, **options))[1])  # fmt: skip
-    other = client(broker)
-    store(other, 2, partition=1, size=100)
-    store(other, 1, partition=2, size=100)
+    store(wire, 2, partition=1, size=100)
+    store(wire, 1, partition=2, size=100)
     assert reads == [1, 1, 2]
-    store(other, 1, partition=2, size=100)
-    found = parts(wire.answer())
-    assert [len(offsets_of(found[index])) for index in range(3)] == [0, 2, 2]
+    store(wire, 1, partition=2, size=100)
+    dialogue << each(partition_index=[0, 1, 2], offsets=[[], [0, 1], [0, 1]])
 
 
 def waiting(broker: MockKafka) -> int:
@@ -160,27 +151,23 @@ def waiting(broker: MockKafka) -> int:
 
 
 def test_a_client_that_left_while_it_waited_is_forgotten(broker: MockKafka, wire: WireClient) -> None:
-    waiting = client(broker)
-    waiting.send(fetch({0: 0}, wait=60_000), 11)
+    gone = Dialogue(broker) >> fetch({0: 0}, wait=60_000)
     broker.wait_until(lambda: broker._call(lambda e: any(c.parked for c in e.connections)))
-    waiting.close()
+    gone.close()
     broker.wait_until(lambda: broker._call(lambda e: len(e.connections)) == 0)
     store(wire, 1)
-    assert broker._call(lambda e: len(e.cluster.topics["orders"].partitions[0].waiting)) == 0
+    assert waiting(broker) == 0
 
 
-def test_sessions_answer_only_what_changed(wire: WireClient) -> None:
+def test_sessions_answer_only_what_changed(broker: MockKafka, wire: WireClient) -> None:
     store(wire, 1)
-    first = wire.request(fetch({0: 0, 1: 0, 2: 0}, epoch=0), 11)
-    assert first.session_id > 0
-    assert sorted(parts(first)) == [0, 1, 2]
-    second = wire.request(fetch({0: 1}, session=first.session_id, epoch=1), 11)
-    assert (second.session_id, parts(second)) == (first.session_id, {})
+    dialogue = Dialogue(broker) >> fetch({0: 0, 1: 0, 2: 0}, epoch=0) << each(partition_index=[0, 1, 2])
+    session = dialogue.last.session_id
+    assert session > 0
+    dialogue >> fetch({0: 1}, session=session, epoch=1) << overall(session_id=session, responses=[])
     store(wire, 1, partition=2)
-    third = wire.request(fetch({}, session=first.session_id, epoch=2), 11)
-    assert {index: offsets_of(p) for index, p in parts(third).items()} == {2: [0]}
-    fourth = wire.request(fetch({}, session=first.session_id, epoch=3, forget=[2]), 11)
-    assert parts(fourth) == {}
+    dialogue >> fetch({}, session=session, epoch=2) << answered(partition_index=2, offsets=[0])
+    dialogue >> fetch({}, session=session, epoch=3, forget=[2]) << overall(responses=[])
 
 
 @pytest.mark.parametrize(("session_shift", "epoch", "code"), [(1, 1, 70), (0, 5, 71)])
@@ -224,13 +211,13 @@ def test_an_old_session_is_evicted_by_a_larger_one(mock_kafka_factory: Callable[
     assert wire.request(fetch({}, session=first, epoch=3), 11).error_code == 70
 
 
-def test_topics_by_id(wire: WireClient) -> None:
+def test_topics_by_id(broker: MockKafka, wire: WireClient) -> None:
     store(wire, 1)
     topic_id = sole(wire.request(MetadataRequest(topics=None), 12).topics).topic_id
     answer = wire.request(fetch({0: 0}, topic=topic_id), 13)
     assert sole(answer.responses).topic_id == topic_id
-    assert offsets_of(parts(answer)[0]) == [0]
-    assert parts(wire.request(fetch({0: 0}, topic=b"\1" * 16), 13))[0].error_code == 100
+    assert offsets_of(only(answer)) == [0]
+    Dialogue(broker) >> (fetch({0: 0}, topic=b"\1" * 16), 13) << refused(100)
 
 
 def test_leader_epochs(broker: MockKafka, wire: WireClient) -> None:
@@ -240,11 +227,10 @@ def test_leader_epochs(broker: MockKafka, wire: WireClient) -> None:
     store(wire, 1)
     epoch = broker._call(lambda e: e.cluster.topics["orders"].partitions[0].leader_epoch)
     assert epoch > 0
-    assert parts(wire.request(fetch({0: 0}, leader_epoch=0), 11))[0].error_code == 74
-    assert parts(wire.request(fetch({0: 0}, leader_epoch=epoch + 1), 11))[0].error_code == 75
-    assert parts(wire.request(fetch({0: 0}, leader_epoch=epoch), 11))[0].error_code == 0
-    diverged = parts(wire.request(fetch({0: 3}, last_epoch=0), 12))[0].diverging_epoch
-    assert (diverged.epoch, diverged.end_offset) == (0, 2)
+    dialogue = Dialogue(broker) >> fetch({0: 0}, leader_epoch=0) << refused(74)
+    dialogue >> fetch({0: 0}, leader_epoch=epoch + 1) << refused(75)
+    dialogue >> fetch({0: 0}, leader_epoch=epoch) << answered(error_code=0)
+    dialogue >> fetch({0: 3}, last_epoch=0) << answered(diverging_epoch=EpochEndOffset(epoch=0, end_offset=2))
 
 
 def test_several_segments_are_read_one_after_another(mock_kafka_factory: Callable[..., MockKafka]) -> None:
@@ -254,7 +240,7 @@ def test_several_segments_are_read_one_after_another(mock_kafka_factory: Callabl
     assert broker._call(lambda e: len(e.cluster.topics["orders"].partitions[0].log.segments)) == 5
     found, offset = [], 0
     while offset < 10:
-        some = offsets_of(parts(wire.request(fetch({0: offset}), 11))[0])
+        some = offsets_of(only(wire.request(fetch({0: offset}), 11)))
         found += some
         offset = some[-1] + 1
     assert found == list(range(10))
