@@ -16,6 +16,7 @@ import pytest
 from kafka.errors import CorruptRecordError
 
 from answers import only
+from dialogue import CLOSED, SILENCE, Dialogue, accepted, answered, overall, plain, seq
 from kafkawire.errors import ProtocolError
 from kafkawire.frames import encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
@@ -23,8 +24,7 @@ from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.metadata import MetadataRequest
 from wirebroker import faults
 from wirebroker.mock import MockKafka
-from wirebroker.wire_client import Connection, ConnectionClosed, NoAnswer, address_of
-from wirekit import RawProducer, batch, client, dial, produce_request
+from wirekit import batch, client, dial, produce_request
 
 pytestmark = pytest.mark.mock_kafka(topics={"orders": 1})
 
@@ -46,6 +46,7 @@ def pieces(connection: socket.socket) -> list[bytes]:
 
 
 ASK = encode_request(1, "raw", MetadataRequest(topics=None), 9)
+ASK_ALL, ANSWERED = MetadataRequest(topics=[]), overall(controller_id=1)
 
 
 # Answers
@@ -65,11 +66,7 @@ def test_an_answer_is_cut_and_the_connection_closes(mock_kafka: MockKafka) -> No
 
 def test_b2_a_batch_whose_acknowledgement_is_cut_is_a_duplicate_when_it_comes_again(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.cut(7, api="Produce", sequence=1, times=1))
-    producer = RawProducer(mock_kafka)
-    producer.send(0)
-    with pytest.raises(ConnectionClosed):
-        producer.send(1)
-    assert producer.send(1).base_offset == 1
+    Dialogue(mock_kafka) >> seq(0) << accepted(at=0) >> seq(1) << CLOSED >> seq(1) << accepted(at=1)
     assert [row.verdict for row in mock_kafka.trace.produce()] == ["accepted", "accepted", "duplicate"]
 
 
@@ -83,20 +80,17 @@ def test_an_answer_in_pieces_is_whole_and_what_follows_waits_behind_it(mock_kafk
     assert len(sliced) > len(whole) / 5 / 2, "nearly every piece arrives by itself"
     mock_kafka.faults.clear()
     mock_kafka.faults.add(faults.slice(1, ms=0, nth=1))
-    wire = client(mock_kafka)
-    for _ in range(3):
-        wire.send(MetadataRequest(topics=[]), 9)
-    assert [wire.answer().controller_id for _ in range(3)] == [1, 1, 1], "in order, one after the other"
+    dialogue = Dialogue(mock_kafka) >> ASK_ALL >> ASK_ALL >> ASK_ALL
+    dialogue << ANSWERED << ANSWERED << ANSWERED  # in order, one after the other
 
 
 def test_what_follows_is_not_handled_before_the_answer_is_sent(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.slice(10, ms=600_000, api="Metadata"))
-    wire, other = client(mock_kafka), client(mock_kafka)
-    wire.send(MetadataRequest(topics=[]), 9)
+    dialogue, other = Dialogue(mock_kafka) >> ASK_ALL, Dialogue(mock_kafka)
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
-    wire.send(produce_request("orders", batch()), 9)
+    dialogue >> plain("v")
     for _ in range(20):
-        other.request(ApiVersionsRequest(), 0)
+        other >> (ApiVersionsRequest(), 0) << answered(error_code=0)
     assert values(mock_kafka) == []
 
 
@@ -194,21 +188,14 @@ def test_a_node_refuses_connections_by_count(mock_kafka_factory: Any) -> None:
 
 def test_a_connection_closes_unasked_after_an_answer(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.close(api="Metadata", nth=2))
-    wire = client(mock_kafka)
-    for _ in range(2):
-        assert wire.request(MetadataRequest(topics=[]), 9).controller_id == 1
-    with pytest.raises(ConnectionClosed):
-        wire.frame()
+    Dialogue(mock_kafka) >> ASK_ALL << ANSWERED >> ASK_ALL << ANSWERED << CLOSED
 
 
 def test_or_some_time_later_by_the_brokers_clock(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.close(ms=60_000, api="Metadata", nth=1))
-    wire = client(mock_kafka)
-    wire.request(MetadataRequest(topics=[]), 9)
-    assert wire.request(MetadataRequest(topics=[]), 9).controller_id == 1
+    dialogue = Dialogue(mock_kafka) >> ASK_ALL << ANSWERED >> ASK_ALL << ANSWERED
     mock_kafka.clock.advance(minutes=1)
-    with pytest.raises(ConnectionClosed):
-        wire.frame()
+    dialogue << CLOSED
 
 
 # Requests
@@ -236,10 +223,7 @@ def test_a_request_is_cut_while_it_comes(mock_kafka: MockKafka, size: int) -> No
 
 def test_a_whole_request_is_cut_as_well_and_a_shorter_one_is_not(mock_kafka: MockKafka) -> None:
     cut = mock_kafka.faults.add(faults.cut(200, request=True, api="Produce"))
-    wire = client(mock_kafka)
-    assert only(wire.request(produce_request("orders", batch()), 9)).base_offset == 0
-    with pytest.raises(ConnectionClosed):
-        wire.request(produce_request("orders", batch(tag="v" * 200)), 9)
+    Dialogue(mock_kafka) >> plain("v") << accepted(at=0) >> plain("v" * 200) << CLOSED
     assert (cut.seen, cut.fired, values(mock_kafka)) == (1, 1, [b"v0"])
 
 
@@ -268,29 +252,18 @@ def test_a_rule_that_can_never_match_is_refused(make: Any, message: str) -> None
 
 def test_an_answer_that_acks_0_does_not_have_is_not_struck(mock_kafka: MockKafka) -> None:
     rules = [mock_kafka.faults.add(each) for each in (faults.cut(1), faults.lose_ack(), faults.reset(after=True))]
-    wire = client(mock_kafka)
-    wire.send(produce_request("orders", batch(), acks=0), 9, answered=False)
+    Dialogue(mock_kafka) >> produce_request("orders", batch(), acks=0)
     mock_kafka.wait_for_records("orders", 1)
     assert [rule.seen for rule in rules] == [0, 0, 0]
 
 
 def test_acks_0_that_was_held_back_lets_go_on_what_came_behind_it(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.delay(60_000, api="Produce", nth=1))
-    wire = Connection(address_of(mock_kafka.bootstrap_servers))
-    wire.send(produce_request("orders", batch(), acks=0), 9, answered=False)
+    dialogue = Dialogue(mock_kafka) >> produce_request("orders", batch(), acks=0)
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
-    wire.send(produce_request("orders", batch()), 9)
-    assert nothing_comes(wire)
+    dialogue >> plain("v") << SILENCE
     mock_kafka.clock.advance(minutes=1)
-    assert only(wire.answer()).base_offset == 1
-
-
-def nothing_comes(wire: Connection) -> bool:
-    try:
-        wire.frame(timeout=0.1)
-    except NoAnswer:
-        return True
-    return False
+    dialogue << accepted(at=1)
 
 
 # Real clients
