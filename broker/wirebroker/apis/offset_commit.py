@@ -40,7 +40,7 @@ def handle(request: OffsetCommitRequest, exchange: Exchange) -> Steps:
     for requested in request.topics:
         if pause():
             yield None
-        topic = _topic(requested, exchange)
+        topic = exchange.cluster.find_topic(requested.name, requested.topic_id)
         by_id = topic is None and exchange.version >= 10
         code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         for partition in requested.partitions:
@@ -85,11 +85,6 @@ def _error(request: OffsetCommitRequest, exchange: Exchange, where: list[tuple[b
         exchange.version, exchange.now, where,
     )  # fmt: skip
     return error or groups.log_error(request.group_id)
-
-
-def _topic(requested: OffsetCommitRequestTopic, exchange: Exchange) -> Topic | None:
-    cluster = exchange.cluster
-    return cluster.topics_by_id.get(requested.topic_id) if exchange.version >= 10 else cluster.topics.get(requested.name)
 
 
 def metadata_error(metadata: str | None, exchange: Exchange) -> ErrorCode:

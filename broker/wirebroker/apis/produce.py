@@ -27,7 +27,6 @@ from kafkawire.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
     TopicProduceResponse,
 )
 from kafkawire.primitives import Buffer
@@ -70,7 +69,7 @@ def _append_all(request: ProduceRequest, checked: Verified | None, exchange: Exc
     pause = pauses()
     unread = named_once(request, exchange.version) if names_twice(request) else {}
     for data in request.topic_data:
-        topic = _topic(data, exchange)
+        topic = exchange.cluster.find_topic(data.name, data.topic_id)
         answers = []
         for partition_data in data.partition_data:
             if pause():
@@ -110,13 +109,6 @@ def _append_all(request: ProduceRequest, checked: Verified | None, exchange: Exc
     return Outcome.SILENT
 
 
-def _topic(data: TopicProduceData, exchange: Exchange) -> Topic | None:
-    cluster = exchange.cluster
-    if exchange.version >= 13:
-        return cluster.topics_by_id.get(data.topic_id)
-    return cluster.topics.get(data.name)
-
-
 def _own_records(request: ProduceRequest, exchange: Exchange) -> None:
     """Copy the request's records before it waits, because other requests may be received into their buffer."""
     if exchange.frame is not None:
@@ -139,11 +131,9 @@ def _partition(
     found: Checked | RecordReject | None = None,
 ) -> PartitionProduceResponse:  # fmt: skip
     """Append one partition's batch. `found` is the result of the check of its records, if that is already done."""
-    if topic is None and exchange.version >= 13:
-        return _refuse(requested, ErrorCode.UNKNOWN_TOPIC_ID)
     partition = topic.partition(requested.index) if topic is not None else None
     if topic is None or partition is None:
-        return _refuse(requested, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return _refuse(requested, _unknown(topic, requested.index, exchange.version))
     if topic.internal and exchange.client_id != ADMIN_CLIENT:
         return _refuse(requested, ErrorCode.INVALID_TOPIC_EXCEPTION)
     error = leader_error(partition, exchange.node_id)
@@ -151,9 +141,8 @@ def _partition(
         return _refuse(requested, error)
     where = (topic.name, requested.index)
     if checked is not None and (code := checked.errors.get(where)):
-        refused = _refuse(requested, produce_error(code, exchange.version))
-        refused.error_message = message_of(code, refused.error_code)
-        return refused
+        known = produce_error(code, exchange.version)
+        return _refuse(requested, known, message_of(code, known))
     if acks == ALL and len(partition.in_sync) < len(partition.replicas) and partition.replication.too_few:
         refused = _refuse(requested, ErrorCode.NOT_ENOUGH_REPLICAS)
         refused.log_start_offset = partition.log_start_offset
@@ -241,8 +230,8 @@ def answer_of(index: int, appended: Appended) -> PartitionProduceResponse:
     return answer
 
 
-def _refuse(requested: PartitionProduceData, code: ErrorCode) -> PartitionProduceResponse:
-    return PartitionProduceResponse(index=requested.index, error_code=code, base_offset=-1)
+def _refuse(requested: PartitionProduceData, code: int, message: str | None = None) -> PartitionProduceResponse:
+    return PartitionProduceResponse(index=requested.index, error_code=code, base_offset=-1, error_message=message)
 
 
 def _all_refused(
@@ -252,38 +241,37 @@ def _all_refused(
     if request.acks == 0:
         return exchange.close(f"a Produce with acks=0 failed ({code.name}), and there is no answer that could say so")
 
-    def refuse(_: Topic | None, requested: PartitionProduceData) -> PartitionProduceResponse:
-        answer = _refuse(requested, code)
-        answer.error_message = message
-        return answer
-
-    return _each(request, exchange, refuse)
+    return _refuse_each(request, exchange, lambda *_: code, message)
 
 
 def _invalid_acks(request: ProduceRequest, exchange: Exchange) -> ProduceResponse:
     """INVALID_REQUIRED_ACKS for each partition without an error that comes before it."""
 
-    def refuse(topic: Topic | None, requested: PartitionProduceData) -> PartitionProduceResponse:
-        if topic is None and exchange.version >= 13:
-            return _refuse(requested, ErrorCode.UNKNOWN_TOPIC_ID)
-        if topic is None or topic.partition(requested.index) is None:
-            return _refuse(requested, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    def code_of(topic: Topic | None, requested: PartitionProduceData) -> int:
+        if code := _unknown(topic, requested.index, exchange.version):
+            return code
         records = memoryview(requested.records) if requested.records is not None else None
         error = size_of_only_batch(records, exchange.version)
-        code = ErrorCode(error.code) if isinstance(error, RecordReject) else ErrorCode.INVALID_REQUIRED_ACKS
-        return _refuse(requested, code)
+        return error.code if isinstance(error, RecordReject) else ErrorCode.INVALID_REQUIRED_ACKS
 
-    return _each(request, exchange, refuse)
+    return _refuse_each(request, exchange, code_of)
 
 
-def _each(
-    request: ProduceRequest, exchange: Exchange,
-    answer: Callable[[Topic | None, PartitionProduceData], PartitionProduceResponse],
+def _unknown(topic: Topic | None, index: int, version: int) -> ErrorCode:
+    if topic is None and version >= 13:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    found = topic is not None and topic.partition(index) is not None
+    return ErrorCode.NONE if found else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _refuse_each(
+    request: ProduceRequest, exchange: Exchange, code_of: Callable[[Topic | None, PartitionProduceData], int],
+    message: str | None = None,
 ) -> ProduceResponse:  # fmt: skip
     topics = []
     for data in request.topic_data:
-        topic = _topic(data, exchange)
-        answers = [answer(topic, requested) for requested in data.partition_data]
+        topic = exchange.cluster.find_topic(data.name, data.topic_id)
+        answers = [_refuse(each, code_of(topic, each), message) for each in data.partition_data]
         topics.append(TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=answers))
     return ProduceResponse(responses=topics)
 

@@ -76,9 +76,7 @@ def remember_shape(request: ProduceRequest, exchange: Exchange) -> None:
         return
     data = request.topic_data[0]
     requested = data.partition_data[0]
-    topic = (
-        exchange.cluster.topics_by_id.get(data.topic_id) if exchange.version >= 13 else exchange.cluster.topics.get(data.name)
-    )
+    topic = exchange.cluster.find_topic(data.name, data.topic_id)
     partition = topic.partition(requested.index) if topic is not None else None
     if partition is None or partition.rules.needs_issued or requested.records is None:
         return

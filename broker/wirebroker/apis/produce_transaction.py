@@ -19,9 +19,8 @@ from kafkawire.batches import (
 )
 from kafkawire.compression import ZSTD
 from kafkawire.errors import ErrorCode, error_name
-from kafkawire.messages.produce import ProduceRequest, TopicProduceData
+from kafkawire.messages.produce import ProduceRequest
 from kafkawire.primitives import Buffer
-from wirebroker.core.cluster import Topic
 from wirebroker.core.leadership import leader_error
 from wirebroker.core.partition import Partition
 from wirebroker.core.record_checks import OLDEST_VERSION_OF_ZSTD
@@ -104,7 +103,7 @@ def check_transaction(request: ProduceRequest, exchange: Exchange) -> Verified |
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     wanted: list[tuple[Partition, int]] = []
     for data, index, header in batches:
-        topic = _topic(data, exchange)
+        topic = exchange.cluster.find_topic(data.name, data.topic_id)
         partition = topic.partition(index) if topic is not None else None
         if partition is not None and header.producer_id >= 0 and not leader_error(partition, exchange.node_id):
             wanted.append((partition, header.base_sequence))
@@ -120,11 +119,6 @@ def _transactional(records: Buffer | None) -> BatchHeader | None:
         return None
     _, magic, attributes = _FIRST(records)
     return read_header(records) if magic == MAGIC and attributes & TRANSACTIONAL else None
-
-
-def _topic(data: TopicProduceData, exchange: Exchange) -> Topic | None:
-    topics = exchange.cluster
-    return topics.topics_by_id.get(data.topic_id) if exchange.version >= 13 else topics.topics.get(data.name)
 
 
 def _speaks(version: int) -> Speaks:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafkawire.errors import ErrorCode
+from kafkawire.primitives import ZERO_UUID
 from wirebroker.core.changes import Change, TopicChange
 from wirebroker.core.configs import BrokerConfigs, TopicConfigs
 from wirebroker.core.decisions import Decisions
@@ -272,6 +273,10 @@ class Cluster:
             if self.decisions.write_down(now) is not None:
                 return None
         return made
+
+    def find_topic(self, name: str, topic_id: bytes) -> Topic | None:
+        """The topic with this id or, in a version without ids, where it is zero, with this name."""
+        return self.topics.get(name) if topic_id == ZERO_UUID else self.topics_by_id.get(topic_id)
 
     def partition(self, topic: str, index: int) -> Partition | None:
         """The partition, or None if the cluster has no such partition."""
