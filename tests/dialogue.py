@@ -31,17 +31,18 @@ NEWEST_BY_NAME = {"Produce": 12, "Fetch": 12}
 
 @dataclass(frozen=True)
 class Sequences:
-    """A Produce of the dialogue's idempotent producer: one batch with these sequences."""
+    """A Produce of the dialogue's idempotent producer: one batch with these sequences, of records v0, v1 …"""
 
     first: int
     last: int
+    epoch: int
     topic: str
     partition: int
 
 
-def seq(first: int, last: int | None = None, *, topic: str = "orders", partition: int = 0) -> Sequences:
+def seq(first: int, last: int | None = None, *, epoch: int = 0, topic: str = "orders", partition: int = 0) -> Sequences:
     """The sequences first…last in one batch."""
-    return Sequences(first, first if last is None else last, topic, partition)
+    return Sequences(first, first if last is None else last, epoch, topic, partition)
 
 
 def plain(tag: str, count: int = 1, *, topic: str = "orders", partition: int = 0) -> ProduceRequest:
@@ -120,11 +121,11 @@ ANY_ANSWER = overall()
 class Dialogue:
     """One client of a broker, by default of the first broker of a MockKafka."""
 
-    def __init__(self, kafka: MockKafka, node: int = 0, within: float = WITHIN) -> None:
+    def __init__(self, kafka: MockKafka, node: int = 0, *, within: float = WITHIN, producer_id: int | None = None) -> None:
         address = address_of(kafka.bootstrap_servers.split(",")[node])
         self._connect = lambda: Connection(address, within)
         self._connection: Connection | None = self._connect()
-        self._producer_id: int | None = None
+        self._producer_id = producer_id
         self._said: list[str] = []
         self.last: Any = None
         """The last answer."""
@@ -134,7 +135,7 @@ class Dialogue:
         """The part of the last answer about the one thing that its request names."""
         return only(self.last)
 
-    def __rshift__(self, request: Message | Sequences | tuple[Message, int]) -> Dialogue:
+    def __rshift__(self, request: Message | Sequences | tuple[Message | Sequences, int]) -> Dialogue:
         """Send a request, in this version if one is given, without waiting for the answer."""
         message, version = request if isinstance(request, tuple) else (request, None)
         if isinstance(message, Sequences):
@@ -148,13 +149,13 @@ class Dialogue:
 
     @property
     def producer_id(self) -> int:
-        """The id of the dialogue's producer, whose epoch is 0."""
+        """The id of the dialogue's producer; it asks for one if none was given."""
         if self._producer_id is None:
-            self._producer_id = self._open().request(INIT_PRODUCER_ID, 4).producer_id
+            self._producer_id = int(self._open().request(INIT_PRODUCER_ID, 0).producer_id)
         return self._producer_id
 
     def _batch(self, asked: Sequences) -> ProduceRequest:
-        data = batch(asked.first, asked.last - asked.first + 1, pid=self.producer_id, epoch=0)
+        data = batch(asked.first, asked.last - asked.first + 1, pid=self.producer_id, epoch=asked.epoch)
         return produce_request(asked.topic, data, asked.partition)
 
     def __lshift__(self, expected: Answer | Silence | Closed) -> Dialogue:
