@@ -427,7 +427,7 @@ def test_a_port_in_use_for_the_control(capfd: pytest.CaptureFixture[str]) -> Non
         (["audit", "--out", "out", "--path", ".", "--follow", "-1"], "--follow: expected a number of seconds above 0"),
         (["audit", "--out", "out", "--path", ".", "--follow", "nan"], "--follow: expected a number of seconds above 0"),
         (["audit", "--out", "out", "--path", ".", "--follow", "soon"], "--follow: expected a number of seconds above 0"),
-        (["audit", "--out", "out", "--path", ".", "--producer-expiration", "-5"], "milliseconds from 1 on, not '-5'"),
+        (["audit", "--out", "out", "--path", ".", "--producer-expiration", "-5"], "milliseconds, at least 1, not '-5'"),
     ],
 )
 def test_arguments_without_a_meaning_are_refused(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -127,7 +127,7 @@ def test_each_level_has_the_events_of_those_before_it(level: str) -> None:
 
 
 def test_a_level_that_does_not_exist() -> None:
-    with pytest.raises(ValueError, match="the trace is off, verdicts, changes, exchanges or all, not 'loud'"):
+    with pytest.raises(ValueError, match="trace: 'loud' is not one of off, verdicts, changes, exchanges, all"):
         MockKafka(trace="loud")
 
 

@@ -66,38 +66,21 @@ def _serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         f"too: KAFKA_LISTENERS, KAFKA_ADVERTISED_LISTENERS, KAFKA_<SETTING>. {EXIT_CODES}",
     )
     add = parser.add_argument
+
+    def repeated(flag: str, metavar: str, help: str) -> None:
+        add(flag, action="append", default=[], metavar=metavar, help=help)
+
     add("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
     add("--port", type=int, default=9092, help="port of the first broker; each further one takes the next; 0 = any free")
     add("--brokers", type=int, default=1, metavar="N", help="brokers in this process (%(default)s)")
-    add(
-        "--advertise",
-        metavar="H:P",
-        help="the address that clients connect to (of the first broker; each further one takes the next port)",
-    )
-    add("--listener", action="append", default=[], metavar="NAME=H:P[@H:P]",
-        help="a further listener; the address after @ is advertised (repeatable; one broker only)")  # fmt: skip
-    add(
-        "--topic",
-        action="append",
-        default=[],
-        metavar="NAME[:N]",
-        help="create this topic with N partitions (repeatable)",
-    )
+    add("--advertise", metavar="H:P", help="the address that clients connect to (each further broker takes the next port)")
+    repeated("--listener", metavar="NAME=H:P[@H:P]", help="a further listener; the address after @ is advertised (repeatable)")
+    repeated("--topic", metavar="NAME[:N]", help="create this topic with N partitions (repeatable)")
     add("--partitions", type=int, metavar="N", help="default partitions: num.partitions")
     add("--profile", default="kafka-4.3", metavar="NAME", help="the rules of the validator (%(default)s)")
-    add("--set", action="append", default=[], metavar="RULE=VALUE", help="change one rule of the profile (repeatable)")
-    add(
-        "--config",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a Kafka setting by Kafka's name (repeatable)",
-    )
-    add(
-        "--scenario",
-        metavar="NAME[/PART]",
-        help="start with the settings and faults of this scenario, or of its part with this number",
-    )
+    repeated("--set", metavar="RULE=VALUE", help="change one rule of the profile (repeatable)")
+    repeated("--config", metavar="KEY=VALUE", help="a Kafka setting by Kafka's name (repeatable)")
+    add("--scenario", metavar="NAME[/PART]", help="start with the settings and faults of this scenario, or of this part")
     add("--data", type=_named, metavar="DIR",
         help="keep everything in this directory, in Kafka's own files; without it in memory")  # fmt: skip
     add("--sync", default="never", choices=("always", "interval", "never"), help="with --data, flush the files "
@@ -106,26 +89,14 @@ def _serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     add("--require-fired", action="store_true", help="exit with code 1 if a fault never fired")
     add("--random-seed", type=int, metavar="N", help="make ids and the probabilities of faults repeatable")
     add("--clock", default="system", choices=("system", "frozen"), help="(%(default)s)")
-    add(
-        "--max-version",
-        action="append",
-        default=[],
-        metavar="API=N",
-        help="offer this API up to version N (repeatable)",
-    )
+    repeated("--max-version", metavar="API=N", help="offer this API up to version N (repeatable)")
     add("--loop", default="asyncio", choices=("asyncio", "uvloop"), help="(%(default)s)")
     add("--record-checks", default="full", choices=("full", "header"), help="check every record as Kafka does, or "
         "the batch header only (%(default)s)")  # fmt: skip
-    add(
-        "--trace",
-        action="append",
-        default=[],
-        metavar="console|FILE.jsonl",
-        help="show or write the events of --trace-level (repeatable)",
-    )
+    repeated("--trace", metavar="console|FILE.jsonl", help="show or write the events of --trace-level (repeatable)")
     add("--control", metavar="H:P", help="open the HTTP control, for tests in any language; a port alone listens on "
         "127.0.0.1, 0 = any free (needs wirebroker[control])")  # fmt: skip
-    add("--control-allow-host", action="append", default=[], metavar="NAME", help="accept requests to the control under "
+    repeated("--control-allow-host", metavar="NAME", help="accept requests to the control under "
         "this host name, such as a container's (repeatable); its own address and loopback are always accepted")  # fmt: skip
     add("--trace-level", default="verdicts", choices=("off", "verdicts", "changes", "exchanges", "all"),
         help="each level adds events: verdicts and faults; changes of state and connections; answers and fetched batches; "

@@ -43,17 +43,10 @@ class FrozenClock:
 
 
 Clock = SystemClock | FrozenClock
+CLOCKS: dict[str, type[Clock]] = {"system": SystemClock, "frozen": FrozenClock}
 
 
 def _forward(ms: int) -> int:
     if ms < 0:
         raise ValueError(f"a clock only moves forward, not by {ms} ms")
     return ms
-
-
-def new_clock(name: str) -> Clock:
-    """A clock of this kind: "system" or "frozen". Raises ValueError."""
-    kinds: dict[str, type[Clock]] = {"system": SystemClock, "frozen": FrozenClock}
-    if name not in kinds:
-        raise ValueError(f"the clock is 'system' or 'frozen', not {name!r}")
-    return kinds[name]()

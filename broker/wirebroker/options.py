@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from kafkawire.registry import KEYS
 from wirebroker import operations
-from wirebroker.clock import Clock, new_clock
+from wirebroker.clock import CLOCKS, Clock
 from wirebroker.core.names import topic_name_error
-from wirebroker.core.profile import Rules, profile
+from wirebroker.core.profile import PROFILES, Rules, profile
 from wirebroker.engine import Engine, first_node
-from wirebroker.trace.levels import includes
+from wirebroker.trace.levels import LEVELS
 
 if TYPE_CHECKING:
     from wirebroker.storage.folder.store import FolderStore
 
-CHOICES = {"record_checks": ("full", "header"), "sync": ("always", "interval", "never")}
+CHOICES = {
+    "clock": CLOCKS, "record_checks": ("full", "header"), "sync": ("always", "interval", "never"), "trace": LEVELS,
+}  # fmt: skip
 
 
 class OptionError(ValueError):
@@ -65,9 +67,10 @@ class BrokerOptions:
                 raise OptionError(option, f"{value!r} is not one of {', '.join(choices)}")
         if self.sync != "never" and self.data is None:
             raise OptionError("sync", f"{self.sync!r} needs a data directory, and none is given")
-        _check("clock", new_clock, self.clock)
-        _check("trace", includes, self.trace, "off")
-        _check("rules" if self.rules else "profile", self.new_rules)
+        try:
+            self.new_rules()
+        except ValueError as wrong:
+            raise OptionError("rules" if self.profile in PROFILES else "profile", str(wrong)) from None
         for name, version in (self.max_versions or {}).items():
             if name not in KEYS:
                 raise OptionError("max_versions", f"there is no API named {name!r}")
@@ -95,7 +98,7 @@ class BrokerOptions:
 
     def new_clock(self) -> Clock:
         """A clock of the kind that `clock` names."""
-        return new_clock(self.clock)
+        return CLOCKS[self.clock]()
 
     def new_engine(self, now: int) -> Engine:
         """A cluster with its topics; with `data` the one that is stored there.
@@ -129,11 +132,3 @@ class BrokerOptions:
         from wirebroker.storage.folder.store import FolderStore
 
         return FolderStore(data, random_bytes, brokers=self.brokers, sync=self.sync, first_node=first_node(self.settings))
-
-
-def _check(option: str, function: Callable[..., object], *values: object) -> None:
-    """Call a function that raises ValueError for a bad value. Raises OptionError."""
-    try:
-        function(*values)
-    except ValueError as wrong:
-        raise OptionError(option, str(wrong)) from None

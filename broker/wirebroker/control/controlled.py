@@ -40,6 +40,14 @@ class Controlled:
         """Perform the effects of a change, and wake those who wait."""
         self.host.changed()
 
+    def change(self, change: Callable[[int], object]) -> None:
+        """Apply a change at this time, and perform its effects. Problem 409 if it raises ValueError."""
+        try:
+            change(self.now)
+        except ValueError as refused:
+            raise Problem(409, str(refused)) from None
+        self.changed()
+
     def reset(self) -> None:
         """Close the connections and empty the broker, as after a start. Problem if it has a data directory."""
         if self.engine.store is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated
 
 from kafkawire.errors import error_name
@@ -113,9 +114,7 @@ def leaders(controlled: Controlled, query: OfTopic) -> Leaders:
 
 def move_leader(controlled: Controlled, topic: str, partition: int, body: Move) -> Leader:
     """Move the leadership to another replica that is in sync. Nothing is lost."""
-    _leader(controlled, topic, partition)
-    _change(controlled, body.to, lambda to, now: controlled.engine.controller.move_leader(topic, partition, to, now))
-    return _leader(controlled, topic, partition)
+    return _change_replica(controlled, topic, partition, body.to, controlled.engine.controller.move_leader)
 
 
 def elect_leader(controlled: Controlled, topic: str, partition: int, body: Election) -> Elected:
@@ -128,17 +127,19 @@ def elect_leader(controlled: Controlled, topic: str, partition: int, body: Elect
 
 def freeze_replica(controlled: Controlled, topic: str, partition: int, body: Replica) -> Leader:
     """Make a follower stop fetching; after replica.lag.time.max.ms it is out of sync."""
-    _leader(controlled, topic, partition)
-    controller = controlled.engine.controller
-    _change(controlled, body.node_id, lambda node_id, now: controller.freeze_replica(topic, partition, node_id, now))
-    return _leader(controlled, topic, partition)
+    return _change_replica(controlled, topic, partition, body.node_id, controlled.engine.controller.freeze_replica)
 
 
 def thaw_replica(controlled: Controlled, topic: str, partition: int, body: Replica) -> Leader:
     """Make a follower fetch again: it catches up and is in sync."""
+    return _change_replica(controlled, topic, partition, body.node_id, controlled.engine.controller.thaw_replica)
+
+
+def _change_replica(
+    controlled: Controlled, topic: str, partition: int, node_id: int, change: Callable[[str, int, int, int], None]
+) -> Leader:
     _leader(controlled, topic, partition)
-    controller = controlled.engine.controller
-    _change(controlled, body.node_id, lambda node_id, now: controller.thaw_replica(topic, partition, node_id, now))
+    _change(controlled, node_id, partial(change, topic, partition))
     return _leader(controlled, topic, partition)
 
 
@@ -147,11 +148,7 @@ def _change(controlled: Controlled, node_id: int, change: Callable[[int, int], N
     known = controlled.engine.cluster.brokers
     if node_id not in known:
         raise Problem(404, f"there is no broker {node_id}; there are {', '.join(map(str, known))}", "node_id")
-    try:
-        change(node_id, controlled.now)
-    except ValueError as refused:
-        raise Problem(409, str(refused)) from None
-    controlled.changed()
+    controlled.change(partial(change, node_id))
 
 
 def _leader(controlled: Controlled, topic: str, partition: int) -> Leader:

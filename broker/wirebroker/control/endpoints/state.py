@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated
 
 from kafkawire.codec import decode
@@ -188,21 +189,13 @@ def expire_producer(controlled: Controlled, producer_id: int, body: Where) -> Ex
 def expire_transaction(controlled: Controlled, transactional_id: str) -> None:
     """Let the coordinator forget a transactional id as after transactional.id.expiration.ms."""
     transaction(controlled, transactional_id)
-    try:
-        controlled.engine.fault_broker.expire_transactional_id(transactional_id, controlled.now)
-    except ValueError as refused:
-        raise Problem(409, str(refused)) from None
-    controlled.changed()
+    controlled.change(partial(controlled.engine.fault_broker.expire_transactional_id, transactional_id))
 
 
 def fence(controlled: Controlled, transactional_id: str) -> Transaction:
     """Fence a transactional producer, as a second one with its id would: its epoch rises, its open transaction is aborted."""
     transaction(controlled, transactional_id)
-    try:
-        controlled.engine.fault_broker.fence(transactional_id, controlled.now)
-    except ValueError as refused:
-        raise Problem(409, str(refused)) from None
-    controlled.changed()
+    controlled.change(partial(controlled.engine.fault_broker.fence, transactional_id))
     return transaction(controlled, transactional_id)
 
 
