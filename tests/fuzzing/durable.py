@@ -35,8 +35,10 @@ def durable(ask: Ask, groups: list[str]) -> dict[str, Any]:
         known[f"{OFFSETS} {group}"] = _offsets(ask, group)
     for each in ask(ListTransactionsRequest(duration_filter=-1), 1).transaction_states:
         found = ask(DescribeTransactionsRequest(transactional_ids=[each.transactional_id]), 0).transaction_states[0]
-        topics = {topic.topic: sorted(topic.partitions) for topic in found.topics}
-        who = (found.transaction_state, found.producer_id, found.producer_epoch, found.transaction_timeout_ms, topics)
+        state, topics = found.transaction_state, {topic.topic: sorted(topic.partitions) for topic in found.topics}
+        if state.startswith("Prepare"):  # a start carries out the decision: its coordinator has a higher epoch
+            state, topics = state.replace("Prepare", "Complete"), {}
+        who = (state, found.producer_id, found.producer_epoch, found.transaction_timeout_ms, topics)
         known[f"transaction {each.transactional_id}"] = who
     return known
 
