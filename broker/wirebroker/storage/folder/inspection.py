@@ -1,7 +1,7 @@
-"""What the files that a start finds say of each other: indexes of a log, the log of its checkpoints.
+"""Comparing the files of a partition with each other: the log with its indexes, and with the checkpoints.
 
-A cleanly stopped broker has checked every batch, so that of a large directory only the ends are looked at, and the rest
-when somebody reads it. Small directories are read whole: that is over before anybody notices.
+A broker that stopped cleanly has checked every batch. So of a large directory a start reads only the ends of the files,
+and the rest is checked when it is read. A start reads small directories whole.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from wirebroker.storage.folder.notes import note
 from wirebroker.storage.folder.segment import Segment
 
 BYTES_AT_START = 16 * 1024 * 1024
-"""How much of what was closed cleanly is read at a start, in bytes of all partitions together."""
+"""The bytes of cleanly closed segments that a start reads, for all partitions together."""
 LEAST = 16 * 1024
-"""What a segment counts at least."""
+"""The least bytes that a segment counts as."""
 
 
 class Inspection:
-    """Decides which segments are read whole although nothing speaks against them."""
+    """Decides which cleanly closed segments a start reads whole."""
 
     def __init__(self, allowed: int = BYTES_AT_START) -> None:
         self._left = allowed
 
     def takes(self, path: Path) -> bool:
-        """Whether this file is to be read."""
+        """Whether to read this file. It then counts."""
         if self._left < LEAST:
             return False
         cost = max(path.stat().st_size, LEAST)
@@ -56,7 +56,7 @@ class Inspection:
 
 
 def check_names(folder: Path, present: Listing, reached: int) -> None:
-    """Raises DamagedFile if segments have gone whose indexes, epochs or checkpoints are still there."""
+    """Raises DamagedFile if a segment is missing and its index, the leader epochs or a checkpoint are there."""
     logs = present.offsets[LOG]
     for suffix in SEGMENT_FILES[1:]:
         orphans = sorted(set(present.offsets[suffix]) - set(logs))
@@ -78,11 +78,10 @@ def check_names(folder: Path, present: Listing, reached: int) -> None:
 
 
 def unfit_indexes(segment: Segment, aborted: Sequence[AbortedTransaction], complete: bool) -> list[Path]:
-    """The indexes of a closed segment that do not fit its batches, and that have to be made again.
+    """The indexes of a closed segment that contradict its batches and must be made again.
 
-    `segment` was walked, so that it knows better, and so are the `aborted` transactions that its batches tell of; if the
-    log is `complete` from its first offset on, those are all. Raises DamagedFile where an index may be right, and the
-    log another one's.
+    `segment` was walked, and its batches abort the transactions `aborted`: all of them if the log is `complete` from
+    its first offset. Raises DamagedFile if an index may be right, and the log another partition's.
     """
     fits = {
         OFFSET_INDEX: _offsets_fit(segment),
@@ -96,7 +95,7 @@ def unfit_indexes(segment: Segment, aborted: Sequence[AbortedTransaction], compl
 
 
 def _entries(path: Path, entry: Struct) -> list[tuple[int, ...]] | None:
-    """The entries of an index; None if it is missing or none."""
+    """The entries of an index; None if the file is missing or has another size."""
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
@@ -118,9 +117,9 @@ def _offsets_fit(segment: Segment) -> bool:
 
 
 def _check_owner(segment: Segment, entries: Sequence[tuple[int, ...]]) -> None:
-    """Raises DamagedFile if the offset index is another log's: if two entries are wrong, and not only one that was changed.
+    """Raises DamagedFile if two entries of the offset index are wrong: then it is another log's, not changed by chance.
 
-    An entry need not have the batch of its offset: before Kafka 4 it had the first batch of what was appended together.
+    Kafka before 4 entered the position of the first batch of an append, with the offset of its last batch.
     """
     base, path = segment.base_offset, segment.path(OFFSET_INDEX)
     wrong = []

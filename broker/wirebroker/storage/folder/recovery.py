@@ -1,13 +1,13 @@
-"""What a partition's folder holds when the broker starts (LogLoader, ProducerStateManager).
+"""Opening a partition's folder when the broker starts (LogLoader, ProducerStateManager).
 
-After a clean shutdown the last snapshot has the producers' state, and the log ends where the checkpoint says. After a
-crash the segments from the recovery point on are walked, their batches checked, their indexes made again, and a torn tail
-is cut. Either way the state comes from the newest snapshot, which keeps the last batch of each producer, and from the
-batches after it. Of what was closed cleanly as much is walked as an `Inspection` allows; of the rest the ends are held
-against each other.
+After a clean shutdown the last snapshot has the producers' state, and the checkpoint has the end of the log. After a
+crash the start walks the segments from the recovery point, checks their batches, makes their indexes again and cuts a
+torn tail. Either way the state comes from the newest snapshot, which keeps the last batch of each producer, and from the
+batches after it. The start also walks cleanly closed segments, as many as an `Inspection` allows, and compares the ends
+of the others' files.
 
-Everything is looked at before anything is changed. Damage that is not a torn tail is an error: Kafka would cut there,
-and lose the sound batches behind it.
+It looks at everything before it changes anything. Damage that is not a torn tail is an error: Kafka would cut there and
+lose the sound batches after it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from wirebroker.storage.interface import Kept
 
 
 class LogSettings(NamedTuple):
-    """What a log needs to know of the settings. Times are in ms."""
+    """The settings of a log. Times are in ms."""
 
     segments: SegmentSettings
     rules: Rules
@@ -65,22 +65,22 @@ class LogSettings(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What the directory's checkpoints say of a partition."""
+    """The entries of a partition in the directory's checkpoints."""
 
     clean: bool
     recovery_point: int | None
-    """None where no checkpoint names the partition."""
+    """None if no checkpoint names the partition."""
     log_start_offset: int
     starts_there: bool = False
-    """Whether `log_start_offset` is where it began when the broker stopped cleanly, so that earlier segments are no loss."""
+    """Whether the log began at `log_start_offset` at the clean stop, so that it needs no earlier segments."""
     gaps_below: int = ANYWHERE
-    """Below this offset compaction may have left out some."""
+    """Compaction may have removed offsets before this one."""
     latest_epoch: int | None = None
     """The leader epoch that the metadata knows."""
 
 
 class Recovered(NamedTuple):
-    """A partition's log as it was found."""
+    """The log of a partition after recovery."""
 
     segments: list[Segment]
     end_offset: int
@@ -91,7 +91,7 @@ class Recovered(NamedTuple):
 
 
 class State:
-    """The producers and transactions of a partition, as its batches say."""
+    """The producers and transactions of a partition, from its batches."""
 
     def __init__(self, rules: Rules) -> None:
         self.producers: dict[Key, bytes] = {}
@@ -99,13 +99,13 @@ class State:
         self._rules = rules
 
     def load(self, producers: Mapping[Key, bytes]) -> None:
-        """Begin with what a snapshot holds."""
+        """Begin with the producers of a snapshot."""
         self.producers = dict(producers)
         open_ones = {int(key): open_since(state) for key, state in producers.items() if open_since(state) >= 0}
         self.transactions.restart(open_ones)
 
     def follow(self, header: BatchHeader, batch: Buffer) -> None:
-        """A batch is in the log (ProducerAppendInfo with the origin of a replica: nothing is refused)."""
+        """Apply a batch of the log (ProducerAppendInfo with the origin of a replica: it refuses nothing)."""
         key = header.producer_id
         if key < 0:
             return
@@ -124,7 +124,7 @@ class State:
 
 
 def recover(folder: Path, settings: LogSettings, known: Known, inspection: Inspection, now: int) -> Recovered:
-    """Open the folder. Raises DamagedFile and changes nothing if batches would be lost."""
+    """Open the folder. Raises DamagedFile, and changes nothing, if batches would be lost."""
     _finish_swaps(folder)
     present = listing(folder)
     check_names(folder, present, (known.clean and known.recovery_point) or 0)
@@ -184,7 +184,7 @@ class Closed(NamedTuple):
 
 
 class Recovery:
-    """One partition's folder: first everything is looked at, then what was found is taken, and files are made to fit."""
+    """The recovery of one folder: `look` reads everything, then `take` changes the files."""
 
     def __init__(
         self, folder: Path, present: Listing, settings: LogSettings, known: Known, inspection: Inspection, now: int
@@ -202,19 +202,19 @@ class Recovery:
         self._epochs = LeaderEpochs(folder, self._bases[0], known.latest_epoch, clean=known.clean)
         self._expected = Expected(known.gaps_below, self._epochs, set())
         self._last: Walked | None = None
-        """The segment before the one that is looked at, if it was walked."""
+        """The previous segment, if it was walked."""
         self._crashed: list[Walked] = []
-        """What may have been written since the files were last put on the disk, so that its indexes are made again."""
+        """Segments that may have been written to after the last sync. Their indexes are made again."""
         self._closed: list[Closed] = []
-        """What was walked though nothing spoke against it."""
+        """Closed segments that were walked."""
         self._unfit: list[tuple[Closed, list[Path]]] = []
-        """Which of those have indexes that do not fit."""
+        """Those of them with indexes that contradict the batches."""
         self._starts: list[tuple[int, int]] = []
         self._is_known_at_end = False
         """Whether the snapshot at the end of the log is good."""
         self._torn = ""
         self._is_complete = self._bases[0] == 0 and known.gaps_below == 0
-        """Whether every batch that ever was is still there, as far as was looked."""
+        """Whether the segments so far have every batch that was ever written."""
 
     # Looking
 
@@ -252,7 +252,7 @@ class Recovery:
         self._walk(base, closed, followed=following is not None)
 
     def _walk(self, base: int, closed: bool, *, followed: bool) -> None:
-        """Check the batches of a segment and count them again; if it was `closed`, its files are held against them."""
+        """Check and count the batches of a segment. The files of a `closed` one are compared with them."""
         state = self._state_before(base)
         segment = Segment(self.folder, base, self._now, self._settings.segments, Index())
         self.segments[-1] = segment
@@ -320,7 +320,7 @@ class Recovery:
     # Taking
 
     def take(self) -> Recovered:
-        """Let the files be what was found, without a torn tail and with indexes that fit; the log."""
+        """Cut a torn tail and make wrong indexes again; the recovered log."""
         if not self._is_known_at_end:
             (self.folder / file_name(self.end, SNAPSHOT)).unlink(missing_ok=True)
         self._write_crashed()
@@ -340,7 +340,7 @@ class Recovery:
         return Recovered(self.segments, self.end, recovery_point, kept, self._epochs.written)
 
     def _write_crashed(self) -> None:
-        """What was found may be in the page cache alone."""
+        """Write the indexes of the segments that a crash may have cut; only the page cache may have their batches."""
         for segment, state, end in self._crashed:
             if segment.size != segment.path().stat().st_size:
                 segment.truncate(segment.size, end)
@@ -361,7 +361,7 @@ class Recovery:
     # Producers
 
     def _check_snapshot(self) -> None:
-        """After a clean stop the producers are written down at the end of the log. Raises DamagedFile if they are lost."""
+        """After a clean stop a snapshot at the end of the log has the producers. Raises DamagedFile if they are lost."""
         path = self.folder / file_name(self.end, SNAPSHOT)
         if self.end <= self._log_start:
             return
@@ -379,7 +379,7 @@ class Recovery:
         note(f"{path}: {why}; the producers are taken from the batches")
 
     def _damage_of_snapshot(self, path: Path) -> str:
-        """Why the snapshot at the end of the log cannot be used. Raises DamagedFile if the log may be another one's."""
+        """Why the last snapshot cannot be used, or "". Raises DamagedFile if it may be another log's."""
         try:
             producers = read_snapshot(path)
         except FileNotFoundError:
@@ -398,7 +398,7 @@ class Recovery:
         return ""
 
     def _damage_of_producer(self, key: Key, written: int) -> str:
-        """What is wrong with a producer whose last batch ends at the offset `written`, as far as the log was walked."""
+        """A sentence if the walked log contradicts that the producer's last batch ends at `written`, else ""."""
         segment = next((each for each in reversed(self.segments) if each.base_offset <= written), None)
         if segment is None or segment.unchecked:
             return ""
@@ -411,7 +411,7 @@ class Recovery:
         return ""
 
     def _producers(self) -> dict[Key, bytes]:
-        """Who is known at the end of the log; snapshots that say nothing any more are removed."""
+        """The producers at the end of the log. Removes snapshots of other offsets that no longer count."""
         state = self._state_at(self.end, self.segments)
         for snapshot in offsets_in(self.folder, SNAPSHOT):
             if snapshot > self.end or snapshot <= self._log_start:
@@ -419,7 +419,7 @@ class Recovery:
         return state.producers
 
     def _state_at(self, offset: int, segments: Sequence[Segment]) -> State:
-        """The state below `offset`: of the newest snapshot that can be read, and of the batches after it."""
+        """The state before `offset`, from the newest readable snapshot and the batches after it."""
         state = State(self._settings.rules)
         since = self._log_start
         for snapshot in reversed(offsets_in(self.folder, SNAPSHOT)):
@@ -456,9 +456,9 @@ def _is_snapshot(path: Path) -> bool:
 
 
 def cut_of(walk: Walk, damage: Damage, *, followed: bool, clean: bool) -> str:
-    """A sentence about the torn tail that will be cut off. Raises DamagedFile if it is none.
+    """A sentence about the torn tail, which the caller cuts off. Raises DamagedFile if the tail is not torn.
 
-    After a `clean` stop no tail is torn.
+    No tail is torn after a `clean` stop.
     """
     path, (position, why) = walk.path, damage
     size = path.stat().st_size

@@ -1,8 +1,8 @@
 """One segment of a partition's log: its .log file, and where in it offsets and times are.
 
-Every batch is written to the file as it comes, and read from it again: what Kafka leaves to the page cache is left to it
-here. The indexes of the active segment are in memory alone, since after a crash they are made anew from the batches.
-They become files when the segment is closed, and those are read back when somebody looks for something there.
+Every batch is written to the file when it arrives, and read from the file: as in Kafka, the page cache does the rest.
+Only memory has the indexes of the active segment, because a start after a crash makes them again from the batches.
+Closing the segment writes them to files, and the next search in that segment reads the files.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ from wirebroker.storage.folder import files
 
 _START = struct.Struct(">qii")
 _PLACE = struct.Struct(">qi11xi")
-"""base offset, length, and behind the attributes the last offset delta"""
+"""base offset, length, and the last offset delta, which follows the attributes"""
 _delta_of = struct.Struct(">i").unpack_from
 _START_SIZE = _START.size
 _DELTA_AT = 23
 _LOOK = 8 * 1024
-"""Bytes that are read at once when a batch is looked for."""
+"""The bytes that a search for a batch reads at once."""
 FULL = -(1 << 64)
-"""A time so long ago that a segment created then takes nothing more."""
+"""The creation time of a full segment: so long ago that the next batch goes to a new one."""
 MOST_OPEN = 128
-"""How many files a store keeps open to write to them."""
+"""The number of files that a store keeps open for writing."""
 _LARGEST_SPAN = 1 << 30
-"""Offsets after which a segment takes nothing more; its indexes have room for twice as many."""
+"""The number of offsets after which a segment is full; its indexes have room for twice as many."""
 
 
 class OpenFiles:
-    """Closes the file that was opened first when there are too many; it is opened again when it is written to.
+    """Closes the file that was opened first when too many are open. The next write opens it again.
 
-    So thousands of partitions need no thousands of descriptors.
+    So a few descriptors are enough for thousands of partitions.
     """
 
     def __init__(self) -> None:
@@ -72,9 +72,9 @@ class OpenFiles:
 
 
 class SegmentSettings(NamedTuple):
-    """Bytes between two entries of the indexes, how many entries they take, and what the segments of a store share.
+    """Bytes between two entries of the indexes, the most entries, and what all segments of a store share.
 
-    (index.interval.bytes, segment.index.bytes.) `written` is told of what is to be synced.
+    (index.interval.bytes, segment.index.bytes.) A segment calls `written` when it has something to sync.
     """
 
     interval: int
@@ -83,11 +83,11 @@ class SegmentSettings(NamedTuple):
     written: Callable[[], None]
     files: OpenFiles
     failed: Callable[[OSError], None] = lambda failure: None
-    """Told of what cannot be written."""
+    """Called with the error when a write fails."""
 
 
 class Index:
-    """Some of a segment's batches: last offsets and positions, and how late they had become by then."""
+    """Some of a segment's batches: their last offsets, their positions, and the largest timestamp up to each."""
 
     __slots__ = ("newest", "offsets", "positions", "stamps")
 
@@ -99,7 +99,7 @@ class Index:
         self.positions = array("i", positions)
         self.stamps = array("q", stamps)
         self.newest = array("q", newest)
-        """The last offsets of the batches that have the timestamps in `stamps`."""
+        """The last offsets of the batches with the timestamps in `stamps`."""
 
     def note_time(self, timestamp: int, offset: int) -> None:
         """The largest timestamp so far, and the last offset of its batch; only a larger one than before is kept."""
@@ -108,7 +108,7 @@ class Index:
             self.newest.append(offset)
 
     def cut(self, offset: int) -> None:
-        """Forget what is said of `offset` and what follows."""
+        """Forget the entries for `offset` and later ones."""
         keep = bisect_left(self.offsets, offset)
         del self.offsets[keep:], self.positions[keep:]
         keep = bisect_left(self.newest, offset)
@@ -116,7 +116,7 @@ class Index:
 
 
 class Expected(NamedTuple):
-    """What the other files of a partition say about the batches of a segment."""
+    """Facts about the batches of a segment from the other files of its partition."""
 
     gaps_below: int
     """Compaction may have removed offsets below this one."""
@@ -134,16 +134,16 @@ class Segment:
     )  # fmt: skip
 
     def __init__(self, folder: Path, base_offset: int, created: int, settings: SegmentSettings, index: Index | None) -> None:
-        """A segment of which nothing is known yet; without an `index` it is a closed one, whose files have it."""
+        """A segment before anything of it is read. Without an `index` it is a closed one, and its files have the index."""
         self.folder = folder
         self.base_offset = base_offset
         self.created = created
         self.size = 0
         self.max_timestamp = -1
         self.dirty = False
-        """Whether something was written that may not be on the disk."""
+        """Whether it has been written to since the last sync."""
         self.unchecked: Expected | None = None
-        """What to compare each batch with when it is read; None if the broker has read or written them all since it started."""
+        """What to check each batch against when it is read; None if this process has read or written all of them."""
         self._newest = base_offset
         """The last offset of the batch with the largest timestamp."""
         self._settings = settings
@@ -154,7 +154,7 @@ class Segment:
         self._fd = -1
 
     def path(self, suffix: str = LOG, ending: str = "") -> Path:
-        """One of its files; with an ending, as it is called while it is made."""
+        """One of its files. An `ending` marks a file that is not complete."""
         return self.folder / (file_name(self.base_offset, suffix) + ending)
 
     def paths(self, ending: str = "") -> list[Path]:
@@ -164,18 +164,18 @@ class Segment:
     # Writing
 
     def create(self) -> None:
-        """Begin an empty file, with empty indexes as Kafka has them. Raises OSError, and then there is no such segment."""
+        """Create an empty file, with empty indexes as Kafka does. Raises OSError; then there is no such segment."""
         for suffix in (OFFSET_INDEX, TIME_INDEX, LOG):  # the segment is there with its log
             files.write(self.path(suffix), b"")
         self.touched()
 
     def touched(self) -> None:
-        """Something was written that may not be on the disk."""
+        """Note a write that is not synced."""
         self.dirty = True
         self._settings.written()
 
     def append(self, batch: Buffer, base_offset: int, leader_epoch: int, timestamp: int, owned: bool) -> None:
-        """Write the batch under its offset. Raises OSError, and then nothing of it is there."""
+        """Write the batch with this base offset. Raises OSError; then the file is as before."""
         size = len(batch)
         start = _START.pack(base_offset, size - LOG_OVERHEAD, leader_epoch)
         try:
@@ -191,7 +191,7 @@ class Segment:
         self.note(base_offset + _delta_of(batch, _DELTA_AT)[0], size, timestamp)
 
     def _cut_back(self) -> None:
-        """Remove what a failed write has left; if that fails too, the file is closed, and opening it does so."""
+        """Cut off the bytes of a failed write. If that fails too, close the file: opening it cuts them off."""
         try:
             if self._fd >= 0:
                 os.ftruncate(self._fd, self.size)
@@ -199,7 +199,7 @@ class Segment:
             self.release()
 
     def note(self, last_offset: int, size: int, timestamp: int) -> None:
-        """A batch is in the file, at the end of those that were noted before (LogSegment.append)."""
+        """Count a batch that the file has, after those that were counted before (LogSegment.append)."""
         if timestamp > self.max_timestamp:
             self.max_timestamp, self._newest = timestamp, last_offset
         if self._since_entry > self._interval:
@@ -221,7 +221,7 @@ class Segment:
             self.created = FULL
 
     def close(self, aborted: Iterable[AbortedTransaction] = (), ending: str = "") -> None:
-        """Write the indexes; `aborted` are the transactions whose abort markers are in the segment. Raises OSError."""
+        """Write the indexes. The segment has the abort markers of the transactions `aborted`. Raises OSError."""
         if not ending and self.path().stat().st_size != self.size:
             self.release()
             self._open()
@@ -237,16 +237,16 @@ class Segment:
             self.path(TRANSACTION_INDEX, ending).unlink(missing_ok=True)
 
     def note_end(self) -> None:
-        """Let the index have what it says once the segment is closed."""
+        """Add the entry that the time index of a closed segment ends with."""
         self.index.note_time(self.max_timestamp, self._newest)
 
     def let_go(self) -> None:
-        """Give back the descriptor and forget the index; both are there again when they are needed."""
+        """Close the descriptor and forget the index. The next use opens and reads them again."""
         self.release()
         self._index = None
 
     def release(self) -> None:
-        """Give back the descriptor."""
+        """Close the descriptor."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -257,7 +257,7 @@ class Segment:
         self._settings.files.opened(self)
 
     def reopened(self) -> Segment:
-        """A closed segment as one that is written to; whoever holds the closed one cannot take it for this one."""
+        """This closed segment as an active one: another object, so that a reader of the closed one notices."""
         made = Segment(self.folder, self.base_offset, self.created, self._settings, self.index)
         made.size, made.dirty = self.size, self.dirty
         made.max_timestamp, made._newest = self.max_timestamp, self._newest
@@ -265,7 +265,7 @@ class Segment:
         return made
 
     def truncate(self, position: int, offset: int) -> None:
-        """Cut off what is at `position` and behind it, which begins with `offset`; its index is in memory alone then."""
+        """Cut the file at `position`, where `offset` begins. Only memory has the index afterwards."""
         if self._fd < 0:
             self._open()
         self.index.cut(offset)
@@ -281,7 +281,7 @@ class Segment:
 
     @property
     def index(self) -> Index:
-        """Where things are; read from the files if the segment is closed, or from the batches if those are no good."""
+        """The index: of a closed segment from its files, empty if they are damaged (a search then reads the batches)."""
         if self._index is None:
             try:
                 self._index = Index(
@@ -293,9 +293,9 @@ class Segment:
         return self._index
 
     def believe(self, expected: Expected) -> int:
-        """Know a segment that was closed by the ends of its files; the offset behind its last batch.
+        """Read only the ends of a closed segment's files; the offset after its last batch.
 
-        Raises DamagedFile or FileNotFoundError if they do not fit each other: then only a walk tells.
+        Raises DamagedFile or FileNotFoundError if they contradict each other: then the segment must be walked.
         """
         found = last_entry(self.path(OFFSET_INDEX), OFFSET_ENTRY)
         relative, position = found or (-1, 0)
@@ -314,7 +314,7 @@ class Segment:
         return end
 
     def _tail(self, position: int) -> memoryview:
-        """What is in the file from the last entry of the index on."""
+        """The bytes of the file from the position of the last index entry."""
         fd = files.open_to_read(self.path())
         try:
             self.size = os.fstat(fd).st_size
@@ -325,7 +325,7 @@ class Segment:
             os.close(fd)
 
     def _end_of(self, tail: memoryview, position: int, indexed: int) -> int:
-        """Where these batches end, the first of which the index knows by the offset `indexed` if it knows one."""
+        """The offset after these batches. The first has the offset `indexed` if the index has an entry."""
         end, at = self.base_offset, 0
         while at < len(tail):
             if why := damage_at(tail, at, end):
@@ -337,7 +337,7 @@ class Segment:
         return end
 
     def _recount(self) -> None:
-        """Find the largest timestamp again: the index knows most, the batches behind its last entry the rest."""
+        """Find the largest timestamp again, in the index and in the batches after its last entry."""
         index = self.index
         self.max_timestamp, self._newest = -1, self.base_offset
         if index.stamps:
@@ -347,7 +347,7 @@ class Segment:
                 self.max_timestamp, self._newest = header.max_timestamp, header.last_offset
 
     def read(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes from `position` on, and no more than the segment has."""
+        """At most `size` bytes from `position`, within the segment."""
         size = min(size, self.size - position)
         if self._fd >= 0:
             return files.read_at(self._fd, size, position)
@@ -358,7 +358,7 @@ class Segment:
             os.close(fd)
 
     def find(self, offset: int) -> int:
-        """The position of the first batch that ends at or behind `offset`; the segment's size if none does."""
+        """The position of the first batch that ends at or after `offset`; the segment's size if there is none."""
         position = self._indexed(offset)
         gaps_below = self.unchecked.gaps_below if self.unchecked else ANYWHERE
         following = -1 if position else self.base_offset
@@ -379,14 +379,14 @@ class Segment:
         return self.size
 
     def _indexed(self, offset: int) -> int:
-        """A position at or before the batch that holds `offset`, by the index; which is held against the log if need be."""
+        """A position at or before the batch of `offset`, from the index. An unchecked index is compared with the log."""
         index = self.index
         entry = bisect_right(index.offsets, offset) - 1
         if entry < 0:
             return 0
         position = index.positions[entry]
         if self.unchecked and not self.holds(index.offsets[entry], position):
-            self._index = Index()  # which takes longer, and finds the same
+            self._index = Index()  # a search without it takes longer and finds the same
             return 0
         return position
 
@@ -406,7 +406,7 @@ class Segment:
         return self.header_at(position) if self.holds(offset, position) else None
 
     def check(self, data: memoryview, position: int) -> None:
-        """Check the whole batches in what was read at `position`, unless the start has done so. Raises DamagedFile."""
+        """Check the complete batches in `data`, read at `position`, unless the start has. Raises DamagedFile."""
         if self.unchecked is not None:
             self._check(data, position, self.unchecked)
 
@@ -451,24 +451,24 @@ class Segment:
         return int(HEADER.unpack(self.read(position, HEADER_SIZE))[1]) + LOG_OVERHEAD
 
     def offset_behind(self, position: int) -> int | None:
-        """The last offset of the first batch in the index that begins at or behind `position` (fetchUpperBoundOffset)."""
+        """The last offset of the first indexed batch at or after `position` (fetchUpperBoundOffset)."""
         index = self.index
         entry = bisect_left(index.positions, position)
         return index.offsets[entry] if entry < len(index.offsets) else None
 
     def position_before(self, timestamp: int) -> int:
-        """A position before which every batch is older than `timestamp`."""
+        """A position: all batches before it are older than `timestamp`."""
         index = self.index
         entry = bisect_left(index.stamps, timestamp) - 1
         return self.find(index.newest[entry]) if entry >= 0 else 0
 
     def headers(self, position: int) -> Iterable[tuple[int, BatchHeader]]:
-        """Positions and headers of the batches from `position` on."""
+        """Positions and headers of the batches from `position`."""
         for at, batch in self.batches(position):
             yield at, BatchHeader._make(HEADER.unpack_from(batch))
 
     def batches(self, position: int, piece: int = 1024 * 1024) -> Iterable[tuple[int, memoryview]]:
-        """Positions and batches from `position` on, read in pieces of about so many bytes. Raises DamagedFile."""
+        """Positions and batches from `position`; each read takes about `piece` bytes. Raises DamagedFile."""
         while position < self.size:
             data = memoryview(self.read(position, piece))
             used = 0
