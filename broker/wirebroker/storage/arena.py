@@ -1,9 +1,8 @@
 """Memory for records, in large pieces.
 
-A page of memory that is touched for the first time costs more than copying records into it, and in pages of 2 MiB it
-costs a fifth of what it costs in pages of 4 KiB. So what is kept is put into large private mappings, for which huge
-pages are asked where the system has them. A mapping takes no memory before something is written there, and goes back
-to the system when the last `memoryview` of it is gone.
+The first write to a page of memory costs more than copying records into it. In pages of 2 MiB it costs a fifth of the
+time that it costs in pages of 4 KiB. So records go into large private mappings, with huge pages where the system has
+them. A mapping takes no memory before it is written to, and goes back to the system with its last `memoryview`.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""Compaction: of each key the last record is kept (Kafka's Cleaner, LogToClean and CleanedTransactionMetadata).
+"""Compaction keeps the last record of each key (Kafka's Cleaner, LogToClean and CleanedTransactionMetadata).
 
-The closed segments up to the first open transaction are read twice: the new ones to learn where each key was last written,
-then all of them to leave out what is older. Offsets stay as they are. Kept as well are
+A round reads the closed segments up to the first open transaction twice: the new ones to learn the last offset of each
+key, then all of them to leave out older records. Offsets stay as they are. These stay as well:
 
-    a tombstone, and the marker of a transaction of which nothing else is left: for delete.retention.ms after that was seen
-    the last batch of each producer, without its records: what it wrote last is known by it
-    the last batch that was looked at
+    a tombstone, and the marker of a transaction without batches, for delete.retention.ms after a round first saw it so
+    the last batch of each producer, without its records, because a start takes the producer's sequences from it
+    the last batch of the round
 
-Nothing here changes a log: a log on disk and one in memory each write what is left, and take it in the place of what was.
-What takes long is a generator. It yields how many records it has read since it last yielded, at most `STEP` or one
-batch, so that whoever has other things to do can stop in between.
+This module changes no log: a log on disk and one in memory each write the remaining batches and replace their segments.
+Long work is a generator. It yields the number of records that it has read since the last yield, at most `STEP` or one
+batch, so that its caller can do other things in between.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from wirebroker.core.producers import epoch_of, last_offset
 from wirebroker.storage.interface import Owner
 
 MOST_KEYS = 1_000_000
-"""How many keys are looked at in one round; the next one goes on behind them. (log.cleaner.dedupe.buffer.size)"""
+"""The most keys of one round; the next round continues after them. (log.cleaner.dedupe.buffer.size)"""
 STEP = 256
-"""Records after which a generator yields, also within a batch."""
+"""A generator yields after so many records, also within a batch."""
 
 T = TypeVar("T")
 Steps = Generator[int, None, T]
@@ -58,7 +58,7 @@ S = TypeVar("S", bound=Readable)
 
 
 class LastRecord(NamedTuple):
-    """What is known of a producer by the last batch that it wrote: its offset, None if there is only a marker."""
+    """The offset of the last batch that a producer wrote; None if there is only a marker."""
 
     offset: int | None
     producer_epoch: int
@@ -68,9 +68,9 @@ class Task(NamedTuple, Generic[S]):
     """A log that is to be compacted. Times are in ms."""
 
     segments: Sequence[S]
-    """The closed ones, below what must not be touched."""
+    """The closed segments that may be compacted."""
     first_dirty: int
-    """Up to here it was compacted before."""
+    """The offset up to which earlier rounds compacted the log."""
     aborted: Sequence[AbortedTransaction]
     last_records: Mapping[int, LastRecord]
     segment_bytes: int
@@ -81,7 +81,7 @@ class Task(NamedTuple, Generic[S]):
 def plan(
     segments: Sequence[S], end_offset: int, cleaned_to: int, owner: Owner, configs: TopicConfigs, now: int
 ) -> tuple[float, Task[S]] | None:
-    """How dirty a log is, and what is to be done; None if it is not dirty enough (LogCleanerManager)."""
+    """How dirty a log is, and the task of compacting it; None if it is not dirty enough (LogCleanerManager)."""
     if len(segments) == 1 or "compact" not in configs.text("cleanup.policy"):
         return None
     first_dirty = cleaned_to if owner.log_start_offset <= cleaned_to <= end_offset else owner.log_start_offset
@@ -111,18 +111,18 @@ def plan(
 
 
 class TransactionFilter:
-    """Follows the transactions in a log: which batches were aborted, and of which anything was seen."""
+    """Follows the transactions in a log: the aborted batches, and the transactions that still have batches."""
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         self._aborted = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
         self._ongoing: dict[int, AbortedTransaction] = {}
         self._seen: set[int] = set()
-        """Producers of whose current transaction a batch was seen."""
+        """Producers with a batch of their current transaction."""
         self.kept: list[AbortedTransaction] = []
-        """Aborted transactions of which something is left, so that readers must know of them."""
+        """Aborted transactions that still have batches, so that readers need them."""
 
     def discards(self, header: BatchHeader, batch: memoryview) -> bool:
-        """Whether nothing in this batch is needed any more: it was aborted, or is the marker of what is gone."""
+        """Whether the batch can go: it was aborted, or is the marker of a transaction without batches."""
         while self._aborted and self._aborted[-1].first_offset <= header.last_offset:
             begun = self._aborted.pop()
             self._ongoing[begun.producer_id] = begun
@@ -132,7 +132,7 @@ class TransactionFilter:
                 return False
             self._seen.add(producer_id)
             aborted = self._ongoing.get(producer_id)
-            # The marker that ended it may be gone, or lie before what is looked at.
+            # Its marker may be gone, or before the segments of this round.
             return aborted is not None and header.base_offset < aborted.last_offset
         marker = next((read_marker(record) for record in iter_records(batch)), None)
         if header.records_count == 0:
@@ -154,11 +154,11 @@ class Cleaning(Generic[S]):
         self.task = task
         self.known = TransactionFilter(task.aborted)
         self.end = task.first_dirty
-        """Up to where the log is compacted after this round."""
+        """The offset up to which the log is compacted after this round."""
         self._latest: dict[bytes, int] = {}
 
     def learn(self) -> Steps[None]:
-        """Find out where each key of the new part was last written, and where that part ends."""
+        """Find the last offset of each key in the new part, and the end of that part."""
         task, known = self.task, TransactionFilter(self.task.aborted)
         ends = [following.base_offset for _, following in pairwise(task.segments)]
         for i, segment in enumerate(task.segments):
@@ -188,7 +188,7 @@ class Cleaning(Generic[S]):
         yield read + 1
 
     def groups(self, largest: int) -> Iterator[list[S]]:
-        """The segments that were looked at, neighbours together that fit into one of `largest` bytes."""
+        """The segments of the round, in groups of neighbours with at most `largest` bytes."""
         group: list[S] = []
         for segment in self.task.segments:
             if segment.base_offset >= self.end:
@@ -202,7 +202,7 @@ class Cleaning(Generic[S]):
             yield group
 
     def left(self, batch: memoryview) -> Steps[memoryview | bytes]:
-        """What is left of a batch: itself, another one with fewer records or none, or nothing."""
+        """The batch after compaction: the same, another one with fewer records or none, or None."""
         header, now = read_header(batch), self.task.now
         unneeded = self.known.discards(header, batch)
         horizon = header.base_timestamp if header.attributes & DELETE_HORIZON else None
@@ -246,7 +246,7 @@ class Cleaning(Generic[S]):
 
 
 def finish(steps: Steps[T]) -> T:
-    """Do all of it, here and now."""
+    """Run a generator to its end; its result."""
     while True:
         try:
             next(steps)
@@ -271,7 +271,7 @@ def _without_records(header: BatchHeader) -> bytes:
 
 
 def _with_records(header: BatchHeader, kept: Sequence[Record], horizon: int | None) -> Steps[bytes]:
-    """The batch with these records only; with a delete horizon that stands in the place of the base timestamp."""
+    """The batch with these records only; a delete horizon replaces the base timestamp."""
     base = header.base_timestamp if horizon is None else horizon
     shift = header.base_timestamp - base
     body = bytearray()

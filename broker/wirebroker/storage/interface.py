@@ -1,4 +1,4 @@
-"""What a partition asks of its log, whatever keeps it."""
+"""The interface between a partition and its log, in memory or on disk."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class LogSegment(Protocol):
     max_timestamp: int
 
     def append(self, batch: Buffer, base_offset: int, leader_epoch: int, timestamp: int, owned: bool) -> None:
-        """Keep the batch under its offset; an `owned` buffer may be taken over. Raises OSError if it cannot be kept."""
+        """Append the batch; an `owned` buffer may be kept. Raises OSError if that fails."""
 
 
 class Kept(NamedTuple):
-    """What a log has kept of its partition over a restart, beside the batches."""
+    """The state of a partition, beside its batches, that its log has kept over a restart."""
 
     log_start_offset: int
     producers: dict[Key, bytes]
@@ -46,13 +46,13 @@ class Kept(NamedTuple):
 
 
 class Owner(Protocol):
-    """What a log that writes everything down needs to see of its partition."""
+    """The partition, as a log on disk needs it."""
 
     log_start_offset: int
 
     @property
     def last_stable_offset(self) -> int:
-        """Where the earliest open transaction begins, or what is not visible yet."""
+        """The first offset of the earliest open transaction, or the high watermark if it is lower."""
 
     @property
     def producers(self) -> Mapping[Key, bytes]:
@@ -60,7 +60,7 @@ class Owner(Protocol):
 
     @property
     def transactions(self) -> OpenTransactions:
-        """What is open and what was aborted."""
+        """The open and the aborted transactions."""
 
 
 class Log(Protocol):
@@ -68,17 +68,17 @@ class Log(Protocol):
 
     @property
     def segments(self) -> Sequence[LogSegment]:
-        """All of them; the last one is the active one."""
+        """All segments; the last one is the active one."""
 
     @property
     def active(self) -> LogSegment:
-        """The one that is written to."""
+        """The segment that is written to."""
 
     end_offset: int
-    """The offset that the next record will get."""
+    """The offset of the next record."""
 
     largest_segment: int
-    """Bytes beyond which a segment is closed, whatever segment.bytes says."""
+    """The most bytes of a segment, also if segment.bytes is larger."""
 
     @property
     def size(self) -> int:
@@ -86,13 +86,13 @@ class Log(Protocol):
 
     @property
     def cleaned_to(self) -> int:
-        """Compaction may have left holes below this offset."""
+        """Compaction may have removed offsets before this one."""
 
     def append(self, batch: Buffer, records: int, leader_epoch: int, timestamp: int, owned: bool = False) -> int:
         """Store a batch of `records` offsets at the end; its base offset. Raises OSError if it cannot be stored."""
 
     def roll(self, now: int) -> None:
-        """Begin a new segment at the end; a segment without batches is only begun anew."""
+        """Begin a new segment at the end; an empty one only gets a new time."""
 
     def read(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> Slice:
         """At most `max_bytes` from the batch that holds `offset` on, below offset `limit`; the last batch may be cut off.
@@ -102,33 +102,33 @@ class Log(Protocol):
         """
 
     def offset_after(self, offset: int, size: int) -> int:
-        """An offset at or behind the end of `size` bytes that begin with the batch which holds `offset`."""
+        """An offset at or after the end of `size` bytes from the batch that holds `offset`."""
 
     def batches(self, start_offset: int = 0) -> Iterable[memoryview]:
-        """Every batch from the one that holds `start_offset` on, one buffer each."""
+        """Every batch from the one that holds `start_offset`, one buffer each."""
 
     def batches_since(self, timestamp: int, from_offset: int) -> Iterable[memoryview]:
-        """The batches, in order, whose largest timestamp is at least `timestamp`, from `from_offset` on."""
+        """The batches from `from_offset`, in order, whose largest timestamp is at least `timestamp`."""
 
     def drop_segments_below(self, offset: int) -> None:
         """Forget whole segments that end at or below `offset`; the active one stays."""
 
     def truncate_to(self, offset: int) -> None:
-        """Forget everything from the batch that holds `offset` on."""
+        """Forget the batch that holds `offset` and all later ones."""
 
     def start_at(self, offset: int, now: int) -> None:
-        """Throw everything away and go on at `offset`."""
+        """Delete everything, and continue at `offset`."""
 
-    # What a log in memory need not know
+    # For a log on disk
 
     def belongs_to(self, owner: Owner) -> Kept | None:
-        """Whose log this is from now on; what it has kept of it, None if that is not its business."""
+        """Take the partition as owner; the state that the log has kept, None for a log in memory."""
 
     def restart(self, mode: str, now: int) -> Kept | None:
-        """The broker stops and starts again, "clean" or by "kill"; what is found then, as above."""
+        """Stop and start, "clean" or with a "kill"; the state that the log has kept, None for a log in memory."""
 
     def keep_epochs(self, starts: Sequence[tuple[int, int]]) -> None:
-        """The leader epochs have changed."""
+        """Take the leader epochs after a change."""
 
     def delete(self) -> None:
-        """The partition is deleted."""
+        """Delete the log."""

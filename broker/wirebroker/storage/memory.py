@@ -1,8 +1,8 @@
 """A partition's log in memory: segments of whole batches, in buffers that a Fetch can send without copying.
 
 Small batches are copied once, into a chunk that they share with their neighbours, so that a million of them cost no
-million objects; a large batch keeps the buffer it came in. A chunk is never moved or shrunk, so a `memoryview` handed
-out to a slow reader stays valid whatever happens to the log meanwhile.
+million objects; a large batch keeps the buffer it came in. A chunk is never moved or shrunk, so the `memoryview` of a
+slow reader stays valid while the log changes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from wirebroker.storage.interface import EMPTY, Kept, Owner, Slice
 FIRST_CHUNK = 16 * 1024
 LARGEST_CHUNK = 4 * 1024 * 1024
 OWN_BUFFER_FROM = 100 * 1024
-"""Bytes from which on a batch is kept in a buffer of its own."""
+"""A batch of at least so many bytes has a buffer of its own."""
 INDEX_INTERVAL = 4096
 """Bytes between two entries of Kafka's index of offsets."""
 ANY_SIZE = 2**31 - 1
@@ -54,7 +54,7 @@ class Segment:
         self._next_chunk = chunk
 
     def append(self, batch: Buffer, base_offset: int, leader_epoch: int, timestamp: int, owned: bool) -> None:
-        """Keep the batch under its offset; an `owned` buffer is taken over if it is large, any other is copied."""
+        """Append the batch. A large `owned` buffer is kept, any other is copied."""
         size = len(batch)
         if owned and size >= OWN_BUFFER_FROM:
             self._begin(memoryview(batch))
@@ -81,7 +81,7 @@ class Segment:
         self._chunk, self._at, self._capacity = chunk, 0, len(chunk)
 
     def view(self, start: int, stop: int) -> memoryview:
-        """The bytes from position `start` up to `stop`, or up to the end of the buffer that holds `start`."""
+        """The bytes from `start` to `stop`, or to the end of the buffer that holds `start`."""
         index = bisect_right(self._starts, start) - 1
         base = self._starts[index]
         held = self._starts[index + 1] - base if index + 1 < len(self._starts) else self.size - base
@@ -94,7 +94,7 @@ class Segment:
         return self.view(start, stop)
 
     def find(self, offset: int) -> int:
-        """The index of the first batch that ends at or behind `offset`, which is below the next segment."""
+        """The index of the first batch that ends at or after `offset`, which is before the next segment."""
         return max(bisect_right(self.bases, offset) - 1, 0)
 
     def batches(self, position: int) -> Iterator[tuple[int, memoryview]]:
@@ -103,11 +103,11 @@ class Segment:
             yield self.positions[index], self.batch(index)
 
     def up_to(self, index: int) -> Self:
-        """A segment of the batches before this index, in the same buffers. Whoever reads this one may go on."""
+        """A segment of the batches before this index, in the same buffers. Readers of this segment may continue."""
         made = type(self)(self.base_offset, self.created)
         made.size = self.positions[index]
         made.bases, made.positions, made.timestamps = self.bases[:index], self.positions[:index], self.timestamps[:index]
-        # What follows goes into a new chunk: a slow reader may still hold the bytes that were cut off.
+        # Later batches go into a new chunk: a slow reader may still hold the bytes that were cut off.
         count = bisect_left(self._starts, made.size)
         made._starts, made._views = self._starts[:count], self._views[:count]
         made.max_timestamp = max(made.timestamps, default=-1)
@@ -116,7 +116,7 @@ class Segment:
 
 
 class CleanedSegment(Segment):
-    """What compaction has left of segments: between two batches offsets may be missing."""
+    """A segment after compaction: offsets may be missing between two batches."""
 
     __slots__ = ("lasts",)
 
@@ -125,13 +125,13 @@ class CleanedSegment(Segment):
         self.lasts = array("q")
 
     def keep(self, batch: Buffer) -> None:
-        """Add a batch that has its offsets."""
+        """Append a batch, which has its offsets already."""
         header = read_header(batch)
         self.append(batch, header.base_offset, header.partition_leader_epoch, header.max_timestamp, False)
         self.lasts.append(header.last_offset)
 
     def find(self, offset: int) -> int:
-        """The index of the first batch that ends at or behind `offset`; their number if none does."""
+        """The index of the first batch that ends at or after `offset`; the number of batches if there is none."""
         return bisect_left(self.lasts, offset)
 
     def up_to(self, index: int) -> Self:
@@ -166,7 +166,7 @@ class MemoryLog:
         return base_offset
 
     def roll(self, now: int) -> None:
-        """Begin a new segment at the end; a segment without batches is only begun anew."""
+        """Begin a new segment at the end; an empty one only gets a new time."""
         if not self.active.bases:
             self.active.created = now
             return
@@ -176,7 +176,7 @@ class MemoryLog:
     def read(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> Slice:
         """At most `max_bytes` from the batch that holds `offset` on, below offset `limit`; the last batch may be cut off.
 
-        What is returned ends with its segment or its buffer at the latest. Nothing is returned if not even the first
+        The slice ends at the latest with its segment or buffer. Nothing is returned if not even the first
         batch fits, but with `at_least_one` that comes even if it is larger.
         """
         if offset >= limit:
@@ -190,7 +190,7 @@ class MemoryLog:
             stop = segment.positions[bisect_right(segment.bases, limit - 1)]
         available = stop - start
         if available <= 0:
-            return EMPTY  # what begins at the offset or behind it begins behind the limit
+            return EMPTY  # every batch from the offset begins after the limit
         if available > max_bytes:
             behind = segment.positions[first + 1] if first + 1 < len(segment.positions) else segment.size
             if max_bytes < behind - start:
@@ -214,14 +214,14 @@ class MemoryLog:
         return self.end_offset if segment is self.active else self._segment_behind(segment).base_offset
 
     def batches(self, start_offset: int = 0) -> list[memoryview]:
-        """Every batch from the one that holds `start_offset` on, one buffer each."""
+        """Every batch from the one that holds `start_offset`, one buffer each."""
         found = []
         for segment in self.segments[self._segment_of(start_offset) :]:
             found += [segment.batch(i) for i in range(segment.find(start_offset), len(segment.bases))]
         return found
 
     def batches_since(self, timestamp: int, from_offset: int) -> list[memoryview]:
-        """The batches, in order, whose largest timestamp is at least `timestamp`, from `from_offset` on."""
+        """The batches from `from_offset`, in order, whose largest timestamp is at least `timestamp`."""
         found = []
         for segment in self.segments[self._segment_of(from_offset) :]:
             if segment.max_timestamp >= timestamp:
@@ -236,7 +236,7 @@ class MemoryLog:
             del self.segments[0]
 
     def truncate_to(self, offset: int) -> None:
-        """Forget everything from the batch that holds `offset` on."""
+        """Forget the batch that holds `offset` and all later ones."""
         if offset >= self.end_offset:
             return
         end = self.end_offset
@@ -253,20 +253,20 @@ class MemoryLog:
             self._begin_behind(self.active)
 
     def _begin_behind(self, cleaned: CleanedSegment) -> None:
-        """What compaction has made is not written to."""
+        """A compacted segment as one that is written to."""
         if not cleaned.bases:
             self.segments.pop()
         self.active = Segment(self.end_offset, cleaned.created)
         self.segments.append(self.active)
 
     def start_at(self, offset: int, now: int) -> None:
-        """Throw everything away and go on at `offset`."""
+        """Delete everything, and continue at `offset`."""
         self.end_offset = self.cleaned_to = offset
         self.active = Segment(offset, now)
         self.segments = [self.active]
 
     def compact(self, cleaning: Cleaning[Segment], owner: Owner) -> Steps[None]:
-        """Put what is left into new segments, and those in the place of the old ones, group by group."""
+        """Write the remaining records to new segments and replace the old ones, group by group."""
         yield from cleaning.learn()
         known, most = cleaning.known, min(cleaning.task.segment_bytes, self.largest_segment)
         for group in cleaning.groups(most):
@@ -284,7 +284,7 @@ class MemoryLog:
             owner.transactions.keep_aborted(made.base_offset, following.base_offset, known.kept[aborted_before:])
 
     def _take(self, made: CleanedSegment, group: Sequence[Segment]) -> bool:
-        """Put the new segment in the place of the old ones, if all of these are still there and closed."""
+        """Replace the old segments with the new one, if all of them are still there and closed."""
         at = next((i for i, segment in enumerate(self.segments) if segment is group[0]), None)
         if at is None or self.segments[at : at + len(group)] != group or self.active in group:
             return False
@@ -294,24 +294,24 @@ class MemoryLog:
     def _segment_behind(self, segment: Segment) -> Segment:
         return self.segments[self.segments.index(segment) + 1]
 
-    # A log in memory is not lost by what the brokers go through, as they are one process
+    # A log in memory survives every stop of a broker, because all brokers are one process
 
     def belongs_to(self, owner: Owner) -> Kept | None:
         """Nothing was kept."""
         return None
 
     def restart(self, mode: str, now: int) -> Kept | None:
-        """What Kafka would find on its disk is for the partition to say."""
+        """The partition decides what Kafka would find on its disk."""
         return None
 
     def keep_epochs(self, starts: Sequence[tuple[int, int]]) -> None:
-        """Nothing is written down."""
+        """Nothing to do: the partition has the epochs."""
 
     def delete(self) -> None:
-        """Nothing is left behind."""
+        """Nothing to do."""
 
     def _find(self, offset: int) -> tuple[Segment, int]:
-        """The segment and the index of the first batch that ends at or behind `offset`."""
+        """The segment and the index of the first batch that ends at or after `offset`."""
         at = self._segment_of(offset)
         segment = self.segments[at]
         index = segment.find(offset)

@@ -1,6 +1,6 @@
-"""Compaction of a log on disk: what is left is written to files beside it, which the log then takes in the place of the old.
+"""Compaction of a log on disk: the remaining records go to new files, which then replace the old ones.
 
-Which records are left is said by `storage.compaction`.
+`storage.compaction` decides which records remain.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _WRITE = 1024 * 1024
 
 
 class Made(NamedTuple):
-    """A new segment, whose files are there as `.cleaned`, those that it replaces, and the aborted transactions in it."""
+    """A new segment with files named `.cleaned`, the segments it replaces, and the aborted transactions in it."""
 
     segment: Segment
     replaces: Sequence[Segment]
@@ -27,14 +27,14 @@ class Made(NamedTuple):
 
 
 class Cleaned(NamedTuple):
-    """What came of a round, and up to where the log is compacted now."""
+    """The result of a round, and the offset up to which the log is compacted."""
 
     made: Sequence[Made]
     end: int
 
 
 def compact(task: Task[Segment], settings: SegmentSettings) -> Cleaned:
-    """Write what is left of these segments beside them. Raises OSError, and DamagedFile for what cannot be read."""
+    """Write the compacted segments beside the old ones. Raises OSError, and DamagedFile if a batch cannot be read."""
     cleaning = Cleaning(task)
     finish(cleaning.learn())
     made = [_clean(group, cleaning, settings) for group in cleaning.groups(task.segment_bytes)]
@@ -42,7 +42,7 @@ def compact(task: Task[Segment], settings: SegmentSettings) -> Cleaned:
 
 
 def _clean(group: Sequence[Segment], cleaning: Cleaning[Segment], settings: SegmentSettings) -> Made:
-    """One new segment of these."""
+    """Compact these segments into one."""
     first, known = group[0], cleaning.known
     made = Segment(first.folder, first.base_offset, first.created, settings, Index())
     aborted_before = len(known.kept)

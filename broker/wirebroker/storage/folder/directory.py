@@ -29,11 +29,11 @@ from wirebroker.storage.folder.recovery import Known
 
 METADATA = "__cluster_metadata", 0
 NOT_DATA = frozenset({LOCK, SECOND_LOCK, META_PROPERTIES + ".tmp", "lost+found"})
-"""What may be in a directory that has not been used yet, or whose first start was killed."""
+"""The names that an unused directory may have, also if its first start was killed."""
 
 
 class LogDirectory:
-    """The directory of the broker `node_id`; a new one becomes part of the cluster `cluster_id`."""
+    """The log directory of the broker `node_id`. A new one joins the cluster `cluster_id`."""
 
     def __init__(self, root: Path, node_id: int, cluster_id: str, random_bytes: Callable[[int], bytes]) -> None:
         """Raises DataError, also for a directory with something else in it."""
@@ -83,7 +83,7 @@ class LogDirectory:
         files.sync(self.root)
 
     def _number(self, path: Path, properties: dict[str, str]) -> int:
-        """The id that the broker had; Kafka 3 called it by another name."""
+        """The broker's id, which has another name in Kafka 3."""
         text = properties.get("node.id", properties.get("broker.id", ""))
         if not text.isdigit():
             raise DamagedFile(path, f"the id of the node is {text!r}" if text else "it does not say the id of the node")
@@ -92,7 +92,7 @@ class LogDirectory:
     # Checkpoints
 
     def read_checkpoints(self) -> None:
-        """Read what is known of the logs. Raises DamagedFile."""
+        """Read the checkpoints. Raises DamagedFile."""
         self.clean = (self.root / CLEAN_SHUTDOWN).exists()
         self._recovery_points, self._is_signed = read_offsets(self.root / RECOVERY_POINTS)
         self._log_starts, self._has_starts = read_offsets(self.root / LOG_STARTS)
@@ -101,7 +101,7 @@ class LogDirectory:
             self._miss(self.root / LOG_STARTS)
 
     def _miss(self, path: Path) -> None:
-        """The log starts are not known. Raises DamagedFile if a power cut does not explain that."""
+        """Report that the log starts are lost. Raises DamagedFile if a power cut does not explain it."""
         if self.clean or not path.exists():
             raise DamagedFile(
                 path,
@@ -111,7 +111,7 @@ class LogDirectory:
         note(f"{path}: nothing is in it, as a power cut leaves it; records that were deleted may be there again")
 
     def known_of(self, where: tuple[str, int]) -> Known:
-        """What the checkpoints say of a partition."""
+        """The entries of a partition in the checkpoints."""
         return Known(
             self.clean,
             self._recovery_points.get(where),
@@ -122,23 +122,23 @@ class LogDirectory:
 
     @property
     def is_whole(self) -> bool:
-        """Whether its folders were all made here: a copy of a part of a Kafka's directories has not been signed."""
+        """Whether wirebroker wrote the checkpoints, so that all folders must be there. A copy from Kafka may be partial."""
         return self._is_signed
 
     @property
     def metadata_end(self) -> int:
-        """The offset up to which the metadata is on the disk; 0 if no checkpoint says it."""
+        """The offset up to which the metadata is synced; 0 if the checkpoint lacks it."""
         return self._recovery_points.get(METADATA, 0)
 
     def forget(self, where: tuple[str, int]) -> None:
-        """A partition is gone, and another of its name would begin anew."""
+        """Forget a deleted partition. A new one of its name begins at 0."""
         for offsets in (self._recovery_points, self._log_starts, self.cleaned):
             offsets.pop(where, None)
 
     def checkpoint(
         self, recovery_points: Offsets, log_starts: Offsets, high_watermarks: Offsets, *, durable: bool = False
     ) -> None:
-        """Write down how far the logs are; partitions that are not served keep what was known of them."""
+        """Write the checkpoints. Partitions that are not served keep their entries."""
         self._recovery_points |= recovery_points
         self._log_starts |= log_starts
         for name, offsets in (
@@ -150,28 +150,28 @@ class LogDirectory:
             files.replace(self.root / name, offsets_text(name, offsets).encode(), durable=durable)
 
     def set_cleaned(self, where: tuple[str, int], offset: int) -> None:
-        """Up to here a partition is compacted, which is written down at once."""
+        """Write down at once that a partition is compacted up to `offset`."""
         self.cleaned[where] = offset
         files.replace(self.root / CLEANED, offsets_text(CLEANED, self.cleaned).encode(), durable=False)
 
     def opened(self) -> None:
-        """Everything could be read, and from now on things may be left undone: the next start has to look."""
+        """Note that the directory is in use: unless it is closed, the next start recovers."""
         (self.root / CLEAN_SHUTDOWN).unlink(missing_ok=True)
         self.clean = False
 
     def closed(self) -> None:
-        """Everything is written."""
+        """Note the clean stop, after everything was written."""
         files.replace(self.root / CLEAN_SHUTDOWN, clean_shutdown_text().encode())
         files.sync(self.root)
 
     def release(self) -> None:
-        """Let others in."""
+        """Release the lock."""
         self._lock.release()
 
     # Folders
 
     def partitions(self) -> Iterable[tuple[tuple[str, int], Path]]:
-        """The folders of partitions that are there, also of topics that nobody knows."""
+        """All partitions' folders, also those that the metadata does not have."""
         for path in sorted(self.root.iterdir()):
             if path.is_dir() and path.name != METADATA_FOLDER and not path.name.endswith(("-delete", "-stray")):
                 where = partition_of(path.name)
@@ -179,7 +179,7 @@ class LogDirectory:
                     yield where, path
 
     def remove_deleted(self) -> None:
-        """Remove what was left of topics that were deleted."""
+        """Remove the folders of deleted topics."""
         for path in list(self.root.iterdir()):
             if path.is_dir() and is_deleted_folder(path.name):
                 shutil.rmtree(path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Reading, writing and replacing files, where the systems differ or where a crash may come between."""
+"""Reading, writing and replacing files: where systems differ, and where a crash may interrupt."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _BINARY = getattr(os, "O_BINARY", 0)
 
 
 def open_to_append(path: Path) -> int:
-    """A descriptor for reading anywhere and writing at the end; the file is created if it is not there."""
+    """A descriptor for reading anywhere and writing at the end of the file, which is created if it is missing."""
     return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | _BINARY, 0o644)
 
 
 def open_to_append_at(path: Path, size: int) -> int:
-    """The same for a file that is to have this size: what a failed write has left behind it is cut off.
+    """Open a file of this size to append. Bytes after it, from a failed write, are cut off.
 
     Raises OSError, FileNotFoundError also if something is missing.
     """
@@ -42,7 +42,7 @@ def open_to_read(path: Path) -> int:
 
 
 def read_at(fd: int, size: int, position: int) -> bytes:
-    """Up to `size` bytes from `position` on."""
+    """At most `size` bytes from `position`."""
     if hasattr(os, "pread"):
         return os.pread(fd, size, position)
     os.lseek(fd, position, os.SEEK_SET)
@@ -50,7 +50,7 @@ def read_at(fd: int, size: int, position: int) -> bytes:
 
 
 def append(fd: int, parts: Sequence[Buffer], size: int) -> None:
-    """Write these `size` bytes one after the other at the end. Raises OSError, and then a part may have been written."""
+    """Append these parts, together `size` bytes. Raises OSError; then some of the bytes may be written."""
     written = _write_parts(fd, parts)
     if written < size:
         left = memoryview(b"".join(parts))[written:]
@@ -66,7 +66,7 @@ _write_parts: Callable[[int, Sequence[Buffer]], int] = getattr(os, "writev", _on
 
 
 def replace(path: Path, content: bytes, *, durable: bool = True) -> None:
-    """Let the file have this content: it has the old or the new one at any moment (Kafka's Utils.atomicMoveWithFallback)."""
+    """Replace the content: at any moment the file has all of the old or of the new (Utils.atomicMoveWithFallback)."""
     beside = path.with_name(path.name + ".tmp")
     try:
         write(beside, content, durable=durable)
@@ -78,7 +78,7 @@ def replace(path: Path, content: bytes, *, durable: bool = True) -> None:
 
 
 def write(path: Path, content: bytes, *, durable: bool = False) -> None:
-    """Let the file have this content and no other. Raises OSError, and then a part of it may be there."""
+    """Write the whole content of a file. Raises OSError; then the file may have a part of it."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _BINARY, 0o644)
     try:
         left = memoryview(content)
@@ -94,7 +94,7 @@ SYNCED_AT_ONCE = 16
 
 
 def sync_all(paths: Sequence[Path]) -> None:
-    """Sync many files: several at once, because the system puts what it is asked for together on the disk together."""
+    """Sync many files, several at once: the system joins syncs that it gets together."""
     if len(paths) <= SYNCED_AT_ONCE:
         for path in paths:
             sync(path)
@@ -107,7 +107,7 @@ def sync_all(paths: Sequence[Path]) -> None:
 
 
 def sync(path: Path) -> None:
-    """Have what was written to a file or folder put on the disk; one that is gone needs it no more."""
+    """Sync a file or folder, unless it was removed."""
     if path.is_dir() and os.name == "nt":
         return
     try:

@@ -1,7 +1,7 @@
 """One process to a data directory: `.lock`, as Kafka has it (FileLock), so that a running Kafka counts as well.
 
-Kafka's lock is one of POSIX. A process loses that as soon as it closes any descriptor of the file, which whoever copies
-the folder does. Linux has locks that belong to the open file instead (OFD); the two kinds exclude each other between
+Kafka's lock is one of POSIX. A process loses that when it closes any descriptor of the file, for example by
+copying the folder. Linux has locks that belong to the open file instead (OFD); the two kinds exclude each other between
 processes. Elsewhere a second file is locked in a way that has no such flaw.
 """
 
@@ -52,7 +52,7 @@ class DirectoryLock:
         self._taken.append((fd, lock))
 
     def release(self) -> None:
-        """Let others in; harmless if it was done before. A process that was forked meanwhile keeps nobody out."""
+        """Let others in; harmless if it was done before. A forked process does not keep the lock."""
         for fd, lock in self._taken:
             try:
                 lock(fd, False)

@@ -36,17 +36,17 @@ if TYPE_CHECKING:
     from wirebroker.storage.folder.store import FolderStore
 
 INDEXES_KEPT = 16
-"""How many closed segments' indexes are kept in memory, of all partitions together."""
+"""The number of closed segments whose indexes stay in memory, for all partitions together."""
 
 
 class RecentIndexes:
-    """Lets go of the indexes of closed segments in which nothing was looked for lately."""
+    """Forgets the indexes of the closed segments that were least recently searched."""
 
     def __init__(self) -> None:
         self._recent: OrderedDict[Segment, None] = OrderedDict()
 
     def touch(self, segment: Segment) -> None:
-        """Something is looked for in this segment."""
+        """Note a search in this segment."""
         self._recent[segment] = None
         self._recent.move_to_end(segment)
         if len(self._recent) > INDEXES_KEPT:
@@ -54,7 +54,7 @@ class RecentIndexes:
 
 
 class FolderLog:
-    """The log of one partition. Batches are written as they come; what can be found again from them, later."""
+    """The log of one partition. Batches are written at once; files that a start can make from them, later."""
 
     largest_segment = 2**31 - 1
 
@@ -62,7 +62,7 @@ class FolderLog:
         self, store: FolderStore, directory: LogDirectory, where: tuple[str, int], folder: Path, settings: LogSettings,
         configs: TopicConfigs, now: int,
     ) -> None:  # fmt: skip
-        """Opens the folder, and creates or recovers what is in it. Raises DamagedFile, OSError."""
+        """Open the folder, and create or recover its log. Raises DamagedFile, OSError."""
         self.directory = directory
         self.where = where
         self.folder = folder
@@ -90,16 +90,16 @@ class FolderLog:
         self._kept: Kept | None = found.kept
         self._written_epochs = found.written_epochs
 
-    # What only a log on disk has to do
+    # The duties of a log on disk
 
     def belongs_to(self, owner: Owner) -> Kept | None:
-        """Whose log this is from now on, and what was found of it."""
+        """Take the partition as owner; the state that the files had."""
         self._owner = owner
         kept, self._kept = self._kept, None
         return kept
 
     def restart(self, mode: str, now: int) -> Kept | None:
-        """Close the files, or after a "kill" let them be as they are, and open them again."""
+        """Close the files (after a "kill" without writing) and open them again."""
         if mode == "clean":
             files.sync_all(self.close())
         for segment in self.segments:
@@ -127,7 +127,7 @@ class FolderLog:
             self._written_epochs = begun
 
     def close(self) -> list[Path]:
-        """Write everything that only memory has. Once these files are synced, nothing needs to be recovered.
+        """Write everything that only memory has. When these files are synced, the next start has nothing to recover.
 
         As in UnifiedLog.flush, an empty log is not among them: a start that does not find it has lost nothing. Raises OSError.
         """
@@ -140,18 +140,18 @@ class FolderLog:
         return [*paths, self.folder] if paths else []
 
     def release(self) -> None:
-        """Give back what is held of the system."""
+        """Close all descriptors."""
         for segment in self.segments:
             segment.release()
 
     @property
     def log_start_offset(self) -> int:
-        """Where the partition begins; deleted records before it may still be there."""
+        """The partition's first offset. The files may still have deleted records before it."""
         assert self._owner is not None
         return self._owner.log_start_offset
 
     def _close_active(self) -> None:
-        """Write the indexes of the active segment, and the producers as they are at the end of the log."""
+        """Write the indexes of the active segment, and a producer snapshot at the end of the log."""
         owner = self._owner
         assert owner is not None
         self.active.close(owner.transactions.ended_between(self.active.base_offset, self.end_offset))
@@ -164,11 +164,11 @@ class FolderLog:
         return [segment for segment in self.segments if segment.dirty and segment.base_offset < max(end, 1)]
 
     def synced_up_to(self, offset: int) -> None:
-        """What is below `offset` is on the disk; a recovery need not look at it."""
+        """Note that everything before `offset` is synced: a recovery begins there."""
         self.recovery_point = max(self.recovery_point, offset)
 
     def delete(self) -> None:
-        """The partition is deleted: its folder is renamed, and removed later."""
+        """Delete the log: rename its folder, and remove it in a job."""
         self.release()
         self.segments = [self.active]
         self._store.delete_folder(self)
@@ -188,7 +188,7 @@ class FolderLog:
         return base_offset
 
     def roll(self, now: int) -> None:
-        """Begin a new segment at the end; one without batches is only begun anew. Raises OSError, and nothing changed."""
+        """Begin a new segment at the end; an empty one only gets a new time. Raises OSError; then nothing has changed."""
         if not self.active.size:
             self.active.created = now
             return
@@ -207,7 +207,7 @@ class FolderLog:
     # Reading
 
     def read(self, offset: int, limit: int, max_bytes: int, at_least_one: bool) -> Slice:
-        """At most `max_bytes` from the first batch that ends at or behind `offset`; the last batch may be cut off."""
+        """At most `max_bytes` from the first batch that ends at or after `offset`; the last batch may be incomplete."""
         if offset >= min(limit, self.end_offset):
             return EMPTY
         segment, start = self._find(offset)
@@ -227,7 +227,7 @@ class FolderLog:
         return Slice(data, available)
 
     def _find(self, offset: int) -> tuple[Segment, int]:
-        """The segment and the position of the first batch that ends at or behind `offset`."""
+        """The segment and the position of the first batch that ends at or after `offset`."""
         at = self._segment_of(offset)
         while True:
             segment = self.segments[at]
@@ -239,7 +239,7 @@ class FolderLog:
             at += 1  # compaction has left a gap at the end of the segment
 
     def offset_after(self, offset: int, size: int) -> int:
-        """An offset at or behind the end of so many bytes from `offset` on; late by what the index leaves out."""
+        """An offset at or after the end of `size` bytes from `offset`. It is that of the next index entry."""
         if offset >= self.end_offset:
             return self.end_offset
         segment, position = self._find(offset)
@@ -250,13 +250,13 @@ class FolderLog:
         return self.segments[following].base_offset if following < len(self.segments) else self.end_offset
 
     def batches(self, start_offset: int = 0) -> Iterable[memoryview]:
-        """Every batch from the one that holds `start_offset` on."""
+        """Every batch, beginning with the one of `start_offset`."""
         for segment in list(self.segments[self._segment_of(start_offset) :]):
             for _, batch in segment.batches(segment.find(start_offset)):
                 yield batch
 
     def batches_since(self, timestamp: int, from_offset: int) -> Iterable[memoryview]:
-        """The batches whose largest timestamp is at least `timestamp`, from `from_offset` on."""
+        """The batches from `from_offset` whose largest timestamp is at least `timestamp`."""
         for segment in list(self.segments[self._segment_of(from_offset) :]):
             if segment.max_timestamp < timestamp:
                 continue
@@ -274,21 +274,21 @@ class FolderLog:
     # Compacting
 
     def to_compact(self, now: int) -> tuple[float, Task[Segment]] | None:
-        """How dirty the log is, and what is to be done; None if it is not dirty enough."""
+        """How dirty the log is, and the task of compacting it; None if it is not dirty enough."""
         assert self._owner is not None
         return plan(self.segments, self.end_offset, self.cleaned_to, self._owner, self._configs, now)
 
     def compact(self, task: Task[Segment]) -> Cleaned:
-        """Write what is left of these segments beside them; for any thread. Raises OSError, DamagedFile."""
+        """Write the compacted segments beside the old ones, in any thread. Raises OSError, DamagedFile."""
         return compact(task, self._settings.segments)
 
     @property
     def cleaned_to(self) -> int:
-        """Where the next round of compaction begins; below it there may be holes."""
+        """The offset where the next round of compaction begins. Before it offsets may be missing."""
         return self.directory.cleaned.get(self.where, 0)
 
     def take_compacted(self, cleaned: Cleaned) -> None:
-        """Let the new segments be in the place of the old ones, unless those have gone meanwhile."""
+        """Replace the old segments with the new ones, unless the old ones were deleted meanwhile."""
         taken = [made for made in cleaned.made if self.holds(made.replaces)]
         for made in cleaned.made:
             if made not in taken:
@@ -296,7 +296,7 @@ class FolderLog:
                     path.unlink()
         if not taken:
             return
-        # First, so that there are never holes of which nothing says that they are no damage.
+        # First, because a start takes missing offsets after this checkpoint for damage.
         following = self.segments[self.segments.index(taken[-1].replaces[-1]) + 1]
         self.directory.set_cleaned(self.where, min(cleaned.end, following.base_offset))
         assert self._owner is not None
@@ -306,11 +306,11 @@ class FolderLog:
             self._owner.transactions.keep_aborted(made.segment.base_offset, stop, made.aborted)
 
     def holds(self, segments: Sequence[Segment]) -> bool:
-        """Whether these are still there, as they were closed."""
+        """Whether the log still has these segments, unchanged."""
         return all(segment in self.segments for segment in segments)
 
     def _swap(self, made: Segment, replaces: Sequence[Segment]) -> None:
-        """At any moment a restart finds the old segments or the new one, if need be without its indexes."""
+        """Swap the files so that a restart at any moment finds the old segments or the new one, perhaps without indexes."""
         made.path(LOG, CLEANED).replace(made.path(LOG, SWAP))
         for segment in replaces:
             segment.let_go()
@@ -333,13 +333,13 @@ class FolderLog:
         while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
             try:
                 self._discard(self.segments[0])
-            except OSError as failure:  # it stays, as do those behind it, until it is tried again
+            except OSError as failure:  # this and the later segments stay until the next try
                 self._store.failed(failure)
                 return
             del self.segments[0]
 
     def _discard(self, segment: Segment) -> None:
-        """Delete the files of a segment. Raises OSError, and then its log is still there.
+        """Delete the files of a segment. Raises OSError; then its log is still there.
 
         The log goes after its indexes, because an index without a log is damage.
         """
@@ -351,7 +351,7 @@ class FolderLog:
             self._store.discard([log])
 
     def truncate_to(self, offset: int) -> None:
-        """Cut off everything from the batch that holds `offset` on, and forget what was known of producers behind it."""
+        """Cut off the batch that holds `offset` and all later ones, and remove the snapshots after it."""
         if offset >= self.end_offset:
             return
         while len(self.segments) > 1 and self.segments[-1].base_offset >= offset:
@@ -372,7 +372,7 @@ class FolderLog:
         self._store.discard([self.folder / file_name(each, SNAPSHOT) for each in snapshots])
 
     def start_at(self, offset: int, now: int) -> None:
-        """Throw everything away and go on at `offset`. Raises OSError."""
+        """Delete everything, and continue at `offset`. Raises OSError."""
         for segment in self.segments:
             self._discard(segment)
         self._store.discard([self.folder / file_name(each, SNAPSHOT) for each in offsets_in(self.folder, SNAPSHOT)])

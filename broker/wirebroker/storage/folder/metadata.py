@@ -25,10 +25,10 @@ RECORDS_PER_BATCH = 5000
 
 
 class MetadataLog:
-    """Reads the image that is written down, and appends what changes it."""
+    """Reads the image of the metadata, and appends the records that change it."""
 
     def __init__(self, root: Path, reached: int = 0, *, clean: bool = False) -> None:
-        """Read what is there. It `reached` an offset when that was last written down, `clean` if the broker stopped then.
+        """Read the log. The checkpoint says that it `reached` an offset, `clean` that the broker stopped there.
 
         Raises DamagedFile.
         """
@@ -37,7 +37,7 @@ class MetadataLog:
         self.image = Image()
         self.end_offset = 0
         self._reached = self.synced_offset = reached
-        """What lies below it is on the disk."""
+        """Everything before this offset is synced."""
         self._leader_epoch = 1
         self._base = 0
         self._size = 0
@@ -46,11 +46,11 @@ class MetadataLog:
         if self.folder.is_dir():
             self._read()
         self.exists = self.end_offset > 0 or (self.folder / PARTITION_METADATA).exists()
-        """Whether there was metadata, if it is still there or not."""
+        """Whether there has been metadata, even if it is lost."""
 
     @property
     def is_lost(self) -> bool:
-        """Whether something that was written down is not there, and nobody has said by an empty folder that he knows."""
+        """Whether metadata is missing. An empty folder says that the user knows of it."""
         has_folder = self.folder.is_dir()
         if has_folder and not any(self.folder.iterdir()):
             return False
@@ -82,7 +82,7 @@ class MetadataLog:
             note(torn)
 
     def create(self) -> None:
-        """Begin to write, to a new log if there is none."""
+        """Open the log for writing; create it if it is missing."""
         self.folder.mkdir(exist_ok=True)
         self._size = self.path.stat().st_size if self.path.exists() else 0
         self._open()
@@ -92,7 +92,7 @@ class MetadataLog:
             self._fd = files.open_to_append_at(self.path, self._size)
 
     def begun(self, now: int) -> bool:
-        """What was found is written down; whether this is the first start.
+        """Write the first record if there is none; whether this is the first start.
 
         From here on the log is never empty, so that one that is has lost something.
         """
@@ -108,7 +108,7 @@ class MetadataLog:
         return not existed
 
     def append(self, records: Iterator[tuple[Message, int]], now: int) -> bool:
-        """Write these records, each with its version; whether there were any. Raises OSError, and then none is there."""
+        """Append these records, each with its version; whether there were any. Raises OSError; then none is appended."""
         values = [metadata_bytes(record, version) for record, version in records]
         before = self._size, self.end_offset
         try:
@@ -135,14 +135,14 @@ class MetadataLog:
             self.end_offset = read_header(batch).last_offset + 1
 
     def close(self) -> None:
-        """Have everything on the disk, and let go of the file. Raises OSError."""
+        """Sync and close the file. Raises OSError."""
         self._open()
         files.sync(self.path)
         self.synced_offset = self.end_offset
         self.release()
 
     def release(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

@@ -1,4 +1,4 @@
-"""The log of what a start finds in a data directory and mends."""
+"""The log messages of a start that repairs a data directory."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ logger = logging.getLogger("wirebroker")
 
 
 def note(sentence: str) -> None:
-    """Log one thing that was found and done, at once: the user reads it even if the next step fails."""
+    """Log a finding and its repair at once, so that the user reads it even if the next step fails."""
     logger.warning("%s", sentence)

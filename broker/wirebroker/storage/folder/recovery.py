@@ -142,9 +142,9 @@ def recover(folder: Path, settings: LogSettings, known: Known, inspection: Inspe
 
 
 def _finish_swaps(folder: Path) -> None:
-    """Remove what was being made or deleted, and finish what was taking another's place (LogLoader.load).
+    """Remove half-made and half-deleted files, and finish swaps of segments (LogLoader.load).
 
-    The indexes of a segment that does so are made anew.
+    The indexes of such a segment are made again.
     """
     names = [path.name for path in folder.iterdir() if path.is_file()]
     for name in names:
@@ -156,7 +156,7 @@ def _finish_swaps(folder: Path) -> None:
         made = Walk(folder / (file_name(base, LOG) + SWAP), base)
         for _ in made:
             pass
-        # What the new segment holds was in the old ones: they are replaced, also if only some have been removed.
+        # The new segment has the records of the old ones, and replaces them even if some are removed already.
         for name in names:
             offset = offset_of(name, name[name.rfind(".") :])
             if offset is not None and base <= offset < max(made.next_offset, base + 1) and not name.endswith(SNAPSHOT):
@@ -175,7 +175,7 @@ class Walked(NamedTuple):
 class Closed(NamedTuple):
     """A segment that was walked although it was closed, and the aborted transactions that its batches tell of.
 
-    If the log is `complete` from its first offset on, those are all of them.
+    If the log is `complete` from its first offset, they are all.
     """
 
     segment: Segment

@@ -1,8 +1,8 @@
-"""The data directory as a whole: what was there is given to the cluster, and what the cluster changes is written down.
+"""The data directory as a whole: a start restores the cluster from it, and changes of the cluster are written to it.
 
-Batches are written as they come, and what the controller knows before any answer leaves (`settle`). So what a client
-was told is in the page cache when the process dies, and on the disk when the machine does, as far as `--sync` says.
-What takes long is a `Job`: whoever drives the engine does its `work` in a thread, and its `done` where the engine lives.
+Batches are written when they arrive, and changes of the metadata before any answer leaves. So everything acknowledged
+is in the page cache if the process dies, and with `--sync always` on the disk if the machine does. Long work is a `Job`:
+the driver of the engine calls its `work` in a thread, and its `done` in the engine's thread.
 """
 
 from __future__ import annotations
@@ -57,21 +57,21 @@ if TYPE_CHECKING:
 
 ALWAYS, INTERVAL, NEVER = "always", "interval", "never"
 SYNCS = (ALWAYS, INTERVAL, NEVER)
-"""When what was written is put on the disk: before an answer, every log.flush.interval.ms, or when the system likes to."""
+"""When written data is synced: before an answer, every log.flush.interval.ms, or when the system decides."""
 DEFAULT_INTERVAL_MS = 1000
-"""How often, if log.flush.interval.ms is not set."""
+"""The interval if log.flush.interval.ms is not set."""
 OFFSET_ENTRY, TIME_ENTRY = 8, 12
 
 
 class Job(NamedTuple):
-    """Something that takes long: `work` may be done in any thread, then `done` where the engine lives."""
+    """A long task: any thread may call `work`; the engine's thread then calls `done`."""
 
     work: Callable[[], None]
     done: Callable[[], None]
     apart: bool = False
-    """It takes so long that the others must not wait for it; there is never more than one such job."""
+    """Whether the job has a thread of its own, because it takes very long. There is at most one such job."""
     failed: Callable[[], None] = lambda: None
-    """Instead of `done` if `work` raises OSError."""
+    """Called instead of `done` if `work` raises OSError."""
 
 
 class FolderStore:
@@ -80,7 +80,7 @@ class FolderStore:
     def __init__(
         self, root: Path, random_bytes: Callable[[int], bytes], *, brokers: int = 1, sync: str = NEVER, first_node: int = 1,
     ) -> None:  # fmt: skip
-        """Opens and locks it, and reads what the controller knew. Brokers are numbered from `first_node` on.
+        """Open and lock the directory, and read the metadata. The brokers' ids begin at `first_node`.
 
         Raises DataError, OSError.
         """
@@ -94,25 +94,25 @@ class FolderStore:
         """The logs that were written to since they were last synced."""
         self._metadata_dirty = False
         self._made: list[Path] = []
-        """Files and folders beside the logs that were made or changed since then."""
+        """Other files and folders that were made or changed since then."""
         self._compacting = False
         self._inspection = Inspection()
         self.latest_epochs: dict[tuple[str, int], int] = {}
-        """The leader epochs that the metadata knows, while the directory is loaded."""
+        """The leader epochs in the metadata, while the directory is loaded."""
         self._uncleanable: set[FolderLog] = set()
-        """Logs whose compaction failed once; as in Kafka it is not tried again before the next start."""
+        """Logs whose compaction has failed. As in Kafka, only the next start tries them again."""
         self._trouble = False
-        """Whether something could not be written since everything last could."""
+        """Whether a write has failed since the last time that all succeeded."""
         self._cluster: Cluster | None = None
         self._is_loading = True
         self._ids: dict[Path, bytes] = {}
         """The topic ids in the partitions' folders, while the directory is loaded."""
         self._passed_over: dict[tuple[int, str], dict[str, str]] = {}
-        """Settings that are written down and that this broker cannot take; they stay written down."""
+        """Settings in the metadata that this broker cannot use. They stay in the metadata."""
         self.metadata: MetadataLog
         self.directories: dict[int, LogDirectory] = {}
         self.topics_found: frozenset[str] = frozenset()
-        """The topics that were there when it was opened."""
+        """The topics that the directory had when it was opened."""
         try:
             self._open(range(first_node, first_node + brokers))
         except BaseException as wrong:
@@ -139,7 +139,7 @@ class FolderStore:
     # What was there
 
     def load(self, cluster: Cluster, groups: GroupCoordinator, transactions: TransactionCoordinator, now: int) -> None:
-        """Give the cluster what is in the directory. Raises DataError; then nothing was changed but torn tails."""
+        """Restore the cluster from the directory. Raises DataError; then only torn tails have been changed."""
         try:
             self._load(cluster, groups, transactions, now)
         except DataError:
@@ -175,7 +175,7 @@ class FolderStore:
         self._set_timers(now)
 
     def _check_metadata(self) -> None:
-        """Raises DamagedFile if there was metadata and it is gone: what it knew of is not to vanish without a word."""
+        """Raises DamagedFile if the metadata is lost: its topics must not vanish silently."""
         metadata = self.metadata
         if not metadata.is_lost:
             return
@@ -191,7 +191,7 @@ class FolderStore:
             )
 
     def _note_unknown(self, cluster: Cluster) -> None:
-        """Say which folders are of partitions that nobody knows."""
+        """Report the folders of partitions that the metadata does not have."""
         unknown = []
         for directory in self.directories.values():
             for (name, index), path in directory.partitions():
@@ -216,7 +216,7 @@ class FolderStore:
                     raise DataError(f"{name}-{partition.index} holds a record that cannot be read: {wrong}") from None
 
     def _found_image(self) -> Image:
-        """Where there is no metadata, the folders themselves: every partition that has one."""
+        """The image without metadata: every partition that has a folder."""
         image = Image()
         ids: dict[str, bytes] = {}
         for node_id, directory in self.directories.items():
@@ -263,7 +263,7 @@ class FolderStore:
         cluster.restore_topic(topic.name, topic_id, known, stored, now)
 
     def _check_folder(self, directory: LogDirectory, name: str, index: int, topic_id: bytes) -> None:
-        """Raises DamagedFile if the folder of a partition has gone, or is one of another topic with records."""
+        """Raises DamagedFile if a partition's folder is missing, or has records of another topic id."""
         folder = directory.root / folder_name(name, index)
         if not folder.is_dir():
             if directory.is_whole and not any(directory.root.glob(f"{glob_escape(folder.name)}.*-delete")):
@@ -283,7 +283,7 @@ class FolderStore:
             )
 
     def _node(self, stored: int) -> int:
-        """Which of our brokers has taken the place of the one with this id."""
+        """The broker that now serves the directory of the broker `stored`."""
         for node_id, directory in self.directories.items():
             if directory.stored_node_id == stored:
                 return node_id
@@ -309,7 +309,7 @@ class FolderStore:
     # What changes
 
     def settle(self, now: int) -> None:
-        """Write down what the controller knows. Raises OSError."""
+        """Write down the changes of the metadata. Raises OSError."""
         assert self._cluster is not None
         try:
             self._write_metadata(self._image(self._cluster), now)
@@ -318,7 +318,7 @@ class FolderStore:
             raise
 
     def _decide(self, now: int) -> None:
-        """From now on what the cluster decides is written down at once. Raises OSError."""
+        """Write down the cluster's decisions, from now on at once. Raises OSError."""
         assert self._cluster is not None
         decisions = self._cluster.decisions
         decisions.write_with(self.settle)
@@ -332,7 +332,7 @@ class FolderStore:
         self.metadata.image = image
 
     def _image(self, cluster: Cluster) -> Image:
-        """What the cluster is now. What has not changed since the last image is the same object as there."""
+        """The image of the cluster now. Unchanged parts are the objects of the last image."""
         written = self.metadata.image
         image = Image(next_producer_id=cluster.producer_ids.next_block)
         settings = image.settings
@@ -354,7 +354,7 @@ class FolderStore:
     # Logs
 
     def open_log(self, topic: Topic, index: int, replicas: list[int], now: int) -> FolderLog:
-        """The log of a partition, with what is in its folder if it has one. Raises DamagedFile, OSError."""
+        """The log of a partition, from its folder if there is one. Raises DamagedFile, OSError."""
         directory = self._directory_of(topic.name, index, topic.topic_id, replicas)
         folder = directory.root / folder_name(topic.name, index)
         if folder.is_dir() and self._id_in(folder) not in (None, topic.topic_id):
@@ -380,7 +380,7 @@ class FolderStore:
             raise
 
     def failed(self, failure: OSError) -> None:
-        """Something cannot be written. It is said once, until everything could be written again."""
+        """Report a failed write, once until all writes succeed again."""
         if not self._trouble:
             self._trouble = True
             note(
@@ -389,7 +389,7 @@ class FolderStore:
             )
 
     def _directory_of(self, topic: str, index: int, topic_id: bytes, replicas: Sequence[int]) -> LogDirectory:
-        """Where the folder of a partition is, or is to be made: it stays where it was made when the replicas change."""
+        """The log directory of a partition's folder. A folder stays where it was made when the replicas change."""
         for directory in (*(self.directories[node_id] for node_id in replicas), *self.directories.values()):
             folder = directory.root / folder_name(topic, index)
             if folder.is_dir() and self._id_in(folder) in (None, topic_id):
@@ -415,15 +415,15 @@ class FolderStore:
             yield partition.log
 
     def written(self, log: FolderLog) -> None:
-        """Something was written to this log that may not be on the disk."""
+        """Note that this log has been written to and is not synced."""
         self._dirty[log] = None
 
     def forget(self, log: FolderLog) -> None:
-        """This log is gone, and need not be synced."""
+        """Forget this log, which needs no more syncs."""
         self._dirty.pop(log, None)
 
     def discard(self, paths: Iterable[Path]) -> None:
-        """Let these files be gone: they are renamed at once and removed when there is time. Raises OSError."""
+        """Delete these files: rename them at once, and remove them in a job. Raises OSError."""
         renamed: list[Path] = []
 
         def remove() -> None:
@@ -436,7 +436,7 @@ class FolderStore:
             renamed.append(path.rename(path.with_name(path.name + DELETED)))
 
     def delete_folder(self, log: FolderLog) -> None:
-        """The same for the folder of a partition that is deleted."""
+        """Delete the folder of a deleted partition in the same way."""
         self.forget(log)
         log.directory.forget(log.where)
         try:
@@ -449,15 +449,15 @@ class FolderStore:
     # The disk
 
     def rolled(self, log: FolderLog) -> None:
-        """A segment is closed. Kafka syncs it now whatever the settings, so that recovery begins behind it.
+        """Sync a closed segment. Kafka does so with any setting, so that recovery begins after it.
 
-        If answers wait for the disk, they wait for this as well, and it goes with what they wait for.
+        With `--sync always` the sync that the next answers wait for includes it.
         """
         if not self.holds_answers:
             self.jobs.append(self._sync_job({log: log.active.base_offset}, [], _nobody))
 
     def sync_now(self) -> Job | None:
-        """A job that puts on the disk what was written up to now; None if everything is there."""
+        """A job that syncs all writes up to now; None if there are none."""
         if not self._dirty and not self._metadata_dirty:
             return None
         ends = {log: log.end_offset for log in self._dirty}
@@ -481,7 +481,7 @@ class FolderStore:
         return job._replace(done=done)
 
     def _sync_job(self, ends: Mapping[FolderLog, int], others: Iterable[Path], others_failed: Callable[[], None]) -> Job:
-        """Sync what these logs have below an offset each, and other files and folders; again later if that fails."""
+        """Sync each of these logs up to an offset, and other files and folders. If that fails, the next sync has them again."""
         segments = {log: log.unsynced(end) for log, end in ends.items()}
         paths = list(others)
         for log, written in segments.items():
@@ -508,11 +508,11 @@ class FolderStore:
 
     @property
     def holds_answers(self) -> bool:
-        """Whether an answer has to wait until what was written before it is on the disk."""
+        """Whether an answer waits until all earlier writes are synced."""
         return self.sync == ALWAYS
 
     def run_jobs(self) -> None:
-        """Do what is to be done, here and now. Raises OSError; what was to be done behind that is still to be done."""
+        """Do all jobs in this thread. Raises OSError; the later jobs are then still in the queue."""
         while self.jobs:
             job = self.jobs.popleft()
             try:
@@ -523,7 +523,7 @@ class FolderStore:
             job.done()
 
     def inspection_of(self, topic: str) -> Inspection:
-        """What a log of this topic may spend on being read whole. The coordinators read all of theirs anyway."""
+        """The inspection for a log of this topic. The coordinators read all of their logs anyway."""
         return Inspection(ANYWHERE) if topic in (GROUP_TOPIC, TRANSACTION_TOPIC) else self._inspection
 
     def _set_timers(self, now: int) -> None:
@@ -544,7 +544,7 @@ class FolderStore:
             self.jobs.append(job)
 
     def compact(self, now: int) -> None:
-        """Compact the log that needs it most, if one does and none is being compacted."""
+        """Compact the dirtiest log, unless none is dirty enough or a compaction is running."""
         assert self._cluster is not None
         if self._compacting or not self._cluster.configs.value("log.cleaner.enable"):
             return
@@ -566,7 +566,7 @@ class FolderStore:
             (result,) = results
             if isinstance(result, Cleaned):
                 log.take_compacted(result)
-            elif log.holds(task.segments):  # else they were deleted meanwhile, and it is tried with what is left
+            elif log.holds(task.segments):  # else the segments were deleted meanwhile, and the next round takes the others
                 if isinstance(result, OSError) and not isinstance(result, DataError):
                     raise result  # a full disk, perhaps: it is tried again in log.cleaner.backoff.ms
                 self._uncleanable.add(log)
@@ -577,7 +577,7 @@ class FolderStore:
         self.jobs.append(Job(work, done, apart=True))
 
     def checkpoint(self, _: int = 0) -> None:
-        """Write down how far the logs are on the disk, and where they begin; what could not be written, too."""
+        """Write the checkpoints of recovery points and log starts, and retry writes that failed."""
         try:
             self._checkpoint()
         except OSError as failure:
@@ -628,7 +628,7 @@ class FolderStore:
     def _close(self, cluster: Cluster, now: int) -> None:
         self._close_logs()
         image = self._image(cluster)
-        for topic in image.topics.values():  # as a broker that hands over what it leads before it goes
+        for topic in image.topics.values():  # a broker that stops hands over its partitions
             topic.partitions = {
                 index: each._replace(leader=NO_LEADER, leader_epoch=each.leader_epoch + 1)
                 for index, each in topic.partitions.items()
@@ -644,7 +644,7 @@ class FolderStore:
         files.sync_all([path for log in self._logs() for path in log.close()])
 
     def abandon(self) -> None:
-        """Let everything be as it is, as when the process is killed."""
+        """Close all descriptors and write nothing, as if the process were killed."""
         if self._cluster is not None:
             for log in self._logs():
                 log.release()
@@ -652,7 +652,7 @@ class FolderStore:
         self._release()
 
     def restart(self, mode: str, now: int) -> None:
-        """The brokers stop, and before the partitions open their logs again, the checkpoints are what is on the disk."""
+        """Stop the brokers and read the checkpoints from the disk, before the partitions open their logs again."""
         self.run_jobs()
         if mode == "clean":
             self._close_logs()
@@ -679,7 +679,7 @@ def _said(failure: OSError) -> str:
 
 
 def _nobody() -> None:
-    """There is nothing more to do."""
+    """Do nothing."""
 
 
 def _partitions_of(cluster: Cluster, topic: str) -> Iterable[Partition]:
