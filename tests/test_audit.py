@@ -493,20 +493,20 @@ def test_lines_of_a_journal_may_come_in_any_order() -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "sent.jsonl, line 2: this is not JSON"),
-        ("9" * 5000, "sent.jsonl, line 2: this is not JSON: Exceeds the limit"),
-        ("[" * 100_000, "sent.jsonl, line 2: this is not JSON"),
-        ("[1]", "line 2: a line is an object with a topic"),
+        ("{", "sent.jsonl, line 2: the line is not JSON"),
+        ("9" * 5000, "sent.jsonl, line 2: the line is not JSON: Exceeds the limit"),
+        ("[" * 100_000, "sent.jsonl, line 2: the line is not JSON"),
+        ("[1]", "line 2: expected a JSON object with a topic"),
         ('{"topic": "orders", "valeu": "x"}', "line 2: there is no field 'valeu'; did you mean 'value'?"),
-        ('{"value": "x"}', "line 2: it has no topic"),
-        ('{"id": 4, "acknowledged": true}', "line 2: it has no topic, nor has a line with its id"),
-        ('{"topic": "orders", "key": 4}', "line 2: key is bytes or str, not 4"),
-        ('{"topic": "orders", "partition": true}', "line 2: partition is int, not True"),
+        ('{"value": "x"}', "line 2: the row has no topic"),
+        ('{"id": 4, "acknowledged": true}', "line 2: the row has no topic, and no other row with its id has one"),
+        ('{"topic": "orders", "key": 4}', "line 2: key must be bytes or str, not 4"),
+        ('{"topic": "orders", "partition": true}', "line 2: partition must be int, not True"),
         ('{"topic": "orders", "value_base64": "?"}', "line 2: value_base64 is not base64"),
-        ('{"topic": "orders", "value": "v", "value_base64": "eA=="}', "line 2: value and value_base64 are two forms"),
-        ('{"topic": "orders", "value_sha256": "nonsense"}', "line 2: a SHA-256 is 64 hexadecimal digits"),
-        ('{"topic": "orders", "id": [1]}', "line 2: an id is text or a number, not [1]"),
-        ('{"topic": "\udcff"}', "line 2: this is not UTF-8"),
+        ('{"topic": "orders", "value": "v", "value_base64": "eA=="}', "line 2: value and value_base64 give the value twice"),
+        ('{"topic": "orders", "value_sha256": "nonsense"}', "line 2: value_sha256 must be 64 hexadecimal digits"),
+        ('{"topic": "orders", "id": [1]}', "line 2: id must be text or a number, not [1]"),
+        ('{"topic": "\udcff"}', "line 2: the line is not UTF-8"),
     ],
 )
 def test_a_journal_that_cannot_be_read_is_told_of_by_line(broker: MockKafka, tmp_path: Path, line: str, message: str) -> None:
@@ -523,7 +523,7 @@ def test_rows_may_be_mappings_or_tuples_and_nothing_else(broker: MockKafka) -> N
     assert broker.audit(intended=rows).findings == []
     rows[0]["value_sha256"] = digest(b"v").upper()
     assert broker.audit(intended=rows).findings == []
-    with pytest.raises(ValueError, match="row 1 of what was intended: it is a mapping or a tuple"):
+    with pytest.raises(ValueError, match="intended row 1: expected a mapping or a tuple"):
         broker.audit(intended=["orders"])  # type: ignore[list-item]
 
 

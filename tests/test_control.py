@@ -552,7 +552,7 @@ def test_an_audit_that_cannot_run_says_why(control: ControlClient) -> None:
     assert control.refused("POST", "/audit", {"intended": [{"value": "x"}]})["field"] == "intended[0].topic"
     wrong = control.refused("POST", "/audit", {"intended": [{"topic": "orders", "value_base64": "?"}]})
     assert wrong["status"] == 422
-    assert wrong["detail"].startswith("row 1 of what was intended: value_base64 is not base64")
+    assert wrong["detail"].startswith("intended row 1: value_base64 is not base64")
 
 
 # Producers, transactions, groups

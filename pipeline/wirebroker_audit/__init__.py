@@ -1,10 +1,13 @@
-"""The exactly-once audit on Spark: what a Kafka stored is data, and this says whether delivery was exactly once.
+"""The exactly-once audit on Spark: it reads stored batches and reports whether delivery was exactly once.
 
-sources/    Python Data Sources: segment files, a live broker; the trace and the application's journal
-checks      what the stored batches say of themselves (DataFrame → DataFrame)
-contents    the same record stored again, by what is in it
-reconcile   what the application meant to send, against what is stored
-replay      what other rules would have made of the same arrivals
-report      summary.json, Parquet, one HTML page
-job         all of it, in order; `live` keeps it current while traffic runs
+command      the command line; `job` runs all stages in order; `live` keeps the findings current while traffic runs
+directory    the partitions of a log directory; `splits` divides their segments, `segments` and `scan` read them
+wire         the client for a live cluster; `live_log` reads its partitions
+sources/     Spark Data Sources over both, and the trace
+checks       sequences, epochs and transactions (DataFrame → DataFrame)
+contents     records that are stored again
+intended     the application's journal; `reconcile` matches it with the stored records
+other_rules  the arrivals of the trace judged under other rules
+wording      the sentences of `wirebroker.audit.wording` as SQL columns
+report/      summary.json, Parquet, one HTML page
 """

@@ -1,19 +1,11 @@
-"""What the stored batches say of themselves: each check is a function from DataFrames to findings.
+"""The checks of the stored batches: each is a function from DataFrames to findings.
 
-The checks do not look at every batch. `runs` folds the unbroken stretches that the scan saw into one row each, `suspects`
-finds the producers whose runs do not simply follow each other, and only their batches are put in order. Three things keep
-innocent logs clean:
+The checks do not look at every batch. `runs` folds each unbroken stretch into one row, `suspects` finds the producers whose
+runs do not simply follow each other, and only their batches are put in order. The rules for unwrapped sequences, a producer's
+lives and holes with reasons are those of `wirebroker.audit.checks`.
 
-* Sequences count modulo 2³¹, so they are unwrapped: the place of a batch is the running sum of the signed distances
-  between neighbours of one producer and epoch. Duplicates and gaps are looked for in the order of places, disorder and
-  epochs in the order of the log.
-* A producer has lives: where the timestamps of its neighbouring batches are `producer.id.expiration.ms` apart and no
-  transaction is open between them, the broker has forgotten it, and sequences and epochs begin anew.
-* Holes have reasons: missing sequences are no gap where at least as many offsets are missing that compaction took, or
-  that lie where the log is damaged.
-
-What several checks read is checkpointed and not cached: Spark would look through the whole history of every cached table for
-each query, which for small logs costs more than the audit.
+Tables that several checks read are checkpointed, not cached: Spark looks through the whole history of every cached table for
+each query, and for small logs that costs more than the audit.
 """
 
 from __future__ import annotations
@@ -44,7 +36,7 @@ BREAKS = (*DAMAGE, "deleted", "unreadable")
 
 
 def findings_of(batches: DataFrame, folded: DataFrame, bounds: DataFrame, expiration_ms: int = EXPIRATION_MS) -> DataFrame:
-    """Every finding that the batches give by themselves. `folded` are their `runs`; `bounds` is of `schema.BOUNDS`."""
+    """Every finding in the batches. `folded` are their `runs`; `bounds` has the schema `BOUNDS`."""
     troubled = batches.where("problem IS NOT NULL").localCheckpoint()
     found = [damages(troubled), offset_regressions(troubled, folded), *transactions(troubled, folded, bounds)]
     suspicious = suspects(folded).localCheckpoint()
@@ -83,7 +75,7 @@ def joined(parts: DataFrame) -> DataFrame:
 
 
 def with_compaction(bounds: DataFrame, folded: DataFrame) -> DataFrame:
-    """The bounds, where the batches themselves show that compaction came farther than is known."""
+    """The bounds, raised if the batches themselves show that compaction got farther."""
     shown = folded.groupBy(*PARTITION).agg(sf.max("compacted_to").alias("shown")).where("shown >= 0")
     known = bounds.join(sf.broadcast(shown), [*PARTITION], "left")
     cleaned_until = sf.greatest("cleaned_until", sf.coalesce("shown", sf.lit(-1)))
@@ -149,8 +141,7 @@ def offset_regressions(troubled: DataFrame, folded: DataFrame) -> DataFrame:
 def transactions(troubled: DataFrame, folded: DataFrame, bounds: DataFrame) -> list[DataFrame]:
     """Transactions without an end, and ends without a beginning.
 
-    A header that cannot be trusted is believed as far as it excuses: it may end a transaction, and may be why an end has no
-    beginning, but begins none.
+    A batch with a damaged header may end a transaction, or explain an end without a beginning. It does not begin one.
     """
     damaged = troubled.where(sf.col("problem").isin(*DAMAGE) & (sf.col("producer_id") >= 0)).withColumn("kind", _kind())
     events = (
@@ -181,7 +172,7 @@ def _open(spans: DataFrame, folded: DataFrame) -> DataFrame:
 
 
 def _without_data(spans: DataFrame, bounds: DataFrame, torn: DataFrame) -> DataFrame:
-    """Unless the data may have been deleted, compacted away, or damaged beyond recognition; `torn` is the first such place."""
+    """The exceptions: the data may have been deleted, compacted away, or damaged; `torn` is the first damaged place."""
     rows = spans.join(sf.broadcast(bounds), [*PARTITION]).join(sf.broadcast(torn), [*PARTITION], "left")
     lost = (sf.col("base_offset") < sf.col("cleaned_until")) | ((sf.col("log_start") > 0) & ~sf.col("known"))
     lost |= sf.coalesce(sf.col("torn") < sf.struct(*LOG_ORDER), sf.lit(False))
@@ -207,7 +198,7 @@ def suspect_batches(batches: DataFrame, suspicious: DataFrame, expiration_ms: in
 def with_holes(
     lives: DataFrame, batches: DataFrame, troubled: DataFrame, suspicious: DataFrame, bounds: DataFrame
 ) -> DataFrame:
-    """`holes`: how many offsets are missing for a reason before each batch. Only differences of it mean anything."""
+    """`holes`: the number of offsets before each batch that are missing for a reason. Only its differences mean anything."""
     damaged = troubled.where(sf.col("problem").isin(*BREAKS)).select(*PARTITION)
     cleaned = bounds.where("cleaned_until > 0").select(*PARTITION)
     partitions = suspicious.select(*PARTITION).distinct()
@@ -234,11 +225,11 @@ def with_holes(
 
 
 def in_sequence(lives: DataFrame) -> DataFrame:
-    """The batches of suspects that have sequences, with all that the checks ask of them, but for `with_copies`.
+    """The suspects' batches that have sequences, with the columns that the checks need; `with_copies` adds the others.
 
-    `place`, `end`: its unwrapped first and last sequence · `order` in the log, within its epoch · `reach`: of the batches
-    of lower place the one that reaches farthest · `number`: its rank by place · `lower`: the batch before the one that
-    begins the epoch · `island`: the batches that overlap with each other, if only by way of others · `alone` in it.
+    `place`, `end`: the unwrapped first and last sequence · `order` in the log, within the epoch · `reach`: the batch with the
+    highest end among those of lower place · `number`: the rank by place · `lower`: the batch before the one that begins the
+    epoch · `island`: the group of batches that overlap, directly or through others · `alone`: whether the island has one batch.
     """
     log, by_place = _log(EPOCH), Window.partitionBy(*EPOCH).orderBy("place", "order")
     distance = sf.pmod(sf.col("base_sequence").cast("bigint") - sf.lag("base_sequence").over(log), sf.lit(SEQUENCES))
@@ -262,10 +253,10 @@ def in_sequence(lives: DataFrame) -> DataFrame:
 
 
 def with_copies(ordered: DataFrame) -> DataFrame:
-    """The batches of `in_sequence`, each with what of it was stored before, which is null if nothing was.
+    """The batches of `in_sequence`, each with its part that was stored before; the columns are null if none was.
 
-    `from_place`, `to_place`: its first and last place that were · `doubled`: how many between them were · `first`, `last`:
-    the first batch of the log that has the one, and the other.
+    `from_place`, `to_place`: the first and last repeated place · `doubled`: the number of repeated places between them ·
+    `first`, `last`: the first batch in the log that has the one place, and the other.
     """
     rows = ordered.withColumn("side", sf.struct("place", *_PLACE))
     side = rows.schema["side"].dataType
@@ -280,7 +271,7 @@ def with_copies(ordered: DataFrame) -> DataFrame:
 
 
 def _copied(island: pa.Table) -> pa.Table:
-    """The batches of one island, with what `wirebroker.audit.copies` says of them."""
+    """The batches of one island with the results of `wirebroker.audit.copies`."""
     rows = island.sort_by("order")
     extents = zip(rows.column("place").to_pylist(), rows.column("end").to_pylist(), strict=True)
     found = {each.batch: each for each in copied(list(extents))}

@@ -1,9 +1,9 @@
-"""The command: a progress bar, a table of what was found, and an exit code that scripts can use.
+"""The command: a progress bar, a table of the findings, and an exit code for scripts.
 
     wirebroker audit --path DIR --out REPORT
     python -m wirebroker_audit --path DIR --out REPORT          the same, for spark-submit
 
-Exit codes: 0 nothing is certain, 1 a finding is certain, 2 it could not be done, or not everything could be read, 130 Ctrl-C.
+Exit codes: 0 no finding is certain, 1 a finding is certain, 2 the audit failed or could not read everything, 130 Ctrl-C.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from wirebroker_audit.job import Result
 
 SHOWN = 3
-"""Findings of each kind in the terminal."""
+"""The findings of each kind that the terminal shows."""
 TOPICS_SHOWN = 40
-"""In the terminal; the largest of them."""
+"""The number of topics that the terminal shows, largest first."""
 REFRESH = 0.25
 """Seconds between two looks at Spark's tasks."""
 COLOURS = {"certain": "red", "likely": "yellow", "info": "bright_black"}
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do the audit; its exit code."""
+    """Run the audit and return its exit code."""
     err = Console(stderr=True, highlight=False)
     interruption = Interruption()
     said = ""
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     except BaseException:
         if interruption.number is None:
             raise
-    if interruption.number is not None:  # whatever else was said is what came of it
+    if interruption.number is not None:  # any other error is a consequence of the signal
         _tidy(Path(options.out))
         said = f"interrupted; {options.out} is as it was before"
     err.print(f"wirebroker audit: {said}", soft_wrap=True, markup=False)
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 class Refused(Exception):
-    """It could not be done; the text says why."""
+    """The audit cannot be done; the text gives the reason."""
 
 
 def _run(options: argparse.Namespace, err: Console, interruption: Interruption) -> int:
@@ -70,7 +70,7 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
     from wirebroker_audit.live import follow, start
     from wirebroker_audit.session import get_session
 
-    # PySpark warns of pandas 3 from 4.2 on, in the midst of what we say; nothing of ours goes through pandas, only Arrow
+    # PySpark warns of pandas 3 from 4.2 on; the audit uses Arrow and not pandas
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     request = Request(
         out=Path(options.out), path=Path(options.path) if options.path else None, bootstrap=options.bootstrap,
@@ -92,7 +92,7 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
                 return follow(query, request.out, shown.stage, options.follow)
     except (CannotAudit, *REFUSALS) as refused:
         raise Refused(str(refused)) from refused
-    except OSError as refused:  # of what the live form writes, or looks for
+    except OSError as refused:  # from a file of the live form
         raise Refused(f"{refused.filename}: {refused.strerror}" if refused.filename else str(refused)) from refused
     except (PySparkException, Py4JError) as failed:
         raise Refused(f"Spark failed: {first_line(failed)}") from failed
@@ -101,7 +101,7 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
 
 
 def _tidy(out: Path) -> None:
-    """What was begun and is in nobody's way any more: tasks that were cancelled may have gone on writing for a moment."""
+    """Remove the unfinished report once Spark has stopped: cancelled tasks may write for another moment."""
     from pyspark.sql import SparkSession
 
     from wirebroker_audit.job import partial_of
@@ -113,7 +113,7 @@ def _tidy(out: Path) -> None:
 
 
 def first_line(failed: Exception) -> str:
-    """What an exception of Spark says, without the stacks of both languages."""
+    """The message of a Spark exception, without the stack traces of both languages."""
     lines = [line.strip() for line in str(failed).splitlines() if line.strip()]
     return next((line for line in lines if not line.startswith("An error occurred while calling")), type(failed).__name__)
 
@@ -132,7 +132,7 @@ def show(result: Result, console: Console, out: Path) -> None:
             table.add_row(topic, *(f"{counts[name]:,}" for name in names))
     console.print(table)
     if len(topics) > len(largest):
-        console.print(f"… and {len(topics) - len(largest):,} smaller topics, which the report has")
+        console.print(f"… and {len(topics) - len(largest):,} smaller topics; see the report")
     for kind, count in summary["findings"].items():
         first = [each for each in result.findings if each["kind"] == kind]
         colour = COLOURS[first[0]["severity"]]
@@ -152,7 +152,7 @@ def show(result: Result, console: Console, out: Path) -> None:
 
 
 class _Shown:
-    """What the progress bar shows: the stage, and how many of Spark's tasks are done."""
+    """The progress bar: the stage, and the number of finished Spark tasks."""
 
     def __init__(self, progress: Progress, err: Console) -> None:
         self._progress, self._err = progress, err

@@ -1,16 +1,7 @@
-"""The same content stored again: what the records say, or, of a log too large to look at each, whole batches.
+"""Records that are stored again, by their content; in a log with too many records, whole batches.
 
-A *unit* is a record, or the records of a batch together. Units are compared within their topic, and only those that a
-read_committed consumer is given: what was aborted is not stored. The first copy of a partition is the one with the lowest
-offset; of several partitions the one with the lowest timestamp is taken for the original. A further copy is compared with
-the first of its partition, else with the original:
-
-    another partition                       partition_duplicate
-    another producer id                     session_duplicate
-    no producer id, both                    application_duplicate: it, or a retry without idempotence
-    the same id, another epoch              epoch_duplicate
-    the same id and epoch, other sequences  application_duplicate
-    the same id, epoch and sequence         duplicate, unless the batches have told of it already
+A *unit* is a record, or all records of a batch. The rules are those of `wirebroker.audit.reconcile`: units are compared within
+their topic, and only those that a read_committed consumer sees.
 """
 
 from __future__ import annotations
@@ -42,7 +33,7 @@ SIDE = ("partition", "producer_id", "producer_epoch", "base_sequence", "last_seq
 
 
 def head(data: str) -> Column:
-    """How the bytes of a column begin, as `wirebroker.audit.content.head` shows them: they need not be UTF-8."""
+    """The beginning of the bytes in a column, as `wirebroker.audit.content.head` shows it; they need not be UTF-8."""
     text = sf.make_valid_utf8(sf.substring(data, 1, SHOWN * 4).cast("string"))
     line = sf.regexp_replace(sf.substring(text, 1, SHOWN), r"[\p{C}\p{Z}&&[^ ]]", "\N{MIDDLE DOT}")
     more = sf.when((sf.length(text) > SHOWN) | (sf.length(data) > SHOWN * 4), "…").otherwise("")
@@ -50,7 +41,7 @@ def head(data: str) -> Column:
 
 
 def outcomes(batches: DataFrame) -> DataFrame:
-    """What became of each transactional batch of data: `transaction` is committed, aborted or open."""
+    """The outcome of each transactional batch of data: `transaction` is committed, aborted or open."""
     log = Window.partitionBy(*PRODUCER).orderBy(*LOG_ORDER)
     ending = sf.first(sf.when(sf.col("marker") >= 0, sf.col("marker")), ignorenulls=True)
     state = sf.when(sf.col("next") == 1, "committed").when(sf.col("next") == 0, "aborted").otherwise("open")
@@ -71,12 +62,12 @@ def with_outcome(rows: DataFrame, batches: DataFrame) -> DataFrame:
 
 
 def visible(rows: DataFrame) -> DataFrame:
-    """What a read_committed consumer of an ordinary topic is given."""
+    """The rows that a read_committed consumer of an ordinary topic sees."""
     return rows.where(sf.col("transaction").isin("none", "committed") & ~sf.col("topic").isin(*INTERNAL_TOPICS))
 
 
 def units_of_records(records: DataFrame) -> DataFrame:
-    """Each record by itself, with the outcome of its transaction."""
+    """Each record as a unit, with the outcome of its transaction."""
     same = {
         "base_offset": "offset", "last_offset": "offset", "base_sequence": "sequence", "last_sequence": "sequence",
         "shown": "value_head",
@@ -85,7 +76,7 @@ def units_of_records(records: DataFrame) -> DataFrame:
 
 
 def units_of_batches(batches: DataFrame) -> DataFrame:
-    """The records of each batch of data together, known by two checksums of them as they are stored, and their number."""
+    """Each batch of data as a unit, identified by two checksums of its stored records and their number."""
     content = sf.concat_ws(":", sf.hex("content"), "records", "bytes", sf.col("attributes").bitwiseAND(sf.lit(7)))
     return (
         batches.withColumn("content", content)
@@ -113,7 +104,7 @@ def bad_records(records: DataFrame) -> DataFrame:
 
 
 def deleted(batches: DataFrame, bounds: DataFrame) -> DataFrame:
-    """By partition how many offsets retention, DeleteRecords and compaction have taken."""
+    """The number of offsets that retention, DeleteRecords and compaction removed from each partition."""
     cleaned = intact(batches).join(sf.broadcast(bounds), [*PARTITION]).where("base_offset < cleaned_until")
     holes = cleaned.groupBy(*PARTITION).agg(
         (sf.max("last_offset") + 1 - sf.first("log_start") - sf.sum("records")).alias("holes")
@@ -125,13 +116,13 @@ def deleted(batches: DataFrame, bounds: DataFrame) -> DataFrame:
 # Copies
 
 BUCKET = 500_000
-"""Checksums that are sorted at once, about."""
+"""About how many checksums are sorted at a time."""
 MOST_BUCKETS = 10_000
 PACKED = "topic string, bucket int, contents binary"
 
 
 def pack(chunks: Iterable[pa.RecordBatch], buckets: int) -> Iterator[pa.RecordBatch]:
-    """Checksums by topic and bucket, as arrays of 64 bits each, of about `BUCKET` checksums together."""
+    """Checksums by topic and bucket, as arrays of 64-bit numbers, about `BUCKET` checksums at a time."""
     held: defaultdict[str, list[Array]] = defaultdict(list)
     count = 0
     for chunk in chunks:
@@ -162,7 +153,7 @@ def _packed(held: Mapping[str, list[Array]], buckets: int) -> pa.RecordBatch:
 
 
 def doubles(packed: pa.Table) -> pa.Table:
-    """Of one bucket of a topic the checksums that are there more than once."""
+    """The checksums that occur more than once in one bucket of a topic."""
     contents = np.frombuffer(b"".join(packed.column("contents").to_pylist()), np.int64)
     contents = np.sort(contents)
     found = np.unique(contents[1:][contents[1:] == contents[:-1]])
@@ -171,15 +162,15 @@ def doubles(packed: pa.Table) -> pa.Table:
 
 
 def repeated(units: DataFrame) -> DataFrame:
-    """The units whose content is there more than once in their topic."""
+    """The units whose content occurs more than once in their topic."""
     counted = units.groupBy("topic", "content").agg(sf.count(sf.lit(1)).alias("copies")).where("copies > 1")
     return units.join(counted.drop("copies"), ["topic", "content"], "left_semi")
 
 
 def repeated_batches(data: DataFrame, count: int) -> DataFrame:
-    """Batches of data that have the checksum of another one of their topic; `count` is about how many there are.
+    """Batches of data with the same checksum as another one of their topic; `count` is their approximate number.
 
-    The checksums travel as arrays, so that finding those that repeat costs a small part of what comparing rows would.
+    The checksums travel as arrays: that costs a small part of a comparison of rows.
     """
     buckets = max(1, min(count // BUCKET, MOST_BUCKETS))
     packed = data.select("topic", "content").mapInArrow(lambda chunks: pack(chunks, buckets), PACKED)
@@ -188,7 +179,7 @@ def repeated_batches(data: DataFrame, count: int) -> DataFrame:
 
 
 def repeats(units: DataFrame, alike: DataFrame) -> dict[str, Repeats]:
-    """How the contents of each topic repeat. `alike` are the repeated ones of the units."""
+    """How often the contents of each topic repeat. `alike` are the units that do."""
     counted = alike.groupBy("topic", "content").agg(sf.count(sf.lit(1)).alias("copies"))
     many = sf.col("copies") > MANY
     among = counted.groupBy("topic").agg(
@@ -202,7 +193,7 @@ def repeats(units: DataFrame, alike: DataFrame) -> dict[str, Repeats]:
 
 
 def told_apart(alike: DataFrame, repeats: Mapping[str, Repeats]) -> DataFrame:
-    """Of repeated units those whose contents tell something apart."""
+    """The repeated units whose contents can identify duplicates."""
     vague = [topic for topic, each in repeats.items() if each.vague]
     left = alike.where(~sf.col("topic").isin(*vague)) if vague else alike
     if not any(each.many for each in repeats.values()):
@@ -212,7 +203,7 @@ def told_apart(alike: DataFrame, repeats: Mapping[str, Repeats]) -> DataFrame:
 
 
 def copies(units: DataFrame) -> DataFrame:
-    """Of repeated units all but the original, each with the `first` that it is compared with."""
+    """All repeated units but the originals, each with the `first` copy that it is compared with."""
     alike = ("topic", "content")
     ranked = units.withColumn("rank", sf.row_number().over(Window.partitionBy(*alike, "partition").orderBy("base_offset")))
     order = Window.partitionBy(*alike).orderBy("rank", "timestamp", "partition", "base_offset")
@@ -231,7 +222,7 @@ def copies(units: DataFrame) -> DataFrame:
 
 
 def untold(again: DataFrame, told: DataFrame) -> DataFrame:
-    """The copies with their `kind`, without those of which the batches have told (findings of kind `duplicate`)."""
+    """The copies with their `kind`, without those that the batches' checks reported as `duplicate`."""
     named = again.withColumn("kind", WORDS.kind(ROW.first, ROW)).withColumn(
         "severity", sf.when(sf.col("kind") == "duplicate", "certain").otherwise(sf.col("severity"))
     )

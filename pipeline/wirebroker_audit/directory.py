@@ -28,7 +28,7 @@ LOST_AND_FOUND = "lost+found"
 
 
 class NotALogDirectory(Exception):
-    """The directory holds nothing to audit; the text says what was looked for."""
+    """The directory holds nothing to audit; the text names the missing thing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class LogDirectory(NamedTuple):
 
     partitions: list[PartitionFolder]
     problems: list[str]
-    """sentences about what cannot be read"""
+    """a sentence about each file or directory that cannot be read"""
     notices: list[str]
 
 
@@ -155,7 +155,7 @@ def _partitions_in(by_log_dir: Mapping[Path, list[Path]], checkpoints: Mapping[P
         for folder in folders:
             key = partition_of(folder.name)
             assert key is not None
-            # without a record of what was compacted, compaction may explain every hole
+            # if the checkpoint does not tell how far compaction got, compaction may explain every hole
             unknown = cleaned is None or (key not in cleaned and key[0] in compacted)
             cleaned_until = EVERYTHING if unknown else (cleaned or {}).get(key, -1)
             made = PartitionFolder(folder, *key, starts.get(key, 0), cleaned_until)

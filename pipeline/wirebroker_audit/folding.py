@@ -1,7 +1,7 @@
-"""From batches to runs: the unbroken stretches that the scan saw, folded into a row each, while their batches are kept.
+"""From batches to runs: each unbroken stretch becomes one row, and the batches go into a file. No Spark here.
 
-Folding happens where the batches are read, chunk by chunk, so that Spark is given a few rows and not millions. A run that
-reaches over several chunks is joined again by `checks.joined`. No Spark here.
+The workers that read batches also fold them, chunk by chunk, so that Spark gets a few rows and not millions. `checks.joined`
+joins a run that spans several chunks.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ RUNS = pa.schema(
     ]
 )  # fmt: skip
 """`kind`: transactional and control, as in the attributes · `position`, `base_…` and `begin_…` are the first batch's,
-`last_…` the last one's · `batches`, `records` and `bytes` are sums · `compacted_to`: the end of the last batch that shows
-that the cleaner has been at it, −1 if none does."""
+`last_…` the last one's · `batches`, `records` and `bytes` are sums · `compacted_to`: the end of the last batch that was visibly
+compacted, −1 if none was."""
 KEYS = ("topic", "partition", "segment", "run", "producer_id", "producer_epoch", "kind")
 _FOLDS = {
     "position": ("position", "min"), "last_position": ("position", "max"), "base_sequence": ("base_sequence", "first"),
@@ -43,11 +43,11 @@ _FOLDS = {
     "max_timestamp": ("max_timestamp", "max"), "marker": ("marker", "max"), "compacted_to": ("compacted_to", "max"),
 }  # fmt: skip
 _REPEATING = ["topic", "segment", "problem", "detail"]
-"""Columns for which Parquet is to look for repetition; the numbers are written as they are, which is quicker."""
+"""Columns with a Parquet dictionary; numbers are written without one, which is faster."""
 
 
 def fold(batches: pa.RecordBatch) -> pa.RecordBatch:
-    """The runs of these batches, as `RUNS`; batches whose headers cannot be trusted are left out."""
+    """The runs of these batches, as `RUNS`, without batches whose headers cannot be trusted."""
     problem = batches.column("problem")
     if problem.null_count < len(problem):
         batches = batches.filter(pc.or_(pc.is_null(problem), pc.fill_null(pc.equal(problem, "offset_regression"), False)))
@@ -72,9 +72,9 @@ _NONE = pa.RecordBatch.from_pylist([], schema=RUNS)
 
 
 def keep_and_fold(batches: Iterable[pa.RecordBatch], path: Path) -> Iterator[pa.RecordBatch]:
-    """The runs of the batches, which go into a Parquet file that is there when the last run has been taken.
+    """The runs of the batches, which are written into a Parquet file; it appears after the last run.
 
-    A task that is done again replaces the file with the same one.
+    A repeated task replaces the file with an equal one.
     """
     partial = path.with_name(f".{path.name}.{uuid4().hex}")
     try:

@@ -1,7 +1,7 @@
-"""What an application meant to send: its journal, as `wirebroker.audit.journal` describes it, JSON lines or Parquet.
+"""The application's journal, as `wirebroker.audit.journal` describes it, from JSON lines or Parquet.
 
-Every row is judged by the code that the audit in the small has for it, where Spark reads it; rows with one id are put together
-in SQL. A journal is read once: what is kept of it is what records are matched by, and of values their hashes.
+Spark's workers check each row with the functions of `wirebroker.audit.journal`; SQL merges rows with the same id. The journal
+is read once, and the audit keeps the columns that it matches records by, with hashes in place of values.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ PARTS = pa.schema(
         pa.field("id", pa.string()), pa.field("problem", pa.string()), pa.field("line", pa.binary()),
     ]
 )  # fmt: skip
-"""What each row tells. `…_form` is the field that it gives the key or the value in; a row that cannot be understood has a
-`problem` and, in a file of lines, the `line`."""
-TOLD = ("topic", "partition", "key", "value_hash", "acknowledged", "producer", "shown")
+"""One row of a journal. `…_form` is the field that holds the key or the value; a malformed row has a `problem` and, in a file
+of lines, the `line`."""
+COLUMNS = ("topic", "partition", "key", "value_hash", "acknowledged", "producer", "shown")
 CASTS = {"topic": "string", "partition": "int", "acknowledged": "boolean", "producer": "string"}
-"""Types that Parquet need not have as they are: pandas keeps partitions of which some are null as floating point."""
+"""Columns whose Parquet type may differ: pandas stores partitions as floating point if some are null."""
 
 
 class BadJournal(Exception):
-    """A line or a file is no journal; the text says which and why."""
+    """A line or a file is not a journal; the text names it and the reason."""
 
 
 def read_journal(spark: SparkSession, path: str) -> DataFrame:
-    """One row for each intended record, with the columns `TOLD`. Raises BadJournal."""
+    """One row for each intended record, with the columns `COLUMNS`. Raises BadJournal."""
     parts = (_parquet(spark, path) if _is_parquet(path) else _lines(spark, path)).localCheckpoint()
     if (bad := parts.where("problem IS NOT NULL").first()) is not None:
         raise BadJournal(f"{_where(path, bad['line'])}{bad['problem']}")
     rows = _merged(parts)
     if (bad := rows.where("problem IS NOT NULL").first()) is not None:
         raise BadJournal(f"{path}: {bad['problem']}")
-    return rows.select(*TOLD)
+    return rows.select(*COLUMNS)
 
 
 def _is_parquet(path: str) -> bool:
@@ -60,14 +60,14 @@ def _parquet(spark: SparkSession, path: str) -> DataFrame:
     try:
         rows = spark.read.parquet(path)
     except (PySparkException, Py4JError) as refused:
-        raise BadJournal(f"{path}: this is not Parquet") from refused
+        raise BadJournal(f"{path}: the file is not Parquet") from refused
     _check_names(rows.columns, path)
     rows = rows.withColumns({name: sf.col(name).cast(to) for name, to in CASTS.items() if name in rows.columns})
     return rows.mapInArrow(_of_rows, from_arrow_schema(PARTS))
 
 
 def _lines(spark: SparkSession, path: str) -> DataFrame:
-    lines = spark.read.text(path).select(sf.col("value").cast("binary").alias("line"))  # which need not be UTF-8
+    lines = spark.read.text(path).select(sf.col("value").cast("binary").alias("line"))  # it need not be UTF-8
     return lines.mapInArrow(_of_lines, from_arrow_schema(PARTS))
 
 
@@ -109,7 +109,7 @@ _FORMS = {name: [field for field in FIELDS if field == name or field.startswith(
 
 
 def _where(path: str, line: bytes | None) -> str:
-    """The file and the number of a line, where the file is at hand."""
+    """The file and the line number, if the file can be read here."""
     try:
         with Path(path).open("rb") as file:
             number = next((number for number, each in enumerate(file, 1) if each.rstrip(b"\r\n") == line), 0)
@@ -126,11 +126,11 @@ def _check_names(names: list[str], where: str) -> None:
 
 
 def _merged(parts: DataFrame) -> DataFrame:
-    """Rows with the same id are one record: each adds what the others leave null, and true outranks false.
+    """Rows with the same id are one record: each adds fields that the others leave null, and true outranks false.
 
-    A `problem` is what can only be seen of all of them.
+    A `problem` is one that only all rows together show.
     """
-    plain = [name for name in TOLD if name != "acknowledged"]
+    plain = [name for name in COLUMNS if name != "acknowledged"]
     two = [_two_forms(name, sf.min(f"{name}_form"), sf.max(f"{name}_form")) for name in _FORMS]
     by_id = (
         parts.where("id IS NOT NULL").groupBy("id")
@@ -139,15 +139,15 @@ def _merged(parts: DataFrame) -> DataFrame:
             sf.coalesce(*two).alias("forms"),
         )
         .withColumn("problem", sf.coalesce("forms", sf.when(sf.col("topic").isNull(), sf.concat(
-            sf.lit("none of the rows with the id "), "id", sf.lit(" has a topic")))))
+            sf.lit("no row with the id "), "id", sf.lit(" has a topic")))))
     )  # fmt: skip
-    both = parts.where("id IS NULL").select(*TOLD, "problem").unionByName(by_id.select(*TOLD, "problem"))
+    both = parts.where("id IS NULL").select(*COLUMNS, "problem").unionByName(by_id.select(*COLUMNS, "problem"))
     return both.fillna("null", ["shown"])
 
 
 def _two_forms(name: str, one: Column, other: Column) -> Column:
     words = sf.concat(
         sf.lit("the rows with the id "), "id", sf.lit(": "), one, sf.lit(" and "), other,
-        sf.lit(f" are two forms of one {name}; give one of them"),
+        sf.lit(f" give the {name} twice; use one of them"),
     )  # fmt: skip
     return sf.when(one < other, words)

@@ -1,10 +1,9 @@
-"""Ctrl-C, or SIGTERM, while Spark is at work: an end without the stacks of two languages.
+"""Ctrl-C and SIGTERM while Spark is at work: the audit ends without the stack traces of two languages.
 
-A signal may arrive while the main thread is in the midst of a call to the JVM. To leave the call there would spoil the
-connection for all that is still to be called, and to make another one from the handler cannot be done at all (PySpark's own
-handler tries to). So a thread makes Spark silent and cancels its jobs, which ends such calls, and KeyboardInterrupt is raised
-when the main thread is out of them. What Spark says of its cancelled jobs comes as an exception of some kind or other:
-whoever catches one asks first whether a `number` came. A second signal is obeyed at once.
+A signal may arrive during the main thread's call to the JVM. Leaving that call would break the connection for later calls, and
+the handler cannot make another call (PySpark's own handler tries to). So a thread silences Spark and cancels its jobs, which
+ends the call; then the main thread raises KeyboardInterrupt. Spark reports a cancelled job as some exception, so whoever
+catches an exception looks at `number` first. A second signal takes effect at once.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from typing import Any
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM)
 EACH = 0.1
-"""Seconds between two attempts: behind a cancelled job there may be a further one."""
+"""Seconds between two attempts: another job may follow a cancelled one."""
 PATIENCE = 2.0
-"""Seconds that a JVM is given to answer at the end."""
+"""Seconds to wait for the JVM at the end."""
 
 
 class Interruption:
-    """Takes the signals while it is entered, in the main thread."""
+    """Handles the signals inside its `with` block, in the main thread."""
 
     number: int | None = None
-    """of the signal that came"""
+    """the signal that arrived"""
 
     def __init__(self) -> None:
         self._before: dict[int, Any] = {}
@@ -44,7 +43,7 @@ class Interruption:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._over.set()
-        if self._chaser is not None:  # it may be about to send another signal, which is still ours to take
+        if self._chaser is not None:  # it may be about to send another signal, which must be handled here
             self._chaser.join(PATIENCE)
         if self.number is not None:
             logging.disable(logging.NOTSET)
@@ -53,11 +52,11 @@ class Interruption:
 
     @property
     def exit_code(self) -> int:
-        """What shells give a process that a signal ended."""
+        """The exit code that a shell reports for a process ended by a signal."""
         return 128 + (self.number or signal.SIGINT)
 
     def watch(self, context: Any, *, cancel: bool) -> None:
-        """There is a SparkContext by now, which has put its own handler in place of ours. A stream cancels its own jobs."""
+        """Take the handler back from the SparkContext, which installs its own. A stream cancels its own jobs."""
         self._context, self._cancel = context, cancel
         if self._before:
             signal.signal(signal.SIGINT, self._came)

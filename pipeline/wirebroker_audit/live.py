@@ -1,9 +1,8 @@
 """The audit of a log that grows: Structured Streaming over the same sources keeps the findings current.
 
-Each micro-batch writes down its batches and their runs under its own number, and then finds again what there is to be found,
-in the runs of all micro-batches and the batches of those producers that need a closer look: what it finds is what an audit of
-the whole would. A micro-batch that is done again after a crash has the same number and the same batches, so that it writes
-the same once more: nothing is lost, and nothing is there twice.
+Each micro-batch writes its batches and their runs under its own number. Then it runs the checks again over the runs of all
+micro-batches and the batches of suspicious producers, so its findings are those of an audit of the whole. After a crash a
+micro-batch is repeated with the same number and the same batches, and writes the same files: nothing is lost or doubled.
 
     OUT/live/batches/micro=7   OUT/live/runs/micro=7   OUT/live/anew.json   OUT/live/checkpoint   OUT/findings.json
 
@@ -28,15 +27,15 @@ from pyspark.sql.types import StructType
 from wirebroker.audit.findings import EXPIRATION_MS
 from wirebroker_audit import checks, schema
 from wirebroker_audit.job import CURRENT, LIVE
-from wirebroker_audit.live_segments import ANEW
-from wirebroker_audit.micro_batches import Kept, Shelf
+from wirebroker_audit.live_segments import RESTARTED
+from wirebroker_audit.micro_batches import Folder, MicroBatches
 from wirebroker_audit.origin import Cluster, Directory
 
 SAID = 500
-"""Characters of a failure that are said."""
+"""Characters of a failure that are shown."""
 SAID_NOTICES = 20
 LIMIT = 10_000
-"""Findings that are kept there; all are counted."""
+"""Findings that `findings.json` lists; all are counted."""
 
 
 def start(
@@ -46,17 +45,17 @@ def start(
     expiration_ms: int = EXPIRATION_MS,
     seconds: float = 1,
 ) -> StreamingQuery:
-    """Begin, or go on where an earlier run with the same `out` was ended or killed."""
+    """Start, or continue where an earlier run with the same `out` ended or was killed."""
     folder = out.resolve() / LIVE
     folder.mkdir(parents=True, exist_ok=True)
-    lives = Lives(folder / "anew.json")
-    kept_batches = _Table(spark, folder, "batches", schema.BATCHES, lives)
-    kept_runs = _Table(spark, folder, "runs", schema.RUNS, lives)
+    restarts = Restarts(folder / "anew.json")
+    kept_batches = _Table(spark, folder, "batches", schema.BATCHES, restarts)
+    kept_runs = _Table(spark, folder, "runs", schema.RUNS, restarts)
 
     def take(rows: DataFrame, micro: int) -> None:
         mine = kept_batches.take(rows, micro)
-        anew = mine.where(f"problem = 'deleted' AND position = {ANEW}").select("topic", "partition").distinct()
-        lives.begin([(row["topic"], row["partition"]) for row in anew.collect()], micro)
+        restarted = mine.where(f"problem = 'deleted' AND position = {RESTARTED}").select("topic", "partition").distinct()
+        restarts.begin([(row["topic"], row["partition"]) for row in restarted.collect()], micro)
         kept_runs.take(checks.runs(mine), micro)
         batches, folded = kept_batches.all(), kept_runs.all().localCheckpoint()
         origin.look()
@@ -75,8 +74,8 @@ def start(
     )
 
 
-class Lives:
-    """With which micro-batch each partition began anew that did; kept in a file that is replaced whole."""
+class Restarts:
+    """The micro-batch with which each restarted partition began again, in a file that is replaced whole."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -84,38 +83,38 @@ class Lives:
         self._began = {(topic, partition): micro for topic, partition, micro in told}
 
     def begin(self, partitions: list[tuple[str, int]], micro: int) -> None:
-        """These begin anew with this micro-batch; said again when it is done again."""
+        """These partitions restart with this micro-batch; a repeated call changes nothing."""
         if partitions:
             self._began |= dict.fromkeys(partitions, micro)
             _write(self._path, [[*each, began] for each, began in self._began.items()])
 
     def ended(self, micro: int) -> frozenset[tuple[str, int]]:
-        """The partitions of which nothing counts that was read up to this micro-batch."""
+        """The partitions whose rows up to this micro-batch no longer count."""
         return frozenset(each for each, began in self._began.items() if micro < began)
 
 
 class _Table:
-    """What the micro-batches gave, of one kind."""
+    """The rows of one kind from all micro-batches."""
 
-    def __init__(self, spark: SparkSession, folder: Path, name: str, columns: StructType, lives: Lives) -> None:
-        self._spark, self._columns, self._lives = spark, columns, lives
-        self._shelf = Shelf(folder / name, folder / f"joined-{name}")
+    def __init__(self, spark: SparkSession, folder: Path, name: str, columns: StructType, restarts: Restarts) -> None:
+        self._spark, self._columns, self._restarts = spark, columns, restarts
+        self._folders = MicroBatches(folder / name, folder / f"joined-{name}")
 
     def take(self, rows: DataFrame, micro: int) -> DataFrame:
-        """Write down what a micro-batch gives; it is returned as it was written."""
-        self._shelf.tidy(micro, lambda kept, path: self._read(kept).write.mode("overwrite").parquet(str(path)))
-        path = str(self._shelf.path(micro))
+        """Write a micro-batch's rows; returns them as they were written."""
+        self._folders.join(micro, lambda kept, path: self._read(kept).write.mode("overwrite").parquet(str(path)))
+        path = str(self._folders.path(micro))
         rows.write.mode("overwrite").parquet(path)
         return self._spark.read.schema(self._columns).parquet(path)
 
     def all(self) -> DataFrame:
         """The rows of all micro-batches that still count."""
-        return self._read(self._shelf.kept())
+        return self._read(self._folders.current())
 
-    def _read(self, kept: list[Kept]) -> DataFrame:
+    def _read(self, kept: list[Folder]) -> DataFrame:
         paths: dict[frozenset[tuple[str, int]], list[str]] = {}
         for each in kept:
-            paths.setdefault(self._lives.ended(each.last), []).append(str(each.path))
+            paths.setdefault(self._restarts.ended(each.last), []).append(str(each.path))
         frames = []
         for ended, together in paths.items():
             rows = self._spark.read.schema(self._columns).parquet(*together)
@@ -132,7 +131,7 @@ def _write(path: Path, content: Any) -> None:
 
 
 def _replace(path: Path, found: DataFrame, micro: int, notices: list[str]) -> None:
-    """Write the findings beside their place, and move them there."""
+    """Write the findings beside their place, then move them there."""
     rows = [row.asDict() for row in found.orderBy("topic", "partition", "first_offset", "kind").limit(LIMIT).collect()]
     counts, severities = (
         {row[name]: row["count"] for row in found.groupBy(name).count().collect()} for name in ("kind", "severity")
@@ -142,7 +141,7 @@ def _replace(path: Path, found: DataFrame, micro: int, notices: list[str]) -> No
 
 
 def follow(query: StreamingQuery, out: Path, say: Callable[[str], None], seconds: float) -> int:
-    """Say what changes until Ctrl-C: 1 if a finding is certain, else 0; 2 if the stream failed, or nothing was read yet."""
+    """Report changes until Ctrl-C. Returns 1 if a finding is certain, else 0; 2 if the stream failed or has read nothing."""
     told: list[str] = []
     current: dict[str, Any] = {}
     try:
@@ -153,21 +152,21 @@ def follow(query: StreamingQuery, out: Path, say: Callable[[str], None], seconds
                     for each in words[:-1]:
                         if each not in told:
                             say(each)
-                    say(words[-1])  # what is said last stays on the screen
+                    say(words[-1])  # the last message stays on the screen
                     told = words
             time.sleep(seconds)
     except KeyboardInterrupt:
         query.stop()
     if (failure := query.exception()) is not None:
-        say(f"the stream failed; it goes on from here when it is started again: {str(failure)[:SAID]}")
+        say(f"the stream failed; start it again to continue from here: {str(failure)[:SAID]}")
         return 2
     if not current:
-        say("nothing was read yet")
+        say("nothing has been read yet")
         return 2
     return int("certain" in current["severities"])
 
 
 def _words(current: dict[str, Any]) -> list[str]:
-    """What is to be said of the findings of a moment: the notices, and how many there are of each kind."""
+    """The current notices, and the number of findings of each kind."""
     counts = ", ".join(f"{kind} {count:,}" for kind, count in current["counts"].items())
     return [*(f"note: {notice}" for notice in current.get("notices", [])), counts or "no finding"]

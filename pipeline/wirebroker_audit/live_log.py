@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kafkawire.batches import read_header
-from wirebroker_audit.live_segments import ANEW
+from wirebroker_audit.live_segments import RESTARTED
 from wirebroker_audit.scan import EVERYTHING, Chunk, Linker, Place, batch_rows, damage_row, walk
 from wirebroker_audit.wire import EARLIEST, BrokerError, Client, LivePartition
 
 EMPTY_ANSWERS = 4
-"""How often a Fetch may bring nothing where there are offsets left, one after another."""
+"""The number of successive Fetches that may return nothing although offsets remain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +27,12 @@ class Range:
     is_first: bool
     """whether a batch that begins before `start` belongs to it, as the log start may lie inside a batch"""
     compacted: bool
-    """whether it is, or may be"""
+    """whether the topic is compacted, or may be"""
 
 
 @dataclass(frozen=True, slots=True)
-class Anew:
-    """In place of batches: the partition is another one than that which was read up to this offset."""
+class Restarted:
+    """In place of a range: the partition was created again or truncated after it had been read up to this offset."""
 
     topic: str
     partition: int
@@ -40,7 +40,7 @@ class Anew:
 
 
 def split_offsets(live: list[LivePartition], bootstrap: str, pieces: int) -> list[Range]:
-    """Ranges of about the same number of offsets, `pieces` in all or a few more; none for an empty partition."""
+    """About `pieces` ranges with about the same number of offsets; none for an empty partition."""
     total = sum(each.end - each.start for each in live)
     size = max(-(-total // max(pieces, 1)), 1)
     found: list[Range] = []
@@ -62,13 +62,15 @@ def split_offsets(live: list[LivePartition], bootstrap: str, pieces: int) -> lis
     return found
 
 
-def read_range(wanted: Range | Anew) -> Iterator[Chunk]:
-    """The batches of the range. A partition that cannot be read to the end is a row as well."""
+def read_range(wanted: Range | Restarted) -> Iterator[Chunk]:
+    """The batches of the range, and a row if it cannot be read to its end."""
     where = f"{wanted.topic}-{wanted.partition}"
-    if isinstance(wanted, Anew):
-        detail = f"it was read up to offset {wanted.offset}, and then made anew, or cut: it is read from its beginning"
+    if isinstance(wanted, Restarted):
+        detail = (
+            f"the partition was created again or truncated after offset {wanted.offset} was read; it is read from its beginning"
+        )
         place = Place(wanted.topic, wanted.partition, where, 0)
-        yield damage_row(place, "deleted", detail, position=ANEW, size=0, expected_offset=0)
+        yield damage_row(place, "deleted", detail, position=RESTARTED, size=0, expected_offset=0)
         return
     place = Place(
         wanted.topic, wanted.partition, where, wanted.number, cleaned_until=EVERYTHING if wanted.compacted else -1,
@@ -110,8 +112,10 @@ class _RangeReader:
             self.empty = 0
             found = walk(fetched, 0, len(fetched))
             if not found.positions:
-                yield self.damage("bad_batch", f"{len(fetched)} bytes that hold no batch", len(fetched))
-                raise BrokerError("what is stored behind it cannot be fetched")
+                yield self.damage(
+                    "bad_batch", f"the broker answered with {len(fetched)} bytes that hold no batch", len(fetched)
+                )
+                raise BrokerError("the batches after these bytes cannot be fetched")
             last = read_header(fetched, found.positions[-1])
             chosen = found.within(fetched, first, self.wanted.stop)
             if chosen.positions:
@@ -121,16 +125,16 @@ class _RangeReader:
             self.offset = max(last.last_offset, self.offset) + 1
 
     def _is_over(self) -> bool:
-        """Whether an answer without batches means that there are no more: only compaction takes those at the end."""
+        """Whether an answer without batches means that no more follow, because compaction removed the last ones."""
         self.empty += 1
         if self.empty < EMPTY_ANSWERS:
             return False
         if not self.wanted.compacted:
-            raise BrokerError(f"{self.empty} answers without a batch, and there is to be one up to {self.wanted.stop - 1}")
+            raise BrokerError(f"{self.empty} answers without a batch, although the log reaches offset {self.wanted.stop - 1}")
         return True
 
     def _fetch(self) -> memoryview | Chunk:
-        """Record data from the current offset on; where retention has overtaken us, a row that says so."""
+        """Record data from the current offset on, or a row if retention deleted it meanwhile."""
         try:
             records, _ = self.client.fetch(self.wanted.topic, self.wanted.partition, self.offset)
         except BrokerError:

@@ -1,9 +1,8 @@
-"""A partition's folder while a broker works in it: up to where it was read, and what there is to be read from there on.
+"""A partition's folder while a broker works in it: how far it was read, and the batches after that. No Spark here.
 
-Segments do not keep still. Retention deletes them, the cleaner writes them anew, smaller, and joins several into one, and a
-topic can be deleted and made anew. So it is offsets that say up to where a log was read. Segment and position beside them
-are where that was; they are used if the batch that was read last still ends there, and otherwise the place is looked for by
-its offset, in whatever segment holds it now. No Spark here.
+Segments change. Retention deletes them, the cleaner rewrites and joins them, and a topic can be deleted and created again. So
+an offset records how far a log was read. A mark also has the segment and position; they are used if the last batch that was
+read still ends there. Otherwise the place is found by its offset, in the segment that now holds it.
 """
 
 from __future__ import annotations
@@ -26,38 +25,38 @@ from wirebroker_audit.scan import Array, Chunk, Place, damage_row, headers_at, l
 from wirebroker_audit.segments import Split, read_opened, whole_batches
 from wirebroker_audit.splits import SPLIT_BYTES
 
-ANEW = -1
-"""The position of a `deleted` row that says: this log began anew, and what was read of it before counts no more."""
+RESTARTED = -1
+"""The position of a `deleted` row that means: this log restarted, and its earlier rows no longer count."""
 LOOKS = 20
-"""How often a folder is looked at again while it changes under our eyes."""
+"""How often a folder is listed again while it changes."""
 _NUMBER = 0x7FFF_FFFF
 
 
 class Mark(NamedTuple):
-    """Up to where a partition was read."""
+    """How far a partition was read."""
 
     segment: int
-    """the first offset of the segment, −1 if nothing was read"""
+    """the segment's base offset, −1 if nothing was read"""
     position: int
-    """in it, behind the last batch that was read"""
+    """the position in it after the last batch that was read"""
     offset: int
-    """the one behind that batch"""
+    """the offset after that batch"""
     last: int = -1
-    """where that batch begins"""
+    """the position where that batch begins"""
     label: int = -1
-    """by which offset rows name the segment: what is found again in a rewritten segment stands behind all that was read"""
+    """the offset that rows give for the segment, so that rows from a rewritten segment sort after earlier rows"""
     start: int = 0
-    """the log start when the first of it was read; what was below it is no part of the log"""
+    """the log start at the first read; the log has nothing below it"""
     life: int = 0
-    """how often the log began anew"""
+    """how often the log restarted"""
     topic_id: str = ""
 
     def text(self) -> str:
-        """As a standing says it."""
+        """The mark as text, for a stream's position."""
         return ":".join(map(str, self))
 
     def at_segment(self, first: int) -> Mark:
-        """The beginning of a segment."""
+        """The mark at the beginning of a segment."""
         return self._replace(segment=first, position=0, offset=first, last=-1, label=first)
 
 
@@ -65,7 +64,7 @@ UNREAD = Mark(-1, 0, 0)
 
 
 def mark_from(text: str) -> Mark:
-    """What `Mark.text` wrote; of an older standing what it has."""
+    """The mark in a text of `Mark.text`; an older text lacks the last fields."""
     fields = text.split(":")
     made = Mark(*map(int, fields[:7]), *fields[7:])  # type: ignore[arg-type]
     return made if made.label >= 0 else made._replace(label=made.segment)
@@ -97,11 +96,11 @@ def segments_now(folder: Path) -> list[tuple[int, Path]]:
     return sorted(found.items())
 
 
-# Where a log stands
+# Positions in a log
 
 
 class _Sound(NamedTuple):
-    """Batches whose checksums fit."""
+    """Batches whose checksums match."""
 
     begins: Array
     ends: Array
@@ -122,7 +121,7 @@ def _sound_batches(file: BinaryIO, position: int) -> Iterator[_Sound]:
 
 
 def holds(file: BinaryIO, mark: Mark) -> bool:
-    """Whether the batch that was read last ends where the mark says, in this file: then what follows was not read."""
+    """Whether the last batch that was read ends at the mark in this file; then the following bytes were not read."""
     if mark.position == 0 or mark.last < 0:
         return mark.position == 0
     file.seek(mark.last)
@@ -139,15 +138,15 @@ class Found(NamedTuple):
 
     last: int = -1
     position: int = 0
-    """behind it"""
+    """the position after it"""
     offset: int = -1
-    """behind it"""
+    """the offset after it"""
     is_end: bool = False
     """whether no other batch follows"""
 
 
 def place_of(file: BinaryIO, offset: int) -> Found:
-    """The last batch below this offset. Damage is believed nothing: it belongs to what follows the batch before it."""
+    """The last batch below this offset. Damaged bytes do not count: they belong to the stretch after the batch before them."""
     found = Found()
     for each in _sound_batches(file, 0):
         beyond = np.flatnonzero(each.base >= offset)
@@ -160,9 +159,9 @@ def place_of(file: BinaryIO, offset: int) -> Found:
 
 
 class Ahead:
-    """What lies ahead of a mark: how many bytes, and the marks at which reading may stop, one or more for each segment.
+    """The bytes after a mark, and the marks at which reading may stop, one or more for each segment.
 
-    Raises FileNotFoundError where the folder changes meanwhile; it is to be looked at again later.
+    Raises FileNotFoundError if the folder changes meanwhile; the caller tries again later.
     """
 
     def __init__(self, folder: PartitionFolder, mark: Mark) -> None:
@@ -172,7 +171,7 @@ class Ahead:
         self.left = max(sum(path.stat().st_size for _, path in self.segments) - self.mark.position, 0)
 
     def _begin(self, folder: PartitionFolder, mark: Mark) -> Mark:
-        """The mark as it is in the segments that there are now; the beginning of the log, if that is another one."""
+        """The mark in the current segments, or at the beginning of the log if it restarted."""
         if not self.segments:
             return mark
         topic_id = topic_id_of(folder.path)
@@ -184,7 +183,7 @@ class Ahead:
         return fresh.at_segment(_covering(self.segments, folder.log_start))
 
     def _again(self, mark: Mark) -> Mark | None:
-        """The mark, where it is now; None if the log ends before it."""
+        """The mark in the current segments; None if the log ends before it."""
         paths = dict(self.segments)
         if mark.segment in paths:
             with paths[mark.segment].open("rb") as file:
@@ -193,7 +192,7 @@ class Ahead:
         first = _covering(self.segments, mark.offset)
         if first >= mark.offset:
             return mark.at_segment(first)
-        if first != self.segments[-1][0]:  # it is closed, and where to begin is found where it is read
+        if first != self.segments[-1][0]:  # it is closed; the reader finds the position
             return mark._replace(segment=first, position=0, last=-1)
         with paths[first].open("rb") as file:
             last, position, offset, _ = place_of(file, mark.offset)
@@ -202,7 +201,7 @@ class Ahead:
         return mark._replace(segment=first, position=position, offset=offset, last=last, label=mark.offset)
 
     def marks(self) -> Iterator[tuple[Mark, int]]:
-        """The next mark, and how many bytes lie before it."""
+        """Each next mark, and the number of bytes before it."""
         if not self.segments:
             return
         position = self.mark.position
@@ -228,16 +227,16 @@ def _marks_in(file: BinaryIO, mark: Mark) -> Iterator[tuple[Mark, int]]:
 
 
 def _covering(segments: list[tuple[int, Path]], offset: int) -> int:
-    """The segment that holds the offset, or the first one, if that is behind it."""
+    """The segment that holds the offset, or the first segment if it begins after it."""
     return max((first for first, _ in segments if first <= offset), default=segments[0][0])
 
 
-# What is read
+# Reading
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """What lies between two marks of a partition."""
+    """The batches between two marks of a partition."""
 
     folder: str
     topic: str
@@ -246,15 +245,15 @@ class Stretch:
     end: Mark
     cleaned_until: int
     size: int = 0
-    """bytes, about"""
-    anew: str = ""
-    """why the log is another one than before; nothing else is to be read then"""
+    """about how many bytes"""
+    restarted: str = ""
+    """why the log restarted; then there is nothing else to read"""
 
 
 def stretches(folder: PartitionFolder, begin: Mark, end: Mark) -> Iterator[Stretch]:
-    """What lies between two marks, segment by segment as they are now. Nothing is lost if they are others when it is read."""
+    """The stretches between two marks, by the current segments. Nothing is lost if the segments change before they are read."""
     if begin.life != end.life and begin is not UNREAD:
-        yield Stretch(str(folder.path), folder.topic, folder.partition, begin, end, -1, anew=_why_anew(begin, end))
+        yield Stretch(str(folder.path), folder.topic, folder.partition, begin, end, -1, restarted=_why_restarted(begin, end))
         begin = UNREAD
     segments = segments_now(folder.path) if folder.path.is_dir() else []
     if begin is UNREAD:
@@ -277,38 +276,38 @@ def _size_of(path: Path | None, low: Mark, high: Mark) -> int:
         return 0
 
 
-def _why_anew(begin: Mark, end: Mark) -> str:
+def _why_restarted(begin: Mark, end: Mark) -> str:
     if begin.topic_id and end.topic_id and begin.topic_id != end.topic_id:
-        return "the topic was deleted and made anew; it is read from its beginning"
-    return f"the log had been read up to offset {begin.offset}, and ends before that: it is read from its beginning"
+        return "the topic was deleted and created again; it is read from its beginning"
+    return f"the log was read up to offset {begin.offset} but now ends before that; it is read from its beginning"
 
 
 def read_stretch(wanted: Stretch) -> Iterator[Chunk]:
-    """The batches between the marks, in whichever segments they are now, and a row for each damage.
+    """The batches between the marks, from the current segments, and a row for each damage.
 
-    Raises OSError where they are there and cannot be read.
+    Raises OSError if a segment exists but cannot be read.
     """
     return _StretchReader(wanted).read()
 
 
 class _StretchReader:
-    """Reads segment by segment; where the folder has changed it goes on with what is there now."""
+    """Reads segment by segment; if the folder changes, it continues with the new segments."""
 
     def __init__(self, wanted: Stretch) -> None:
         self.wanted, self.mark, self.end = wanted, wanted.begin, wanted.end
         self.folder = Path(wanted.folder)
 
     def read(self) -> Iterator[Chunk]:
-        if self.wanted.anew:
-            yield self._deleted(self.wanted.anew, 0, ANEW)
+        if self.wanted.restarted:
+            yield self._deleted(self.wanted.restarted, 0, RESTARTED)
             return
         for _ in range(LOOKS):
             if (yield from self._go_on()):
                 return
-        raise OSError(f"{self.folder}: its segments change faster than they are found")
+        raise OSError(f"{self.folder}: its segments change faster than they can be read")
 
     def _go_on(self) -> Generator[Chunk, None, bool]:
-        """Read as far as the segments are what they are said to be; whether that is all."""
+        """Read until the segments change; whether the end was reached."""
         segments = self._segments()
         if (first := segments[0][0] if segments else self.end.offset) > self.mark.offset:
             yield self._gone(min(first, self.end.offset))
@@ -326,14 +325,14 @@ class _StretchReader:
                 return False
             with file:
                 if following is not None and following not in dict(self._segments()):
-                    return False  # what was opened may be two segments in one
+                    return False  # the open file may be two joined segments
                 yield from self._read(file, first, following, path)
             if following is not None:
                 self.mark = self.mark.at_segment(following)
         return True
 
     def _segments(self) -> list[tuple[int, Path]]:
-        """The segments, from the one on that holds where we are; none if the folder is gone, or another topic's."""
+        """The segments; none if the folder is gone or belongs to another topic."""
         try:
             segments = segments_now(self.folder)
         except FileNotFoundError:
@@ -345,7 +344,7 @@ class _StretchReader:
         return segments
 
     def _read(self, file: BinaryIO, first: int, following: int | None, path: Path) -> Iterator[Chunk]:
-        """What is wanted of one segment."""
+        """The stretch's part of one segment."""
         label, offset = self.mark.label, self.mark.offset
         if first == self.mark.segment and holds(file, self.mark):
             start = self.mark.position
@@ -363,7 +362,7 @@ class _StretchReader:
             yield self._gone(self.end.offset)
 
     def _stop(self, file: BinaryIO, first: int, following: int | None, path: Path) -> tuple[int, int | None]:
-        """Up to which position, and where the log ends if that is before the offset that was to be reached."""
+        """The position to stop at, and the log's end if it is before the offset to reach."""
         if first == self.end.segment and holds(file, self.end):
             return self.end.position, None
         if following is not None and following <= self.end.offset and path.suffix == LOG:
@@ -374,7 +373,7 @@ class _StretchReader:
         return found.position, max(found.offset, first) if is_cut else None
 
     def _gone(self, stop: int) -> Chunk:
-        """In place of what was deleted before it was read; in the order of the log it stands where that stood."""
+        """A row at the place of offsets that were deleted before they were read."""
         begin = self.mark.offset
         detail = f"offsets {begin} to {stop - 1} were deleted before they were read"
         self.mark = self.mark.at_segment(stop)

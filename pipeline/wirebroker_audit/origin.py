@@ -1,4 +1,4 @@
-"""What is audited: a log directory or a live cluster, as DataFrames of batches and records and what else is known of them."""
+"""The log directory or live cluster that is audited: DataFrames of its batches and records, and its partitions' bounds."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from wirebroker_audit.wire import Client
 
 
 class Origin(ABC):
-    """Where batches come from. What can be seen to be wrong is said when it is made."""
+    """The source of batches. The constructor raises the errors of a wrong directory or address."""
 
     name: str
     format: str
     """the Data Source of its batches"""
     options: dict[str, str]
-    """what that and the source of records are told"""
+    """the options of that Data Source and of the source of records"""
     bounds: list[tuple[str, int, int, int]]
     """topic, partition, log start, cleaned until: as in `schema.BOUNDS`"""
     problems: list[str]
-    """what beside the batches cannot be read"""
+    """sentences about files that cannot be read, apart from the batches"""
     notices: list[str]
 
     def __init__(self, spark: SparkSession) -> None:
@@ -35,20 +35,20 @@ class Origin(ABC):
 
     @abstractmethod
     def look(self) -> None:
-        """See what is there at this moment: `bounds`, `problems`, `notices`."""
+        """Read the current `bounds`, `problems` and `notices`."""
 
     @abstractmethod
-    def settle(self, folder: Path) -> None:
-        """From now on all readings read what is there at this moment; `folder` is for what has to be written down."""
+    def pin(self, folder: Path) -> None:
+        """Let all later readings read the log as it is now; `folder` is for a file with the plan."""
 
     def kept(self, folder: Path) -> DataFrame:
-        """The parts of their runs, while the batches themselves are written into this folder as Parquet."""
+        """The parts of runs; reading them writes the batches into this folder as Parquet."""
         options = {**self.options, "keep": str(folder)}
         return self._spark.read.format(self.format).options(**options).load()
 
     @abstractmethod
     def records(self) -> DataFrame:
-        """The records in them."""
+        """The records in the batches."""
 
     def bounds_frame(self) -> DataFrame:
         """`bounds` as a DataFrame."""
@@ -72,7 +72,7 @@ class Directory(Origin):
         if split_bytes:
             self.options["split.bytes"] = str(split_bytes)
 
-    def settle(self, folder: Path) -> None:
+    def pin(self, folder: Path) -> None:
         plan = folder.resolve() / "plan.json"
         save_plan(self.options, plan)
         self.options["plan"] = str(plan)
@@ -100,8 +100,8 @@ class Cluster(Origin):
             "parallelism": str(spark.sparkContext.defaultParallelism),
         }  # fmt: skip
 
-    def settle(self, folder: Path) -> None:
-        """The options name the offsets already."""
+    def pin(self, folder: Path) -> None:
+        """Nothing to do: the options name the offsets."""
 
     def look(self) -> None:
         client = Client(self.name)
@@ -113,7 +113,7 @@ class Cluster(Origin):
             (each.topic, each.partition, each.start, EVERYTHING if each.compacted is not False else -1) for each in self._live
         ]
         self.notices = [
-            f"{topic}: the broker does not say whether it is compacted; what is missing there may be what compaction took"
+            f"{topic}: the broker does not say whether the topic is compacted, so missing offsets do not count as gaps"
             for topic in sorted({each.topic for each in self._live if each.compacted is None})
         ]
 

@@ -1,10 +1,4 @@
-"""What if the rules had been others: the arrivals of a trace, judged again by the broker's own `judge`.
-
-The stored log gives every window the same verdict, so what is judged are the arrivals, accepted or not. They are what the
-client sent after the answers that it got: behind the first batch of a producer that would have been answered otherwise, it
-would have sent something else, and `beyond` counts those. Not asked again is what does not depend on the rules: batches that
-were refused for their records, for their transaction, or because a write failed keep their verdict.
-"""
+"""What if the broker had other rules? The arrivals of a trace, judged again; see `wirebroker.audit.other_rules`."""
 
 from __future__ import annotations
 
@@ -24,14 +18,14 @@ NO_IDEMPOTENCE = "no idempotence"
 
 
 class Variant(NamedTuple):
-    """Rules to judge by; None stands for a broker that knows no idempotence."""
+    """Rules to judge by; None stands for a broker without idempotence."""
 
     name: str
     rules: Rules | None
 
     @property
     def window(self) -> int:
-        """Batches that are remembered of a producer."""
+        """The number of batches that the broker remembers of a producer."""
         return self.rules.window if self.rules else 0
 
 
@@ -43,7 +37,7 @@ def variants(windows: Sequence[int] = WINDOWS, profiles: Sequence[str] = ("textb
 
 @dataclass(slots=True)
 class Outcome:
-    """What would have become of the arrivals of one partition. Counts are of batches, unless they say records."""
+    """The outcome of one partition's arrivals under other rules; the counts are those of `WhatIf`."""
 
     topic: str
     partition: int
@@ -54,24 +48,18 @@ class Outcome:
     recognised: int = 0
     rejected: int = 0
     beyond: int = 0
-    """arrivals behind a batch of the same producer that would have been answered otherwise; counted above as well"""
     records: int = 0
-    """how many would be stored"""
     state_bytes: int = 0
-    """what the validator remembers in the end, of all producers"""
     saved: int = 0
-    """retries that were not recognised and would have been"""
     lost: int = 0
-    """batches that were accepted or recognised and would have been rejected"""
     doubled: int = 0
-    """retries that were recognised and would have been stored again"""
 
 
 OUTCOMES = pa.schema([pa.field(each.name, pa.string() if each.type == "str" else pa.int64()) for each in fields(Outcome)])
 
 
 class Arrived(NamedTuple):
-    """The fields of `ProduceRow` that are asked."""
+    """The fields of `ProduceRow` that the validator reads."""
 
     time: int
     client_id: str | None
@@ -89,7 +77,7 @@ class Arrived(NamedTuple):
 def what_if(arrivals: DataFrame, chosen: Sequence[Variant] | None = None, expiration_ms: int = EXPIRATION_MS) -> DataFrame:
     """An `Outcome` for each partition and variant. `arrivals` have the fields of Arrived and an `order`.
 
-    A partition's arrivals are streamed, so that what is held are the producers' states and not the arrivals.
+    A partition's arrivals are streamed: memory holds the producers' states and not the arrivals.
     """
     ordered = (
         arrivals.select(*Arrived._fields, "order")
@@ -122,20 +110,20 @@ def _results(judges: list[Judge]) -> Iterator[pa.RecordBatch]:
 
 
 class Judge:
-    """One variant's validator on one partition, fed with its arrivals in order."""
+    """One variant's validator on one partition; it takes the arrivals in order."""
 
     def __init__(self, variant: Variant, topic: str, partition: int, expiration_ms: int = EXPIRATION_MS) -> None:
         self.result = Outcome(topic, partition, variant.name, variant.window)
         self._validator = Validator(variant.rules, expiration_ms)
 
     def finish(self) -> Outcome:
-        """What came of it."""
+        """The outcome so far."""
         for count in COUNTS:
             setattr(self.result, count, getattr(self._validator, count))
         return self.result
 
     def take(self, row: Arrived) -> None:
-        """The next arrival."""
+        """Judge the next arrival."""
         self.result.arrivals += 1
         change = self._validator.take(row)
         if change is not None:

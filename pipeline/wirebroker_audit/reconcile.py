@@ -1,7 +1,7 @@
-"""What the application meant to send, against what is stored: what is lost, what is there too often, what should not be.
+"""The stored records against the application's journal: lost records, further copies, and records whose sending failed.
 
-A journal names a record by topic, key and value. Most names stand once in the journal and once in the log, and are done with
-in SQL; only the others are matched one by one.
+A journal names a record by topic, key and value. Most names occur once in the journal and once in the log, and SQL matches
+those; only the others are matched one by one.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ NAME = ("topic", "key", "value_hash")
 
 
 class Reconciled(NamedTuple):
-    """What came of it."""
+    """The result of matching."""
 
     unnamed: DataFrame
     """stored units that the journal does not name"""
     beyond: DataFrame
-    """copies that are there beyond what was intended, each with the `first`"""
+    """copies that were not intended, each with the `first` copy that it is compared with"""
     findings: DataFrame
     """lost, unacknowledged_stored"""
 
 
 def reconcile(units: DataFrame, hidden: DataFrame, intended: DataFrame, deleted: DataFrame) -> Reconciled:
-    """Match what is stored with what was intended.
+    """Match the stored records with the intended ones.
 
     `units` are the visible records with their `value_hash`, `hidden` those of transactions that were aborted or are open,
-    `deleted` has by partition how many offsets retention or compaction took.
+    `deleted` has the number of offsets that retention or compaction removed from each partition.
     """
     stored, wanted = _named(units), _named(intended)
     trivial = _trivial(stored, wanted)
@@ -56,7 +56,7 @@ def _named(rows: DataFrame) -> DataFrame:
 
 
 def _trivial(stored: DataFrame, wanted: DataFrame) -> DataFrame:
-    """The names that stand once in the journal and once in the log, on a partition that fits, and did not fail."""
+    """The names that occur once in the journal and once in the log, on a matching partition, and did not fail."""
     once = wanted.groupBy("name").agg(
         sf.count(sf.lit(1)).alias("wanted"),
         sf.max("partition").alias("meant"),
@@ -69,7 +69,7 @@ def _trivial(stored: DataFrame, wanted: DataFrame) -> DataFrame:
 
 
 def _matched(stored: DataFrame, wanted: DataFrame) -> DataFrame:
-    """`outcome` of each record that is not matched without question: beyond, failed or missing."""
+    """`outcome` of each record without a match: beyond, failed or missing."""
     left = stored.withColumn("side", sf.lit("stored"))
     right = wanted.withColumn("side", sf.lit("wanted"))
     both = left.unionByName(right, allowMissingColumns=True)

@@ -1,4 +1,4 @@
-"""The records inside batches, as rows: decompressed and hashed, for the comparisons that need what is in them."""
+"""The records inside batches as rows, decompressed and hashed."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ RECORDS = pa.schema(
         pa.field("detail", pa.string()),
     ]
 )  # fmt: skip
-"""`RecordRow` without the outcome of its transaction, and the batch that the record is in. Where the records of a batch
-cannot be read there is one row with a `problem`."""
+"""`RecordRow` without the outcome of its transaction, and the record's batch. A batch whose records cannot be read has one row
+with a `problem`."""
 
 
 def record_rows(chunks: Iterable[Chunk]) -> Iterator[pa.RecordBatch]:
-    """The records of every sound batch of data, and what could not be read."""
+    """The records of every sound batch of data, and a row for each part that cannot be read."""
     rows: list[dict[str, Any]] = []
     for chunk in chunks:
         rows += _not_read(chunk)

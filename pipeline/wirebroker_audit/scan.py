@@ -1,8 +1,7 @@
-"""From bytes to rows: the headers of record batches as Arrow columns, with CRC, damage, and the producers' runs.
+"""From bytes to rows: headers of record batches as Arrow columns, with CRC, damage, and the producers' runs. No Spark or I/O.
 
-No Spark and no I/O here. A *run* is an unbroken stretch of one producer's batches in one split: same epoch, sequences
-that follow each other, offsets that rise. A healthy log has few of them, however many batches it has, and so the checks
-look at runs first.
+A *run* is an unbroken stretch of one producer's batches in one split: the same epoch, consecutive sequences, rising offsets. A
+healthy log has few runs, however many batches it has, so the checks look at runs first.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ from kafkawire.primitives import Buffer
 Array = np.ndarray[Any, Any]
 
 LARGEST_BATCH = 256 * 1024 * 1024
-"""A length beyond this is taken for damage."""
+"""A larger length counts as damage."""
 LEAST_LENGTH = HEADER_SIZE - LOG_OVERHEAD
 MAGIC_AT = 16
 MAGIC = 2
 EVERYTHING = 2**62
-"""Below this offset, that is anywhere, a compacted topic may have holes."""
+"""An offset above all others: compaction may have left holes anywhere below it."""
 NO_RUN = 0xFFFF_FFFF
 """The low half of `run` for batches that have no sequence."""
 _LENGTH = struct.Struct(">i")
@@ -63,18 +62,17 @@ BATCHES = pa.schema(
         pa.field("problem", pa.string()), pa.field("detail", pa.string()),
     ]
 )  # fmt: skip
-"""`BatchRow`, and behind it what the scan adds.
+"""`BatchRow`, and the columns that the scan adds.
 
-`marker`: 1 commit, 0 abort, −1 no marker · `content`: a checksum of the records as they are stored · `run`: see above ·
-`problem`: what is wrong at this position, a kind of finding, `unreadable`, or `deleted` meanwhile; null if nothing ·
-`detail`: in words.
-Of a row with a problem other than `offset_regression` only topic, partition, segment and position can be trusted; where
-no batch can be read its offsets are the one that was expected there.
+`marker`: 1 commit, 0 abort, −1 no marker · `content`: a checksum of the stored records · `run`: see above · `problem`: a kind
+of finding, `unreadable`, or `deleted`; null for a sound batch · `detail`: the reason as a clause. In a row with a problem
+other than `offset_regression`, only topic, partition, segment and position can be trusted. If no batch can be read there, both
+offsets are the expected one.
 """
 
 
 class Place(NamedTuple):
-    """Where batches come from."""
+    """The source of batches."""
 
     topic: str
     partition: int
@@ -82,26 +80,26 @@ class Place(NamedTuple):
     split: int
     """a number of its own for each stretch that is scanned"""
     log_start: int = 0
-    """batches wholly below it are no longer part of the log"""
+    """batches that end below it are no longer part of the log"""
     cleaned_until: int = -1
-    """below this offset compaction may have taken records out of batches"""
+    """compaction may have removed records below this offset"""
     by_offset: bool = False
-    """whether `position` is the base offset, for want of a file"""
+    """whether `position` is the base offset, because there is no file"""
 
 
 class Chunk(NamedTuple):
-    """A stretch of bytes, the batches in it, and their rows. The bytes are good until the next chunk is asked for."""
+    """A stretch of bytes, the batches in it, and their rows. The bytes stay valid until the next chunk is read."""
 
     view: memoryview
     rows: pa.RecordBatch
     begin: int
-    """where the view begins in its segment; −1 if the rows are about damage and there are no batches"""
+    """the view's position in its segment; −1 for rows about damage without batches"""
     places: dict[int, int] | None = None
-    """where a `position` is in the view, if that is not the distance from `begin`"""
+    """the place in the view of each `position`, if it is not the distance from `begin`"""
 
 
 class Walk(NamedTuple):
-    """What a walk over a buffer found: one entry per batch, and where it ended."""
+    """The result of a walk over a buffer: one entry per batch, and its end."""
 
     positions: list[int]
     crcs: list[int]
@@ -110,7 +108,7 @@ class Walk(NamedTuple):
     """the first byte that was not walked"""
 
     def within(self, view: memoryview, start: int, stop: int) -> Walk:
-        """The batches whose base offset is in this range, where the walk is in order of offsets."""
+        """The batches whose base offset is in this range; the walk must be in order of offsets."""
         offsets = [_OFFSET.unpack_from(view, position)[0] for position in self.positions]
         low, high = bisect_left(offsets, start), bisect_left(offsets, stop)
         return Walk(self.positions[low:high], self.crcs[low:high], self.contents[low:high], self.end)
@@ -123,7 +121,7 @@ class Walk(NamedTuple):
 
 
 def walk(view: memoryview, pos: int, stop: int) -> Walk:
-    """Walk from batch to batch while they begin before `stop`, are whole, and look like batches."""
+    """Walk from batch to batch while each begins before `stop`, is whole, and looks like a batch."""
     unpack, crc_of, plain_crc, begin, least = _LENGTH.unpack_from, crc32c, zlib.crc32, HEADER_SIZE, LEAST_LENGTH
     positions: list[int] = []
     crcs: list[int] = []
@@ -156,14 +154,14 @@ def stored_crc(view: Buffer, pos: int) -> int:
 
 
 def looks_like_batch(view: memoryview, pos: int) -> bool:
-    """Whether a header could begin here; nothing is proven."""
+    """Whether a header may begin here; the CRC is not checked."""
     if len(view) - pos < HEADER_SIZE or view[pos + MAGIC_AT] != MAGIC:
         return False
     return bool(LEAST_LENGTH <= _LENGTH.unpack_from(view, pos + 8)[0] <= LARGEST_BATCH)
 
 
 def find_batch(view: memoryview, pos: int, stop: int) -> int | None:
-    """The first position from `pos` up, and before `stop`, at which a whole batch is proven by its CRC."""
+    """The first position from `pos` and before `stop` where a CRC proves a whole batch."""
     raw = np.frombuffer(view, np.uint8)
     last = min(stop, len(view) - HEADER_SIZE + 1)
     if last <= pos:
@@ -180,7 +178,7 @@ def find_batch(view: memoryview, pos: int, stop: int) -> int | None:
 
 
 class _Links(NamedTuple):
-    """Batches in the order of producers, and of each producer in the order of the log."""
+    """Batches ordered by producer, and then by the log."""
 
     ids: Array
     epoch: Array
@@ -192,7 +190,7 @@ class _Links(NamedTuple):
     """transactional, control: as in the attributes"""
 
     def follow(self) -> Array:
-        """For each but the first whether it goes on with the run of the one before it."""
+        """For each batch but the first, whether it continues the run of the one before it."""
         result: Array = (
             (self.ids[1:] == self.ids[:-1])
             & (self.epoch[1:] == self.epoch[:-1])
@@ -205,7 +203,7 @@ class _Links(NamedTuple):
 
 
 class Linker:
-    """Gives each batch of a split the number of its run, and sees whether offsets rise. Fed in the order of the log."""
+    """Numbers the runs of a split and keeps the last offset; it takes the batches in log order."""
 
     def __init__(self, split: int) -> None:
         self._high = split << 32
@@ -215,11 +213,11 @@ class Linker:
 
     @property
     def next_offset(self) -> int:
-        """The offset that is expected next, 0 if nothing was seen."""
+        """The expected next offset, 0 before the first batch."""
         return self._last_offset + 1
 
     def start_at(self, offset: int) -> None:
-        """The first offset that can come is this one."""
+        """The log begins at this offset or later."""
         self._last_offset = offset - 1
 
     def last_offsets_before(self, last: Array) -> Array:
@@ -232,7 +230,7 @@ class Linker:
         return before
 
     def runs(self, rows: Array, last_offsets: Array, last_sequences: Array, linked: Array) -> Array:
-        """The run of each batch; `linked` says which have one. A marker is a run of its own, and ends the one before it."""
+        """The run of each batch for which `linked` is true. A marker is a run of its own and ends the run before it."""
         result = np.full(len(rows), self._high | NO_RUN, np.int64)
         chosen = np.flatnonzero(linked)
         if not len(chosen):
@@ -260,7 +258,7 @@ class Linker:
         return result
 
     def _number(self, heads: Array, seen: _Links) -> Array:
-        """Numbers of the runs that begin in this chunk; the first of a producer may go on with one that began earlier."""
+        """Numbers of the runs that begin in this chunk; a producer's first one may continue an earlier run."""
         numbers = np.arange(self._runs, self._runs + len(heads), dtype=np.int64)
         self._runs += len(heads)
         first_of_producer = np.ones(len(heads), bool)
@@ -278,7 +276,7 @@ class Linker:
 
 
 def batch_rows(view: memoryview, found: Walk, place: Place, linker: Linker, base_position: int) -> pa.RecordBatch:
-    """The walked batches as rows; `base_position` is where the view begins in its segment."""
+    """The walked batches as rows; `base_position` is the view's position in its segment."""
     positions = np.array(found.positions, np.int64)
     rows = headers_at(view, positions)
     crc_computed = np.array(found.crcs, np.int64)
@@ -336,7 +334,7 @@ def _problems(rows: Array, wrong: Array, bad_crc: Array, base: Array, last: Arra
 
 
 def _contradictory(rows: Array) -> Array:
-    """Which headers say what cannot be."""
+    """Which headers contradict themselves."""
     span = rows["last_offset_delta"].astype(np.int64) + 1
     attributes = rows["attributes"]
     wrong = (span < 1) | (rows["records"] < 0) | (rows["records"] > span) | (attributes & 0x07 > 4)
@@ -346,10 +344,9 @@ def _contradictory(rows: Array) -> Array:
 
 
 def _too_few(view: memoryview, positions: Array, rows: Array, bad_crc: Array, cleaned_until: int) -> Array:
-    """Which batches have fewer records than offsets, and not because of compaction.
+    """Which batches have fewer records than offsets for a reason other than compaction.
 
-    Where it is not known that compaction came so far, as on a follower that was given compacted batches by its leader,
-    the batches themselves tell.
+    A follower may copy compacted batches without a record of the compaction; then the batches themselves show it.
     """
     fewer: Array = (rows["records"] < rows["last_offset_delta"].astype(np.int64) + 1) & (rows["records"] >= 0)
     fewer &= (rows["base_offset"] >= cleaned_until) & (rows["attributes"] & DELETE_HORIZON == 0) & ~bad_crc
@@ -378,7 +375,7 @@ def _markers(view: memoryview, positions: Array, control: Array) -> Array:
 
 
 def marker_of(view: memoryview, pos: int) -> int:
-    """What the control batch at `pos` says: 1 commit, 0 abort, −1 neither."""
+    """The kind of the control batch at `pos`: 1 commit, 0 abort, −1 neither."""
     at = pos + HEADER_SIZE
     try:
         for _ in range(4):  # length, (attributes), timestamp delta, offset delta, key length
@@ -396,7 +393,7 @@ def marker_of(view: memoryview, pos: int) -> int:
 def damage_row(
     place: Place, problem: str, detail: str, *, position: int, size: int, expected_offset: int, head: Buffer = b""
 ) -> Chunk:
-    """One row that says what is wrong at a position where no batch can be read; `head` is what may be left of a header."""
+    """One row about a position where no batch can be read; `head` may hold a part of a header."""
     values: dict[str, Any] = {
         "topic": place.topic, "partition": place.partition, "base_offset": expected_offset,
         "last_offset": expected_offset, "leader_epoch": -1, "producer_id": -1, "producer_epoch": -1, "base_sequence": -1,
@@ -405,8 +402,8 @@ def damage_row(
         "run": place.split << 32 | NO_RUN, "problem": problem, "detail": detail,
     }  # fmt: skip
     if len(head) >= HEADER_SIZE and any(head):
-        said = headers_at(head, np.zeros(1, np.int64))[0]
-        values |= {name: int(said[name]) for name in ("producer_id", "producer_epoch", "attributes", "max_timestamp")}
+        rest = headers_at(head, np.zeros(1, np.int64))[0]
+        values |= {name: int(rest[name]) for name in ("producer_id", "producer_epoch", "attributes", "max_timestamp")}
     return Chunk(memoryview(b""), pa.RecordBatch.from_pylist([values], schema=BATCHES), -1)
 
 

@@ -29,4 +29,4 @@ BOUNDS = StructType(
         StructField("log_start", LongType()), StructField("cleaned_until", LongType()),
     ]
 )  # fmt: skip
-"""What is known of a partition besides its batches."""
+"""The bounds of each partition."""

@@ -42,24 +42,24 @@ class Split:
     partition: int
     path: str
     segment: str
-    """the path from the folder that was named"""
+    """the folder and the name of the file"""
     start: int
     stop: int
     first_offset: int
-    """the segment's, −1 where the split does not begin at the segment's beginning"""
+    """the segment's base offset, −1 if the split does not begin at the segment's beginning"""
     log_start: int
     cleaned_until: int
     error: str = ""
-    """why nothing can be read"""
+    """why the segment cannot be read"""
     problem: str = "unreadable"
-    """what that is: unreadable, or deleted meanwhile"""
+    """the kind of that error: unreadable, or deleted meanwhile"""
     size: int = 0
-    """bytes of the file when it was split, and its inode: if both have changed it is another one by now; 0: not known"""
+    """bytes of the file when it was split, and its inode: if both have changed, the file was replaced; 0: unknown"""
     inode: int = 0
 
 
 def read_split(split: Split) -> Iterator[Chunk]:
-    """The batches that begin in the split, and a row for each damage. A file that cannot be read is a row as well."""
+    """The batches that begin in the split, and a row for each damage or for a file that cannot be read."""
     reader = _reader_of(split)
     if split.error:
         yield reader.damage(split.problem, split.error, 0, 0)
@@ -75,7 +75,7 @@ def read_split(split: Split) -> Iterator[Chunk]:
 
 
 def read_opened(split: Split, file: BinaryIO) -> Iterator[Chunk]:
-    """As `read_split`, from a file that is open already, and may have another name by now."""
+    """Like `read_split`, from a file that is already open and may have another name by now."""
     return _reader_of(split).read(file)
 
 
@@ -87,7 +87,7 @@ def _reader_of(split: Split) -> _SplitReader:
 
 
 class _SplitReader:
-    """Walks through a split chunk by chunk, and over what is damaged."""
+    """Walks through a split chunk by chunk and skips damage."""
 
     def __init__(self, split: Split, place: Place, linker: Linker) -> None:
         self.split, self.place, self.linker = split, place, linker
@@ -99,11 +99,11 @@ class _SplitReader:
         return damage_row(self.place, problem, detail, position=position, size=size, expected_offset=expected, head=head)
 
     def gone(self) -> Chunk:
-        """The file is not there any more: retention or the cleaner took it, or somebody deleted the topic."""
+        """The file was deleted: by retention, by the cleaner, or with its topic."""
         folder = Path(self.split.path).parent
         if folder.exists():
             return self.damage("deleted", f"{self.split.path} was deleted before it was read", self.position, 0)
-        return self.damage("unreadable", f"{folder} is not there any more: the topic was deleted", self.position, 0)
+        return self.damage("unreadable", f"{folder} no longer exists: the topic was deleted", self.position, 0)
 
     def read(self, file: BinaryIO) -> Iterator[Chunk]:
         status = os.fstat(file.fileno())
@@ -115,7 +115,7 @@ class _SplitReader:
         wanted = CHUNK
         while self.position < self.split.stop:
             view = _read_at(file, self.position, min(wanted, self._size - self.position), buffer)
-            if not view:  # as Kafka cuts off space that it had set aside, or a follower what its leader has not
+            if not view:  # Kafka cut off preallocated space, or a follower truncated to its leader
                 yield self.damage("deleted", f"{self.split.path} was cut to {self.position} bytes while it was read",
                                   self.position, 0)  # fmt: skip
                 return
@@ -135,9 +135,9 @@ class _SplitReader:
                 yield row
 
     def _trusted_end(self, file: BinaryIO, view: memoryview, found: Walk) -> int:
-        """Where the walk is to end: before its last batch if its CRC is bad and no batch begins behind it.
+        """The end of the walk: before its last batch if its CRC does not match and no batch begins after it.
 
-        Then it is its length that is wrong, or its end was never written.
+        In that case its length is wrong, or its end was never written.
         """
         begin, end = found.positions[-1], found.end
         if found.crcs[-1] == stored_crc(view, begin) or self.position + end >= self._size:
@@ -149,25 +149,25 @@ class _SplitReader:
         return begin
 
     def _skip(self, file: BinaryIO, view: memoryview) -> tuple[Chunk | None, int]:
-        """What is to be said of bytes that are no batch, and where to go on."""
+        """A row about bytes that are not a batch, and the position after them."""
         begin, size = self.position, self._size
         head = bytes(view[:HEADER_SIZE])
         if is_zero(_pieces(file, begin, size)):
             return None, self.split.stop
-        if _read_at(file, begin, len(head)) != head:  # it was being written; it is there now
+        if _read_at(file, begin, len(head)) != head:  # it was being written and is complete now
             return None, begin
         at = next_batch(file, begin + 1, size)
         words = _what_is_wrong(view, size - begin)
         if at is not None:
-            detail = f"{words}; {at - begin} bytes up to the next batch were skipped"
+            detail = f"{words}; {at - begin} bytes were skipped up to the next batch"
             return self.damage("bad_batch", detail, begin, at - begin, head), at
         torn = len(view) < HEADER_SIZE or looks_like_batch(view, 0)
-        detail = f"{words}; {size - begin} bytes up to the end of the file hold no whole batch"
+        detail = f"{words}; the last {size - begin} bytes of the file hold no whole batch"
         return self.damage("torn_tail" if torn else "bad_batch", detail, begin, size - begin, head), self.split.stop
 
 
 def _needed(view: memoryview) -> int:
-    """How many bytes the batch at the beginning of the view needs, 0 if that cannot be believed."""
+    """The size of the batch at the beginning of the view, 0 if its header is implausible."""
     if not looks_like_batch(view, 0):
         return HEADER_SIZE if len(view) < HEADER_SIZE else 0
     return int(_LENGTH.unpack_from(view, 8)[0]) + LOG_OVERHEAD
@@ -175,16 +175,16 @@ def _needed(view: memoryview) -> int:
 
 def _what_is_wrong(view: memoryview, left: int) -> str:
     if len(view) < HEADER_SIZE:
-        return f"{left} bytes are left where a header has {HEADER_SIZE}"
+        return f"{left} bytes remain, but a header has {HEADER_SIZE}"
     magic = int(np.int8(np.uint8(view[16])))
     (length,) = _LENGTH.unpack_from(view, 8)
     if magic != 2:
-        return f"the magic byte is {magic}, not 2"
+        return f"its magic byte is {magic}, expected 2"
     if not HEADER_SIZE - LOG_OVERHEAD <= length <= LARGEST_BATCH:
-        return f"the length is {length}"
+        return f"its length is {length}"
     if length + LOG_OVERHEAD > left:
-        return f"the batch says that it has {length + LOG_OVERHEAD} bytes, and {left} are left"
-    return f"the batch says that it has {length + LOG_OVERHEAD} bytes, but its checksum does not fit and no batch follows"
+        return f"its header announces {length + LOG_OVERHEAD} bytes, but only {left} remain"
+    return f"its header announces {length + LOG_OVERHEAD} bytes, but its checksum does not match and no batch follows"
 
 
 def _read_at(file: BinaryIO, position: int, size: int, buffer: bytearray | None = None) -> memoryview:
@@ -211,9 +211,9 @@ def _pieces(file: BinaryIO, begin: int, end: int) -> Iterator[memoryview]:
 
 
 def whole_batches(file: BinaryIO, position: int, size: int) -> Iterator[tuple[int, memoryview, Walk]]:
-    """Where a stretch of whole batches begins, its bytes, and the walk over them; over damage as far as a batch is proven.
+    """Each stretch of whole batches: its position, its bytes, and the walk over them. Damage is skipped.
 
-    It ends before what is still being written.
+    It ends before a batch that is still being written.
     """
     wanted = 2 * CHUNK
     while position < size:
@@ -227,10 +227,10 @@ def whole_batches(file: BinaryIO, position: int, size: int) -> Iterator[tuple[in
         if len(view) < needed <= size - position:
             wanted = needed
             continue
-        behind = None if needed > len(view) else next_batch(file, position + 1, size)
-        if behind is None:
+        after = None if needed > len(view) else next_batch(file, position + 1, size)
+        if after is None:
             return
-        position = behind
+        position = after
 
 
 def next_batch(file: BinaryIO, begin: int, size: int) -> int | None:

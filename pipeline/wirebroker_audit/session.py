@@ -1,4 +1,4 @@
-"""The Spark session: ours on this machine, or the cluster's that `spark-submit` made."""
+"""The Spark session: one on this machine, or the cluster's session of `spark-submit`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ LOCAL = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "8",
 }
-"""Of a session on this machine; a cluster's settings are its own business."""
+"""Settings for a session on this machine; a cluster has its own."""
 
 
 def get_session(master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
-    """A session with the audit's sources; `settings` are for a session that is made here. Raises NoJava."""
+    """A session with the audit's sources; `settings` apply to a session on this machine. Raises NoJava."""
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     builder = SparkSession.builder.appName("wirebroker-audit")
     if not submitted:
@@ -42,6 +42,6 @@ def get_session(master: str | None = None, settings: Mapping[str, str] | None = 
 
 
 def register(spark: SparkSession) -> None:
-    """Make the sources known by their names."""
+    """Register the sources under their names."""
     for source in (SegmentSource, SegmentRecordSource, BrokerSource, BrokerRecordSource):
         spark.dataSource.register(source)

@@ -61,7 +61,7 @@ def _unreadable(number: int, folder: PartitionFolder, path: Path, error: str) ->
 
 
 def _boundaries(path: Path, size: int, split_bytes: int) -> list[int]:
-    """Positions inside the segment, about `split_bytes` apart, at each of which a batch is proven to begin."""
+    """Positions inside the segment, about `split_bytes` apart, where a batch provably begins."""
     if size <= split_bytes * 5 // 4:
         return []
     indexed = _index_positions(path.with_suffix(OFFSET_INDEX))
@@ -77,7 +77,7 @@ def _boundaries(path: Path, size: int, split_bytes: int) -> list[int]:
 
 
 def _index_positions(path: Path) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """The positions that the offset index knows; it is preallocated, so zeros at its end count for nothing."""
+    """The positions in the offset index; it is preallocated, so zeros at its end do not count."""
     try:
         raw = path.read_bytes()
     except OSError:
@@ -90,7 +90,7 @@ def _index_positions(path: Path) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 
 
 def _prove(file: BinaryIO, begin: int, size: int) -> int | None:
-    """The first proven batch at `begin` or behind it, as far as a chunk or two tell."""
+    """The first proven batch at or after `begin`, within a chunk or two."""
     for length in (CHUNK // 4, CHUNK * 2):
         file.seek(begin)
         view = memoryview(file.read(min(length, size - begin)))

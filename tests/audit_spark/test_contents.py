@@ -140,10 +140,11 @@ def test_a_journal_is_read_as_the_audit_in_the_small_reads_it(spark: SparkSessio
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (['{"topic": "t"}', '{"topic": "t", "value_sha256": "AB"}'], "sent.jsonl, line 2: a SHA-256 is 64 hexadecimal digits"),
-        (['{"id": 4, "acknowledged": true}'], "sent.jsonl: none of the rows with the id 4 has a topic"),
+        (['{"topic": "t"}', '{"topic": "t", "value_sha256": "AB"}'],
+         "sent.jsonl, line 2: value_sha256 must be 64 hexadecimal digits"),
+        (['{"id": 4, "acknowledged": true}'], "sent.jsonl: no row with the id 4 has a topic"),
         (['{"id": 4, "topic": "t", "value": "v"}', '{"id": 4, "value_base64": "dg=="}'],
-         "sent.jsonl: the rows with the id 4: value and value_base64 are two forms of one value"),
+         "sent.jsonl: the rows with the id 4: value and value_base64 give the value twice"),
     ],
 )  # fmt: skip
 def test_a_journal_that_cannot_be_understood_is_refused(
@@ -162,7 +163,7 @@ def test_a_journal_in_parquet_is_read_and_refused_alike(spark: SparkSession, tmp
         (b"\xff", digest(b"v"), 1, "'v'"), (b"k", None, None, "null"),
     }  # fmt: skip
     pq.write_table(pa.table({"topic": ["t"], "value": [7]}), tmp_path / "bad.parquet")
-    with pytest.raises(BadJournal, match=r"bad.parquet: value is bytes or str, not 7"):
+    with pytest.raises(BadJournal, match=r"bad.parquet: value must be bytes or str, not 7"):
         read_journal(spark, str(tmp_path / "bad.parquet"))
 
 

@@ -76,7 +76,7 @@ def test_findings_are_current_and_neither_lost_nor_repeated_over_a_crash(spark: 
 
 
 @pytest.mark.slow
-def test_many_small_micro_batches_and_a_topic_made_anew(
+def test_many_small_micro_batches_and_a_topic_created_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(micro_batches, "BREADTH", 2)
@@ -104,7 +104,7 @@ def test_many_small_micro_batches_and_a_topic_made_anew(
     current = json.loads((out / CURRENT).read_text())
     assert current["micro"] == 4
     assert findings(out) == sorted((each.kind, each.first_sequence) for each in second.faults)
-    assert current["notices"] == ["orders-0: the topic was deleted and made anew; it is read from its beginning"]
+    assert current["notices"] == ["orders-0: the topic was deleted and created again; it is read from its beginning"]
     assert sorted(path.name for path in (out / "live" / "runs").iterdir()) == ["micro=0-3", "micro=4"]
 
 

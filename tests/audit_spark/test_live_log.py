@@ -224,4 +224,4 @@ def test_where_compaction_is_not_told_of_the_report_says_so(
     cluster.look()
     assert cluster.bounds == [("orders", 0, 0, EVERYTHING)]
     (notice,) = cluster.notices
-    assert notice.startswith("orders: the broker does not say whether it is compacted")
+    assert notice.startswith("orders: the broker does not say whether the topic is compacted")

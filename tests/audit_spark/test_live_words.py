@@ -48,11 +48,11 @@ def test_notices_are_said_once_and_the_counts_behind_them(tmp_path: Path) -> Non
 
 def test_of_a_partition_made_anew_what_was_read_before_ended(tmp_path: Path) -> None:
     path = tmp_path / "anew.json"
-    live.Lives(path).begin([], 3)
+    live.Restarts(path).begin([], 3)
     assert not path.exists()
-    live.Lives(path).begin([("orders", 0)], 5)
-    live.Lives(path).begin([("orders", 1)], 7)
-    lives = live.Lives(path)
-    assert lives.ended(4) == {("orders", 0), ("orders", 1)}
-    assert lives.ended(5) == {("orders", 1)}
-    assert lives.ended(7) == frozenset()
+    live.Restarts(path).begin([("orders", 0)], 5)
+    live.Restarts(path).begin([("orders", 1)], 7)
+    restarts = live.Restarts(path)
+    assert restarts.ended(4) == {("orders", 0), ("orders", 1)}
+    assert restarts.ended(5) == {("orders", 1)}
+    assert restarts.ended(7) == frozenset()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from wirebroker_audit import micro_batches
-from wirebroker_audit.micro_batches import BREADTH, Kept, Shelf
+from wirebroker_audit.micro_batches import BREADTH, Folder, MicroBatches
 
 
 class Killed(BaseException):
@@ -46,19 +46,19 @@ class Shaky:
         if self.rng.random() < self.chance:
             raise Killed
 
-    def join(self, kept: list[Kept], path: Path) -> None:
+    def join(self, kept: list[Folder], path: Path) -> None:
         path.mkdir()
         for number, each in enumerate(kept):
             (path / f"part-{number}").write_text(" ".join(numbers(each)))
             self.written += 1
             self.step()
 
-    def take(self, micro: int) -> Shelf:
+    def take(self, micro: int) -> MicroBatches:
         """One micro-batch, done again until it is done."""
         while True:
             try:
-                shelf = Shelf(self.folder / "rows", self.folder / "aside")
-                shelf.tidy(micro, self.join)
+                shelf = MicroBatches(self.folder / "rows", self.folder / "aside")
+                shelf.join(micro, self.join)
                 shelf.path(micro).mkdir(parents=True, exist_ok=True)
                 self.step()
                 for part in ("part-0", "part-1"):
@@ -69,7 +69,7 @@ class Shaky:
             return shelf
 
 
-def numbers(kept: Kept) -> list[str]:
+def numbers(kept: Folder) -> list[str]:
     return [number for path in sorted(kept.path.iterdir()) for number in path.read_text().split()]
 
 
@@ -80,30 +80,30 @@ def test_nothing_is_lost_or_there_twice_whenever_it_is_killed(
     shaky = Shaky(tmp_path, random.Random(seed), monkeypatch)
     for micro in range(100):
         shelf = shaky.take(micro)
-        read = Counter(number for each in shelf.kept() for number in numbers(each))
+        read = Counter(number for each in shelf.current() for number in numbers(each))
         assert read == Counter(f"{number}{part}" for number in range(micro + 1) for part in "01")
 
 
 def test_folders_stay_few_and_are_not_written_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shaky = Shaky(tmp_path, random.Random(1), monkeypatch)
     shaky.chance = 0
-    most = max(len(shaky.take(micro).kept()) for micro in range(600))
+    most = max(len(shaky.take(micro).current()) for micro in range(600))
     assert most <= 4 * BREADTH
     assert len(list((tmp_path / "rows").iterdir())) <= 4 * BREADTH
     assert shaky.written <= 2 * 600
 
 
 def test_the_micro_batch_that_may_be_done_again_is_not_joined(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path, tmp_path / "aside")
+    shelf = MicroBatches(tmp_path, tmp_path / "aside")
     for micro in range(BREADTH):
         shelf.path(micro).mkdir()
-    joined: list[list[Kept]] = []
+    joined: list[list[Folder]] = []
 
-    def join(kept: list[Kept], path: Path) -> None:
+    def join(kept: list[Folder], path: Path) -> None:
         joined.append(kept)
         path.mkdir()
 
-    shelf.tidy(BREADTH - 1, join)
+    shelf.join(BREADTH - 1, join)
     assert not joined
-    shelf.tidy(BREADTH, join)
-    assert [(each.first, each.last) for each in shelf.kept()] == [(0, BREADTH - 1)]
+    shelf.join(BREADTH, join)
+    assert [(each.first, each.last) for each in shelf.current()] == [(0, BREADTH - 1)]

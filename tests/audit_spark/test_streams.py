@@ -19,7 +19,7 @@ from wirebroker import MockKafka
 from wirebroker_audit import live_segments, segments, wire
 from wirebroker_audit.sources import files
 from wirebroker_audit.sources.files import SegmentReader
-from wirebroker_audit.sources.streams import BrokerStream, SegmentStream, Standing
+from wirebroker_audit.sources.streams import BrokerStream, Position, SegmentStream
 from wirekit import RawProducer
 
 
@@ -35,7 +35,7 @@ def log_of(folder: Path) -> Path:
     return folder / "orders-0" / f"{0:020d}.log"
 
 
-def rows(stream: SegmentStream | BrokerStream, start: Standing, end: Standing) -> list[dict[str, Any]]:
+def rows(stream: SegmentStream | BrokerStream, start: Position, end: Position) -> list[dict[str, Any]]:
     read: Iterator[Any] = (batch for each in stream.partitions(start, end) for batch in stream.read(each))
     return [row for batch in read for row in batch.to_pylist()]
 
@@ -127,7 +127,7 @@ class Followed:
     def __init__(self, root: Path, **options: str) -> None:
         self.options = {"path": str(root), **options}
         self.stream = SegmentStream(self.options)
-        self.at: Standing = {}
+        self.at: Position = {}
         self.rows: list[dict[str, Any]] = []
 
     def restart(self) -> None:
@@ -292,7 +292,7 @@ def test_a_topic_that_was_made_anew_is_read_from_its_beginning(tmp_path: Path, t
         assert another.offset > log.offset
     followed.restart()
     first, *found = followed.take()
-    assert (first["problem"], first["position"]) == ("deleted", live_segments.ANEW)
+    assert (first["problem"], first["position"]) == ("deleted", live_segments.RESTARTED)
     assert offsets(found) == sorted(another.segments[0])
     assert in_log_order([first, *found]) == [first, *found]
     another.append(2)
@@ -313,7 +313,7 @@ def test_a_log_that_was_cut_while_it_was_read_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rolled", [False, True])
-def test_a_standing_of_an_earlier_release_goes_on(tmp_path: Path, rolled: bool) -> None:
+def test_a_position_of_an_earlier_release_continues(tmp_path: Path, rolled: bool) -> None:
     log = Restless(tmp_path, random.Random(8))
     log.append(5)
     if rolled:
@@ -382,7 +382,7 @@ def test_a_live_topic_that_was_made_anew_is_read_from_its_beginning() -> None:
         stream.partitions(first, first)
         second = stream.latestOffset()
         found = rows(stream, first, second)
-        assert [(row["problem"], row["position"]) for row in found[:1]] == [("deleted", live_segments.ANEW)]
+        assert [(row["problem"], row["position"]) for row in found[:1]] == [("deleted", live_segments.RESTARTED)]
         assert offsets(found) == [0, 1, 2, 3, 4]
         assert stream.latestOffset() == second
 
@@ -393,7 +393,7 @@ def test_a_live_cluster_is_taken_in_several_micro_batches() -> None:
         for number in range(7):
             producer.send(number)
         stream = BrokerStream({"bootstrap": kafka.bootstrap_servers, "batch.offsets": "3", "parallelism": "2"})
-        at: Standing = {}
+        at: Position = {}
         counts = []
         while (end := stream.latestOffset()) != at:
             pieces = stream.partitions(at, end)

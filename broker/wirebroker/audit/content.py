@@ -1,4 +1,4 @@
-"""By what a record is known again: hashes that Spark has built in, so that both audits come to the same ones.
+"""The hashes that identify a record. Spark has the same ones built in, so both audits agree.
 
     digest(data)                      SHA-256 in hexadecimal            sha2(data, 256)
     content_hash(key, value, headers) digest of the parts' digests,     sha2(concat_ws(':', sha2(key, 256), …), 256)
@@ -15,7 +15,8 @@ from hashlib import sha256
 SHOWN = 40
 """Characters of a key or value that explanations show."""
 UNFOLDED = 1 << 30
-"""Bytes that a stored batch may unfold into for an audit: brokers limit what is stored alone, so that this is no damage."""
+"""The bytes to which a stored batch may decompress in an audit. Brokers limit only the stored size, so a larger batch is not
+damaged."""
 
 
 def digest(data: bytes | None) -> str | None:
@@ -24,7 +25,7 @@ def digest(data: bytes | None) -> str | None:
 
 
 def content_hash(key: bytes | None, value_hash: str | None, headers: Iterable[tuple[str, bytes | None]] = ()) -> str:
-    """The hash of a whole record, by its key, the digest of its value, and its headers."""
+    """The hash of a whole record, from its key, the digest of its value, and its headers."""
     parts = [digest(key), value_hash]
     for name, content in headers:
         parts += [digest(name.encode()), digest(content)]
@@ -32,7 +33,7 @@ def content_hash(key: bytes | None, value_hash: str | None, headers: Iterable[tu
 
 
 def head(data: bytes | None) -> str:
-    """How the data begins, as one line that can be read."""
+    """The beginning of the data, as one printable line."""
     if data is None:
         return "null"
     text = data[: SHOWN * 4].decode(errors="replace")

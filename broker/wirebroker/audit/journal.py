@@ -1,18 +1,18 @@
-"""What an application meant to send: the journal that it keeps, and the rows that an audit is given.
+"""The journal: the records that an application meant to send, as a file or as rows.
 
-A journal is a file of JSON lines, one object each, with these fields; whatever is left out is null:
+A journal is a file of JSON lines, one object each, with these fields; a missing field is null:
 
     topic          text
     partition      number; null: any
     key            text (UTF-8), or key_base64 for other bytes; null: a record without a key
     value          text, or value_base64, or value_sha256, the hash alone (`audit.content.digest`); all null: a null value
-    acknowledged   true: the broker said that it is stored · false: sending was reported as failed · null: nobody knows
-    producer       whatever the application calls the sender
-    id             lines with the same id are one record: each adds what the others leave null, and of `acknowledged`
-                   true outranks false
+    acknowledged   true: the broker acknowledged it · false: sending was reported as failed · null: unknown
+    producer       the application's name for the sender
+    id             lines with the same id are one record: each adds fields that the others leave null, and `acknowledged`
+                   is true if any line says so
 
-So a record can be written down before it is sent, and its outcome behind it whenever that is known; nothing is
-rewritten, and the order of the lines does not matter. The same fields, one row for a record, are what Parquet would have.
+So an application can write a record down before it sends it, and append the outcome later. It rewrites nothing, and the order
+of the lines does not matter. A Parquet file has the same fields, one row for each record.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ PARTITIONS = 2**31
 SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 Data = bytes | str | None
 Rows = Iterable["Intended | Mapping[str, Any] | tuple[Any, ...]"] | str | os.PathLike[str]
-"""What an audit takes: rows as mappings or tuples, or the path of a journal."""
+"""Intended records: rows as mappings or tuples, or the path of a journal."""
 
 
 class Intended(NamedTuple):
-    """One record that an application meant to send. As a plain tuple: topic, key, value, and what follows if known."""
+    """One record that an application meant to send. As a plain tuple: topic, key, value, and the other fields if known."""
 
     topic: str
     key: bytes | None = None
@@ -53,7 +53,7 @@ class Intended(NamedTuple):
     acknowledged: bool | None = None
     producer: str | None = None
     value_hash: str | None = None
-    """of a value that is not here itself"""
+    """the SHA-256, if the value itself is not known"""
 
     @property
     def digest(self) -> str | None:
@@ -70,13 +70,13 @@ class Intended(NamedTuple):
 
 
 class Journal:
-    """Writes a journal. Lines are written through, so that a killed process keeps them; may be used from any thread.
+    """Writes a journal. Each line is written at once, so a killed process does not lose it. Any thread may use it.
 
         with Journal("sent.jsonl", producer="till 3") as journal:
             entry = journal.sent("orders", key=b"17", value=b"a pound of tea")
             producer.send(...).add_callback(lambda _: journal.acknowledged(entry)).add_errback(lambda _: journal.failed(entry))
 
-    A file that exists is continued.
+    Lines are appended to a file that exists.
     """
 
     def __init__(self, path: str | os.PathLike[str], producer: str | None = None) -> None:
@@ -93,7 +93,7 @@ class Journal:
         self.close()
 
     def sent(self, topic: str, *, key: Data = None, value: Data = None, partition: int | None = None) -> str:
-        """Write down a record that is about to be sent; the id under which its outcome can be told."""
+        """Write down a record before it is sent; returns the id for its outcome."""
         entry = f"{self._token}-{next(self._numbers)}"
         line = {"id": entry, "topic": topic, "partition": partition, "producer": self._producer}
         self._write(line | _as_json("key", key) | _as_json("value", value))
@@ -129,10 +129,10 @@ def _as_json(name: str, data: Data) -> dict[str, str]:
 
 
 def intended_rows(rows: Rows) -> list[Intended]:
-    """What was meant to be sent, as rows of one form. ValueError names a row that cannot be understood, and why."""
+    """The intended records in one form. ValueError names a malformed row and the reason."""
     if isinstance(rows, str | os.PathLike):
         return _merged(_lines(Path(rows)))
-    return _merged((f"row {number} of what was intended", row) for number, row in enumerate(rows, 1))
+    return _merged((f"intended row {number}", row) for number, row in enumerate(rows, 1))
 
 
 def _lines(path: Path) -> Iterator[tuple[str, Any]]:
@@ -144,22 +144,22 @@ def _lines(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def parse_line(line: bytes, where: str) -> dict[str, Any]:
-    """The object that a line is. ValueError, which begins with `where`."""
+    """The object in a line. ValueError, whose text begins with `where`."""
     try:
         row = json.loads(line.decode().rstrip())
     except UnicodeDecodeError as wrong:
-        raise ValueError(f"{where}: this is not UTF-8: {wrong}") from None
+        raise ValueError(f"{where}: the line is not UTF-8: {wrong}") from None
     except (ValueError, RecursionError) as wrong:  # a number of thousands of digits is a plain ValueError
-        raise ValueError(f"{where}: this is not JSON: {wrong}") from None
+        raise ValueError(f"{where}: the line is not JSON: {wrong}") from None
     if not isinstance(row, dict):
-        raise ValueError(f"{where}: a line is an object with a topic, not {line.decode().strip()[:40]}")
+        raise ValueError(f"{where}: expected a JSON object with a topic, not {line.decode().strip()[:40]}")
     return row
 
 
 def part_of(row: Mapping[str, Any], where: str) -> Intended:
-    """What one row tells by itself; with an id it need not be all, and an empty topic stands for one that it leaves out.
+    """One row by itself. A row with an id may leave out the topic, which is then empty.
 
-    ValueError, which begins with `where`.
+    ValueError, whose text begins with `where`.
     """
     _check_fields(row, where)
     topic = row.get("topic")
@@ -190,12 +190,12 @@ def _check_fields(row: Mapping[str, Any], where: str) -> None:
             close = get_close_matches(str(name), FIELDS, 1)
             raise ValueError(f"{where}: there is no field {name!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
     if isinstance(row.get("id"), list | dict):
-        raise ValueError(f"{where}: an id is text or a number, not {row['id']!r}")
+        raise ValueError(f"{where}: id must be text or a number, not {row['id']!r}")
 
 
 def _of_mapping(row: Mapping[str, Any], where: str) -> Intended:
     if row.get("topic") is None:
-        raise ValueError(f"{where}: it has no topic" + (", nor has a line with its id" if "id" in row else ""))
+        raise ValueError(f"{where}: the row has no topic" + (", and no other row with its id has one" if "id" in row else ""))
     key, value = _bytes_of("key", row, where), _bytes_of("value", row, where)
     given = (row["topic"], key, value, row.get("partition"), row.get("acknowledged"), row.get("producer"))
     return _checked((*given, row.get("value_sha256")), where)
@@ -204,7 +204,7 @@ def _of_mapping(row: Mapping[str, Any], where: str) -> Intended:
 def _bytes_of(name: str, row: Mapping[str, Any], where: str) -> Data:
     given = [form for form in (name, f"{name}_base64", f"{name}_sha256") if row.get(form) is not None]
     if len(given) > 1:
-        raise ValueError(f"{where}: {' and '.join(given)} are two forms of one {name}; give one of them")
+        raise ValueError(f"{where}: {' and '.join(given)} give the {name} twice; use one of them")
     encoded = row.get(f"{name}_base64")
     if encoded is None:
         return row.get(name)
@@ -216,7 +216,7 @@ def _bytes_of(name: str, row: Mapping[str, Any], where: str) -> Data:
 
 def _of_tuple(row: Any, where: str) -> Intended:
     if not isinstance(row, tuple) or not 1 <= len(row) <= len(Intended._fields):
-        raise ValueError(f"{where}: it is a mapping or a tuple of topic, key, value, …, not {row!r}")
+        raise ValueError(f"{where}: expected a mapping or a tuple of topic, key, value, …, not {row!r}")
     return _checked(row, where)
 
 
@@ -230,13 +230,13 @@ def _checked(values: tuple[Any, ...], where: str) -> Intended:
         value = getattr(row, name)
         if value is not None and not (isinstance(value, allowed) and (bool in allowed or not isinstance(value, bool))):
             words = " or ".join(kind.__name__ for kind in allowed)
-            raise ValueError(f"{where}: {name} is {words}, not {value!r}")
+            raise ValueError(f"{where}: {name} must be {words}, not {value!r}")
         if isinstance(value, str) and any("\ud800" <= each <= "\udfff" for each in value):
-            raise ValueError(f"{where}: {name} is no text that UTF-8 can have: {value!r}")
+            raise ValueError(f"{where}: {name} cannot be encoded as UTF-8: {value!r}")
     if row.partition is not None and not 0 <= row.partition < PARTITIONS:
-        raise ValueError(f"{where}: there is no partition {row.partition}")
+        raise ValueError(f"{where}: partition must be between 0 and {PARTITIONS - 1}, not {row.partition}")
     if row.value_hash is not None and not SHA256.fullmatch(row.value_hash):
-        raise ValueError(f"{where}: a SHA-256 is 64 hexadecimal digits, not {row.value_hash!r}")
+        raise ValueError(f"{where}: value_sha256 must be 64 hexadecimal digits, not {row.value_hash!r}")
     key, value = row.key, row.value
     return row._replace(
         key=key.encode() if isinstance(key, str) else key, value=value.encode() if isinstance(value, str) else value,

@@ -1,15 +1,14 @@
-"""What if the rules had been others: the arrivals of a trace, judged again.
+"""What if the broker had other rules? The arrivals of a trace, judged again.
 
-The stored log gives every window the same verdict, so what is judged are the arrivals, accepted or not, by the same
-`judge` as the broker's. They are what the client sent after the answers that it got: behind the first batch of a
-producer that would have been answered otherwise, it would have sent something else. `beyond` counts those.
+Every window gives the stored log the same verdict. So the broker's own `judge` looks at the arrivals, accepted or not. A client
+sent them in reply to the answers that it got. After the first batch that other rules answer differently, it would have sent
+other batches; `beyond` counts the arrivals after that.
 
     for each in what_if(kafka.trace.produce("orders"), windows=(1, 2, 5, 10)):
         print(each)
 
-Not asked again is what does not depend on the rules: batches that were refused for their records, for their transaction,
-or because a write failed keep their verdict. Restarts are not in the arrivals; that a producer expired shows as the
-time between two of its batches.
+A verdict that does not depend on the rules stays: a batch refused for its records, for its transaction, or because a write
+failed. The arrivals do not contain restarts. A producer's expiry shows as the time between two of its batches.
 """
 
 from __future__ import annotations
@@ -26,24 +25,24 @@ from wirebroker.trace.rows import ProduceRow
 
 @dataclass(slots=True)
 class WhatIf:
-    """What would have become of the arrivals under these rules. Counts are of batches, unless they say records."""
+    """The outcome of the arrivals under other rules. Counts are of batches, except `records`."""
 
     rules: Rules
     accepted: int = 0
     recognised: int = 0
     rejected: int = 0
     beyond: int = 0
-    """arrivals behind a batch of the same producer that would have been answered otherwise; counted above as well"""
+    """arrivals after a batch of the same producer that gets another answer; counted above as well"""
     records: int = 0
-    """how many would be stored"""
+    """the number that would be stored"""
     state_bytes: int = 0
-    """what the validator remembers in the end, of all producers"""
+    """the size of the validator's state of all producers at the end"""
     saved: list[ProduceRow] = field(default_factory=list)
-    """retries that were not recognised and would have been"""
+    """retries that were not recognised and now are"""
     lost: list[ProduceRow] = field(default_factory=list)
-    """batches that were accepted or recognised and would have been rejected"""
+    """batches that were accepted or recognised and now are rejected"""
     doubled: list[ProduceRow] = field(default_factory=list)
-    """retries that were recognised and would have been stored again"""
+    """retries that were recognised and now are stored again"""
 
     def __str__(self) -> str:
         return (
@@ -57,13 +56,15 @@ def what_if(
     arrivals: Iterable[ProduceRow], *, windows: Sequence[int] = WINDOWS, profiles: Sequence[str] = ("kafka-4.3",),
     expiration_ms: int = EXPIRATION_MS,
 ) -> list[WhatIf]:  # fmt: skip
-    """Judge the arrivals, oldest first, again under each of these profiles with each of these windows."""
+    """Judge the arrivals again, oldest first, under each of these profiles with each of these windows."""
     rows = list(arrivals)
-    return [replay(rows, profile(name, window=window), expiration_ms=expiration_ms) for name in profiles for window in windows]
+    return [
+        judged_again(rows, profile(name, window=window), expiration_ms=expiration_ms) for name in profiles for window in windows
+    ]
 
 
-def replay(arrivals: Iterable[ProduceRow], rules: Rules, *, expiration_ms: int = EXPIRATION_MS) -> WhatIf:
-    """Judge the arrivals, oldest first, again under these rules."""
+def judged_again(arrivals: Iterable[ProduceRow], rules: Rules, *, expiration_ms: int = EXPIRATION_MS) -> WhatIf:
+    """Judge the arrivals again, oldest first, under these rules."""
     result = WhatIf(rules)
     places: defaultdict[tuple[str, int], Validator] = defaultdict(lambda: Validator(rules, expiration_ms))
     changed = {"saved": result.saved, "lost": result.lost, "doubled": result.doubled}

@@ -1,8 +1,8 @@
 """Findings by content: records that are stored again, and, with a journal, records that are lost.
 
 Pure functions over `RecordRow`s. Records are compared within their topic, and only those that a read_committed consumer sees.
-Without a journal, equal content (key, value, headers) is *likely* the same record. If the journal names a record, by key and
-value, it says how often the record is meant to be stored; a further copy is *certain*. Contents that repeat too often
+Without a journal, equal content (key, value, headers) is *likely* the same record. A journal names records by key and value: it
+gives the number of copies that should be stored, and a further copy is *certain*. Contents that repeat too often
 (`matching.Repeats`) cannot identify duplicates; only a journal can.
 
 The first copy on a partition is the one with the lowest offset; if several partitions have one, that with the lowest timestamp

@@ -16,19 +16,19 @@ from wirebroker.audit.stored import Contents, StoredPartition
 from wirebroker.trace.rows import ProduceRow
 
 SHOWN, SAID = 10, 100
-"""How many findings of each kind the table shows, and how many the assertion says; the rest is counted."""
+"""The number of findings that the table shows for each kind, and that the assertion lists; others are only counted."""
 COUNTED = (
     "partitions", "batches", "records", "producers", "committed", "aborted", "open", "recognised", "rejected",
 )  # fmt: skip
-"""What is counted of each topic. Records are those that a read_committed consumer is given; transactions (committed, aborted,
-open) are counted on each partition, retries that were recognised and batches that were rejected as far as the trace goes."""
+"""The counts of each topic. Records are those that a read_committed consumer sees. A transaction counts once on each of its
+partitions. Recognised retries and rejected batches come from the trace."""
 
 
 class AuditReport:
-    """What an audit found in some partitions, as they were when it was made.
+    """The findings in some partitions, at the moment when the report was made.
 
-    `arrivals` are the verdicts of the trace, `intended` is what an application meant to send (`audit.journal`); where
-    `topics` are named, what it meant to send to others does not matter.
+    `arrivals` are the verdicts of the trace. `intended` are the records that an application meant to send (`audit.journal`); if
+    `topics` are named, records for other topics are ignored.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class AuditReport:
         by_content = reconcile(self._records, self.intended, told=told, deleted=self._deleted, notices=self.notices)
         self.findings = self._of_batches + by_content
 
-    # What tests ask
+    # For tests
 
     def of(self, kind: str) -> list[Finding]:
         """The findings of one kind. ValueError for a kind that does not exist."""
@@ -94,10 +94,10 @@ class AuditReport:
         return [each for each in self.findings if each.kind == kind]
 
     def summary(self) -> dict[str, Any]:
-        """Counts: of each topic (`COUNTED`), of all together, of the findings by kind.
+        """Counts of each topic (`COUNTED`), of all topics together, and of the findings by kind.
 
-        `intended` are the records that were meant to be sent, None without a journal; `lost` are those that are missing,
-        `doubled` counts the records that are stored once more than they should be; `notices` say what contents could not tell.
+        `intended` is the number of intended records, None without a journal; `lost` the number of missing ones; `doubled` the
+        number of extra copies. `notices` are sentences about contents that could not be compared.
         """
         topics = {
             name: {what: len(self._producers[name]) if what == "producers" else counts[what] for what in COUNTED}
@@ -119,10 +119,10 @@ class AuditReport:
         }
 
     def assert_exactly_once(self, intended: Rows | None = None) -> None:
-        """AssertionError with a sentence for each finding, if there is one that is more than information.
+        """Raise AssertionError with a sentence for each finding whose severity is not info.
 
-        `intended` is what the application meant to send (`audit.journal`): then a record that is missing fails as well,
-        and one that is meant to be there twice does not.
+        With the application's `intended` records (`audit.journal`) a missing record fails as well, and a record that was
+        intended twice may be stored twice.
         """
         __tracebackhide__ = True
         if intended is not None:
@@ -136,7 +136,9 @@ class AuditReport:
             lines.append(f"  … and {len(wrong) - SAID:,} more")
         lines += [f"  note: {notice}" for notice in self.notices]
         if self.intended is None and any(each.severity == "likely" for each in wrong):
-            lines.append("Records are told apart by their content. If equal ones are meant, say so: intended=…")
+            lines.append(
+                "Records with equal content count as copies. If the application sends equal records on purpose, pass intended=…"
+            )
         raise AssertionError("\n".join(lines))
 
     def __str__(self) -> str:
@@ -168,7 +170,7 @@ def _span(finding: Finding) -> int:
 
 
 def _deleted(entries: Iterable[BatchRow | Damage], bounds: Bounds) -> int:
-    """How many offsets retention, DeleteRecords and compaction have taken."""
+    """The number of offsets that retention, DeleteRecords and compaction removed."""
     reach, gone = bounds.log_start, bounds.log_start
     for row in entries:
         if isinstance(row, BatchRow) and row.base_offset < bounds.cleaned_to and row.last_offset >= reach:

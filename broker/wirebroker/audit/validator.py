@@ -1,7 +1,7 @@
-"""A partition's arrivals judged again by other rules: the heart of both audits' "what if".
+"""One partition's arrivals judged again under other rules, for the "what if" of both audits.
 
-Not asked again is what does not depend on the rules: batches that were refused for their records, for their transaction,
-or because a write failed keep their verdict.
+A verdict that does not depend on the rules stays: a batch refused for its records, for its transaction, or because a write
+failed.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from wirebroker.core.producers import Accept, Duplicate, Key, Reject, Verdict, a
 from wirebroker.core.profile import Rules
 
 Change = Literal["saved", "lost", "doubled"]
-"""What other rules make of a batch: a retry that they recognise and that was not; a batch that they reject and that was
-accepted or recognised; a retry that they store again and that was recognised."""
+"""How another verdict differs. saved: a retry is recognised that was not. lost: a batch is rejected that was accepted or
+recognised. doubled: a retry is stored again that was recognised."""
 COUNTS = ("accepted", "recognised", "rejected", "beyond", "records", "state_bytes")
-"""What a `Validator` counts."""
+"""The counts of a `Validator`."""
 _JUDGED = frozenset(
     {"epoch_fenced", "unissued_producer_id", "first_not_zero", "refused_until_new_id", "new_epoch_not_zero", "gap",
      "before_window", "overlap"}
 )  # fmt: skip
-"""The rules by which `judge` rejects for an epoch or a sequence; other rejections do not depend on the profile."""
+"""The rules of `judge` that reject an epoch or a sequence; other rejections do not depend on the profile."""
 
 
 class Arrival(Protocol):
-    """What is asked of a batch that arrived; the fields of `ProduceRow`."""
+    """The fields of a `ProduceRow` that matter here."""
 
     @property
     def time(self) -> int:
-        """When it arrived, in ms since the epoch."""
+        """The time of arrival, in ms since the epoch."""
 
     @property
     def client_id(self) -> str | None: ...
@@ -50,17 +50,17 @@ class Arrival(Protocol):
 
 
 class Validator:
-    """One partition's validator under these rules, fed with its arrivals, oldest first.
+    """One partition's validator under other rules; it takes the arrivals oldest first.
 
-    `rules` None stands for a broker that knows no idempotence. Counts are of batches, unless they say records.
+    `rules` None stands for a broker without idempotence. Counts are of batches, except `records`.
     """
 
     def __init__(self, rules: Rules | None, expiration_ms: int) -> None:
         self.accepted = self.recognised = self.rejected = 0
         self.records = 0
-        """how many would be stored"""
+        """the number that would be stored"""
         self.beyond = 0
-        """arrivals behind a batch of the same producer that would have been answered otherwise; counted above as well"""
+        """arrivals after a batch of the same producer that gets another answer; counted above as well"""
         self._rules = rules
         self._expiration_ms = expiration_ms
         self._states: dict[Key, bytes] = {}
@@ -68,11 +68,11 @@ class Validator:
 
     @property
     def state_bytes(self) -> int:
-        """What the validator remembers of all producers."""
+        """The size of the state of all producers."""
         return sum(map(len, self._states.values()))
 
     def take(self, row: Arrival) -> Change | None:
-        """Judge the next arrival; what these rules make of it, if it is another thing."""
+        """Judge the next arrival; how the verdict changes, or None if it does not."""
         key = self._key(row)
         self.beyond += key in self._diverged
         state = self._states.get(key)
@@ -96,7 +96,7 @@ class Validator:
         return row.client_id or "" if by_name else row.producer_id
 
     def _verdict(self, row: Arrival, header: BatchHeader, state: bytes | None) -> Verdict | None:
-        """The verdict under these rules; None if it is not theirs to decide."""
+        """The verdict under these rules; None if it does not depend on them."""
         if row.verdict == "rejected" and row.rule not in _JUDGED:
             return None
         rules, end = self._rules, self.records
@@ -115,7 +115,7 @@ class Validator:
 
 
 def _header(row: Arrival) -> BatchHeader:
-    """The header as far as the judge reads it. A transaction is none of its questions here."""
+    """The header fields that the judge reads; it does not look at transactions here."""
     return BatchHeader(
         0, row.bytes, -1, 2, 0, 0, row.records - 1, row.time, row.time, row.producer_id, row.producer_epoch,
         row.first_sequence, row.records,
@@ -131,7 +131,7 @@ def _name(verdict: Verdict | None, row: Arrival) -> str:
 
 
 def _change(was: str, now: str) -> Change | None:
-    """None for what was rejected and would be accepted: neither a retry saved nor one doubled."""
+    """None for a rejected batch that is now accepted: it is neither a saved nor a doubled retry."""
     if now == "accepted":
         return "doubled" if was == "duplicate" else None
     return "saved" if now == "duplicate" else "lost"

@@ -186,7 +186,7 @@ class Wording:
         )  # fmt: skip
 
     def label(self, has_key: Any, key: Any, value: Any) -> Any:
-        """What a single record is known by: its key, or without one its value."""
+        """A single record's key, or without one its value."""
         return self.choose(has_key, self.text("; key {key}", key=key), self.text("; value {value}", value=value))
 
     def _records(self, run: Any) -> Any:
@@ -204,7 +204,7 @@ class Wording:
         return self.choose((first < 0) | (run.first_producer_id < 0), counted, numbered)
 
     def _copies(self, run: Any) -> Any:
-        """Where both copies are stored, by whom, and the later copy's sequences if they differ."""
+        """The places and producers of both copies, and the later copy's sequences if they differ."""
         once = self.text("at {offsets}", offsets=self.offsets(run.first_base_offset, run.first_last_offset))
         again = self.range(run.base_offset, run.last_offset)
         differs = (run.base_sequence != -1) & (run.base_sequence != run.first_base_sequence)

@@ -1,4 +1,4 @@
-"""What the pictures show: small tables, however large the log is."""
+"""The data of the pictures: small tables, however large the log is."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TIMELINES, POINTS = 3, 2000
 
 
 class Timeline(NamedTuple):
-    """The batches of one producer on one partition, and what was found of them."""
+    """The batches of one producer on one partition, and the findings about them."""
 
     topic: str
     partition: int

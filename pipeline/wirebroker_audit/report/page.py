@@ -47,7 +47,7 @@ def write_report(
         parts += ["<h2>Partitions and producers</h2>", _picture(plots.heat_map(cells))]
     if outcomes:
         pictures = [_picture(plots.what_if(outcomes)), _outcomes(outcomes)]
-        parts += ["<h2>What if the rules had been others</h2>", *pictures]
+        parts += ["<h2>What if the broker had other rules?</h2>", *pictures]
     parts += [_topics(summary["topics"]), *_findings(shown, summary["findings"]), "</body></html>\n"]
     (folder / PAGE).write_text("\n".join(parts), encoding="utf-8")
     return shown
@@ -73,14 +73,14 @@ def _verdict(summary: Mapping[str, Any]) -> Iterable[str]:
     sentence = {
         "certain": f"No: {counts.get('certain', 0):,} findings are certain, {counts.get('likely', 0):,} are likely.",
         "likely": f"Probably not: {counts.get('likely', 0):,} findings are likely; none is certain.",
-        "": "Nothing speaks against it in what was read.",
+        "": "Yes, as far as the batches that were read show: there is no such finding.",
     }[worst]
     yield f"<p class='verdict {worst}'>{sentence}</p>"
     yield from (f"<p class='info'>{escape(each)}</p>" for each in summary["notices"])
 
 
 def _picture(svg: str) -> str:
-    """It is scrolled on a phone, where it could not be read if it were made to fit."""
+    """The picture scrolls on a phone: made to fit, it would be too small to read."""
     return f"<div class='scroll'>{svg}</div>"
 
 
@@ -94,9 +94,9 @@ def _outcomes(outcomes: Sequence[Row]) -> str:
     names = ("accepted", "recognised", "rejected", "saved", "lost", "doubled", "beyond", "records", "state_bytes")
     rows = [[escape(each["variant"]), *(f"{each[name]:,}" for name in names)] for each in outcomes]
     words = (
-        "<p>Batches; <i>saved</i>: retries that were not recognised and would have been; <i>lost</i>: batches that were "
-        "taken and would have been rejected; <i>doubled</i>: recognised retries that would have been stored again; "
-        "<i>beyond</i>: arrivals behind the first other answer, where the client would have sent something else.</p>"
+        "<p>Numbers of batches under these rules. <i>saved</i>: retries that are recognised and were not; <i>lost</i>: batches "
+        "that are rejected and were accepted; <i>doubled</i>: retries that are stored again and were recognised; "
+        "<i>beyond</i>: arrivals after the first different answer, where the client would have sent other batches.</p>"
     )
     return words + _table(["rules", *names], rows)
 

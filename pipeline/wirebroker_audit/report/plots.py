@@ -20,7 +20,7 @@ STORED, DOUBLED, MISSING = "#2e86c1", COLOURS["certain"], COLOURS["likely"]
 WIDTH = 6.4
 """Inches; the page scales it, on a phone to a little more than this."""
 SMALL, NUMBER = 9, 8
-"""Points of what is written at axes, and in cells."""
+"""Font sizes in points, at axes and in cells."""
 
 _CURVES = (
     ("recognised", "retries recognised", STORED),
@@ -41,7 +41,7 @@ def findings_by_kind(kinds: dict[str, int]) -> str:
 
 
 def heat_map(cells: Sequence[Row]) -> str:
-    """Records by partition and producer; a frame where something was found."""
+    """Records by partition and producer; a frame marks findings."""
     across = sorted({each["producer_id"] for each in cells})
     down = sorted({(each["topic"], each["partition"]) for each in cells})
     grid: list[list[float]] = [[float("nan")] * len(across) for _ in down]
@@ -93,7 +93,7 @@ def _mark(axes: Axes, found: Row, labelled: set[str]) -> None:
 
 
 def what_if(outcomes: Sequence[Row]) -> str:
-    """What a window of another size would have saved and lost; beside it the other profiles."""
+    """Retries that windows of other sizes recognise or store again; beside them the other profiles."""
     figure, axes = _figure(3.4)
     windows = [each for each in outcomes if each["variant"].startswith("window")]
     others = [each for each in outcomes if not each["variant"].startswith("window")]
@@ -110,7 +110,7 @@ def what_if(outcomes: Sequence[Row]) -> str:
     axes.set_ylabel("batches")
     axes.set_ylim(bottom=0)
     axes.legend(fontsize=SMALL)
-    return _svg(figure, "What other windows and rules would have made of the same arrivals")
+    return _svg(figure, "What other windows and rules do with the same arrivals")
 
 
 def _figure(height: float) -> tuple[Figure, Any]:

@@ -1,1 +1,1 @@
-"""Where the audit reads from: Python Data Sources for Spark, and what they share."""
+"""The audit's Data Sources for Spark, and their common parts."""

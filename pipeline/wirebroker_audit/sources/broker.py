@@ -2,10 +2,9 @@
 
     spark.read.format("kafka-broker-batches").option("bootstrap", "127.0.0.1:9092").load()
 
-Options: `bootstrap`, `topics` (joined by commas, all if absent), `parallelism` (into how many ranges of offsets the whole is
-split at least), `partitions` (what is there, as `partitions_as_text` writes it; asked for if absent), `keep` (a folder: the
-batches go there as Parquet, and what is read are their runs). Every batch that is stored is read, committed or not, and
-markers as well.
+Options: `bootstrap`, `topics` (separated by commas, all if absent), `parallelism` (the least number of ranges of offsets),
+`partitions` (a text of `partitions_as_text`; requested from the broker if absent), `keep` (a folder that receives the batches
+as Parquet; the source then returns their runs). Every stored batch is read, committed or not, and so are markers.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from wirebroker_audit.wire import Client, LivePartition
 
 @dataclass
 class OneRange(InputPartition):
-    """What one task fetches; nothing, where no partition holds anything."""
+    """The range that one task fetches; None if all partitions are empty."""
 
     range: Range | None
 
 
 class BrokerReader(DataSourceReader):
-    """Asks for offsets on the driver, fetches on the executors."""
+    """Requests offsets on the driver and fetches on the executors."""
 
     def __init__(self, options: Mapping[str, str], records: bool) -> None:
         self._bootstrap = options["bootstrap"]
@@ -62,12 +61,12 @@ class BrokerReader(DataSourceReader):
 
 
 def partitions_as_text(live: list[LivePartition]) -> str:
-    """Partitions with their offsets as an option's text, so that every reading sees the same ones."""
+    """Partitions with their offsets as the text of an option, so that all readings read the same offsets."""
     return json.dumps([[each.topic, each.partition, each.leader, each.start, each.end, each.compacted] for each in live])
 
 
 def partitions_from(text: str) -> list[LivePartition]:
-    """What `partitions_as_text` wrote."""
+    """The partitions in a text of `partitions_as_text`."""
     return [LivePartition(*each) for each in json.loads(text)]
 
 

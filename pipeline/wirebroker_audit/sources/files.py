@@ -2,9 +2,9 @@
 
     spark.read.format("kafka-segments").option("path", DIR).load()
 
-Options: `path`, `topics` (joined by commas, all if absent), `split.bytes`, `parallelism` (into how many tasks small
-segments are to be packed, or large ones split, at least), `keep` (a folder: the batches go there as Parquet, and what is
-read are their runs), `plan` (a file that `save_plan` has written: what it says is read, whatever is there by now).
+Options: `path`, `topics` (separated by commas, all if absent), `split.bytes`, `parallelism` (the least number of tasks, if the
+log is large enough), `keep` (a folder that receives the batches as Parquet; the source then returns their runs), `plan` (a
+file of `save_plan`: the source reads these splits, even if the directory has changed).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from wirebroker_audit.sources.streams import SegmentStream
 from wirebroker_audit.splits import SPLIT_BYTES, find_splits
 
 LEAST_SHARE = 16 * 1024 * 1024
-"""Bytes of a task for which it is worth while to split a segment."""
+"""The least bytes of a task when a segment is split."""
 
 
 @dataclass
 class Splits(InputPartition):
-    """Splits that one task reads one after another: a large one, or many small ones."""
+    """The splits that one task reads: a large one, or many small ones."""
 
     splits: list[Split]
 
@@ -57,15 +57,15 @@ class SegmentReader(DataSourceReader):
         return [Splits(each) for each in tasks] or [Splits([])]
 
     def splits(self) -> list[Split]:
-        """What is there at this moment."""
+        """The splits of the directory as it is now."""
         splits = find_splits(self._root, self._topics, self._split_bytes)
         share = self._share(splits)
-        if LEAST_SHARE <= share < self._split_bytes:  # a log that is not large is to keep all cores busy as well
+        if LEAST_SHARE <= share < self._split_bytes:  # let a smaller log use all cores too
             return find_splits(self._root, self._topics, share)
         return splits
 
     def _share(self, splits: list[Split]) -> int:
-        """Bytes of a task, if all tasks have the same."""
+        """Bytes of a task if all tasks are equal."""
         return -(-sum(each.stop - each.start for each in splits) // self._parallelism)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -76,7 +76,7 @@ class SegmentReader(DataSourceReader):
 
 
 def save_plan(options: Mapping[str, str], path: Path) -> None:
-    """Write down what is there at this moment, so that several readings read the same. Raises NotALogDirectory."""
+    """Write the splits of the directory as it is now, so that all readings read the same. Raises NotALogDirectory."""
     splits = SegmentReader(options, records=False).splits()
     path.write_text(json.dumps([astuple(each) for each in splits]), encoding="utf-8")
 
@@ -86,7 +86,7 @@ def _load_plan(path: Path) -> list[Split]:
 
 
 def rows_of(chunks: Iterator[Chunk], records: bool, keep: Path | None, number: int) -> Iterator[pa.RecordBatch]:
-    """What a source reads: the records, the batches, or the runs of batches that are kept under this number."""
+    """The rows of a source: records, batches, or the runs of batches that are kept in the file with this number."""
     if records:
         return record_rows(chunks)
     batches = (chunk.rows for chunk in chunks)

@@ -1,4 +1,4 @@
-"""What the tasks of Spark are given to do, one after another."""
+"""Packing pieces of work into tasks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def packed(work: Iterable[tuple[int, T]], room: int) -> Iterator[list[T]]:
-    """Pieces of work side by side, each given with its size, so that together they have at most about this size."""
+    """Groups of successive pieces of work, each group of at most about this size; each piece comes with its size."""
     held: list[T] = []
     filled = 0
     for size, each in work:

@@ -1,12 +1,11 @@
-"""The same logs as streams: each micro-batch holds the batches that were stored since the one before it.
+"""The same logs as streams: each micro-batch holds the batches stored since the one before it.
 
     spark.readStream.format("kafka-segments").option("path", DIR).load()
     spark.readStream.format("kafka-broker-batches").option("bootstrap", "127.0.0.1:9092").load()
 
-Where a stream stands is, for each partition, an offset, and beside it what tells whether the log is still the same one. A
-micro-batch takes `batch.bytes` or `batch.offsets` at most, about, and the next one goes on from there. What cannot be read
-fails the micro-batch, which is done again when the stream is started again. Where a log began anew, a `deleted` row at
-position −1 says so: what was read of it before counts no more.
+A stream's position has an offset for each partition, and facts that identify its log. A micro-batch takes at most about
+`batch.bytes` or `batch.offsets`, and the next one continues there. A read error fails the micro-batch, and a restart of the
+stream repeats it. If a log restarted, a `deleted` row at position −1 means that its earlier rows no longer count.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from wirebroker_audit.directory import NotALogDirectory, PartitionFolder, find_partitions
-from wirebroker_audit.live_log import Anew, Range, read_range
+from wirebroker_audit.live_log import Range, Restarted, read_range
 from wirebroker_audit.live_segments import UNREAD, Ahead, Mark, Stretch, mark_from, read_stretch, stretches
 from wirebroker_audit.sources.packing import packed
 from wirebroker_audit.wire import Client, LivePartition
 
-Standing = dict[str, str]
+Position = dict[str, str]
 """By `topic-partition`: a `Reach`, or a `Mark`."""
 BATCH_BYTES, BATCH_OFFSETS = 4 * 1024 * 1024 * 1024, 20_000_000
 LEAST_BYTES, LEAST_OFFSETS = 16 * 1024 * 1024, 50_000
-"""Of a task, if there is so much."""
-Work = Range | Stretch | Anew
+"""The least size of a task, if there is enough work."""
+Work = Range | Stretch | Restarted
 
 
 @dataclass
 class Piece(InputPartition):
-    """What one task reads."""
+    """The work of one task."""
 
     what: list[Work]
 
@@ -47,10 +46,10 @@ class _StreamReader(DataSourceStreamReader):
         self._options = options
         self._topics = tuple(filter(None, options.get("topics", "").split(",")))
         self._parallelism = int(options.get("parallelism", 1))
-        self._at: Standing = {}
-        """up to where micro-batches were planned: Spark has one planned, an empty one at least, before it asks for more"""
+        self._at: Position = {}
+        """the end of the last planned micro-batch; Spark plans one, even an empty one, before it asks for more"""
 
-    def initialOffset(self) -> Standing:  # noqa: N802 - Spark's name
+    def initialOffset(self) -> Position:  # noqa: N802 - Spark's name
         return {}
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -62,29 +61,29 @@ class _StreamReader(DataSourceStreamReader):
                 yield chunk.rows
 
     def _packed(self, work: list[tuple[int, Work]], least: int) -> list[InputPartition]:
-        """As many tasks as are worth while, of about the same size."""
+        """Tasks of about the same size, and no more than are worth while."""
         room = max(sum(size for size, _ in work) // self._parallelism, least)
         return [Piece(each) for each in packed(work, room)]
 
 
 class Reach(NamedTuple):
-    """Up to where a partition of a live cluster was read."""
+    """How far a partition of a live cluster was read."""
 
     start: int
-    """where it began when it was asked about"""
+    """its log start offset when it was first requested"""
     offset: int
     compacted: int
     life: int = 0
-    """how often it was made anew"""
+    """how often the partition restarted"""
     topic_id: str = ""
 
     def text(self) -> str:
-        """As a standing says it."""
+        """The reach as text, for a stream's position."""
         return ":".join(map(str, self))
 
 
 def reach_from(text: str) -> Reach:
-    """What `Reach.text` wrote; of an older standing what it has."""
+    """The reach in a text of `Reach.text`; an older text lacks the last fields."""
     fields = text.split(":")
     return Reach(*map(int, fields[:4]), *fields[4:])  # type: ignore[arg-type]
 
@@ -92,7 +91,7 @@ def reach_from(text: str) -> Reach:
 class BrokerStream(_StreamReader):
     """A live cluster, up to the offsets that it has at each moment."""
 
-    def latestOffset(self) -> Standing:  # noqa: N802 - Spark's name
+    def latestOffset(self) -> Position:  # noqa: N802 - Spark's name
         client = Client(self._options["bootstrap"])
         try:
             live = client.partitions(self._topics)
@@ -102,14 +101,14 @@ class BrokerStream(_StreamReader):
         begins = {f"{each.topic}-{each.partition}": self._begin(each) for each in live}
         ends = {f"{each.topic}-{each.partition}": each.end for each in live}
         left = sum(ends[name] - begin.offset for name, begin in begins.items())
-        taken = {  # each its share, so that all go on
+        taken = {  # each partition gets its share
             name: begin._replace(offset=begin.offset + -(-(ends[name] - begin.offset) * min(room, left) // max(left, 1)))
             for name, begin in begins.items()
         }
         return self._at | {name: each.text() for name, each in taken.items()}
 
     def _begin(self, each: LivePartition) -> Reach:
-        """Where to go on; at the beginning, if it is another topic of that name, or ends before what was read."""
+        """The place to continue; the beginning if it is another topic of that name or ends before the last read offset."""
         text = self._at.get(f"{each.topic}-{each.partition}")
         fresh = Reach(each.start, each.start, int(each.compacted is not False), 0, each.topic_id)
         if text is None:
@@ -118,19 +117,19 @@ class BrokerStream(_StreamReader):
         is_another = bool(known.topic_id and each.topic_id and known.topic_id != each.topic_id)
         if is_another or each.end < known.offset:
             return fresh._replace(life=known.life + 1)
-        # if it was deleted up to here, that is said where it is read
+        # if it was deleted up to here, the reader reports that
         topic_id = each.topic_id or known.topic_id
         return known._replace(compacted=fresh.compacted, topic_id=topic_id)
 
-    def partitions(self, start: Standing, end: Standing) -> list[InputPartition]:
+    def partitions(self, start: Position, end: Position) -> list[InputPartition]:
         self._at = end
         work: list[tuple[int, Work]] = []
-        for name, standing in end.items():
-            reach = reach_from(standing)
+        for name, text in end.items():
+            reach = reach_from(text)
             known = reach_from(start[name]) if name in start else None
             topic, _, partition = name.rpartition("-")
             if known is not None and known.life != reach.life:
-                work.append((0, Anew(topic, int(partition), known.offset)))
+                work.append((0, Restarted(topic, int(partition), known.offset)))
                 known = None
             begin = reach.start if known is None else known.offset
             if begin < reach.offset:
@@ -143,28 +142,28 @@ class BrokerStream(_StreamReader):
 
 
 class SegmentStream(_StreamReader):
-    """A log directory that grows. A batch is read when it is whole."""
+    """A log directory that grows. Only whole batches are read."""
 
-    def latestOffset(self) -> Standing:  # noqa: N802 - Spark's name
+    def latestOffset(self) -> Position:  # noqa: N802 - Spark's name
         room = int(self._options.get("batch.bytes", BATCH_BYTES))
         marks = dict(self._at)
         ahead: dict[str, Ahead] = {}
         for name, folder in self._folders().items():
-            with suppress(FileNotFoundError):  # it is being changed, and is looked at again the next time
+            with suppress(FileNotFoundError):  # it is changing; the next micro-batch tries again
                 ahead[name] = Ahead(folder, mark_from(self._at[name]) if name in self._at else UNREAD)
         for name, mark in _up_to(ahead, room):
             marks[name] = mark.text()
         return marks
 
-    def partitions(self, start: Standing, end: Standing) -> list[InputPartition]:
+    def partitions(self, start: Position, end: Position) -> list[InputPartition]:
         self._at = end
         folders = self._folders()
         work: list[tuple[int, Work]] = []
-        for name, standing in end.items():
-            if standing != start.get(name):
+        for name, text in end.items():
+            if text != start.get(name):
                 folder = folders.get(name) or self._vanished(name)
                 begin = mark_from(start[name]) if name in start else UNREAD
-                work += [(each.size, each) for each in stretches(folder, begin, mark_from(standing))]
+                work += [(each.size, each) for each in stretches(folder, begin, mark_from(text))]
         return self._packed(work, LEAST_BYTES)
 
     def _folders(self) -> dict[str, PartitionFolder]:
@@ -173,7 +172,7 @@ class SegmentStream(_StreamReader):
         except NotALogDirectory:
             if not self._at or not Path(self._options["path"]).is_dir():
                 raise
-            found = []  # every topic is deleted; that they are gone is no reason to end
+            found = []  # every topic was deleted; the stream goes on
         return {f"{each.topic}-{each.partition}": each for each in found if not self._topics or each.topic in self._topics}
 
     def _vanished(self, name: str) -> PartitionFolder:
@@ -182,7 +181,7 @@ class SegmentStream(_StreamReader):
 
 
 def _up_to(ahead: dict[str, Ahead], room: int) -> Iterator[tuple[str, Mark]]:
-    """Marks that lie so many bytes ahead, all partitions together; those that are farthest behind go first."""
+    """Marks within so many bytes, for all partitions together; those with the most unread bytes go first."""
     waiting = [(-each.left, name, each.marks()) for name, each in ahead.items()]
     heapq.heapify(waiting)
     while waiting and room > 0:

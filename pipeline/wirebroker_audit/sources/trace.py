@@ -1,4 +1,4 @@
-"""The trace of a broker (JSON lines, `wirebroker serve --trace FILE.jsonl`): what arrived, in the order in which it did."""
+"""The trace of a broker (JSON lines, `wirebroker serve --trace FILE.jsonl`): the arrivals, in order."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ ROWS = StructType(
         StructField(_BROKEN, StringType()),
     ]
 )  # fmt: skip
-"""What the audit asks of a row; the other fields are left where they are."""
+"""The fields of a row that the audit reads."""
 
 
 class BadTrace(Exception):
-    """A file is no trace; the text says why."""
+    """A file is not a trace; the text gives the reason."""
 
 
 def read_trace(spark: SparkSession, path: str, topics: tuple[str, ...] = ()) -> tuple[DataFrame, int]:
-    """The Produce rows with their `order`, and how many lines are no rows of a trace. Raises BadTrace."""
+    """The Produce rows with their `order`, and the number of malformed lines. Raises BadTrace."""
     lines = spark.read.text(path).where("trim(value) <> ''")
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BROKEN}
     order = sf.struct("_metadata.file_path", "_metadata.file_block_start", sf.monotonically_increasing_id().alias("line"))
@@ -36,6 +36,6 @@ def read_trace(spark: SparkSession, path: str, topics: tuple[str, ...] = ()) -> 
     whole = rows.where(f"{_BROKEN} IS NULL AND topic IS NOT NULL AND verdict IS NOT NULL AND time IS NOT NULL")
     total, good = rows.count(), whole.count()
     if not good and total:
-        raise BadTrace(f"{path}: none of its {total} lines is a row of a trace")
+        raise BadTrace(f"{path}: the file is not a trace: none of its {total} lines is a row of one")
     chosen = whole.where(sf.col("topic").isin(*topics)) if topics else whole
     return chosen.select(*Arrived._fields, "order"), total - good
