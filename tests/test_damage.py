@@ -125,7 +125,7 @@ def test_no_bit_of_an_index_loses_a_record(indexed: Path, whole: bool, monkeypat
 @pytest.mark.parametrize(("name", "line", "changed", "said"), [
     ("recovery-point-offset-checkpoint", "orders 0 6", "orders 0 7", "the CRC in line"),
     ("log-start-offset-checkpoint", "__crc32c 0 ", "__crc32c 0 1", "the CRC in line"),
-    ("meta.properties", "version=1", "version=0", "the CRC in its last line does not fit"),
+    ("meta.properties", "version=1", "version=0", "the CRC in its last line does not match"),
 ])  # fmt: skip
 def test_a_changed_digit_is_refused(stopped: Path, name: str, line: str, changed: str, said: str) -> None:
     path = stopped / name
@@ -161,7 +161,7 @@ def log_that_was_not_read(data: Path, monkeypatch: pytest.MonkeyPatch) -> Log:
 
 
 @pytest.mark.parametrize(("at", "value", "why"), [
-    (40, 1, "the CRC of a batch does not fit"),
+    (40, 1, "the CRC of the batch does not match its bytes"),
     (7, 1, "no batch begins here"),
     (7, 9, "no batch begins here"),
     (15, 9, "carries the leader epoch 9, and"),
@@ -180,7 +180,7 @@ def test_a_damaged_batch_that_the_start_did_not_read_is_refused_when_it_is_read(
         assert read_header(log.read(sound, 6, 1, True).data).base_offset == sound
     with pytest.raises(DamagedFile, match=why):
         log.read(3, 6, 1, True)
-    with pytest.raises(DamagedFile, match=why if at > 7 else "a batch of offset"):
+    with pytest.raises(DamagedFile, match=why if at > 7 else "the batch begins at offset"):
         log.read(0, 6, 1000, True)
 
 

@@ -545,7 +545,7 @@ def test_a_bomb_is_refused_within_bounded_memory(monkeypatch: pytest.MonkeyPatch
     tracemalloc.stop()
     assert isinstance(found, RecordReject)
     assert (found.code, found.rule) == (TOO_LARGE, "unfolds_into_too_much")
-    assert found.message == f"gzip data unfolds into more than {limit} bytes"
+    assert found.message == f"gzip data decompresses to more than {limit} bytes"
     assert peak < 3 * limit
 
 

@@ -420,10 +420,11 @@ def test_damage_is_refused_by_file_and_position_and_nothing_is_changed(data: Pat
     raw = bytearray(path.read_bytes())
     if how == "a flipped bit":
         raw[150_000] ^= 4
-        position, why = f", position {len(raw) // 5}", "the CRC of a batch does not fit, and a sound batch follows"
+        position = f", position {len(raw) // 5}"
+        why = "the CRC of the batch does not match its bytes, and a sound batch follows"
     elif how == "foreign bytes":
         raw = bytearray(b"This is a text, and nothing that a broker has written.\n" * 50)
-        position, why = ", position 0", "a batch of magic"
+        position, why = ", position 0", "the magic byte of the batch is"
     elif how == "an odd checkpoint":
         name, why = "recovery-point-offset-checkpoint", "line 3 is not 'topic partition offset' but 'orders 0'"
         (copy / name).write_text("0\n1\norders 0\n")

@@ -140,7 +140,7 @@ def test_transaction_indexes(tmp_path: Path) -> None:
     assert (tmp_path / "t").stat().st_size == 68
     assert read_transaction_index(tmp_path / "t") == aborted
     (tmp_path / "t").write_bytes(bytes(34) + b"\0\1" + bytes(32))
-    with pytest.raises(DamagedFile, match="position 34: an entry of version 1"):
+    with pytest.raises(DamagedFile, match="position 34: the entry has version 1"):
         read_transaction_index(tmp_path / "t")
 
 
@@ -152,7 +152,7 @@ def test_checkpoints(tmp_path: Path) -> None:
     assert path.read_text() == f"0\n3\norders 0 5\na-b.c_d 12 {BASE}\n__crc32c 0 {crc}\n"
     assert read_offsets(path) == (offsets, True)
     path.write_text(path.read_text().replace("orders 0 5", "orders 0 4"))
-    with pytest.raises(DamagedFile, match="the CRC in line 5 does not fit the lines before it"):
+    with pytest.raises(DamagedFile, match="the CRC in line 5 does not match the lines before it"):
         read_offsets(path)
     path.write_text("0\n1\norders 0 5\n")  # as Kafka writes it
     assert read_offsets(path) == ({("orders", 0): 5}, False)
@@ -200,7 +200,7 @@ def test_properties(tmp_path: Path) -> None:
     path.write_text(properties_text({"version": "1"}))
     assert read_properties(path) == {"version": "1"}
     path.write_text(path.read_text().replace("version=1", "version=0"))
-    with pytest.raises(DamagedFile, match="the CRC in its last line does not fit"):
+    with pytest.raises(DamagedFile, match="the CRC in its last line does not match"):
         read_properties(path)
     topic_id = bytes(range(16))
     path.write_text(partition_metadata_text(topic_id))
@@ -302,6 +302,6 @@ def test_damaged_metadata_is_told_by_position(tmp_path: Path) -> None:
     raw = bytearray(log.path.read_bytes())
     raw[70] ^= 1
     log.path.write_bytes(raw)
-    with pytest.raises(DamagedFile, match=r"log, position 0: the CRC of a batch does not fit, and a sound batch follows"):
+    with pytest.raises(DamagedFile, match=r"log, position 0: the CRC of the batch does not match its bytes, and a sound"):
         MetadataLog(tmp_path)
     assert log.path.read_bytes() == raw

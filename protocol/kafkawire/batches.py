@@ -1,10 +1,10 @@
-"""Record batches, version 2: the 61-byte header, the CRC, and the records behind it.
+"""Record batches, version 2: the 61-byte header, the CRC, and the records.
 
     base offset 8 · length 4 · leader epoch 4 · magic 1 · CRC-32C 4 | attributes 2 · last offset delta 4 ·
     base timestamp 8 · max timestamp 8 · producer id 8 · producer epoch 2 · base sequence 4 · record count 4 | records
 
-The CRC covers what is right of the first bar, so that a broker may write base offset and leader epoch into a batch
-without touching the rest. Only headers are parsed on the way into a log; records are looked at where somebody asks.
+The CRC covers the bytes after the first bar, so a broker can write base offset and leader epoch into a batch without touching
+the rest. Only headers are parsed on the way into a log; records are parsed on request.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from kafkawire.varints import read_varint, write_varint
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE = HEADER.size
 CRC_START = 21
-"""Where the bytes begin that the CRC covers."""
+"""The first byte that the CRC covers."""
 LENGTH_START, LOG_OVERHEAD = 8, 12
-"""The length field, and the bytes in front of those that it counts."""
+"""The position of the length field, and the number of bytes that it does not count."""
 _CRC_AT = 17
 _LENGTH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
@@ -235,11 +235,10 @@ def iter_records(batch: Buffer, limit: int = DECOMPRESSED_LIMIT) -> Iterator[Rec
 
 
 def may_be_compacted(batch: Buffer, limit: int = DECOMPRESSED_LIMIT) -> bool:
-    """Whether compaction can be why a batch with a right CRC has fewer records than offsets.
+    """Whether compaction can be the reason that a batch with a matching CRC has fewer records than offsets.
 
-    No broker takes such a batch from a producer, and the cleaner leaves what every record of a compacted topic has: an
-    offset of the batch's, in order, and a key. A header that lies of its records does not fit that. What cannot be
-    unfolded here tells nothing against it.
+    No broker accepts such a batch from a producer. The cleaner keeps records with a key and with rising offsets of the batch; a
+    header with a wrong count does not fit that. True if the records cannot be decompressed here.
     """
     header = read_header(batch)
     try:
@@ -278,7 +277,7 @@ def parse_records(body: memoryview, count: int) -> Iterator[Record]:
 
 
 def _parse_record(view: memoryview) -> Record:
-    timestamp_delta, pos = read_varint(view, 1)  # after the attributes, of which none is defined
+    timestamp_delta, pos = read_varint(view, 1)  # after the attributes; no bit of them is defined
     offset_delta, pos = read_varint(view, pos)
     key, pos = _read_bytes(view, pos)
     value, pos = _read_bytes(view, pos)
@@ -307,7 +306,7 @@ def _read_bytes(view: memoryview, pos: int) -> tuple[bytes | None, int]:
 
 
 class Marker(NamedTuple):
-    """What a control batch says: that a transaction was committed, or aborted."""
+    """The content of a control batch: the transaction was committed or aborted."""
 
     commit: bool
     coordinator_epoch: int

@@ -1,4 +1,4 @@
-"""Finding the value that kept a message from being written, once its writer has failed."""
+"""Finding the value that made a writer fail."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MISSING = object()
 
 
 def blame(message: Message, version: int) -> str | None:
-    """The first value that this version cannot carry, as in `topics[0].error_code: 70000 is no int16`; None if none."""
+    """The first value that this version cannot carry: `topics[0].error_code: 70000 is not a valid int16`; None without one."""
     return _struct(message, type(message), version, "")
 
 
@@ -37,12 +37,12 @@ def _value(value: Any, spec: Any, version: int, path: str) -> str | None:
         return f"{path}: None, and version {version} has no null there"
     if isinstance(spec, list):
         if isinstance(value, str) or not hasattr(value, "__len__") or not hasattr(value, "__iter__"):
-            return f"{path}: {_shown(value)} is no list"
+            return f"{path}: {_shown(value)} is not a list"
         found = (_value(item, spec[0], version, f"{path}[{at}]") for at, item in enumerate(value))
         return next((complaint for complaint in found if complaint), None)
     if isinstance(spec, type):
         return _struct(value, spec, version, path)
-    return None if _fits(value, spec) else f"{path}: {_shown(value)} is no {spec}"
+    return None if _fits(value, spec) else f"{path}: {_shown(value)} is not a valid {spec}"
 
 
 def _fits(value: Any, spec: str) -> bool:

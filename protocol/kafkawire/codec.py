@@ -1,16 +1,16 @@
 """Messages from bytes and into bytes.
 
-A message's wire form is fixed once its version is known, so the work of looking it up is done once: for each class and
-version a reader and a writer are compiled on first use (`reading`, `writing`), with neighbouring fields of fixed size
-joined into one `struct` call. `decode` raises `ProtocolError` for any bytes that Kafka would not accept, `encode`
-raises `EncodeError` for any value that its version cannot carry, and neither raises anything else.
+The version fixes a message's wire form. So a reader and a writer are compiled for each class and version on first use
+(`reading`, `writing`), and neighbouring fields of fixed size share one `struct` call. `decode` raises `ProtocolError` for any
+bytes that Kafka does not accept, `encode` raises `EncodeError` for any value that the version cannot carry, and neither raises
+anything else.
 
-Records are left where they are: a `records` field is a `memoryview` of the buffer it was read from.
+Records are not copied: a `records` field is a `memoryview` of the buffer it was read from.
 
-What reading costs has a limit. A count is held against the bytes that are there before anything is made of it, and all
-arrays of a message together may have MAX_ELEMENTS elements, tagged fields included (eight numbers or ids count as one,
-and up to seven are free). So the objects made take at most MOST_OBJECTS bytes for each byte read, and never more than
-half a gigabyte or so beside the contents of strings and bytes.
+The cost of reading has a limit. A count is compared with the remaining bytes before any object is made, and all arrays of a
+message together may have MAX_ELEMENTS elements, tagged fields included (eight numbers or ids count as one, and up to seven are
+free). So the objects take at most MOST_OBJECTS bytes for each byte read, and never more than about half a gigabyte apart from
+the contents of strings and bytes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the compilers of readers and writers share: the fixed-size types, and source text under construction."""
+"""The common parts of the compilers of readers and writers: fixed-size types, and the source text."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ FORMATS = {
     "bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I",
     "int64": "q", "float64": "d", "uuid": "16s",
 }  # fmt: skip
-"""The types of fixed size, as the struct module knows them."""
+"""The types of fixed size and their letters in the struct module."""
 
 LONGEST_STRING = 0x7FFF
-"""Bytes of the longest string, in flexible versions too, where the length could say more."""
+"""Bytes of the longest string, also in flexible versions, whose length field could be larger."""
 
 layout = cache(struct.Struct)
 """The compiled form of a struct format."""

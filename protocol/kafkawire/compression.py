@@ -1,9 +1,9 @@
-"""The four codecs of record batches, each with a bound on what it may unfold into.
+"""The four codecs of record batches, each with a limit on the decompressed size.
 
-gzip is in the standard library, and so is zstd from Python 3.14 on; snappy, lz4 and zstd come with
-`pip install 'wirebroker[codecs]'`. What is written is what Kafka writes, and what is read is what Kafka reads: gzip
-members and zstd frames one after another, snappy raw or in the blocks of the Java library, and of lz4 one frame whose
-blocks are independent of each other (Kafka's Lz4BlockInputStream refuses linked ones).
+gzip is in the standard library, and so is zstd from Python 3.14 on; snappy, lz4 and zstd come with `pip install
+'wirebroker[codecs]'`. The formats are Kafka's, for reading and for writing: successive gzip members and zstd frames, snappy
+raw or in the blocks of the Java library, and one lz4 frame with independent blocks (Kafka's Lz4BlockInputStream refuses linked
+ones).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 
 _GZIP_FORMAT = 31
-"""zlib's word for: a gzip header, and the largest window."""
+"""zlib's code for a gzip header and the largest window."""
 _GZIP_MEMBER = b"\x1f\x8b\x08"
 _XERIAL = b"\x82SNAPPY\x00"
-"""What the stream format of snappy's Java library begins with."""
+"""The first bytes of the stream format of snappy's Java library."""
 _XERIAL_HEADER = _XERIAL + struct.pack(">ii", 1, 1)
 _INT32 = struct.Struct(">i")
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
@@ -37,11 +37,11 @@ _LZ4_VERSION, _LZ4_INDEPENDENT, _LZ4_BLOCK_CHECKSUM, _LZ4_CONTENT_SIZE, _LZ4_CON
     0x04,
 )
 _LZ4_STORED = 0x8000_0000
-"""The bit of a block's size that says that the block is not compressed."""
+"""The bit of a block's size that marks an uncompressed block."""
 _LZ4_BEST_RATIO = 255
 _UINT32_LE = struct.Struct("<I")
 _FIRST_GUESS, _NEXT_GUESS = 4, 8
-"""How many times its size zstd data is first expected to unfold into, and how much more each time that fails."""
+"""The expected ratio of zstd data, and the factor by which the buffer grows if that is too small."""
 
 _SMALL_ROOM = 1 << 20
 
@@ -51,11 +51,11 @@ class CodecMissing(WireError):
 
 
 class TooLarge(ProtocolError):
-    """The compressed data unfolds into more than the limit."""
+    """The data decompresses to more bytes than the limit."""
 
 
 def decompress(codec: int, data: Buffer, limit: int) -> Buffer:
-    """The data unfolded, at most `limit` bytes. Raises ProtocolError for damaged data, TooLarge, CodecMissing."""
+    """The decompressed data, at most `limit` bytes. Raises ProtocolError for damaged data, TooLarge, CodecMissing."""
     if codec == GZIP:
         return _gunzip(data, limit)
     if codec == SNAPPY:
@@ -102,11 +102,11 @@ def _stdlib_zstd() -> Any:
     try:
         return import_module("compression.zstd")
     except ImportError:
-        return _cramjam("zstd")  # which says what is missing
+        return _cramjam("zstd")  # its error names the missing package
 
 
 def _gunzip(data: Buffer, limit: int) -> bytes:
-    """All members of gzip data. What follows them and is none is not looked at (Java's GZIPInputStream)."""
+    """All members of gzip data. Other bytes after them are ignored (Java's GZIPInputStream)."""
     parts: list[bytes] = []
     left = limit
     while True:
@@ -117,7 +117,7 @@ def _gunzip(data: Buffer, limit: int) -> bytes:
             raise ProtocolError(f"gzip data cannot be read: {damage}") from damage
         left -= len(unfolded)
         if left < 0:
-            raise TooLarge(f"gzip data unfolds into more than {limit} bytes")
+            raise TooLarge(f"gzip data decompresses to more than {limit} bytes")
         if not machine.eof:
             raise ProtocolError("gzip data ends too early")
         parts.append(unfolded)
@@ -127,7 +127,7 @@ def _gunzip(data: Buffer, limit: int) -> bytes:
 
 
 def _unsnappy(data: memoryview, limit: int) -> Buffer:
-    """Raw snappy, or the blocks of the Java library, each with its size in front; such streams may follow each other."""
+    """Raw snappy, or the blocks of the Java library, each after its size; several such streams may follow each other."""
     if data[: len(_XERIAL)] != _XERIAL:
         return _snappy_block(data, limit)
     unfolded = bytearray()
@@ -148,15 +148,15 @@ def _unsnappy(data: memoryview, limit: int) -> Buffer:
 def _snappy_block(block: memoryview, limit: int) -> bytes:
     snappy = _cramjam("snappy")
     try:
-        if snappy.decompress_raw_len(block) > limit:  # the block announces it, and is held to it
-            raise TooLarge("snappy data unfolds into more than is allowed")
+        if snappy.decompress_raw_len(block) > limit:  # the codec enforces the announced size
+            raise TooLarge("snappy data decompresses to more than the limit")
         return bytes(snappy.decompress_raw(block))
     except _errors() as damage:
         raise ProtocolError(f"snappy data cannot be read: {damage}") from damage
 
 
 def _unlz4(data: memoryview, limit: int) -> bytearray:
-    """One lz4 frame. What follows it is not looked at; checksums of its content are left to the CRC of the batch."""
+    """One lz4 frame. Bytes after it are ignored, and so are checksums of its content: the batch has a CRC."""
     pos, largest, trailer = _lz4_header(data)
     closing = 4 if data[4] & _LZ4_CONTENT_CHECKSUM else 0
     block_into = _cramjam("lz4").decompress_block_into
@@ -231,7 +231,7 @@ def _xxh32(data: memoryview) -> int:
 
 
 def _unzstd(data: Buffer, limit: int) -> Buffer:
-    """Any number of zstd frames; none at all are no bytes, as for zstd-jni."""
+    """Any number of zstd frames; empty data is zero frames, as for zstd-jni."""
     if not data:
         return b""
     if _cramjam_is_missing():
@@ -239,19 +239,19 @@ def _unzstd(data: Buffer, limit: int) -> Buffer:
     into = _cramjam("zstd").decompress_into
     room = min(max(len(data) * _FIRST_GUESS, 1024), limit)
     while True:
-        buffer = _room(room)  # the codec never writes beyond what it is given
+        buffer = _room(room)  # the codec never writes outside the buffer
         try:
             return memoryview(buffer)[: into(data, buffer)]
         except _errors() as damage:
             if "whole buffer" not in str(damage):
                 raise ProtocolError(f"zstd data cannot be read: {damage}") from damage
         if room >= limit:
-            raise TooLarge(f"zstd data unfolds into more than {limit} bytes")
+            raise TooLarge(f"zstd data decompresses to more than {limit} bytes")
         room = min(room * _NEXT_GUESS, limit)
 
 
 def _room(size: int) -> bytearray | mmap:
-    """A buffer of zeroes. A large one is mapped: to write its zeroes would keep all other threads waiting."""
+    """A buffer of zeroes. A large one is mapped: writing its zeroes would block all other threads."""
     return bytearray(size) if size <= _SMALL_ROOM else mmap(-1, size)
 
 
@@ -264,7 +264,7 @@ def _unzstd_frames(zstd: Any, data: Buffer, limit: int) -> bytearray:
         except zstd.ZstdError as damage:
             raise ProtocolError(f"zstd data cannot be read: {damage}") from damage
         if len(unfolded) > limit:
-            raise TooLarge(f"zstd data unfolds into more than {limit} bytes")
+            raise TooLarge(f"zstd data decompresses to more than {limit} bytes")
         if not machine.eof:
             raise ProtocolError("zstd data ends too early")
         data = machine.unused_data

@@ -33,9 +33,9 @@ class Field:
     nullable_until: int
     tag: int | None
     default: Any
-    """The value, or for arrays and structs what makes it: `list`, or the class."""
+    """The value, or for arrays and structs its factory: `list`, or the class."""
     entity: str = ""
-    """What the value identifies, by Kafka's `entityType`: a topicName, groupId …; "" for anything else."""
+    """The kind of thing that the value identifies, Kafka's `entityType`: topicName, groupId …; "" for anything else."""
 
     def present(self, version: int) -> bool:
         """Whether the field exists in this version."""
@@ -48,7 +48,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """What a message class declares of itself as a whole; `key` is −1 for data that is no request or response."""
+    """The declaration of a message class; `key` is −1 for data that is neither a request nor a response."""
 
     key: int
     versions: tuple[int, int]
@@ -56,9 +56,9 @@ class Schema:
 
 
 class Api(NamedTuple):
-    """What the table of all APIs holds of one: enough to answer ApiVersions without importing any message.
+    """An API in the table of all APIs: enough to answer ApiVersions without importing any message.
 
-    `newest` is the newest version that a broker serves; one that Kafka calls unstable is left out.
+    `newest` is the newest version that a broker serves, without those that Kafka calls unstable.
     """
 
     name: str
@@ -101,8 +101,8 @@ def wire(
 ) -> Any:
     """One field: `spec` is a primitive's name, a struct class, or a list holding one of them (an array).
 
-    Every field has a default at run time: the declared one, else zero, empty, or the struct's own defaults. A type
-    checker asks for those that all versions have and that declare none.
+    Every field has a default at run time: the declared one, else zero, empty, or the struct's own defaults. A type checker
+    requires the fields that all versions have and that declare no default.
     """
     if default is dataclasses.MISSING or default == []:
         default = _zero(spec)

@@ -14,11 +14,11 @@ class WireError(Exception):
 
 
 class ProtocolError(WireError):
-    """The peer's bytes are not what the protocol says: its mistake, not the caller's."""
+    """The peer's bytes break the protocol: its mistake, not the caller's."""
 
 
 class TooManyElements(ProtocolError):
-    """A message whose arrays have more elements than the reader was told to read."""
+    """The arrays of a message have more elements than the reader's limit."""
 
 
 class EncodeError(WireError):

@@ -12,17 +12,17 @@ from kafkawire.primitives import read_uvarint
 
 FRAME_VERSION = 1
 BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION = 23, 24, 25
-"""Kinds of records without content: what stands between the first two holds together or, with the third, not at all."""
+"""Kinds of records without content. Records between the first two take effect together, or with the third not at all."""
 
 
 class Transactions:
-    """Sees to it that records within a transaction take effect together, when it ends, or not at all."""
+    """Lets the records of a transaction take effect together at its end, or not at all."""
 
     def __init__(self) -> None:
         self._pending: list[Message] | None = None
 
     def take(self, kind: int, record: Message | None) -> list[Message]:
-        """The records that hold from here on; as `read_metadata` has them, one after another."""
+        """The records that take effect with this one, which `read_metadata` has read."""
         if kind == BEGIN_TRANSACTION:
             self._pending = []
         elif kind in (END_TRANSACTION, ABORT_TRANSACTION):
@@ -51,7 +51,7 @@ def read_metadata(value: bytes) -> tuple[int, Message | None]:
     except IndexError as short:
         raise ProtocolError(f"a metadata record of {len(value)} bytes") from short
     if frame != FRAME_VERSION:
-        raise ProtocolError(f"a metadata record in a frame of version {frame}; {FRAME_VERSION} is known")
+        raise ProtocolError(f"the metadata record has the frame version {frame}, expected {FRAME_VERSION}")
     if kind not in METADATA_RECORDS:
         return kind, None
     module, name = METADATA_RECORDS[kind]

@@ -15,8 +15,8 @@ Buffer = bytes | bytearray | memoryview
 def read_uvarint(buffer: Buffer, pos: int) -> tuple[int, int]:
     """The length, count or tag at `pos` and the position after it. Raises ProtocolError, IndexError at the end.
 
-    At most five bytes, as in Kafka's ByteUtils. What is beyond 31 bits wraps around to negative numbers there, which
-    mean nothing as a length or a tag, and is refused here.
+    At most five bytes, as in Kafka's ByteUtils. There, more than 31 bits wrap around to a negative number, which is not a
+    valid length or tag; here they are refused.
     """
     first = buffer[pos]
     if first < 0x80:
@@ -61,7 +61,7 @@ def format_uuid(raw: bytes) -> str:
 
 
 def parse_uuid(text: str) -> bytes:
-    """The 16 bytes of a topic id printed by Kafka; ValueError if it is none."""
+    """The 16 bytes of a topic id that Kafka printed; ValueError for any other text."""
     raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     if len(raw) != 16:
         raise ValueError(f"{text!r} is not a 16-byte id")

@@ -1,10 +1,10 @@
 """Compiling the reader of a struct: a function `(view, pos, end, budget) -> (object, pos)`.
 
-It accepts what Kafka's own generated readers accept, and that is more than the protocol's text allows: any negative
-length is null, tagged fields may come in any order and more than once (the last one counts), the size announced for a
-known tag is not held against its value, and bytes that are no UTF-8 become U+FFFD.
+It accepts everything that Kafka's own generated readers accept, which is more than the protocol's text allows: any negative
+length is null, tagged fields may come in any order and repeatedly (the last one counts), the announced size of a known tag is
+not compared with its value, and invalid UTF-8 becomes U+FFFD.
 
-`budget` is a list of one number: how many more elements the message may have. Kafka has no such limit.
+`budget` is a list of one number, the elements that the message may still have. Kafka has no such limit.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class _ReaderSource(Source):
         }  # fmt: skip
 
     def compile(self) -> Reader:
-        begun = False  # whether the length, or the number of tags, has been read together with what is before it
+        begun = False  # whether the length or the number of tags was read with the field before it
         for step, after in pairwise([*self.steps(), []]):
             field = step[0]
             if is_fixed(field.spec):
@@ -85,7 +85,7 @@ class _ReaderSource(Source):
         return self.made("view, pos, end, budget")  # type: ignore[no-any-return]
 
     def _object(self) -> None:
-        """The object, made without its class's __init__, which would take twice as long for nothing."""
+        """The object, made without its class's __init__, which would take twice as long."""
         self.put(f"o = new({self.name(self.cls, 'cls')})")
         for field in self.cls.__wire__:
             value = f"v_{field.name}" if field.present(self.version) else self._default(field)
@@ -99,7 +99,7 @@ class _ReaderSource(Source):
         return f"{name}()" if callable(field.default) else name
 
     def _fixed(self, run: list[Field], after: list[Field]) -> bool:
-        """Neighbours of fixed size; whether the first number of what comes after them was read along."""
+        """Neighbours of fixed size; whether the first number after them was read with them."""
         formats, names = [FORMATS[field.spec] for field in run], [f"v_{field.name}" for field in run]
         if not after and self.flexible:
             formats.append("B")
@@ -157,10 +157,10 @@ class _ReaderSource(Source):
         self.indent += 1
 
     def _array(self, target: str, spec: Any, label: str) -> None:
-        """The elements of an array that is not null; their number is held against the bytes that are there."""
+        """The elements of an array that is not null; their number is compared with the remaining bytes."""
         least = least_of(spec, self.version, self.flexible)
         self.put(f"if n * {least} > end - pos: raise ProtocolError('{label} announces more than there is')")
-        if is_fixed(spec):  # cheap ones: an eighth of an element each, and short arrays go with what holds them
+        if is_fixed(spec):  # cheap ones count as an eighth of an element each, and short arrays are free
             self.put("if n > 7: spend(budget, n >> 3)")
             if spec == "uuid":
                 self.put(f"{target} = [bytes(view[at:at + 16]) for at in range(pos, pos + n * 16, 16)]")

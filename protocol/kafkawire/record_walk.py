@@ -2,8 +2,8 @@
 
 Producers mostly send records of one shape: the same lengths, again and again. A shape is compiled into a pattern of
 bytes that a whole run of such records must match, which the regular expression engine decides in half a microsecond
-where a walk in Python takes one for each record. What matches no pattern is walked; a shape that keeps coming back
-gets one.
+where a walk in Python takes one for each record. Records that match no pattern are walked; a shape that repeats gets a
+pattern.
 
 A large body is matched and copied in pieces, because a match and a copy keep all other threads waiting.
 """
@@ -40,7 +40,7 @@ _MOST_SHAPES = 4096
 
 
 class Walked(NamedTuple):
-    """What a walk found: the largest and smallest timestamp delta, in ms, and whether some record has no key."""
+    """The result of a walk: the largest and smallest timestamp delta, in ms, and whether some record has no key."""
 
     max_delta: int
     min_delta: int
@@ -56,7 +56,7 @@ class _Pattern(NamedTuple):
     delta_size: int
     null_key: bool
     still: Walked
-    """What is found where all timestamps are the base timestamp."""
+    """The result if all timestamps are the base timestamp."""
 
 
 _Shape = tuple[int, int, int, int, int]
@@ -244,7 +244,7 @@ def _compile(shape: _Shape) -> _Pattern:
     one = b"".join(
         (
             _literal(inside),
-            b".",  # attributes, of which none is defined
+            b".",  # attributes; no bit of them is defined
             _any_varint(delta_size),
             _any_varint(offset_size),
             _literal(key),

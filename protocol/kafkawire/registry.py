@@ -1,4 +1,4 @@
-"""What an API key stands for: its name, classes, versions, and the form of its headers."""
+"""The meaning of an API key: its name, classes, versions, and the form of its headers."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ Writer = Callable[[Any, bytearray, "list[Splice] | None"], None]
 MOST_BYTES = 128 * 1024 * 1024
 """Where a message has more bytes than this, no further array is written, and no large value that ends after it.
 
-Record data does not count: who reads it has limits of its own.
+Record data does not count: its readers have their own limits.
 """
 SPLICE_FROM = 4096
 """Bytes from which on a records field is spliced rather than copied."""
@@ -26,7 +26,7 @@ _packers = {spec: Counted(letter, "pack") for spec, letter in FORMATS.items()}
 
 
 def writer(cls: type[Struct], version: int, flexible: bool) -> Writer:
-    """The compiled writer of a struct in one version. What it raises for a wrong value is up to the value."""
+    """The compiled writer of a struct in one version. The exception for a wrong value depends on the value."""
     made = _writers.get((cls, version, flexible))
     if made is None:
         made = _writers[cls, version, flexible] = _WriterSource(cls, version, flexible).compile()

@@ -184,7 +184,7 @@ def test_what_unfolds_into_too_much_could_not_be_read_and_is_no_damage(monkeypat
     large = build_batch([Record(0, 0, None, bytes(1001), [])], compression=ZSTD)
     (row,) = records_of(large)
     assert row["problem"] == "unreadable"
-    assert row["detail"] == "0.log at 0: zstd data unfolds into more than 1000 bytes"
+    assert row["detail"] == "0.log at 0: zstd data decompresses to more than 1000 bytes"
     with pytest.raises(TooLarge):
         StoredPartition("orders", 0, Bounds(0), [memoryview(large)]).read()
 

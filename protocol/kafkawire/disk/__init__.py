@@ -1,5 +1,5 @@
 """Kafka's files: how a log directory names them, and how the bytes in them are read and made.
 
-Functions of bytes and paths. They own no directory and keep no file open: who writes, recovers and locks a directory
-is the caller's business.
+Functions of bytes and paths. They own no directory and keep no file open: writing, recovering and locking a
+directory is the caller's business.
 """

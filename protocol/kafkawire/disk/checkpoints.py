@@ -23,7 +23,7 @@ _SIGNATURE = "__crc32c", 0
 
 
 class Checkpoint(NamedTuple):
-    """What a checkpoint says. If it is `signed` it was written here, with a CRC, and fits that."""
+    """The content of a checkpoint. If it is `signed`, this package wrote it, and its CRC matches."""
 
     offsets: Offsets
     signed: bool
@@ -45,8 +45,8 @@ def read_offsets(path: Path) -> Checkpoint:
     if signature is not None and signature != _crc_of([path.name, *lines[:-1]]):
         raise DamagedFile(
             path,
-            f"the CRC in line {len(lines) + 2} does not fit the lines before it. Restore it from a copy; or correct them, and "
-            "remove that line and one from the count in line 2",
+            f"the CRC in line {len(lines) + 2} does not match the lines before it. Restore it from a copy; or correct them, "
+            "and remove that line and one from the count in line 2",
         )
     return Checkpoint(offsets, signature is not None)
 
@@ -97,7 +97,7 @@ def _signed(lines: list[str]) -> list[str]:
 
 
 def clean_shutdown_text() -> str:
-    """What Kafka leaves behind when it has closed all logs; while it is there nothing needs to be recovered."""
+    """The file that Kafka writes once it has closed all logs; while it exists, no log needs recovery."""
     return '{"version":0,"brokerEpoch":-1}'
 
 

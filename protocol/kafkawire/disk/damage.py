@@ -13,7 +13,7 @@ class DataError(OSError):
 
 
 class DamagedFile(DataError):
-    """A file is not as Kafka writes it; `position` is in bytes, None if the whole file is meant."""
+    """A file differs from what Kafka writes; `position` is in bytes, None for the whole file."""
 
     def __init__(self, path: Path, why: str, position: int | None = None) -> None:
         self.path = path

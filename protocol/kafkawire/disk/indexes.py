@@ -93,7 +93,7 @@ def read_transaction_index(path: Path) -> list[AbortedTransaction]:
     found = []
     for at, (version, *fields) in enumerate(TRANSACTION_ENTRY.iter_unpack(raw)):
         if version != 0:
-            raise DamagedFile(path, f"an entry of version {version}; 0 is known", at * TRANSACTION_ENTRY.size)
+            raise DamagedFile(path, f"the entry has version {version}, expected 0", at * TRANSACTION_ENTRY.size)
         found.append(AbortedTransaction(*fields))
     return found
 

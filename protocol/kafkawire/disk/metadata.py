@@ -1,7 +1,7 @@
 """The controller's knowledge as a value, the image: topics, settings and producer ids; and the records between two images.
 
-An image is read from the records of `__cluster_metadata`, or taken of a running cluster. The difference of two images is
-the records to write, so nobody has to announce a change.
+An image is read from the records of `__cluster_metadata`, or taken of a running cluster. The difference of two images
+gives the records to write, so a change needs no announcement.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 NO_LEADER = -1
 UNCHANGED_LEADER = -2
 UNASSIGNED = bytes(16)
-"""The id of a log directory that nobody has chosen."""
+"""The id for a log directory that is not assigned."""
 _SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 
 
@@ -56,14 +56,14 @@ class TopicImage:
 
 @dataclass(slots=True)
 class Image:
-    """All that is written down. Settings are by resource: its type, and its name ("" for all brokers)."""
+    """Topics, settings and producer ids. Settings are by resource: its type, and its name ("" for all brokers)."""
 
     topics: dict[bytes, TopicImage] = field(default_factory=dict)
     settings: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
     next_producer_id: int = 0
 
     def apply(self, record: Message) -> None:
-        """What the record says holds now. KeyError if it speaks of a topic or partition that is not there."""
+        """Apply the record. KeyError if it names an unknown topic or partition."""
         if isinstance(record, TopicRecord):
             self.topics[record.topic_id] = TopicImage(record.name)
         elif isinstance(record, RemoveTopicRecord):
@@ -99,7 +99,7 @@ def _changed(partition: PartitionImage, record: PartitionChangeRecord) -> Partit
 
 
 def difference(old: Image, new: Image, node_id: int) -> Iterator[tuple[Message, int]]:
-    """The records, each with its version, that make the new image of the old one; `node_id` asked for producer ids."""
+    """The records, each with its version, that turn the old image into the new one; `node_id` requested producer ids."""
     for topic_id in old.topics.keys() - new.topics.keys():
         yield RemoveTopicRecord(topic_id=topic_id), 0
     for topic_id, topic in new.topics.items():

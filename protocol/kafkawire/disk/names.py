@@ -10,7 +10,7 @@ from typing import NamedTuple
 LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
 SEGMENT_FILES = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
 DELETED, CLEANED, SWAP = ".deleted", ".cleaned", ".swap"
-"""What is put behind the name of a file that is to be deleted, is being made, or is taking another's place."""
+"""Suffixes for the name of a file that waits for deletion, is being written by the cleaner, or replaces another file."""
 METADATA_FOLDER = "__cluster_metadata-0"
 _PARTITION = re.compile(r"(.+)-(0|[1-9][0-9]*)")
 _DELETED_FOLDER = re.compile(r".+\.[0-9a-f]{32}-delete")
@@ -18,12 +18,12 @@ _SEGMENT = re.compile(r"([0-9]{20})(\.log|\.index|\.timeindex|\.txnindex|\.snaps
 
 
 def file_name(offset: int, suffix: str) -> str:
-    """`00000000000000000042.log`; the offset is the segment's first, or what a snapshot reaches up to."""
+    """`00000000000000000042.log`; the offset is the segment's base offset, or the end offset of a snapshot."""
     return f"{offset:020d}{suffix}"
 
 
 def offset_of(name: str, suffix: str) -> int | None:
-    """The offset in a file's name, None if it is no such file."""
+    """The offset in a file's name, None for any other name."""
     match = _SEGMENT.fullmatch(name)
     return int(match[1]) if match and match[2] == suffix else None
 
@@ -40,18 +40,18 @@ def partition_of(folder: str) -> tuple[str, int] | None:
 
 
 def deleted_folder_name(topic: str, index: int, unique: bytes) -> str:
-    """What a folder is renamed to whose topic is deleted; `unique` are 16 bytes. Kafka keeps such names below 256 bytes."""
+    """The name of a deleted topic's folder; `unique` are 16 bytes. Kafka keeps such names below 256 bytes."""
     suffix = f"-{index}.{unique.hex()}-delete"
     return topic[: 255 - len(suffix)] + suffix
 
 
 def is_deleted_folder(folder: str) -> bool:
-    """Whether a folder only waits to be removed."""
+    """Whether a folder waits to be removed."""
     return _DELETED_FOLDER.fullmatch(folder) is not None
 
 
 class Listing(NamedTuple):
-    """What is in a partition's folder: by suffix the offsets in the names of a segment's files, in order; and all names."""
+    """The files of a partition's folder: by suffix the offsets in the names, in order; and all names."""
 
     offsets: dict[str, list[int]]
     names: frozenset[str]

@@ -16,12 +16,14 @@ _CRC = "#crc32c="
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """The pairs in a file of Java properties, as far as Kafka writes such. Raises DamagedFile."""
+    """The pairs in a file of Java properties, in the form that Kafka writes. Raises DamagedFile."""
     pairs = {}
     text = _text(path)
     before, mark, crc = text.rpartition(_CRC)
     if mark and crc.strip() != _crc_of(before):
-        raise DamagedFile(path, f"the CRC in its last line does not fit; correct it, or remove the line '{_CRC}{crc.strip()}'")
+        raise DamagedFile(
+            path, f"the CRC in its last line does not match; correct it, or remove the line '{_CRC}{crc.strip()}'"
+        )
     for line in text.splitlines():
         if line.strip() and not line.startswith(("#", "!")):
             name, _, value = line.partition("=")
@@ -30,7 +32,7 @@ def read_properties(path: Path) -> dict[str, str]:
 
 
 def properties_text(pairs: Mapping[str, str]) -> str:
-    """The pairs as Kafka writes them, and in a comment their CRC."""
+    """The pairs as Kafka writes them, with their CRC in a comment."""
     text = "#\n" + "".join(f"{name}={value}\n" for name, value in pairs.items())
     return f"{text}{_CRC}{_crc_of(text)}\n"
 
@@ -43,15 +45,15 @@ def read_partition_metadata(path: Path) -> bytes:
     """The topic id in a partition.metadata. Raises DamagedFile."""
     pairs = dict(line.partition(":")[::2] for line in _text(path).splitlines())
     if pairs.get("version", "").strip() != "0":
-        raise DamagedFile(path, "this is not a partition.metadata of version 0")
+        raise DamagedFile(path, "the file is not a partition.metadata of version 0")
     try:
         return parse_uuid(pairs.get("topic_id", "").strip())
     except ValueError:
-        raise DamagedFile(path, f"the topic id {pairs.get('topic_id', '').strip()!r} is none") from None
+        raise DamagedFile(path, f"the topic id {pairs.get('topic_id', '').strip()!r} is not an id") from None
 
 
 def partition_metadata_text(topic_id: bytes) -> str:
-    """What says which topic a folder belongs to (PartitionMetadataFile)."""
+    """The file that names the topic of a folder (PartitionMetadataFile)."""
     return f"version: 0\ntopic_id: {format_uuid(topic_id)}\n"
 
 

@@ -1,7 +1,7 @@
-"""Walking over the batches of a .log file, and telling a torn tail from damage.
+"""Walking over the batches of a .log file, and distinguishing a torn tail from damage.
 
-A write that was cut short leaves half a batch at the end of the file: nobody was told that it is stored, and it may be
-cut off. Whatever is wrong with batches behind which sound ones follow is damage, and cutting would lose those.
+An interrupted write leaves half a batch at the end of the file. Nobody got an acknowledgement for it, so it may be cut off. Any
+other fault in the bytes, with sound batches after it, is damage: cutting would lose those batches.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from kafkawire.batches import CRC_START, HEADER, HEADER_SIZE, LOG_OVERHEAD, Batc
 from kafkawire.primitives import Buffer
 
 WINDOW = 8 * 1024 * 1024
-"""Bytes that are looked at at once; a larger batch is read whole."""
+"""Bytes that are read at a time; a larger batch is read whole."""
 SEARCH_LIMIT = 64 * 1024 * 1024
-"""How far behind a damage sound batches are looked for, in bytes."""
+"""How far after damage the search for sound batches goes, in bytes."""
 ANYWHERE = 1 << 63
 """An offset above all others: below it there may be gaps."""
 _LEAST = HEADER_SIZE - LOG_OVERHEAD
 
 
 class Walked(NamedTuple):
-    """A sound batch and where it is."""
+    """A sound batch and its position."""
 
     position: int
     header: BatchHeader
@@ -41,21 +41,21 @@ class Damage(NamedTuple):
 
 
 def damage_at(data: memoryview, at: int, next_offset: int) -> str:
-    """What is wrong with the batch that should be at `at`; empty if it is sound and begins at or behind `next_offset`."""
+    """Why there is no sound batch at `at`; empty if there is one and it begins at or after `next_offset`."""
     left = len(data) - at
     if left < HEADER_SIZE:
-        return f"{left} bytes, where a batch has at least {HEADER_SIZE}"
+        return f"{left} bytes remain, but a batch has at least {HEADER_SIZE}"
     base_offset, length, _, magic, crc, *_ = HEADER.unpack_from(data, at)
     if length < _LEAST:
-        return f"a batch of length {length}; the least is {_LEAST}"
+        return f"the length of the batch is {length}, the least is {_LEAST}"
     if magic != 2:
-        return f"a batch of magic {magic}; 2 is known"
+        return f"the magic byte of the batch is {magic}, expected 2"
     if LOG_OVERHEAD + length > left:
-        return f"a batch of {LOG_OVERHEAD + length} bytes, of which {left} are there"
+        return f"the batch has {LOG_OVERHEAD + length} bytes, but only {left} remain"
     if crc32c(data[at + CRC_START : at + LOG_OVERHEAD + length]) != crc:
-        return "the CRC of a batch does not fit"
+        return "the CRC of the batch does not match its bytes"
     if base_offset < next_offset:
-        return f"a batch of offset {base_offset}, where the next one is {next_offset}"
+        return f"the batch begins at offset {base_offset}, but the next offset is {next_offset}"
     return ""
 
 
@@ -64,7 +64,7 @@ def gap_at(data: memoryview, at: int, next_offset: int, gaps_below: int) -> str:
     if next_offset < gaps_below:
         return ""
     found = int.from_bytes(data[at : at + 8], "big", signed=True)
-    return f"a batch of offset {found}, where the next one is {next_offset}" if found != next_offset else ""
+    return f"the batch begins at offset {found}, but the next offset is {next_offset}" if found != next_offset else ""
 
 
 class Walk:
@@ -110,11 +110,11 @@ class Walk:
 
 
 def sound_batch_after(path: Path, damage: Damage, next_offset: int) -> int | None:
-    """The position of a sound batch somewhere behind the damage; None if there is none, so that the tail is only torn."""
+    """The position of a sound batch somewhere after the damage; None if there is none, so the tail is only torn."""
     with path.open("rb") as file:
         file.seek(damage.position)
         data = memoryview(file.read(SEARCH_LIMIT))
-    # The upper half of an offset is that of its neighbours', and byte 16 of a batch is its magic.
+    # Neighbouring offsets have the same upper half, and byte 16 of a batch is its magic.
     likely = re.compile(rb"(?s)(?=" + re.escape(next_offset.to_bytes(8, "big")[:4]) + rb".{4}\0.{7}\x02)")
     for match in likely.finditer(data, 1):
         if not damage_at(data, match.start(), next_offset):
@@ -123,7 +123,7 @@ def sound_batch_after(path: Path, damage: Damage, next_offset: int) -> int | Non
 
 
 def is_torn(path: Path, damage: Damage, next_offset: int) -> bool:
-    """Whether the end of the file is what a write leaves that was cut short: the beginning of the next batch, or zeros."""
+    """Whether the end of the file looks like an interrupted write: the beginning of the next batch, or zeros."""
     with path.open("rb") as file:
         file.seek(damage.position)
         tail = file.read(SEARCH_LIMIT)
@@ -143,7 +143,7 @@ def is_cut_short(path: Path, damage: Damage) -> bool:
 
 
 def batches_in(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each whole batch in data that is known to be sound; what is cut off at the end is left out."""
+    """Position and header of each whole batch in sound data; a partial batch at the end is left out."""
     view = memoryview(data)
     at, end = 0, len(view)
     while end - at >= HEADER_SIZE:
