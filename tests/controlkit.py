@@ -30,7 +30,7 @@ class Answer:
 
 
 class ControlClient:
-    """Asks; `ask` wants a good answer and returns what it says, `refused` wants a problem."""
+    """`ask` expects a good answer and returns its JSON; `refused` expects a problem."""
 
     def __init__(self, url: str, timeout: float = 10) -> None:
         self.url = url
@@ -45,7 +45,7 @@ class ControlClient:
         return answer
 
     def raw(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Answer:
-        """The same, whatever the answer."""
+        """The same for any answer."""
         assert self._where.hostname is not None
         connection = http.client.HTTPConnection(self._where.hostname, self._where.port, timeout=self._timeout)
         try:

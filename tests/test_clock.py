@@ -1,4 +1,4 @@
-"""The clock: moving it by eight days at once is no different from eight days passing."""
+"""The clock: moving it by eight days at once has the same effects as eight days passing."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ EXPECTED = [
 
 
 def told(row: Any) -> str | None:
-    """An event in words; None for those that are not of interest."""
+    """An event in words; None for other events."""
     if row.event == "reply":
         return f"{row.api} is answered"
     if row.event == "group":

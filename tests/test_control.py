@@ -475,7 +475,7 @@ def test_waiting_for_a_verdict(kafka: MockKafka, control: ControlClient) -> None
 
 
 def follow(control: ControlClient, path: str) -> http.client.HTTPResponse:
-    """A stream, of which the head has come."""
+    """A stream whose head has arrived."""
     host, _, port = control.url.partition("//")[2].partition(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=10)
     connection.request("GET", path)
@@ -494,7 +494,7 @@ def test_the_stream_goes_on_across_a_reset(kafka: MockKafka, control: ControlCli
     row = json.loads(stream.readline())
     assert (row["event"], row["verdict"], row["base_offset"]) == ("produce", "accepted", 0)
     stream.close()
-    RawProducer(kafka).send(0)  # by which it is noticed that nobody reads
+    RawProducer(kafka).send(0)  # enough to notice that the client does not read
     kafka.wait_until(lambda: control.ask("GET", "/health")["status"] == "ok")
 
 

@@ -1,4 +1,4 @@
-"""What a forked process may do with the broker of its parent: connect to it, and nothing else; and it hangs on nothing."""
+"""A forked process can connect to the broker of its parent, and nothing else; nothing hangs."""
 
 from __future__ import annotations
 

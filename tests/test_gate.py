@@ -124,7 +124,7 @@ def test_a_version_that_is_not_offered_is_answered_as_without_a_gate() -> None:
 
 
 def test_the_engine_makes_a_gate_for_each_new_connection() -> None:
-    """Over TCP: requests that are pipelined behind a delayed one are answered in order."""
+    """Over TCP: each answer arrives after its delay, and in order."""
     with MockKafka(topics=["orders"]) as kafka:
         kafka._call(lambda engine: setattr(engine, "new_gate", lambda connection: FixedGate(Delay(20))))
         wire = client(kafka)

@@ -1,4 +1,4 @@
-"""What one client may take of the process."""
+"""The limits of one client."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ def test_async_in_the_callers_loop() -> None:
 
 
 def test_wait_until_notices_a_condition_outside_the_broker() -> None:
-    """Nothing happens at the broker between the two times at which it is asked."""
+    """Nothing happens in the broker between two checks of the condition."""
     with MockKafka() as kafka:
         found = iter([False, True])
         kafka.wait_until(lambda: next(found), timeout=0.5)

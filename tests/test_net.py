@@ -1,4 +1,4 @@
-"""What comes over the network: good requests in any pieces, and everything that is not one."""
+"""Bytes from the network: good requests in any pieces, and everything else."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_a_slow_reader_is_not_buffered_without_bound(kafka: MockKafka) -> None:
     for _ in range(300):
         wire.send(asked, 11)
     still_serves(kafka)
-    assert psutil.Process().memory_info().rss - before < 60 << 20  # 300 MB were asked for
+    assert psutil.Process().memory_info().rss - before < 60 << 20  # the client requested 300 MB
     assert wire.answer().error_code == 0
 
 

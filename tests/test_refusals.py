@@ -322,7 +322,7 @@ def test_acks_0_has_no_answer_and_an_error_closes_the_connection(refused: list[i
 
 
 def test_a_struck_request_is_not_remembered_for_the_fast_path() -> None:
-    """Its frame has two partitions, and what was handled of it only one."""
+    """Its frame has two partitions, and the broker handled only one of them."""
     engine = engine_with(faults.error(6, api="Produce", partition=0))
     connection = engine.connect(1)
     ask(engine, produce(0, 1), 9, connection)

@@ -1,4 +1,4 @@
-"""`wirebroker serve` as a process: what it prints, how it ends, and what it refuses."""
+"""`wirebroker serve` as a process: its output, its end, and the flags that it refuses."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def until_ready(process: subprocess.Popen[str]) -> list[tuple[str, int, str]]:
 
 
 def until_ready_with_control(process: subprocess.Popen[str]) -> tuple[list[tuple[str, int, str]], str]:
-    """The same, and what it says of where the control is; "" if it says nothing."""
+    """The same, and the address of the control; "" without one."""
     found, control = [], ""
     assert process.stdout is not None
     for text in process.stdout:
@@ -265,7 +265,7 @@ def produced_twice(host: str, port: int) -> list[int]:
 
 
 def ended(process: subprocess.Popen[str]) -> list[str]:
-    """What it printed to stderr, without what it says of connections."""
+    """Its lines on stderr, except those about connections."""
     process.send_signal(signal.SIGTERM)
     lines = process.communicate(timeout=10)[1].splitlines()
     assert process.returncode == 0

@@ -169,7 +169,7 @@ def test_a_batch_that_takes_long_to_check_is_checked_aside_with_the_same_answer(
 
 
 class Answered:
-    """Stands for an exchange: notes what becomes of it."""
+    """Stands for an exchange: notes the result of its request."""
 
     def __init__(self, node_id: int = 1) -> None:
         self.node_id = node_id

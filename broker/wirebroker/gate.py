@@ -20,7 +20,7 @@ class Refuse(NamedTuple):
 
 
 class Delay(NamedTuple):
-    """Handle the request, and send its answer so many ms later, with that throttle time in it.
+    """Handle the request, and send its answer after `ms`, with that throttle time in it.
 
     Requests that follow on the connection wait.
     """

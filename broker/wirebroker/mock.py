@@ -199,7 +199,7 @@ class MockKafka:
 
         return call_on(self._loop, run)
 
-    # What tests read and write
+    # Topics, records, producers
 
     @property
     def bootstrap_servers(self) -> str:
@@ -255,7 +255,7 @@ class MockKafka:
     def wait_until(self, condition: Callable[[], bool], timeout: float = 5.0) -> None:
         """Wait until `condition()` holds. TimeoutError after `timeout` s.
 
-        The condition is checked after every change of the broker, and every 50 ms for what changes elsewhere.
+        The condition is checked after every change of the broker, and every 50 ms for changes elsewhere.
         """
         if self._loop is not None and _running_loop() is self._loop:
             raise RuntimeError("this would block the broker's own loop; await wait_until_async instead")
@@ -301,7 +301,7 @@ class MockKafka:
     def audit(self, topics: Iterable[str] | str | None = None, *, intended: Rows | None = None) -> AuditReport:
         """Audit whether delivery was exactly once, in these topics or in all, by the records that are stored now.
 
-        `intended` is what the application meant to send: rows, or the path of a journal (`wirebroker.audit.journal`).
+        `intended` are the records that the application meant to send: rows, or a journal's path (`wirebroker.audit.journal`).
         KeyError for a topic that does not exist, ValueError for a row that cannot be read.
         """
         from wirebroker.audit.report import AuditReport
@@ -310,7 +310,7 @@ class MockKafka:
         partitions, arrivals = self._call(lambda engine: operations.evidence(engine, names, self._clock.now()))
         return AuditReport(partitions, arrivals=arrivals, intended=intended, topics=names)
 
-    # What would take days, or a second client
+    # Effects of time, or of a second client
 
     def expire_producer(self, producer_id: int, topic: str | None = None, partition: int | None = None) -> int:
         """Let partitions forget a producer as after producer.id.expiration.ms. Returns how many partitions knew it."""
@@ -356,7 +356,10 @@ class MockKafka:
         self._change(lambda engine, now: engine.controller.move_leader(topic, partition, to, now))
 
     def elect_leader(self, topic: str, partition: int = 0, *, unclean: bool = False) -> int:
-        """Elect the preferred leader, or with `unclean` any replica that is up if nobody leads. Returns Kafka's error code."""
+        """Elect the preferred leader. Returns Kafka's error code.
+
+        `unclean` elects any replica that is up, if the partition has no leader.
+        """
         return self._change(lambda engine, now: engine.controller.elect_leader(topic, partition, now, unclean=unclean))
 
     def freeze_replica(self, topic: str, partition: int, node_id: int) -> None:

@@ -1,4 +1,4 @@
-"""What tests read and change beside the wire: topics, stored records, seed data, producers' state, fault files.
+"""Operations of tests beside the wire: on topics, stored records, seed data, producers' state, fault files.
 
 MockKafka and the HTTP control both use these functions, in the thread that the engine runs in. Times are ms since the
 epoch. After a change the caller calls `Host.changed`.
@@ -126,7 +126,7 @@ class PartitionState(NamedTuple):
     replicas: list[int]
     in_sync: list[int]
     eligible: list[int]
-    """Replicas that may lead although nobody is in sync (eligible leader replicas, KIP-966)."""
+    """Replicas that may lead when no replica is in sync (eligible leader replicas, KIP-966)."""
     offline: list[int]
     log_start_offset: int
     high_watermark: int
@@ -199,7 +199,7 @@ def producers(partition: Partition) -> dict[Key, ProducerEntry]:
 def evidence(
     engine: Engine, topics: Iterable[str] | None, now: int
 ) -> tuple[list[StoredPartition], list[ProduceRow]]:  # fmt: skip
-    """What an audit of these topics, or of all, reads: the stored batches, and the verdicts. Raises NoSuchTopic."""
+    """The evidence for an audit of these topics, or of all: the stored batches, and the verdicts. Raises NoSuchTopic."""
     from wirebroker.audit.stored import snapshot
 
     names = list(engine.cluster.topics) if topics is None else list(dict.fromkeys(topics))

@@ -1,6 +1,6 @@
 """One request of the control: its endpoint's forms read it, and every error is answered with a problem document.
 
-Handlers run on the broker's own loop, so they can use the engine, and nothing else runs meanwhile.
+Handlers run on the broker's own loop, so they can use the engine without locks.
 """
 
 from __future__ import annotations

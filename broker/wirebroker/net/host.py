@@ -249,7 +249,7 @@ class Host:
     async def wait_until(self, condition: Callable[[], bool], timeout: float) -> None:
         """Wait until the condition holds. TimeoutError after `timeout` s.
 
-        It is checked after every change of the broker, and every 50 ms for what changes elsewhere.
+        It is checked after every change of the broker, and every 50 ms for changes elsewhere.
         """
         happened, end = asyncio.Event(), self.loop.time() + timeout
         self.watchers.append(happened.set)

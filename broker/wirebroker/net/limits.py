@@ -1,4 +1,4 @@
-"""Limits of what clients take: connections, memory for arriving requests, memory for answers that nobody reads.
+"""Limits for clients: connections, memory for arriving requests, memory for unread answers.
 
 The settings are Kafka's: `max.connections`, `max.connections.per.ip` with its overrides, and `queued.max.request.bytes`
 (SocketServer's ConnectionQuotas and SimpleMemoryPool). Each broker of a cluster counts for itself. Kafka has no limit for

@@ -78,7 +78,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self.transport.set_write_buffer_limits(WRITE_HIGH_WATER)
         self._host.opened(self)
         if not self._engine.cluster.alive(self.node_id):
-            reset_connection(self.transport)  # as the system does for a port on which nobody listens
+            reset_connection(self.transport)  # as the system does for a closed port
             return
         if self._engine.faults is not None:
             self._engine.faults.connected(self.connection, now)

@@ -20,7 +20,7 @@ from wirebroker.storage.folder.store import FolderStore, Job
 logger = logging.getLogger("wirebroker")
 
 PAUSE_S = 0.5
-"""Pause after a failed sync. Answers wait, and those made meanwhile are synced with the next group."""
+"""Pause after a failed sync. Answers wait, and later answers are synced with the next group."""
 
 
 class StorageJobs:
@@ -107,7 +107,7 @@ class StorageJobs:
         task.add_done_callback(self._tasks.discard)
 
     async def _run(self) -> None:
-        """Do the jobs one after the other, and compactions beside them."""
+        """Do the jobs in order, and compactions in a thread of their own."""
         jobs = self._store.jobs
         try:
             while jobs:

@@ -31,10 +31,10 @@ class Intended(Form):
 
 
 class Question(Form):
-    """The topics to audit, and the records that were meant to be sent."""
+    """The topics to audit, and the intended records."""
 
     topics: Annotated[list[str] | None, about("only these; null: all")] = None
-    intended: Annotated[list[Intended] | None, about("all records that were meant to be sent to them; null: unknown")] = None
+    intended: Annotated[list[Intended] | None, about("all records that the application meant to send; null: unknown")] = None
 
 
 class Found(Form):
@@ -73,11 +73,11 @@ class Audit(Form):
 
     exactly_once: Annotated[bool, about("true if every finding is only information")]
     findings: list[Found]
-    intended: Annotated[int | None, about("the number of records that were meant to be sent")]
-    lost: Annotated[int, about("the number of these that are not stored")]
+    intended: Annotated[int | None, about("the number of intended records")]
+    lost: Annotated[int, about("the number of intended records that are not stored")]
     doubled: Annotated[int, about("the number of records that are stored once too often")]
     topics: Annotated[dict[str, Counts], about("by name")]
-    notices: Annotated[list[str], about("records that cannot be told apart by their content")]
+    notices: Annotated[list[str], about("records with the same content, which the audit cannot tell apart")]
 
 
 async def audit(controlled: Controlled, body: Question) -> Audit:
@@ -89,7 +89,7 @@ async def audit(controlled: Controlled, body: Question) -> Audit:
     rows = None if body.intended is None else intended_rows([msgspec.structs.asdict(each) for each in body.intended])
     report = await asyncio.to_thread(
         AuditReport, partitions, arrivals=arrivals, intended=rows, topics=body.topics
-    )  # the broker serves its clients meanwhile
+    )  # in a thread, so that the broker serves its clients
     summary = report.summary()
     return Audit(
         exactly_once=all(each.severity == "info" for each in report.findings),

@@ -36,7 +36,7 @@ class Leader(Form):
     leader_epoch: int
     replicas: list[int]
     in_sync: list[int]
-    eligible: Annotated[list[int], about("replicas that may lead although nobody is in sync (KIP-966)")]
+    eligible: Annotated[list[int], about("replicas that may lead when no replica is in sync (KIP-966)")]
     offline: Annotated[list[int], about("replicas whose brokers are down")]
 
 
@@ -61,9 +61,7 @@ class Move(Form):
 class Election(Form):
     """How to elect."""
 
-    unclean: Annotated[bool, about("elect any replica that is alive, if nobody leads; false: only the preferred leader")] = (
-        False
-    )
+    unclean: Annotated[bool, about("without a leader, elect any replica that is alive; false: only the preferred")] = False
 
 
 class Elected(Form):

@@ -137,7 +137,7 @@ class Where(Form):
 class Expired(Form):
     """The number of partitions that forgot the producer."""
 
-    partitions: Annotated[int, about("on so many the producer was known")]
+    partitions: Annotated[int, about("the number of partitions that knew the producer")]
 
 
 class Cut(Form):
