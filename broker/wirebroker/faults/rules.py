@@ -175,9 +175,11 @@ class Rule(_Declared, kw_only=True):
         cls.kind = cls.__name__
         KINDS[cls.kind] = cls
 
-    def __init__(self, *given: Any, **words: Any) -> None:
-        hints, kind = words_of(type(self)), self.kind
-        words = dict(zip(options_of(type(self)), given, strict=False)) | words
+    def __init__(self, /, *given: Any, **words: Any) -> None:
+        hints, kind, options = words_of(type(self)), self.kind, options_of(type(self))
+        if len(given) > len(options) or any(option in words for option in options[: len(given)]):
+            raise TypeError(f"{kind} takes {', '.join(options) or 'nothing'} by position, each once; name all other words")
+        words = dict(zip(options, given, strict=False)) | words
         for word in words:
             if word not in hints:
                 raise FaultError(word, f"{kind} has no option {word!r}{nearest(word, hints)}")
