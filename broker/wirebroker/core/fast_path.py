@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _unpack = HEADER.unpack_from
 _NEVER = -1
-"""The version of settings that never was."""
+"""A version that settings never have."""
 
 
 class FastPath:
@@ -32,8 +32,8 @@ class FastPath:
     """
 
     __slots__ = (
-        "_after_max_ms", "_before_max_ms", "_full_checks", "_largest", "_partition", "_segment_bytes", "_segment_ms",
-        "_settings", "_version", "_window",
+        "_after_max_ms", "_before_max_ms", "_full_checks", "_largest", "_partition", "_segment_ms", "_settings", "_window",
+        "segment_bytes", "version",
     )  # fmt: skip
 
     def __init__(self, partition: Partition) -> None:
@@ -41,17 +41,13 @@ class FastPath:
         self._settings = partition.configs.broker
         self._full_checks = partition.full_checks
         self._window = partition.rules.window
-        self._version = _NEVER
-        self._largest = self._after_max_ms = self._before_max_ms = self._segment_bytes = self._segment_ms = 0
-
-    @property
-    def outdated(self) -> bool:
-        """Whether a setting, or something else that the fast path depends on, has changed."""
-        return self._version != self._settings.version
+        self.version = _NEVER
+        """The version of the settings in the copy. If it is not the current one, call `renew`."""
+        self._largest = self._after_max_ms = self._before_max_ms = self.segment_bytes = self._segment_ms = 0
 
     def invalidate(self) -> None:
         """Store nothing before `renew` is called."""
-        self._version = _NEVER
+        self.version = _NEVER
 
     def renew(self) -> None:
         """Copy the settings again; the fast path stays closed if the partition's batches all need a decision."""
@@ -62,14 +58,14 @@ class FastPath:
         writable = not partition.write_fails and partition.offline_at is None
         self._largest = min(policy.max_message_bytes, policy.segment_bytes) if plain and by_id and writable else 0
         self._after_max_ms, self._before_max_ms = policy.after_max_ms, policy.before_max_ms
-        self._segment_bytes = min(policy.segment_bytes, partition.log.largest_segment)
+        self.segment_bytes = min(policy.segment_bytes, partition.log.largest_segment)
         self._segment_ms = policy.segment_ms
-        self._version = self._settings.version
+        self.version = self._settings.version
 
     def append(self, records: memoryview, now: int, owned: bool) -> int:
         """Store the batch and return its base offset; −1, with nothing changed, if `Partition.append` must handle it."""
         size = len(records)
-        if not HEADER_SIZE <= size <= self._largest or self._version != self._settings.version:
+        if not HEADER_SIZE <= size <= self._largest or self.version != self._settings.version:
             return -1
         base_offset, length, _, magic, crc, attributes, delta, base_time, latest, pid, epoch, sequence, count = _unpack(records)
         partition = self._partition
@@ -94,7 +90,7 @@ class FastPath:
             return -1
         active = log.active
         try:
-            if active.size + size > self._segment_bytes or now - active.created > self._segment_ms:
+            if active.size + size > self.segment_bytes or now - active.created > self._segment_ms:
                 log.roll(now)
                 active = log.active
             active.append(records, base, partition.leader_epoch, latest, owned)

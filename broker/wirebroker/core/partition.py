@@ -178,7 +178,9 @@ class Partition:
         With `at_once` this raises TakesLong, and changes nothing, if the records take long to check. The caller then checks
         them elsewhere (`record_checks.check`) and passes the result as `checked`.
         """
-        policy = self.policy
+        policy = self._policy
+        if policy is None or self._policy_version != self._settings.version:
+            policy = self.policy
         if checked is None:
             checked = check(records, policy, now, produce_version, self.full_checks, at_once)
         if isinstance(checked, RecordReject):
@@ -254,13 +256,13 @@ class Partition:
 
     def _write(self, checked: Checked, now: int, owned: bool) -> int:
         header, batch, timestamp, _, rewritten = checked
-        policy, log = self.policy, self.log
-        if self.fast_path.outdated:
-            self.fast_path.renew()
+        policy, log, fast_path = self.policy, self.log, self.fast_path
+        if fast_path.version != self._settings.version:
+            fast_path.renew()
             self.replication.review()  # min.insync.replicas may have changed
         active = log.active
-        full = active.size + len(batch) > min(policy.segment_bytes, log.largest_segment)
-        if full or now - active.created > policy.segment_ms:  # as in Kafka's LogSegment.shouldRoll
+        # as in Kafka's LogSegment.shouldRoll
+        if active.size + len(batch) > fast_path.segment_bytes or now - active.created > policy.segment_ms:
             log.roll(now)
             if self.rolled is not None and policy.compacted:
                 self.rolled(self, now)
