@@ -1,8 +1,10 @@
-"""The files that forges and pre-commit read agree with scripts/test and pyproject.toml."""
+"""Files that no other test reads: those of forges and pre-commit, and a patch of the engine for the benchmark."""
 
 from __future__ import annotations
 
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -34,3 +36,8 @@ def test_the_issue_forms_ask_for_something() -> None:
     for form in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"):
         fields = yaml.safe_load(form.read_text(encoding="utf-8"))["body"]
         assert any(field.get("validations", {}).get("required") for field in fields), form.name
+
+
+def test_the_engine_without_faults_is_compiled_from_the_engine_as_it_is() -> None:
+    script = ROOT / "scripts" / "bench_parts" / "without_faults.py"
+    assert subprocess.run([sys.executable, script, "--version"], capture_output=True, check=False).returncode == 0

@@ -13,12 +13,12 @@ from wirebroker import engine
 from wirebroker.cli import main
 
 WITH = """\
-        if self.faults is not None:
-            self.faults.receive(request, exchange)
+        if faults is not None:
+            faults.receive(request, exchange)
         else:
             self.handle(request, exchange)
 """
-WITHOUT = {"                and self.faults is None\n": "", WITH: "        self.handle(request, exchange)\n"}
+WITHOUT = {"                and faults is None\n": "", WITH: "        self.handle(request, exchange)\n"}
 
 source = inspect.getsource(engine.Engine.receive)
 for asked, instead in WITHOUT.items():
