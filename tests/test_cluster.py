@@ -93,7 +93,7 @@ def test_d2_a_failover_of_three_recorded_nodes_step_by_step(start: Start) -> Non
         "dup of the not-yet-replicated batch, acks=-1 timeout 2 s",
     ):
         cluster.send(1, "t", 2, seq=16, timeout_ms=2000)
-        settle(cluster, 1, "t", 18)
+        wait_until_stored(cluster, 1, "t", 18)
         cluster.kafka.clock.advance(seconds=2)
         compare(step, cluster.told(1))
     compare("dup of the not-yet-replicated batch, acks=1", cluster.produce(1, "t", 2, seq=16, acks=1))
@@ -101,7 +101,7 @@ def test_d2_a_failover_of_three_recorded_nodes_step_by_step(start: Start) -> Non
     compare("follower thawed: dup again acks=-1", cluster.produce(1, "t", 2, seq=16))
 
 
-def settle(cluster: Cluster, node: int, topic: str, end: int) -> None:
+def wait_until_stored(cluster: Cluster, node: int, topic: str, end: int) -> None:
     """Wait until an unanswered request is handled: its batch is stored, and its connection waits."""
 
     def taken() -> bool:
@@ -170,7 +170,7 @@ def test_b6_acks_all_is_not_acknowledged_before_the_replicas_have_it(start: Star
     create(cluster, "t", 1, 2)
     cluster.kafka.freeze_replica("t", 0, 2)
     cluster.send(1, "t", 2, seq=0)
-    settle(cluster, 1, "t", 2)
+    wait_until_stored(cluster, 1, "t", 2)
     cluster.kafka.kill_broker(1)
     with pytest.raises(ConnectionClosed):
         cluster.told(1)
@@ -303,7 +303,7 @@ def test_d3_a_frozen_follower_holds_the_high_watermark_until_it_is_out_of_sync(s
     assert cluster.fetch(2, "g")[:3] == ("NONE", 2, 2)  # any replica may be read from
     assert cluster.end(1, "g") == ("NONE", 2, 0)
     cluster.send(1, "g", timeout_ms=100_000)
-    settle(cluster, 1, "g", 5)
+    wait_until_stored(cluster, 1, "g", 5)
     kafka.clock.advance(seconds=30)
     assert kafka.partition("g").in_sync == [1, 2]
     kafka.clock.advance(milliseconds=1)
@@ -335,7 +335,7 @@ def test_d3_too_few_in_sync_hold_the_high_watermark_and_acks_all_times_out(start
     kafka.freeze_replica("f", 0, 2)
     kafka.freeze_replica("f", 0, 3)
     cluster.send(1, "f", seq=2, timeout_ms=60_000)
-    settle(cluster, 1, "f", 3)
+    wait_until_stored(cluster, 1, "f", 3)
     kafka.clock.advance(seconds=31)
     assert cluster.describe("f") == Described(1, 0, [1], [2, 3], [], [])
     assert kafka.partition("f").high_watermark == 2
@@ -355,7 +355,7 @@ def test_d3_a_retry_that_is_answered_at_once_does_not_let_the_next_batch_pass(st
     cluster.kafka.freeze_replica("g", 0, 2)
     assert cluster.produce(1, "g", seq=0) == Told("NONE", 0, 0)
     cluster.send(1, "g", seq=1)
-    settle(cluster, 1, "g", 2)
+    wait_until_stored(cluster, 1, "g", 2)
     cluster.kafka.thaw_replica("g", 0, 2)
     assert cluster.told(1) == Told("NONE", 1, 0)
 
@@ -387,9 +387,9 @@ def test_d3_a_consumer_waits_for_the_high_watermark_and_not_for_the_end(start: S
     waiting.wire(1).send(
         cluster.fetch_request("g", 0, epoch=-1, last=-1, wait_ms=60_000, committed=False), 12
     )  # fmt: skip
-    settle(cluster, 1, "g", 0)
+    wait_until_stored(cluster, 1, "g", 0)
     cluster.produce(1, "g", acks=1)
-    settle(cluster, 1, "g", 1)  # it waits still
+    wait_until_stored(cluster, 1, "g", 1)  # it waits still
     cluster.kafka.thaw_replica("g", 0, 2)
     assert waiting.read(1).high_watermark == 1
 
@@ -400,7 +400,7 @@ def test_d3_a_waiting_produce_is_answered_when_the_leader_moves(start: Start) ->
     cluster.produce(1, "g")
     cluster.kafka.freeze_replica("g", 0, 3)
     cluster.send(1, "g", 2)
-    settle(cluster, 1, "g", 3)
+    wait_until_stored(cluster, 1, "g", 3)
     cluster.kafka.move_leader("g", to=2)
     assert cluster.told(1) == Told(NOT_LEADER, 1, 0, (2, 1))
     assert cluster.kafka.partition("g").log_end_offset == 3  # nothing is lost
@@ -416,12 +416,12 @@ def test_d3_delete_records_waits_for_the_replicas(start: Start) -> None:
     cluster.produce(1, "d", 5)
     cluster.kafka.freeze_replica("d", 0, 2)
     cluster.delete_records(1, "d", 3)
-    settle(cluster, 1, "d", 5)
+    wait_until_stored(cluster, 1, "d", 5)
     cluster.kafka.clock.advance(seconds=1)
     assert cluster.deleted(1) == (TIMED_OUT, 0)
     assert cluster.kafka.partition("d").log_start_offset == 3
     cluster.delete_records(1, "d", 4)
-    settle(cluster, 1, "d", 5)
+    wait_until_stored(cluster, 1, "d", 5)
     cluster.kafka.thaw_replica("d", 0, 2)
     assert cluster.deleted(1) == ("NONE", 4)
     cluster.kill(2)  # a dead one does not count
