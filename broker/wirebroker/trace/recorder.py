@@ -111,20 +111,19 @@ class Recorder:
         about = tuple(_about(request, exchange))
         exchange.traced = Traced(exchange.now, about)
         if self.requests:
-            connection = exchange.connection
             row = RequestRow(
-                exchange.now, connection.node_id, connection.number, cut(exchange.client_id), software_of(connection),
+                exchange.now, *_client(exchange),
                 api_name(exchange.api_key), exchange.version, exchange.correlation_id, len(exchange.frame or b""), about,
             )  # fmt: skip
             self._add(row)
 
     def replied(self, exchange: Exchange, response: Message, size: int) -> None:
         """Note an answer that is being sent; `size` is in bytes."""
-        now, connection = self._now(), exchange.connection
+        now = self._now()
         arrived, about = exchange.traced or (now, ())
         errors = dict.fromkeys(error_name(code) for code in values(response, "errorCode") if code)
         row = ReplyRow(
-            now, connection.node_id, connection.number, cut(exchange.client_id), software_of(connection),
+            now, *_client(exchange),
             api_name(exchange.api_key), exchange.version, exchange.correlation_id, size, max(now - arrived, 0),
             tuple(errors), about,
         )  # fmt: skip
@@ -132,9 +131,8 @@ class Recorder:
 
     def fetched(self, exchange: Exchange, topic: str, offset: int, committed: bool, data: PartitionData) -> None:
         """Note one partition of an answer to a Fetch."""
-        connection = exchange.connection
         row = FetchRow(
-            self._now(), connection.node_id, connection.number, cut(exchange.client_id), software_of(connection),
+            self._now(), *_client(exchange),
             exchange.version, exchange.correlation_id, topic, data.partition_index, offset, len(data.records or b""),
             data.high_watermark, data.last_stable_offset, data.log_start_offset, committed, data.error_code,
             error_name(data.error_code),
@@ -211,6 +209,12 @@ def _named(sink: Sink) -> str:
     """The name of a sink for people: its `name` if it has one, or that of its function or class."""
     name = getattr(sink, "name", None) or getattr(sink, "__qualname__", None) or type(sink).__qualname__
     return str(name)
+
+
+def _client(exchange: Exchange) -> tuple[int, int, str | None, str]:
+    """The fields of a `ClientRow` after its time."""
+    connection = exchange.connection
+    return connection.node_id, connection.number, cut(exchange.client_id), software_of(connection)
 
 
 def _about(request: Message, exchange: Exchange) -> Iterator[str]:

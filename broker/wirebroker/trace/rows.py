@@ -39,6 +39,19 @@ class Row:
         return json.dumps({"event": self.event} | msgspec.to_builtins(self))
 
 
+@dataclass(frozen=True, slots=True)
+class ClientRow(Row):
+    """An event of a client's request."""
+
+    node: int
+    """the broker that received the request"""
+    connection: int
+    """number of the connection, counted from 1"""
+    client_id: str | None
+    software: str
+    """the client's software as it names itself in ApiVersions, "" if it does not"""
+
+
 def ordinal(number: int) -> str:
     """1st, 2nd, 3rd, 4th …"""
     suffix = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
@@ -61,18 +74,11 @@ def _spread(left: str, right: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ProduceRow(Row):
+class ProduceRow(ClientRow):
     """The verdict on one batch of a Produce request."""
 
     event = "produce"
 
-    node: int
-    """the broker that received the request"""
-    connection: int
-    """number of the connection, counted from 1"""
-    client_id: str | None
-    software: str
-    """the client's software as it names itself in ApiVersions, "" if it does not"""
     version: int
     """of the Produce request"""
     correlation_id: int
@@ -159,15 +165,11 @@ class ConnectionRow(Row):
 
 
 @dataclass(frozen=True, slots=True)
-class RequestRow(Row):
+class RequestRow(ClientRow):
     """A request arrived and could be read."""
 
     event = "request"
 
-    node: int
-    connection: int
-    client_id: str | None
-    software: str
     api: str
     version: int
     correlation_id: int
@@ -181,15 +183,11 @@ class RequestRow(Row):
 
 
 @dataclass(frozen=True, slots=True)
-class ReplyRow(Row):
+class ReplyRow(ClientRow):
     """A request was answered."""
 
     event = "reply"
 
-    node: int
-    connection: int
-    client_id: str | None
-    software: str
     api: str
     version: int
     correlation_id: int
@@ -209,15 +207,11 @@ class ReplyRow(Row):
 
 
 @dataclass(frozen=True, slots=True)
-class FetchRow(Row):
+class FetchRow(ClientRow):
     """One partition in the answer to a Fetch."""
 
     event = "fetch"
 
-    node: int
-    connection: int
-    client_id: str | None
-    software: str
     version: int
     correlation_id: int
     topic: str
