@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 
 from answers import only
 from wirebroker import faults
-from wirebroker.faults.files import FaultFileError, dump, file_kinds, load, parse, schema
+from wirebroker.faults.files import FaultFileError, dump, file_kinds, load, loads, parse, schema
 from wirebroker.mock import MockKafka
 from wirebroker.wire_client import ConnectionClosed, WireClient
 from wirekit import RawProducer, produce_request
@@ -90,6 +91,13 @@ def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"seed = 1 # \x80")
     with pytest.raises(FaultFileError, match=r"faults.toml: this is not UTF-8: "):
         load(path)
+
+
+def test_thousands_of_faults_are_read_within_a_second() -> None:
+    text = '[[fault]]\nkind = "delay"\nms = 1\n' * 2000
+    begun = time.process_time()
+    assert len(loads(text, "many.toml").rules) == 2000
+    assert time.process_time() - begun < 1
 
 
 def test_rules_are_written_as_they_are_read() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, dataclass_transform, get_origin, get_type_hints
 
 from msgspec import Meta
@@ -326,9 +327,15 @@ class Rule(_Declared, kw_only=True):
             )
 
 
+@cache
+def _hints_of(kind: type[Rule]) -> dict[str, Any]:
+    """The type hints of a kind's options; finding them takes 1 ms, and a fault file may have thousands of faults."""
+    return get_type_hints(kind, include_extras=True)
+
+
 def words_of(kind: type[Rule]) -> dict[str, Any]:
     """The words that a rule of this kind may have, beside its kind, with their hints."""
-    hints = get_type_hints(kind, include_extras=True)
+    hints = _hints_of(kind)
     words = (*kind.match_words, *Count.__slots__, "name", *options_of(kind))
     return {word: hints[word] for word in words}
 
@@ -340,7 +347,7 @@ def needed_by(kind: type[Rule]) -> tuple[str, ...]:
 
 def options_of(kind: type[Rule]) -> tuple[str, ...]:
     """The words of this kind alone, in the order in which a call may give them."""
-    hints = get_type_hints(kind, include_extras=True)
+    hints = _hints_of(kind)
     return tuple(word for word in kind.__annotations__ if get_origin(hints[word]) is not ClassVar)
 
 
