@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import damagekit
-from kafkawire.batches import read_header
+from kafkawire.batches import Record, build_batch, read_header
 from kafkawire.disk.damage import DamagedFile
 from wirebroker.cli import main
 from wirebroker.engine import Engine
@@ -206,6 +206,22 @@ def test_a_snapshot_that_lacks_a_producer_of_the_log_is_made_again(tmp_path: Pat
     with MockKafka(data=data) as kafka:
         (known,) = kafka._call(lambda engine: list(engine.cluster.topics["orders"].partitions[0].producers))
     assert f"it lacks producer {known}, which wrote offset 2; the producers are taken from the batches" in caplog.text
+
+
+def test_a_segment_with_a_producer_that_the_snapshot_lacks_is_refused(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with MockKafka(data=data, topics={"orders": 2}, clock="frozen") as kafka:
+        producers = [RawProducer(kafka, "orders", partition) for partition in range(2)]
+        for sequence in range(2):
+            for each in producers:
+                header = {"base_timestamp": kafka.clock.now(), "producer_id": each.pid, "producer_epoch": 0}
+                each.raw(build_batch([Record(0, 0, None, b"x")], base_sequence=sequence, **header))
+            kafka._call(lambda engine: damagekit.roll(engine, {"orders"}))
+    logs = [data / f"orders-{partition}" / LOG for partition in range(2)]
+    contents = [path.read_bytes() for path in logs]
+    for path, content in zip(logs, reversed(contents), strict=True):
+        path.write_bytes(content)
+    assert f"it lacks producer {producers[1].pid}, which wrote offset 0" in str(refusal(data))
 
 
 def test_two_checkpoints_in_each_others_place_are_refused(stopped: Path) -> None:

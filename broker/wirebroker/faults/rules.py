@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, dataclass_transform, get_origin, get_type_hints
 
 from msgspec import Meta
@@ -327,10 +326,14 @@ class Rule(_Declared, kw_only=True):
             )
 
 
-@cache
+_HINTS: dict[type[Rule], dict[str, Any]] = {}
+
+
 def _hints_of(kind: type[Rule]) -> dict[str, Any]:
     """The type hints of a kind's options; finding them takes 1 ms, and a fault file may have thousands of faults."""
-    return get_type_hints(kind, include_extras=True)
+    if kind not in _HINTS:
+        _HINTS[kind] = get_type_hints(kind, include_extras=True)
+    return _HINTS[kind]
 
 
 def words_of(kind: type[Rule]) -> dict[str, Any]:
