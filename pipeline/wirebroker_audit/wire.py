@@ -29,7 +29,7 @@ ATTEMPTS, PAUSE = 8, 0.5
 FETCH_BYTES = 16 * 1024 * 1024
 WAIT_MS = 500
 THROTTLED_S, THROTTLED_IN_ALL_S = 30.0, 600.0
-"""How long a broker that throttles is given before it is asked again, and how long while nothing comes of it."""
+"""Seconds to wait before the next request to a broker that throttles, and in all without a result."""
 EARLIEST, LATEST = -2, -1
 NEWEST = {1: 12, 2: 7, 3: 12, 18: 0, 32: 4}
 """By API key the newest version that is spoken here; Fetch 13 names topics by id."""

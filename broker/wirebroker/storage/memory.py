@@ -201,7 +201,7 @@ class MemoryLog:
         return Slice(segment.view(start, stop), available)
 
     def offset_after(self, offset: int, size: int) -> int:
-        """An offset at or behind the end of `size` bytes that begin with the batch which holds `offset`.
+        """An offset at or after the end of `size` bytes that begin with the batch which holds `offset`.
 
         Kafka finds it in a sparse index, and so a little late; with this one it is late by at most 4 KiB.
         """

@@ -69,7 +69,7 @@ class LogDirectory:
         others = sorted(each.name for each in self.root.iterdir() if each.name not in NOT_DATA)
         if others:
             raise DataError(
-                f"{self.root} is no data directory of Kafka: it has no {META_PROPERTIES}, but {others[0]!r}; "
+                f"{self.root} is not a data directory of Kafka: it has no {META_PROPERTIES}, but {others[0]!r}; "
                 "give the name of an empty or a new directory"
             )
         self.cluster_id, self.stored_node_id = cluster_id, self.node_id

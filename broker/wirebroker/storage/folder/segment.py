@@ -300,7 +300,7 @@ class Segment:
         found = last_entry(self.path(OFFSET_INDEX), OFFSET_ENTRY)
         relative, position = found or (-1, 0)
         if found and (relative < 0 or position <= 0):
-            raise DamagedFile(self.path(OFFSET_INDEX), "the last entry is none")
+            raise DamagedFile(self.path(OFFSET_INDEX), "the last entry is not an entry")
         tail = self._tail(position)
         end = self._end_of(tail, position, self.base_offset + relative)
         newest = last_entry(self.path(TIME_INDEX), TIME_ENTRY)

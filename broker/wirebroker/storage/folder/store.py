@@ -384,8 +384,8 @@ class FolderStore:
         if not self._trouble:
             self._trouble = True
             note(
-                f"{self.root} cannot be written to: {_said(failure)}. What needs it is refused until that is over; this is "
-                "said once"
+                f"{self.root} cannot be written to: {_said(failure)}. Requests that need it are refused until then; this "
+                "message is not repeated"
             )
 
     def _directory_of(self, topic: str, index: int, topic_id: bytes, replicas: Sequence[int]) -> LogDirectory:
