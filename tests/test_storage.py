@@ -429,7 +429,7 @@ def test_damage_is_refused_by_file_and_position_and_nothing_is_changed(data: Pat
         name, why = "recovery-point-offset-checkpoint", "line 3 is not 'topic partition offset' but 'orders 0'"
         (copy / name).write_text("0\n1\norders 0\n")
     elif how == "an odd id":
-        name, why = "orders-0/partition.metadata", "the topic id 'nonsense' is none"
+        name, why = "orders-0/partition.metadata", "the topic id 'nonsense' is not an id"
         (copy / name).write_text("version: 0\ntopic_id: nonsense\n")
     else:
         name, why = "orders-0", "below its start at 40; segments are missing"
