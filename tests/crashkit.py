@@ -1,4 +1,4 @@
-"""Killing a broker under load, and comparing what it acknowledged with what it serves afterwards, and auditing that."""
+"""Kill a broker under load, compare what it acknowledged with what it serves afterwards, and audit the log."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Served:
         self.said = self.process.communicate()[1]
 
     def client(self) -> WireClient:
-        """A new client of it."""
+        """A new client of the broker."""
         return WireClient(*self.address)
 
 
@@ -148,7 +148,7 @@ class Bookkeeper(threading.Thread):
 
     @staticmethod
     def begin(wire: WireClient) -> InitProducerIdResponse:
-        """Get a producer id and epoch, which aborts what was left open."""
+        """Get a producer id and epoch, which aborts an open transaction."""
         asked = InitProducerIdRequest(transactional_id=LEDGER, transaction_timeout_ms=60_000)
         for _ in range(5):  # a broker that has just started is not the coordinator at once
             wire.request(FindCoordinatorRequest(key=LEDGER, key_type=1), 3)
@@ -195,7 +195,7 @@ def _failed(code: int) -> str:
 
 
 def balances(wire: WireClient) -> dict[int, int]:
-    """The last committed number of each key, as a consumer finds it that leaves out what was aborted."""
+    """The last committed number of each key, as a read_committed consumer finds it."""
     found: dict[int, int] = {}
     offset = 0
     while True:
@@ -237,7 +237,7 @@ def committed(wire: WireClient, topic: str = TOPIC) -> int:
 
 
 def fetch(wire: WireClient, topic: str, partition: int, offset: int, isolation_level: int = 0) -> PartitionData:
-    """What a Fetch brings from this offset on."""
+    """The records of a Fetch from this offset."""
     asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
     topics = [FetchTopic(topic=topic, partitions=[asked])]
     request = FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=0, isolation_level=isolation_level, topics=topics)
@@ -262,7 +262,7 @@ def stored(wire: WireClient, partition: int) -> list[tuple[int, int, int, list[b
 
 
 def crash_once(data: Path, seed: int, *flags: str, senders: int = 2) -> str:
-    """Kill a broker under load at a random moment, start it again, compare and audit; what was found, as a line."""
+    """Kill a broker under load at a random moment, start it again, compare and audit; the result as a line."""
     chance = random.Random(seed)
     with Served(data, "--topic", f"{TOPIC}:{senders}", *OFTEN, *flags) as served:
         create_ledger(served.client())
@@ -318,7 +318,7 @@ def compare_balances(committed: dict[int, int], found: dict[int, int], number: i
 
 def compare(sender: Sender, before: list[tuple[int, int, int, list[bytes | None]]], wire: WireClient) -> None:
     """Nothing acknowledged is lost; what is sent again is there once."""
-    code, offset = sender.send(wire, sender.next_sequence)  # it may have been stored, but nobody was told
+    code, offset = sender.send(wire, sender.next_sequence)  # stored perhaps, but not acknowledged
     assert code == 0, (sender.next_sequence, ErrorCode(code).name)
     sender.acknowledged[sender.next_sequence] = offset
     found = stored(wire, sender.partition)

@@ -1,11 +1,10 @@
-"""Damaging a data directory file by file, and judging each start: it refuses with a sentence, or it serves the truth.
+"""Damage a data directory file by file, and judge each start: it must refuse with a sentence, or serve the truth.
 
 The truth is what a broker acknowledged before it stopped: every record by offset, leader epoch and content, committed
 offsets, groups, transactions, producers, topics with their ids and settings, and where each log begins and ends.
 
-After kill −9 nobody can tell the batch that a write left unfinished from one that was cut off later. So the last
-batches of a partition may be missing there, if nothing sound follows them and the broker says so, or if the file ends
-between two batches.
+After kill −9 an unfinished write looks like a batch that was cut off later. So the last batches of a partition may be
+missing then, if no sound batch follows and the broker reports it, or if the file ends between two batches.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ class Truth(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """What is done to one file of a directory; repeating it takes the seed of the directory and these values."""
+    """One change of one file. The seed of the directory and these values repeat it."""
 
     mode: str
     path: str
@@ -81,14 +80,14 @@ class Damage(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a start came to: "served", "lost a tail", "refused", or what must not be; and the sentence or the reason."""
+    """The result of a start: "served", "lost a tail", "refused", or a failure; and the sentence or the reason."""
 
     kind: str
     why: str = ""
 
     @property
     def is_wrong(self) -> bool:
-        """Whether this must not be."""
+        """Whether this is a failure of the broker."""
         return self.kind not in ("served", "lost a tail", "refused")
 
 
@@ -100,7 +99,7 @@ class Hang(BaseException):
 
 
 def observe(engine: Engine) -> Truth:
-    """What the engine serves."""
+    """The state that the engine serves."""
     found = {}
     for partition in engine.cluster.partitions():
         rows = []
@@ -117,7 +116,7 @@ def observe(engine: Engine) -> Truth:
 
 @dataclass
 class Made:
-    """A directory in both modes, and what it has to serve."""
+    """A directory in both modes, and the truth about it."""
 
     places: dict[str, Path] = field(default_factory=dict)
     truths: dict[str, Truth] = field(default_factory=dict)
@@ -349,7 +348,7 @@ def inflict(damage: Damage, place: Path) -> bool:
 
 
 class Words(logging.Handler):
-    """Keeps what the broker says."""
+    """Collects the broker's log messages."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -376,7 +375,7 @@ def limited(seconds: float) -> Iterator[None]:
 
 
 def start(place: Path, truth: Truth) -> tuple[Truth, list[str]]:
-    """What a broker serves of the directory, also after retention was looked at and a record was appended; what it said."""
+    """The state that a broker serves from the directory, after a check of retention and an append; and its log."""
     logger = logging.getLogger("wirebroker")
     words = Words()
     logger.addHandler(words)
@@ -404,7 +403,7 @@ def start(place: Path, truth: Truth) -> tuple[Truth, list[str]]:
 
 
 def _read_again(engine: Engine, found: Truth) -> None:
-    """What a Fetch brings from each offset on is what a walk over the whole log finds, and the next offset is free."""
+    """A Fetch of each offset must return the batch that a walk over the whole log finds there."""
     for partition in engine.cluster.partitions():
         for base, last, _, hashed in found.batches[partition.topic, partition.index]:
             for offset in {max(base, partition.log_start_offset), last}:
@@ -423,7 +422,7 @@ def judge(damage: Damage, made: Made, place: Path) -> Outcome:
         return Outcome("refused", str(refused))
     except Hang as hangs:
         return Outcome("hangs", f"{hangs}: {''.join(traceback.format_tb(hangs.__traceback__)[-3:])}")
-    except Exception:  # whatever else it is, a user would see a traceback
+    except Exception:  # a user would see a traceback
         return Outcome("traceback", traceback.format_exc())
     wrong = differences(truth, found)
     if not wrong:
@@ -434,7 +433,7 @@ def judge(damage: Damage, made: Made, place: Path) -> Outcome:
 
 
 def differences(truth: Truth, found: Truth) -> list[str]:
-    """What was acknowledged and is not served."""
+    """The acknowledged state that is not served, as sentences."""
     wrong = [
         f"{topic}-{index}: batches {rows} are {found.batches.get((topic, index))}"
         for (topic, index), rows in truth.batches.items()
@@ -481,7 +480,7 @@ def _after_kill(damage: Damage, made: Made, found: Truth, wrong: list[str], said
 
 
 def _may_have_gained(folder: str, topic: str, index: int) -> bool:
-    """Whether there may be more: what was not damaged of the last batches, and markers the coordinator writes again."""
+    """Whether the partition may have more batches: undamaged ones, and markers that the coordinator writes again."""
     return f"{topic}-{index}" == folder or folder.startswith("__transaction_state")
 
 
@@ -499,7 +498,7 @@ def _intact(damage: Damage, place: Path, rows: list[tuple[int, ...]]) -> int:
 
 
 def _explained(damage: Damage, found: Truth, truth: Truth, said: list[str]) -> Outcome | None:
-    """What a file that a power cut may leave empty, or never made, takes with it, if the broker says that it may.
+    """ "lost a tail" if the broker reports the loss of a file that a power cut may leave empty or missing.
 
     Without the log starts, deleted records are served again; nothing else may change.
     """
@@ -519,7 +518,7 @@ def _ends_with(served: list[tuple[int, ...]], rows: list[tuple[int, ...]]) -> bo
 
 @dataclass
 class Report:
-    """How many damages were tried, by what they came to, and what must not be."""
+    """The number of damages by their results, and the failures."""
 
     counts: Counter[str] = field(default_factory=Counter)
     wrong: list[tuple[int, Damage, Outcome]] = field(default_factory=list)
@@ -554,7 +553,7 @@ def scratch_folder() -> str | None:
 
 
 def run(seed: int, deadline: float, *, most: int | None = None, most_wrong: int = 20, exhaustive: bool = False) -> Report:
-    """Try damages until `time.monotonic()` is `deadline`, `most` were tried, or too many came to what must not be."""
+    """Try damages until `time.monotonic()` is `deadline`, `most` were tried, or `most_wrong` have failed."""
     report = Report()
     with tempfile.TemporaryDirectory(dir=scratch_folder()) as name:
         while True:

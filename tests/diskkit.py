@@ -30,7 +30,7 @@ SETTINGS = {
 }  # fmt: skip
 WRITES = frozenset({"write", "writev"})
 NEEDS_ROOM = frozenset({"create", "mkdir", *WRITES})
-"""What fails on a full disk."""
+"""The calls that fail on a full disk."""
 
 
 class Failure(NamedTuple):
@@ -264,7 +264,7 @@ def _done(job: Job) -> bool:
 
 
 def kept(engine: Engine) -> dict[str, Any]:
-    """What a broker knows that clients were told of, by what it is about."""
+    """The state of a broker that clients have seen, by its kind."""
     cluster, groups = engine.cluster, engine.groups
     found: dict[str, Any] = {}
     for topic in cluster.topics.values():

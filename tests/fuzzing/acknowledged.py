@@ -1,4 +1,4 @@
-"""What Produce acknowledged, and whether the logs have it."""
+"""The batches that Produce acknowledged, and whether the logs have them."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ OFTEN = ("Produce", "Produce", "Produce", "Fetch", "InitProducerId", "JoinGroup"
 LASTING = ("Metadata", "ListGroups", "DescribeGroups", "ListTransactions", "DescribeTransactions", "DescribeCluster",
            "DescribeLogDirs", "DescribeProducers", "ConsumerGroupDescribe", "DescribeConfigs", "OffsetFetch", "DescribeQuorum",
            "DescribeTopicPartitions", "ListOffsets", "Fetch", "FindCoordinator", "ListPartitionReassignments")  # fmt: skip
-"""What a good client asks in the end, of whatever the others have left."""
+"""The last requests of a good client, after everything that the others did."""
 CONNECTIONS = 4
 GOOD = 99
 """The number of the connection that asks in the end."""

@@ -46,7 +46,7 @@ class Unfit(AssertionError):
 
 
 class _Errors(logging.Handler):
-    """What is logged as an error."""
+    """The errors in the log."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)

@@ -308,7 +308,7 @@ def check(name: str, given_: Given) -> None:
         reader.read(given_)
     except reader.errors as said:
         plain = type(said) is not ValueError or not isinstance(said, UnicodeError | json.JSONDecodeError)
-        if not str(said).strip() or not plain:  # a ValueError of Python's own is no sentence about the file
+        if not str(said).strip() or not plain:  # a ValueError of Python itself is not a sentence about the file
             raise Unfit(f"{name}: {type(said).__name__} says {said!s:.200}") from said
     except Exception as error:
         raise Unfit(f"{name}: {type(error).__name__}: {error!s:.200}") from error

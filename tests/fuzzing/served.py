@@ -290,7 +290,7 @@ class ServedCase:
         self._correlation += 1
         raw = frame(key, version, self._correlation, made.body)
         if self.random.random() < 0.05:
-            raw = damaged_frame(self.random, raw)  # whatever comes of it is read, and nothing is learnt of it
+            raw = damaged_frame(self.random, raw)  # the answers are read and not used
         elif getattr(made.message, "acks", 1) != 0:
             link.awaited.append((self._correlation, key, version, made.message))
         self._last.append(f"{name} v{version}, {len(raw)} bytes: {raw[:120].hex()}")

@@ -57,11 +57,11 @@ WAITS = (1000, 60_000, 700_000)
 ASKING = 98
 """The number of the connection that compares what is there before and after a restart."""
 LONGEST_WAIT = 2**31
-"""What a request may ask to wait for, and only then is waited for: so many timers fall due meanwhile."""
+"""The longest wait that a request may ask for, in ms. A case passes it only for such a request: many timers fall due."""
 
 
 class Hang(BaseException):
-    """The watchdog cut a request off. It is no Exception, so that no handler takes it for an error of its own."""
+    """The watchdog cut a request off. It is not an Exception, so that no handler catches it."""
 
 
 @dataclass(eq=False)
@@ -142,7 +142,7 @@ class World:
     # Steps
 
     def do(self, step: Step) -> list[Answer]:
-        """Do one step; the answers that came of it. Raises Finding."""
+        """Do one step; the answers to it. Raises Finding."""
         if step.what == "open":
             self._open(step.connection)
         elif step.what == "send":
@@ -352,7 +352,7 @@ class World:
         return [str(link.awaited[0]) for link in self.links.values() if link.awaited]
 
     def check_log(self) -> None:
-        """What was acknowledged is in the log, and offsets are dense."""
+        """Everything acknowledged is in the log, and offsets are dense."""
         self._guarded("reading the log", self._check_log, limit=HANG)
 
     def _check_log(self) -> None:
@@ -432,7 +432,7 @@ def _rules_that_never_strike() -> list[faults.Rule]:
 
 
 RULES = {"": _no_rules, "idle": _rules_that_never_strike, "active": _rules_that_strike}
-"""What a setting calls the rules that are loaded."""
+"""The rules to load, by their name in a setting."""
 
 
 def _hangs(_: int, __: FrameType | None) -> None:
