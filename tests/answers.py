@@ -1,4 +1,4 @@
-"""The parts of an answer: what it says about each topic's partition, group, coordinator or other thing in the request."""
+"""The parts of an answer: one for each partition, group, coordinator or other thing in the request."""
 
 from __future__ import annotations
 

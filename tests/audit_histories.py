@@ -140,12 +140,12 @@ class History:
             if sender.open:
                 continue
             sender.sent = []
-            if self.chance.random() < 0.7:  # it begins anew somewhere, perhaps with an epoch from long ago
+            if self.chance.random() < 0.7:  # it starts again somewhere, perhaps with an old epoch
                 sender.next = self.chance.choice([0, sender.next, 12345])
                 sender.epoch = max(sender.epoch - self.chance.choice([0, 0, 1]), 0)
 
     def write(self, sender: Sender | None, first: int, count: int) -> BatchRow:
-        """A batch of `count` records at the end of the log; the producer goes on behind it."""
+        """A batch of `count` records at the end of the log; the producer continues after it."""
         if sender is None:
             return self._append(-1, -1, -1, count, 0)
         row = self._append(sender.pid, sender.epoch, first, count, 0x10 if sender.open else 0)
@@ -302,7 +302,7 @@ class History:
             self.expected.append(self._about(fault, row))
 
     def _tell_of_damage(self) -> None:
-        """What cannot be read is told of with the offset that follows the last sound batch."""
+        """An unreadable batch is reported with the offset after the last sound batch."""
         offset = self.log_start
         for entry in self.entries:
             if isinstance(entry, Damage):
@@ -316,7 +316,7 @@ class History:
         return Expected(fault, row.producer_id, row.producer_epoch, *sequences, *offsets)
 
     def _back(self) -> None:
-        """A batch gets an offset that there is already, and all behind it are moved as well; so this comes alone."""
+        """A batch gets an offset that is taken, and all later batches move as well; so this damage comes alone."""
         rows = [e for e in self.entries if isinstance(e, BatchRow) and e.base_offset > max(self.log_start, self.cleaned_to)]
         if len(rows) < 2:
             return

@@ -396,7 +396,7 @@ def test_what_was_deleted_is_neither_a_gap_nor_lost(broker: MockKafka) -> None:
 
 
 def test_what_compaction_left_is_neither_a_gap_nor_lost(tmp_path: Path) -> None:
-    """Of forty keys each has been written several times; what is left of all that has holes of every kind."""
+    """Each of forty keys is written several times; the remaining log has holes of every kind."""
     chance = random.Random(1)
     keys = [b"%d" % chance.randrange(40) for _ in range(300)]
     contents = [(key, b"%d " % number + bytes(12_000)) for number, key in enumerate(keys)]

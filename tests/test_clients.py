@@ -1,4 +1,4 @@
-"""Unmodified clients against the broker over TCP: E1, E2, E3, and what their retries and duplicates come to."""
+"""Unmodified clients against the broker over TCP: E1, E2, E3, and the results of their retries and duplicates."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def values(count: int = COUNT) -> set[bytes]:
     return {b"value %d" % i for i in range(count)}
 
 
-# Each: produce the values idempotently; the offsets that the client was told, by partition.
+# Each: produce the values idempotently; the acknowledged offsets, by partition.
 
 
 def produce_kafka_python(address: str) -> list[tuple[int, int]]:

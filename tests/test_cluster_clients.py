@@ -19,7 +19,7 @@ from wirebroker import faults
 from wirebroker.mock import MockKafka
 
 Send = Callable[[bytes], "Future[int]"]
-"""Sends a value to partition 0 of "orders"; the offset that the client is told, or its error."""
+"""Sends a value to partition 0 of "orders"; the acknowledged offset, or the client's error."""
 Producing = Callable[..., AbstractContextManager[Send]]
 SOON = 15
 
@@ -151,7 +151,7 @@ def test_b5_the_acknowledgement_is_lost(producing: Producing, cluster: MockKafka
 def test_b5_the_leader_dies_after_the_append_and_before_the_acknowledgement(producing: Producing, cluster: MockKafka) -> None:
     with producing(cluster.bootstrap_servers) as send:
         assert send(b"first").result(SOON) == 0
-        cluster.freeze_replica("orders", 0, 3)  # in sync, and slow: broker 2 has the record, and nobody is told so
+        cluster.freeze_replica("orders", 0, 3)  # in sync, and slow: broker 2 has the record, and nobody knows
         told = send(b"second")
         stored(cluster, 2)
         cluster.kill_broker(1)

@@ -142,7 +142,7 @@ SAME = [
         [{"producers": [{"pid": 6, "last_seq": 20}, {"pid": 5, "last_seq": 10}]}],
     ),
     (
-        "a refusal's 0 is no id",
+        "a refusal's 0 is not an id",
         [{"pid": 8}, {"error": "105 X", "pid": 0}, {"pid": 9}],
         [{"pid": 0}, {"error": "105 X", "pid": 0}, {"pid": 1}],
     ),
@@ -179,7 +179,7 @@ def test_what_does_not_vary_is_another(what: str, one: list[Any], two: list[Any]
 
 
 class _Clock:
-    """A broker of which only the clock is asked."""
+    """A broker that has only a clock."""
 
     address = ("127.0.0.1", 1)
 
@@ -356,7 +356,7 @@ def test_pipelined_answers_come_in_order(peer: Peer) -> None:
     assert [peer.client.answer().error_code for _ in range(2)] == [35, 35]
 
 
-def test_the_answer_to_another_request_is_a_fault_of_the_broker(peer: Peer) -> None:
+def test_the_answer_to_another_request_is_an_error_of_the_broker(peer: Peer) -> None:
     for _ in range(2):
         peer.client.send(ApiVersionsRequest(), 0)
         peer.read()
@@ -374,7 +374,7 @@ def test_a_request_without_answer_is_not_awaited(peer: Peer) -> None:
     assert peer.client.answer().error_code == 35
 
 
-def test_an_unreadable_answer_is_told_with_its_bytes(peer: Peer) -> None:
+def test_an_unreadable_answer_is_reported_with_its_bytes(peer: Peer) -> None:
     peer.client.send(ApiVersionsRequest(), 0)
     peer.read()
     peer.send(bytes.fromhex("000000050000000123"))
@@ -382,7 +382,7 @@ def test_an_unreadable_answer_is_told_with_its_bytes(peer: Peer) -> None:
         peer.client.answer()
 
 
-def test_a_closed_connection_is_no_silence(peer: Peer) -> None:
+def test_a_closed_connection_is_not_silence(peer: Peer) -> None:
     peer.client.send(ApiVersionsRequest(), 0)
     peer.read()
     with pytest.raises(NoAnswer):
@@ -401,7 +401,7 @@ def test_an_answer_cut_off_is_a_closed_connection(peer: Peer) -> None:
         peer.client.answer()
 
 
-# Waiting for what a broker does beside its answers
+# Waiting until a broker is ready
 
 
 def test_names_are_found_at_any_depth() -> None:

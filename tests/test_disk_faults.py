@@ -1,4 +1,4 @@
-"""Every call that writes or syncs fails once: clients are told so, nothing acknowledged is lost, the broker goes on."""
+"""Every call that writes or syncs fails once: clients get an error, no acknowledged record is lost, the broker goes on."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ ALL_CALLS = bool(os.environ.get("WIREBROKER_ALL_CALLS"))
 
 
 class Client:
-    """Works through everything that is written down, and remembers what it was told.
+    """Makes every change that the broker writes down, and remembers the answers.
 
     `told` has by what it is about all that may be true: what was acknowledged, and what was asked and not answered.
     """

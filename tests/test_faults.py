@@ -360,7 +360,7 @@ def test_a_held_request_is_handled_although_its_client_has_gone(mock_kafka: Mock
     mock_kafka.clock.advance(minutes=1)
     Dialogue(mock_kafka) >> MetadataRequest(topics=[]) << overall(topics=[])
     assert values(mock_kafka) == [b"late0"]
-    assert (rule.fired, lost.fired) == (1, 0), "nobody was there to miss the acknowledgement"
+    assert (rule.fired, lost.fired) == (1, 0), "no client was left to miss the acknowledgement"
     assert [row.kind for row in mock_kafka.trace.faults()] == [rule.kind]
 
 

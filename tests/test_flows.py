@@ -1,6 +1,6 @@
 """The flows B1 to B12, each played by the client libraries and the `wire` client over TCP.
 
-What a flow is to come to stands in its scenario file; here it is shown per client, and from the log.
+The expected outcome of a flow is in its scenario file; here each client's log is checked in detail.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def batches(result: Result) -> list[tuple[str, str]]:
 
 
 def acknowledged(result: Result) -> list[int]:
-    """The offsets that the application was told, in the order of its records."""
+    """The offsets reported to the application, in the order of its records."""
     told = {each.value: each.offset for each in result.journal.told if not each.error}
     return [told[each.value] for each in result.journal.sent]
 
@@ -185,7 +185,7 @@ def test_b9_what_idempotence_does_not_cover(client: ClientName) -> None:
 
 @every_client
 def test_b10_what_a_client_does_on_out_of_order(client: ClientName) -> None:
-    """docs/scenarios.md tells it in words. F is sent when all that went before has been told."""
+    """docs/scenarios.md tells it in words. F is sent after all earlier records have an outcome."""
     result = run("B10", client)
     assert result.met, result.differences
     failed = "".join(each.value for each in result.journal.told if each.error)

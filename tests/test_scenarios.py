@@ -47,7 +47,7 @@ SLOW = {pair for pair, outcomes in FINDINGS.items() if "hangs" in outcomes}
 
 
 def agree(result: Result) -> None:
-    """The audit, which looks at batches and contents, must come to what the scenario has counted from the values."""
+    """The audit, which reads batches and contents, must agree with the scenario's counts, which come from the values."""
     counts, summary = result.outcome.counts, result.audit.summary()
     assert summary["doubled"] == counts.doubled, result.audit
     lost = [found for found in result.audit.of("lost") if "was acknowledged" in found.explanation]
@@ -56,7 +56,7 @@ def agree(result: Result) -> None:
 
 
 def turn(number: int) -> ClientName:
-    """Whose turn it is at the nth scenario."""
+    """The client that plays the nth scenario."""
     name = NAMED[number]
     able = [client for client in find(name).clients if (name, client) not in SLOW]
     return able[number % len(able)]
@@ -82,11 +82,11 @@ def test_there_are_thirty_and_each_has_a_source() -> None:
     assert [name for name in names() if name not in NAMED] == [f"B{n}" for n in range(1, 13)]
     for scenario in map(find, NAMED):
         assert scenario.sources, scenario.name
-        assert scenario.others or scenario.clients == list(CLIENTS), "it is said why a client cannot play it"
+        assert scenario.others or scenario.clients == list(CLIENTS), "the file says why a client cannot play it"
 
 
 def test_what_the_good_client_does_is_what_the_one_spoken_by_hand_does() -> None:
-    """But for two, in which it is shown what having more in flight comes to."""
+    """Except two, which show the effect of more requests in flight."""
     differing = {"sixth-in-flight", "new-partition-race"}
     for name in set(NAMED) - differing:
         scenario = find(name)
@@ -98,7 +98,7 @@ def test_a_client_that_hangs_ends_all_the_same() -> None:
     scenario = find("coordinator-dies")
     result = play(scenario, scenario.parts[0], "aiokafka", limit=1.0)
     assert result.outcome.name == "hangs"
-    assert "has not come back after 1 s" in [note.error for note in result.journal.notes], "and it is said which call"
+    assert "has not come back after 1 s" in [note.error for note in result.journal.notes], "and the note names the call"
     assert result.seconds < 4
 
 

@@ -155,7 +155,7 @@ def test_topics_their_ids_settings_and_producer_id_blocks_are_kept(data: Path) -
         assert topics(kafka) == before
         settings = kafka._call(lambda engine: engine.cluster.topics["short"].configs.overrides)
         assert settings == {"retention.ms": "12345"}
-        assert RawProducer(kafka).pid == first + 1000  # what was left of a block is lost, as in Kafka
+        assert RawProducer(kafka).pid == first + 1000  # the rest of a block is lost, as in Kafka
 
 
 def test_committed_offsets_are_kept(data: Path, tmp_path: Path) -> None:

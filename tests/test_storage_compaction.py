@@ -111,7 +111,7 @@ def test_a_tombstone_stays_for_a_while(where: Path | None) -> None:
         compacted(kafka)
         (tombstone,) = [record for record in kafka.records("orders") if record.key == b"gone"]
         assert (tombstone.offset, tombstone.value) == (2, None)
-        assert tombstone.timestamp == written  # although the batch was written anew, with another base
+        assert tombstone.timestamp == written  # although the batch was rewritten, with another base
         kafka.clock.advance(seconds=70)
         fill(kafka, chance, 40)
         compacted(kafka)

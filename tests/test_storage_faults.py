@@ -120,7 +120,7 @@ def test_a_full_disk_takes_everything_offline_until_there_is_room(mock_kafka: Mo
     assert values(mock_kafka) == [b"v0", b"v1"]
 
 
-def test_a_full_disk_that_holds_one_topic(mock_kafka: MockKafka) -> None:
+def test_a_full_disk_of_one_topic(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.disk_full(topic="orders", partition=0))
     dialogue = Dialogue(mock_kafka) >> seq(0) << refused(STORAGE_ERROR)
     dialogue >> seq(0, partition=1) << accepted(at=0) >> seq(0, topic="other") << accepted(at=0)
@@ -168,7 +168,7 @@ def test_b5_the_leader_dies_after_the_append_and_before_the_acknowledgement(mock
 
 
 @pytest.mark.mock_kafka(**REPLICATED)
-def test_a_full_disk_is_one_brokers(mock_kafka: MockKafka) -> None:
+def test_a_full_disk_concerns_one_broker(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.disk_full(topic="orders"))
     producer = RawProducer(mock_kafka)
     assert producer.send(0).error_code == STORAGE_ERROR
@@ -220,7 +220,7 @@ def coordinated(mock_kafka: MockKafka) -> Any:
     return wire
 
 
-def test_c1_c4_a_fenced_producer_is_told_so_and_its_transaction_is_aborted(mock_kafka: MockKafka, coordinated: Any) -> None:
+def test_c1_c4_a_fenced_producer_gets_an_error_and_its_transaction_is_aborted(mock_kafka: MockKafka, coordinated: Any) -> None:
     producer = init(coordinated)
     assert begin(coordinated, producer) == 0
     assert mock_kafka.fence("till") > producer.producer_epoch
@@ -262,7 +262,7 @@ def test_a_truncated_log_loses_its_end_and_the_state_with_it(mock_kafka: MockKaf
     assert values(mock_kafka) == [b"v0"]
 
 
-def test_what_is_known_of_producers_before_the_cut_stays_known(mock_kafka: MockKafka) -> None:
+def test_truncation_keeps_the_state_of_producers_before_the_cut(mock_kafka: MockKafka) -> None:
     """Also of one whose records the log has no longer."""
     producer, other = RawProducer(mock_kafka), RawProducer(mock_kafka)
     for sequence in range(2):
@@ -286,7 +286,7 @@ def test_a_consumer_beyond_the_new_end_is_out_of_range(mock_kafka: MockKafka) ->
     dialogue << refused(1)
 
 
-def test_a_lost_coordinator_is_looked_for_again(mock_kafka: MockKafka) -> None:
+def test_clients_look_for_a_lost_coordinator_again(mock_kafka: MockKafka) -> None:
     lost = mock_kafka.faults.add(faults.lose_coordinator(group="team", nth=[1, 3]))
     find = FindCoordinatorRequest(key_type=0, coordinator_keys=["team"])
     dialogue = Dialogue(mock_kafka) >> find << refused(NOT_AVAILABLE) >> find << answered(error_code=0)

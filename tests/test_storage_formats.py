@@ -1,4 +1,4 @@
-"""The files of a data directory, each by itself: what is written is read again, and what is damaged is told."""
+"""The files of a data directory, each by itself: they are read as written, and damage is reported."""
 
 from __future__ import annotations
 

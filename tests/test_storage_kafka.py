@@ -76,7 +76,7 @@ def dumped(*arguments: str) -> str:
 
 
 def eventually(ask: Callable[[], T], settled: Callable[[T], bool]) -> T:
-    """Ask until the answer is settled: a real broker takes its time."""
+    """Repeat until the answer is final: a real broker takes its time."""
     deadline = time.monotonic() + 60
     while not settled(answer := ask()):
         assert time.monotonic() < deadline, answer
@@ -85,7 +85,7 @@ def eventually(ask: Callable[[], T], settled: Callable[[T], bool]) -> T:
 
 
 class Dialogue:
-    """Writes all sorts of things to a broker, and remembers nothing but what it was told."""
+    """Writes all kinds of data to a broker, and remembers only the answers."""
 
     def __init__(self, wire: WireClient, now: int) -> None:
         self.wire = wire
@@ -145,7 +145,7 @@ class Dialogue:
 
 
 def stored(wire: WireClient, topic: str, isolation: int = 1) -> list[tuple[int, bytes | None, bytes | None, int]]:
-    """Offset, key, value and producer id of what a consumer gets, control records too; and what it is told was aborted."""
+    """Offset, key, value and producer id of a consumer's records, control records included; and its aborted transactions."""
     found: list[tuple[int, bytes | None, bytes | None, int]] = []
     offset = 0
     while True:

@@ -64,13 +64,13 @@ def test_an_answer_is_cut_and_the_connection_closes(mock_kafka: MockKafka) -> No
         assert size > 20
 
 
-def test_b2_a_batch_whose_acknowledgement_is_cut_is_a_duplicate_when_it_comes_again(mock_kafka: MockKafka) -> None:
+def test_b2_the_retry_of_a_batch_with_a_cut_acknowledgement_is_a_duplicate(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.cut(7, api="Produce", sequence=1, times=1))
     Dialogue(mock_kafka) >> seq(0) << accepted(at=0) >> seq(1) << CLOSED >> seq(1) << accepted(at=1)
     assert [row.verdict for row in mock_kafka.trace.produce()] == ["accepted", "accepted", "duplicate"]
 
 
-def test_an_answer_in_pieces_is_whole_and_what_follows_waits_behind_it(mock_kafka: MockKafka) -> None:
+def test_an_answer_in_pieces_is_whole_and_later_answers_wait(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.slice(5, ms=2, api="Metadata", nth=1))
     with dial(mock_kafka) as connection:
         connection.sendall(ASK)
@@ -84,7 +84,7 @@ def test_an_answer_in_pieces_is_whole_and_what_follows_waits_behind_it(mock_kafk
     dialogue << ANSWERED << ANSWERED << ANSWERED  # in order, one after the other
 
 
-def test_what_follows_is_not_handled_before_the_answer_is_sent(mock_kafka: MockKafka) -> None:
+def test_later_requests_are_not_handled_before_the_answer_is_sent(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.slice(10, ms=600_000, api="Metadata"))
     dialogue, other = Dialogue(mock_kafka) >> ASK_ALL, Dialogue(mock_kafka)
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))
@@ -108,7 +108,7 @@ def fetch(kafka: MockKafka) -> Any:
     return client(kafka).request(asked, 12)
 
 
-def test_a_corrupt_answer_is_damaged_where_it_is_told_or_by_the_seed(mock_kafka_factory: Any) -> None:
+def test_a_corrupt_answer_is_damaged_at_the_given_place_or_by_the_seed(mock_kafka_factory: Any) -> None:
     def answer(seed: int, **where: Any) -> bytes:
         kafka = mock_kafka_factory(random_seed=seed)
         if where:
@@ -191,7 +191,7 @@ def test_a_connection_closes_unasked_after_an_answer(mock_kafka: MockKafka) -> N
     Dialogue(mock_kafka) >> ASK_ALL << ANSWERED >> ASK_ALL << ANSWERED << CLOSED
 
 
-def test_or_some_time_later_by_the_brokers_clock(mock_kafka: MockKafka) -> None:
+def test_a_connection_closes_some_time_later_by_the_brokers_clock(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.close(ms=60_000, api="Metadata", nth=1))
     dialogue = Dialogue(mock_kafka) >> ASK_ALL << ANSWERED >> ASK_ALL << ANSWERED
     mock_kafka.clock.advance(minutes=1)
@@ -202,7 +202,7 @@ def test_or_some_time_later_by_the_brokers_clock(mock_kafka: MockKafka) -> None:
 
 
 @pytest.mark.parametrize("size", [100, 600_000], ids=["small", "large"])
-def test_a_request_is_cut_while_it_comes(mock_kafka: MockKafka, size: int) -> None:
+def test_a_request_is_cut_while_it_arrives(mock_kafka: MockKafka, size: int) -> None:
     """Whether the rest of it is on its way or never sent: nothing of it is handled, and it counts once."""
     cut = mock_kafka.faults.add(faults.cut(64, request=True, api="Produce", nth=2))
     data = encode_request(1, "raw", produce_request("orders", batch(tag="v" * size)), 9)
@@ -250,14 +250,14 @@ def test_a_rule_that_can_never_match_is_refused(make: Any, message: str) -> None
         make()
 
 
-def test_an_answer_that_acks_0_does_not_have_is_not_struck(mock_kafka: MockKafka) -> None:
+def test_acks_0_has_no_answer_for_a_rule_to_match(mock_kafka: MockKafka) -> None:
     rules = [mock_kafka.faults.add(each) for each in (faults.cut(1), faults.lose_ack(), faults.reset(after=True))]
     Dialogue(mock_kafka) >> produce_request("orders", batch(), acks=0)
     mock_kafka.wait_for_records("orders", 1)
     assert [rule.seen for rule in rules] == [0, 0, 0]
 
 
-def test_acks_0_that_was_held_back_lets_go_on_what_came_behind_it(mock_kafka: MockKafka) -> None:
+def test_later_requests_continue_after_a_delayed_produce_with_acks_0(mock_kafka: MockKafka) -> None:
     mock_kafka.faults.add(faults.delay(60_000, api="Produce", nth=1))
     dialogue = Dialogue(mock_kafka) >> produce_request("orders", batch(), acks=0)
     mock_kafka.wait_until(lambda: bool(mock_kafka.trace.faults()))

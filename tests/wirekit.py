@@ -72,7 +72,7 @@ def produce_request(topic: str, data: bytes | None, partition: int = 0, acks: in
 
 
 class RawProducer:
-    """An idempotent producer that sends exactly the sequences it is told to."""
+    """An idempotent producer that sends exactly the given sequences."""
 
     def __init__(self, kafka: MockKafka, topic: str = "orders", partition: int = 0) -> None:
         self.wire = client(kafka)
@@ -93,14 +93,14 @@ class RawProducer:
 
 
 def lacking(what: str, reason: str) -> NoReturn:
-    """Skip the test, or fail it where WIREBROKER_REQUIRE names what it lacks."""
+    """Skip the test, or fail it if WIREBROKER_REQUIRE names the missing tool."""
     if what in os.environ.get("WIREBROKER_REQUIRE", "").split(","):
         pytest.fail(f"{what} is required, and {reason}")
     pytest.skip(reason)
 
 
 def kafka_jars() -> str:
-    """The class path of Kafka's own jars; the test is skipped where there is no Java or nobody has fetched them."""
+    """The class path of Kafka's own jars; the test is skipped without Java or without the jars."""
     if shutil.which("java") is None:
         lacking("java", "java is not installed")
     jars = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "wirebroker" / "kafka-4.3.1"

@@ -20,7 +20,7 @@ CHECKS = {
     "groups": "list, describe, delete groups",
     "transactions": "list and describe transactions",
 }
-"""The id of each check, and what it shows; programs/ has the code for each client."""
+"""Each check's id and purpose; programs/ has the code for each client."""
 
 PASS, FAIL, NOT_OFFERED, NOT_RUN = "pass", "fail", "not offered", "not run"
 
@@ -36,7 +36,7 @@ class Result:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of one client. `missing` says why it did not run, if it did not."""
+    """The result of one client. `missing` says why it did not run, if it did not."""
 
     client: str
     version: str = ""

@@ -48,7 +48,7 @@ def tool(name: str) -> str:
 
 
 def call(words: Sequence[str | Path], folder: Path, doing: str) -> str:
-    """What a program printed. Raises Missing with its last words if it failed."""
+    """A program's output. Raises Missing with its last words if it failed."""
     command = [str(word) for word in words]
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=FETCH_WITHIN, check=False)
@@ -99,7 +99,7 @@ def java() -> Command:
 
 
 def go(program: str) -> Callable[[], Command]:
-    """A client of the Go module; Go keeps what it fetches and builds in caches of its own."""
+    """A client of the Go module; Go has its own caches for modules and builds."""
 
     def prepare() -> Command:
         binary = cache() / program
@@ -133,7 +133,7 @@ def kcat() -> Command:
         making = cache() / f"kcat.{os.getpid()}"
         making.mkdir()
         try:
-            # The package and what it depends on, as far as this machine does not have it.
+            # The package and those of its dependencies that this machine does not have.
             wanted = call(["apt-get", "install", "--print-uris", "-qq", "kcat"], making, "`apt-get install kcat`")
             packages = [line.split()[1].split("_")[0] for line in wanted.splitlines() if line.startswith("'")]
             call(["apt-get", "download", "-qq", *packages], making, f"`apt-get download {' '.join(packages)}`")

@@ -50,7 +50,7 @@ class Restless:
             self.path(self.offset).touch()
 
     def clean(self, count: int, keep: float, *, half: bool = False) -> None:
-        """Write the first closed segments anew, as one; `half`: as it is found before the cleaner's last step."""
+        """Rewrite the first closed segments as one; `half`: the state before the cleaner's last step."""
         firsts = sorted(self.segments)[:-1][:count]
         if not firsts:
             return

@@ -371,7 +371,7 @@ def test_a_transaction_whose_batch_is_damaged_is_told_of_once(spark: SparkSessio
 
 
 def test_what_changes_while_it_is_audited(spark: SparkSession, tmp_path: Path) -> None:
-    """What was appended after the beginning is not looked at, and what vanished is said."""
+    """Records appended after the start are not read; records that vanished are reported."""
     logs = tmp_path / "logs"
     growing, vanishing = Writer("growing", 0, random.Random(1)), Writer("vanishing", 0, random.Random(2))
     for writer in (growing, vanishing):

@@ -119,7 +119,7 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Answering], Non
 
 
 class After:
-    """Leaves the first answers as they are, and changes so many of those behind them."""
+    """Passes on the first answers, and changes this many of the later ones."""
 
     def __init__(self, first: int, how: Answering, count: int = 10**6) -> None:
         self.first, self.how, self.count, self.calls = first, how, count, 0

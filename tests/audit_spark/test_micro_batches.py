@@ -14,7 +14,7 @@ from wirebroker_audit.micro_batches import BREADTH, Folder, MicroBatches
 
 
 class Killed(BaseException):
-    """Nothing is done behind it, as with a signal that cannot be caught."""
+    """Nothing runs after it, as with a signal that cannot be caught."""
 
 
 class Shaky:

@@ -30,7 +30,7 @@ class Found:
 
 @dataclass(slots=True)
 class Report:
-    """What a campaign came to. CPU is this process's own, in seconds."""
+    """The result of a campaign. CPU is this process's own, in seconds."""
 
     cases: int = 0
     requests: int = 0

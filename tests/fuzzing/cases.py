@@ -1,4 +1,4 @@
-"""One case: a seed, the setting and the requests that follow from it, what came of it, and the script that repeats it."""
+"""One case: a seed, the setting and requests that follow from it, its result, and the script that repeats it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def setting_of(seed: int) -> Setting:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a case. `script` repeats it."""
+    """The result of a case. `script` repeats it."""
 
     script: Script
     finding: Finding | None

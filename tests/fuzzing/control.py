@@ -135,7 +135,7 @@ def _is_long(timeout: Any) -> bool:
 
 
 def each_operation(number: int, examples: int, tell: Callable[[str, BaseException | None], None]) -> int:
-    """Call everything so often; what is found is told. How many calls it took."""
+    """Call every operation this often, and report the findings. How many calls it took."""
     fuzz = ControlFuzz()
     try:
         for operation in fuzz.operations():

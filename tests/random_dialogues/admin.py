@@ -24,10 +24,10 @@ ODD_NAMES = ["", ".", "..", "a b", "x" * 250, "@n.1", "@n_1"]
 
 
 class Admin(Asking):
-    """One dialogue; what is asked next depends on what the first broker answered."""
+    """One dialogue; each request depends on the first broker's earlier answers."""
 
     pause = 0.06
-    """Seconds after a change until every part of a Kafka has heard of it."""
+    """Seconds until a change has reached every part of a Kafka."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(Head("admin", seed, ["t", "u"], configs={"u": {"retention.ms": "5000", "cleanup.policy": "compact"}}))

@@ -1,4 +1,4 @@
-"""What all dialogues share: a seeded die, its throws, and taking note of answers."""
+"""The base of all subjects: a seeded random generator, and notes of the answers."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from random_dialogues.replay import Answers, Ask, Head
 
 
 class Asking:
-    """One dialogue; what is asked next depends on what the first broker answered.
+    """One dialogue; each request depends on the first broker's earlier answers.
 
     A subclass takes note of an answer in a method `_heard_<Api>(ask, answer)`.
     """
 
     blocking: ClassVar[frozenset[str]] = frozenset()
-    """APIs that may wait for what others ask."""
+    """APIs whose answer may wait for other clients' requests."""
     pause: ClassVar[float] = 0.0
-    """Seconds after each request until every part of a Kafka has heard of it."""
+    """Seconds after each request until it has reached every part of a Kafka."""
 
     def __init__(self, head: Head) -> None:
         self.head = head
@@ -28,7 +28,7 @@ class Asking:
         return None
 
     def learn(self, ask: Ask, answers: Answers) -> None:
-        """Take note of what the first broker answered."""
+        """Note the first broker's answers."""
         answer = answers.get(ask.connection)
         heard = getattr(self, f"_heard_{ask.api}", None)
         if answer is not None and heard is not None:

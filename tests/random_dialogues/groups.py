@@ -18,7 +18,7 @@ LONG_METADATA = "x" * 5000
 
 
 class Groups(Asking):
-    """One dialogue; what is asked next depends on what the first broker answered."""
+    """One dialogue; each request depends on the first broker's earlier answers."""
 
     blocking = frozenset({"JoinGroup", "SyncGroup"})
 
@@ -37,7 +37,7 @@ class Groups(Asking):
     def ask(self, free: list[int]) -> Ask:
         """The next request, on one of these connections.
 
-        The group with the empty name is the same for all dialogues, so nothing is asked that it would remember.
+        All dialogues share the group with the empty name, so no request changes its state.
         """
         self._connection = self._random.choice(free)
         self._group = self._random.choices(["@a", "@b", "", "@c"], [8, 2, 0.3, 0.5])[0]
@@ -57,7 +57,7 @@ class Groups(Asking):
         return ask
 
     def _choose_member(self) -> None:
-        """Who asks, in the field's own words: mostly a member of the group with its own instance and generation."""
+        """The sender's fields: mostly those of a member, with its own instance and generation."""
         known = self._members[self._group] or [""]
         self._member = self._random.choices([self._random.choice(known), "bogus", ""], [12, 1, 1])[0]
         self._instance = self._random.choices([None, "i1", "i2", "ix"], [12, 2, 2, 0.5])[0]
@@ -197,7 +197,7 @@ class Groups(Asking):
         names = [self._group] if self._chance(0.7) else [self._group, "@c"]
         return self._request("DeleteGroups", self._version(0, 2), {"groups_names": names})
 
-    # What came of it
+    # The answers
 
     def fence(self, ask: Ask) -> Ask | None:
         """Somebody unknown leaves the group: changes nothing, and Kafka answers when all writes before it are done."""
@@ -222,7 +222,7 @@ class Groups(Asking):
                 self._invited.append((group, member))
 
     def _forget(self, ask: Ask, answer: Json) -> None:
-        """Mostly, who has left or is not known is asked for no more."""
+        """Members that left or are unknown mostly send no more requests."""
         known = self._members[ask.body.get("group_id", "")]
         member = ask.body.get("member_id")
         gone = answer.get("error_code") == UNKNOWN_MEMBER_ID or ask.api == "LeaveGroup"

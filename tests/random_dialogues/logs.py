@@ -1,4 +1,4 @@
-"""Random dialogues about what a log takes and shows: idempotent batches, right and wrong, and every way of reading."""
+"""Random dialogues about logs: idempotent batches, right and wrong, and every way of reading."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Session:
 
 
 class Logs(Asking):
-    """One dialogue; what is asked next depends on what the first broker answered."""
+    """One dialogue; each request depends on the first broker's earlier answers."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(Head("logs", seed, ["t", "c", "z", "n"], configs=CONFIGS))
@@ -222,7 +222,7 @@ class Logs(Asking):
         return Ask(0, "ListOffsets", version, body)
 
     def _timestamp(self, version: int, place: Place) -> int | str:
-        """A time that a batch was given, one that is odd, or what stands for an offset; the broker's own time is not known."""
+        """The time of a batch, an odd time, or a constant that stands for an offset; the broker's own time is unknown."""
         if self._asked and place[0] != "z" and self._chance(0.5):
             return f"$t{self._random.randint(1, self._asked)}"
         newest = -5 if version >= 9 else -4 if version >= 8 else -3 if version >= 7 else -2
@@ -250,7 +250,7 @@ class Logs(Asking):
         topics = [{"name": f"@{place[0]}", "partition_indexes": [place[1]]}]
         return Ask(0, "DescribeProducers", 0, {"topics": topics})
 
-    # What came of it
+    # The answers
 
     def _heard_InitProducerId(self, _: Ask, answer: Json) -> None:  # noqa: N802
         if "error_code" not in answer:

@@ -20,7 +20,7 @@ from random_dialogues.replay import (
 
 Address = tuple[str, int]
 ANSWERED_WITHIN = 10.0
-"""Seconds for what is always answered."""
+"""Seconds for an answer that always arrives."""
 GRACE = 0.04
 """Seconds after the fence in which others may still be answered: Kafka's timers and its several network threads."""
 LATER = 1.5
@@ -33,15 +33,15 @@ class Subject(Protocol):
 
     head: Head
     blocking: frozenset[str]
-    """APIs that may wait for what others ask."""
+    """APIs whose answer may wait for other clients' requests."""
     pause: float
-    """Seconds after each request until every part of a Kafka has heard of it."""
+    """Seconds after each request until it has reached every part of a Kafka."""
 
     def ask(self, free: list[int]) -> Ask:
         """The next request, on one of these connections."""
 
     def learn(self, ask: Ask, answers: Answers) -> None:
-        """Take note of what the first broker answered."""
+        """Note the first broker's answers."""
 
     def fence(self, ask: Ask) -> Ask | None:
         """A request that Kafka answers only after all that this one brings about."""
@@ -49,7 +49,7 @@ class Subject(Protocol):
 
 @dataclass(slots=True)
 class Played:
-    """What came of one dialogue. `cut` says that it ended before its time, because of what Kafka leaves to chance."""
+    """The result of one dialogue. `cut`: it ended early, where Kafka leaves something to chance."""
 
     dialogue: Dialogue
     difference: Difference | None
@@ -57,7 +57,7 @@ class Played:
 
 
 def play(subject: Subject, addresses: list[Address], steps: int) -> Played:
-    """Play a dialogue on all these brokers, of which the first is the one that is right."""
+    """Play a dialogue on all these brokers; the first one is right."""
     done: list[Step] = []
     with ExitStack() as stack:
         players = [stack.enter_context(closing(Player(address))) for address in addresses]

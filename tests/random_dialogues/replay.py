@@ -1,8 +1,8 @@
 """Random dialogues: requests and what a real Kafka answered, replayed on any broker over the wire.
 
-A recording is made by scripts/record-dialogues. Each of its lines is one dialogue, that is, a head that says what has to
-be there before it begins, and steps: a request in symbolic form (`symbols`) on one of several connections, and all
-answers that came after it, on whatever connection, for a JoinGroup may answer others.
+scripts/record-dialogues makes a recording. Each of its lines is one dialogue: a head with the names that must exist before it
+begins, and steps. A step is a request in symbolic form (`symbols`) on one of several connections, and all answers that follow
+it on any connection, since a JoinGroup may complete others.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from wirebroker.wire_client import Connection, NoAnswer, WireClient
 Answers = dict[int, Json]
 """Connection to the answer that came on it."""
 PARTITIONS = 2
-"""Of every topic in a dialogue."""
+"""Partitions of every topic in a dialogue."""
 OFFSETS_PARTITIONS = 4
-"""Of __consumer_offsets on the brokers that dialogues are played on."""
+"""Partitions of __consumer_offsets on the brokers of a dialogue."""
 CLOSED: Json = {"connection": "closed"}
 _ENDING = ("EndTxn", "InitProducerId")
 """After these a coordinator may still be writing markers."""
 _LISTED = {"ListTransactions": "transaction_states", "ListGroups": "groups"}
-"""Answers that show what others left on the broker, too."""
+"""Answers that also show the traces of other dialogues on the broker."""
 _TIMESTAMP_STEP = 5
 _GREETING_VERSION = 3
 
@@ -66,7 +66,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What a dialogue needs before it begins: names of topics, groups and transactional ids."""
+    """The names that must exist before a dialogue begins: topics, groups and transactional ids."""
 
     subject: str
     seed: int
@@ -99,7 +99,7 @@ class Difference:
 
 
 class Player:
-    """One broker's side of a dialogue: its connections, and the symbols of what it handed out."""
+    """One broker's side of a dialogue: its connections, and the symbols of its ids."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._address = address
@@ -243,7 +243,7 @@ def prefix_for(groups: list[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What came of a replay: the first difference, and how many steps agreed before it or before the end."""
+    """The result of a replay: the first difference, and how many steps agreed before it or before the end."""
 
     difference: Difference | None
     agreed: int

@@ -1,4 +1,4 @@
-"""What dialogues can be about."""
+"""The subjects of dialogues."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ _NOBODY = -1
 
 @dataclass(slots=True)
 class Symbols:
-    """What one broker calls the things of a dialogue. `prefix` begins all its names, so that dialogues do not meet."""
+    """One broker's ids and names of a dialogue. `prefix` begins all its names, so that dialogues do not meet."""
 
     prefix: str
     _ids: dict[str, Any] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Symbols:
         self._symbols[topic_id] = NAME + name
 
     def real(self, text: str) -> Any:
-        """What this broker calls it; KeyError for an id that it did not hand out."""
+        """This broker's name or id for a symbol; KeyError for an id that it did not hand out."""
         if text.startswith(NAME):
             return self.prefix + text[1:]
         return self._ids[text] if text.startswith(ID) else text
@@ -97,7 +97,7 @@ class Symbols:
             self._symbols[real], self._ids[symbol] = symbol, real
 
     def symbol(self, real: Any) -> Any:
-        """The symbol of an id, or of a text that is an id or a name; else what it was, without random parts."""
+        """The symbol of an id or name; any other value unchanged, without random parts."""
         if real in self._symbols:
             return self._symbols[real]
         if isinstance(real, str):

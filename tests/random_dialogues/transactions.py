@@ -1,4 +1,4 @@
-"""Random dialogues of transactional producers, right and wrong, with readers that look at what they left.
+"""Random dialogues of transactional producers, right and wrong, with readers of their records.
 
 A producer keeps to one of two manners most of the time: the old one, which adds partitions first and keeps its epoch
 (transaction version 1), or the new one, in which Produce 12 adds them and EndTxn 5 raises the epoch (version 2).
@@ -43,7 +43,7 @@ class Producer:
 
 
 class Transactions(Asking):
-    """One dialogue; what is asked next depends on what the first broker answered."""
+    """One dialogue; each request depends on the first broker's earlier answers."""
 
     head_topics = ["t", "u"]
     head_groups = ["g", "h", "i"]
@@ -272,7 +272,7 @@ class Transactions(Asking):
         return batch
 
     def _markers(self, producer: Producer) -> Ask:
-        """Markers as a coordinator writes them. Their epoch is never newer than the coordinator's own idea of it.
+        """Markers as a coordinator writes them. Their epoch is never newer than the coordinator's.
 
         A newer one would have Kafka's coordinator give up its own markers, and the transaction would hang for ever.
         """
@@ -377,7 +377,7 @@ class Transactions(Asking):
         body |= {"member_id": self._member, "protocol_type": "consumer", "protocols": protocols}
         return Ask(0, "JoinGroup", 3, body)
 
-    # What came of it
+    # The answers
 
     def _heard_InitProducerId(self, ask: Ask, answer: Json) -> None:  # noqa: N802
         if "error_code" in answer:
@@ -460,7 +460,7 @@ class Transactions(Asking):
         self._look(0.6, [self._fetch, self._describe_producers, self._describe, self._list_offsets])
 
     def _look(self, share: float, readers: list[Callable[[], Ask]]) -> None:
-        """Perhaps have somebody look at what came of it."""
+        """Perhaps let a reader look at the result."""
         if self._chance(share):
             self._then = self._random.choice(readers)()
 

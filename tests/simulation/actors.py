@@ -19,11 +19,11 @@ NOT_LEADER, TIMED_OUT, NO_COORDINATOR, NOT_COORDINATOR, TOO_FEW_REPLICAS = 6, 7,
 AGAIN = (STORAGE, TIMED_OUT, TOO_FEW_REPLICAS)
 """Errors after which the same request may succeed where it was sent to."""
 GONE = (INVALID_EPOCH, INVALID_STATE, FENCED, ABORTABLE, 49)
-"""A transactional producer that is told one of these has lost its transaction, and begins anew."""
+"""After one of these errors a transactional producer has lost its transaction, and starts a new one."""
 
 
 class Actor:
-    """Somebody with a connection, which is made anew when it breaks."""
+    """A client with a connection, which it opens again when it breaks."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world, self.name = world, name
@@ -175,14 +175,14 @@ class IdempotentProducer(Actor):
 
 @dataclass(slots=True, eq=False)
 class Outcome:
-    """What became of a transaction as far as its producer knows: committed, aborted, or unknown."""
+    """The outcome of a transaction as its producer knows it: committed, aborted, or unknown."""
 
     values: dict[int, list[str]]
     said: str = "unknown"
 
 
 class TransactionalProducer(Actor):
-    """One transaction after the other; begins anew when it is fenced. Several may share a transactional id."""
+    """One transaction after the other; it starts again when it is fenced. Several may share a transactional id."""
 
     def __init__(self, world: World, name: str, txid: str, transactions: int) -> None:
         super().__init__(world, name)

@@ -1,4 +1,4 @@
-"""One schedule: who takes part, what goes wrong, and what must hold throughout and in the end."""
+"""One schedule: its clients, its misfortunes, and the conditions that must hold throughout and at the end."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from wirebroker.core.partition import Partition
 from wirebroker.core.profile import Rules
 
 EVENTS = 30_000
-"""After so many events a schedule that does not come to an end is one that hangs."""
+"""A schedule that has not ended after this many events hangs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a schedule is made of; it follows from the seed."""
+    """The settings of a schedule; they follow from the seed."""
 
     producers: int
     transactional: int
@@ -38,7 +38,7 @@ class Shape:
 
 
 CLUSTERS = 4
-"""One schedule of so many has three brokers, which hold everything three times."""
+"""One in this many schedules has three brokers, which hold everything three times."""
 
 
 def brokers_of(seed: int) -> int:
@@ -182,7 +182,7 @@ class Schedule:
             self.world.engine.controller.move_leader(TOPIC, partition.index, to, self.world.now)
 
     def _fail_a_write(self) -> None:
-        """A write fails, but not the first of a producer: Kafka then takes what comes after it, and the first is lost."""
+        """A write fails, but not a producer's first: Kafka would accept the next batch, and the first would be lost."""
         partition = self.world.random.choice(self.partitions)
         if all(producer.begun for producer in self.producers if producer.partition == partition.index):
             self.world.say(f"the next write to partition {partition.index} fails")
@@ -191,13 +191,13 @@ class Schedule:
     # What must hold
 
     def _check_new(self, partition: Partition) -> None:
-        """Offsets are dense, every sequence of a producer's epoch is stored once, and what was visible stays so."""
+        """Offsets are dense, every sequence of a producer's epoch is stored once, and visible records stay visible."""
         index = partition.index
         if partition.high_watermark < self._visible[index] or partition.high_watermark > partition.log_end_offset:
             visible = f"{self._visible[index]} of partition {index} were visible"
             raise Violation(f"{visible}, and {partition.high_watermark} of {partition.log_end_offset} are")
         self._visible[index] = partition.high_watermark
-        if partition.leader_epoch != self._epochs[index]:  # what was not replicated may have been cut off
+        if partition.leader_epoch != self._epochs[index]:  # records that were not replicated may be cut off
             self._epochs[index], self._seen[index] = partition.leader_epoch, 0
             self._stored = {key for key in self._stored if key[0] != index}
         if partition.log_end_offset == self._seen[partition.index]:

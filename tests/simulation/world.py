@@ -89,7 +89,7 @@ class Link:
         on_reply(message)
 
     def cut(self) -> None:
-        """The connection breaks: some of what is under way still arrives, and no answer does."""
+        """The connection breaks: some of the requests under way still arrive, but no answer does."""
         if not self.open:
             return
         self.open = False
@@ -117,7 +117,7 @@ class Link:
 
 
 class World:
-    """Engine, network and time. What is left to chance is drawn from the seed."""
+    """Engine, network and time. Everything random is drawn from the seed."""
 
     def __init__(self, seed: int, *, rules: Rules | None = None, slowest: int = 40, brokers: int = 1) -> None:
         self.seed = seed
@@ -147,7 +147,7 @@ class World:
         self.at(self.now + self.random.randint(0, within), action)
 
     def say(self, text: str) -> None:
-        """Note what happens, for whoever has to read a schedule that failed."""
+        """Note an event, for the reader of a failed schedule."""
         self.log.append(f"{self.now - START:>7} {text}")
 
     def perform(self) -> None:

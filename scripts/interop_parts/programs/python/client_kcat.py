@@ -13,12 +13,12 @@ from kit import LIMIT, numbered, run, same, until
 
 KCAT = os.environ.get("KCAT", "kcat")
 PIECE = 20_000
-"""Lines that make kcat send some of them."""
+"""Filler lines that make kcat send a part of them."""
 FENCED = ("fenced", "_FENCED", "PRODUCER_FENCED")
 
 
 def kcat(bootstrap: str, *arguments: str, given: str = "") -> str:
-    """What a call printed; AssertionError with its complaint if it failed."""
+    """A call's output; AssertionError with its error output if it failed."""
     command = [KCAT, "-b", bootstrap, *arguments]
     done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=LIMIT, check=False)
     if done.returncode:

@@ -1,4 +1,4 @@
-"""What the programs of Python clients share: the arguments, one JSON line per check, and small helpers.
+"""The shared parts of the Python clients' programs: the arguments, one JSON line per check, and small helpers.
 
 A program is called with the broker's address, a prefix for all names it uses, and the ids of checks. It prints
 `{"client": …, "version": …}` and then, for each check in the order given, `{"check": …, "result": …, "detail": …,
