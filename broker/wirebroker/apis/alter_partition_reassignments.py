@@ -25,7 +25,7 @@ from wirebroker.exchange import Exchange, Steps
 def handle(request: AlterPartitionReassignmentsRequest, exchange: Exchange) -> Steps:
     """Move the replicas; the result of each partition."""
     if request.timeout_ms <= 0:
-        return timed_out(request, exchange, AlterPartitionReassignmentsResponse)
+        return (yield from timed_out(request, exchange, AlterPartitionReassignmentsResponse))
     any_number = request.allow_replication_factor_change
     decisions, pause = exchange.cluster.decisions, pauses(CHANGES)
     failed: OSError | None = None

@@ -30,7 +30,7 @@ MOST_RECORDS = 10_000
 def handle(request: CreatePartitionsRequest, exchange: Exchange) -> Steps:
     """Add the partitions; the result of each topic."""
     if request.timeout_ms <= 0:
-        return timed_out(request, exchange, CreatePartitionsResponse)
+        return (yield from timed_out(request, exchange, CreatePartitionsResponse))
     names = Counter(topic.name for topic in request.topics)
     results: list[CreatePartitionsTopicResult] = []
     changes, pause = MetadataChanges(results, exchange), pauses(CHANGES)

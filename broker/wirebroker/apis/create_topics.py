@@ -49,7 +49,7 @@ class Plan(NamedTuple):
 def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
     """Create the valid topics; the result of each topic."""
     if request.timeout_ms <= 0:
-        return timed_out(request, exchange, CreateTopicsResponse)
+        return (yield from timed_out(request, exchange, CreateTopicsResponse))
     cluster = exchange.cluster
     names = Counter(topic.name for topic in request.topics)
     single = [topic for topic in request.topics if names[topic.name] == 1 and topic.name != METADATA_TOPIC]

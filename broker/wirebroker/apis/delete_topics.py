@@ -30,7 +30,7 @@ NO_SUCH_ID = "This server does not host this topic ID."
 def handle(request: DeleteTopicsRequest, exchange: Exchange) -> Steps:
     """Delete the topics; the result of each."""
     if request.timeout_ms <= 0:
-        return timed_out(request, exchange, DeleteTopicsResponse)
+        return (yield from timed_out(request, exchange, DeleteTopicsResponse))
     requested = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     if not exchange.cluster.configs.value("delete.topic.enable"):
         code = ErrorCode.TOPIC_DELETION_DISABLED if exchange.version >= 3 else ErrorCode.INVALID_REQUEST

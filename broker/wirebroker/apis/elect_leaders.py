@@ -31,7 +31,7 @@ MESSAGES = {
 def handle(request: ElectLeadersRequest, exchange: Exchange) -> Steps:
     """Hold the elections; the result of each."""
     if request.timeout_ms <= 0:
-        return timed_out(request, exchange, ElectLeadersResponse)
+        return (yield from timed_out(request, exchange, ElectLeadersResponse))
     everything = request.topic_partitions is None
     code = ErrorCode.NONE if request.election_type in (PREFERRED, UNCLEAN) else ErrorCode.INVALID_REQUEST
     decisions, pause = exchange.cluster.decisions, pauses(CHANGES)

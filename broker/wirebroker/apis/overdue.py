@@ -6,20 +6,22 @@ answered with REQUEST_TIMED_OUT, and nothing is checked (QuorumController.append
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import TypeVar
 
 from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
+from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange
 
 M = TypeVar("M", bound=Message)
 
 
-def timed_out(request: Message, exchange: Exchange, answer: type[M]) -> M:
-    """The answer to an overdue request."""
-    from wirebroker.requests.errors import refuse
+def timed_out(request: Message, exchange: Exchange, answer: type[M]) -> Generator[None, None, M]:
+    """The answer to an overdue request, made in slices."""
+    from wirebroker.requests.errors import refuse_in_slices
 
-    response = refuse(request, ErrorCode.REQUEST_TIMED_OUT, exchange)
+    response = yield from refuse_in_slices(request, ErrorCode.REQUEST_TIMED_OUT, exchange, pauses())
     assert isinstance(response, answer)
     for part in (response, *getattr(response, "topics", ())):
         if hasattr(part, "error_message"):

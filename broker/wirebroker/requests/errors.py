@@ -7,7 +7,7 @@ the request is split in two and the answers are joined.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 
 from kafkawire.declare import Field, Message, Struct
@@ -139,8 +139,24 @@ def _blank(part: Any) -> None:
 
 def refuse(request: Message, code: int, received: Received) -> Message:
     """The answer with this error everywhere, made from the request alone."""
-    made: Message = _like(response_class(received.api_key), request, code)
+    return _finished(refuse_in_slices(request, code, received, lambda: False))
+
+
+def refuse_in_slices(
+    request: Message, code: int, received: Received, pause: Callable[[], bool]
+) -> Generator[None, None, Message]:
+    """The same for a request of many parts: yields for each part for which `pause` is true."""
+    made: Message = yield from _like(response_class(received.api_key), request, code, pause)
     return made
+
+
+def _finished(slices: Generator[None, None, Message]) -> Message:
+    try:
+        while True:
+            next(slices)
+    except StopIteration as last:
+        made: Message = last.value
+        return made
 
 
 def error_answers(request: Message, received: Received) -> Iterator[Message]:
@@ -159,7 +175,7 @@ def error_answers(request: Message, received: Received) -> Iterator[Message]:
         yield cls(error_code=code)
 
 
-def _like(cls: type[Struct], source: Any, code: int) -> Any:
+def _like(cls: type[Struct], source: Any, code: int, pause: Callable[[], bool]) -> Generator[None, None, Any]:
     """A part of the answer, made from the part of the request that it answers."""
     values: dict[str, Any] = {}
     answered_by_parts = False
@@ -167,7 +183,11 @@ def _like(cls: type[Struct], source: Any, code: int) -> Any:
         part_class = field.spec[0] if isinstance(field.spec, list) else None
         if isinstance(part_class, type) and field.name in PARTS:
             sources = _sources(source, field.name)
-            values[field.name] = [_like(part_class, each, code) for each in sources]
+            values[field.name] = made_parts = []
+            for each in sources:
+                if pause():
+                    yield None
+                made_parts.append((yield from _like(part_class, each, code, pause)))
             answered_by_parts = answered_by_parts or bool(sources)
         elif field.entity == "errorCode":
             values[field.name] = code

@@ -68,7 +68,7 @@ class cut(Rule):
 
 
 class slice(Rule):
-    """The answer comes in pieces of `bytes`, `ms` apart."""
+    """The answer comes in pieces of `bytes` bytes, with `ms` milliseconds between them."""
 
     bytes: Positive
     ms: Milliseconds = 1
