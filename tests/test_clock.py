@@ -21,7 +21,7 @@ from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssi
 from wirebroker import faults
 from wirebroker.core.configs import BROKER_SETTINGS, TOPIC_SETTINGS
 from wirebroker.mock import MockKafka
-from wirebroker.trace.lines import line
+from wirebroker.trace.layout import line
 from wirekit import RawProducer, batch, client
 
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000

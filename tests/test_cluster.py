@@ -33,7 +33,7 @@ from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProt
 from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from wirebroker.core.partition import EndMarker
 from wirebroker.mock import MockKafka
-from wirebroker.trace.lines import line
+from wirebroker.trace.layout import line
 from wirebroker.wire_client import ConnectionClosed
 from wirekit import batch
 

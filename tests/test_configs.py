@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wirebroker.core.configs import BrokerConfigs, ConfigError, Source, Synonym, TopicConfigs
-from wirebroker.core.settings import (
+from wirebroker.core.setting_definitions import (
     BROKER_SETTINGS,
     CLIENT_METRICS_SETTINGS,
     GROUP_SETTINGS,

@@ -28,7 +28,7 @@ from wirebroker.conformance.recording import load
 from wirebroker.control.table import ENDPOINTS
 from wirebroker.core.configs import BrokerConfigs
 from wirebroker.core.profile import PROFILES, Rules
-from wirebroker.core.settings import BROKER_SETTINGS
+from wirebroker.core.setting_definitions import BROKER_SETTINGS
 from wirebroker.mock import MockKafka
 from wirebroker.scenarios.play import play
 from wirebroker.scenarios.scenario import find

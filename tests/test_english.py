@@ -11,8 +11,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 try:
     from english_parts.folders import folders
+    from english_parts.phrases import is_stilted, worst_of
     from english_parts.prose import files, sentences
-    from english_parts.turns import is_stilted, worst_of
 finally:
     sys.path.pop(0)
 

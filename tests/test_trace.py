@@ -27,8 +27,8 @@ from kafkawire.messages.join_group import JoinGroupRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from wirebroker import faults
 from wirebroker.mock import MockKafka
+from wirebroker.trace.layout import line
 from wirebroker.trace.levels import LEVELS
-from wirebroker.trace.lines import line
 from wirebroker.trace.rows import EVENTS, ConnectionRow, FetchRow, ProduceRow, ReplyRow, RequestRow, Row, row_from_json
 from wirebroker.trace.schema import schema
 from wirebroker.wire_client import ConnectionClosed

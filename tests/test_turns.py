@@ -19,8 +19,8 @@ from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from wirebroker.core.slices import SLICE, pauses
 from wirebroker.engine import Engine
 from wirebroker.exchange import Aside, Outcome, Reply, Steps
+from wirebroker.fair_turns import Turns
 from wirebroker.mock import MockKafka
-from wirebroker.turns import Turns
 from wirekit import NOW, batch, client, dial, has_come, produce_request
 
 

@@ -35,11 +35,11 @@ from wirebroker.core.maintenance import Maintenance
 from wirebroker.core.profile import Rules
 from wirebroker.core.purgatory import Timers
 from wirebroker.core.transactions import TransactionCoordinator
-from wirebroker.directory import EngineDirectory
+from wirebroker.engine_directory import EngineDirectory
 from wirebroker.exchange import Aside, Close, Connection, Effect, Exchange, Outcome, Steps
-from wirebroker.gate import Disconnect, Gate, Refuse
+from wirebroker.fair_turns import Turns, steps_of
+from wirebroker.request_gate import Disconnect, Gate, Refuse
 from wirebroker.trace.broker import BrokerRecorder
-from wirebroker.turns import Turns, steps_of
 
 if TYPE_CHECKING:
     from wirebroker.faults.plan import FaultPlan
@@ -109,7 +109,7 @@ class Engine:
         self.turns = Turns()
         self.connections: set[Connection] = set()
         self.new_gate: Callable[[Connection], Gate | None] | None = None
-        """Makes the gate of a connection when a client connects; see `wirebroker.gate`."""
+        """Makes the gate of a connection when a client connects; see `wirebroker.request_gate`."""
         self._numbers = count(1)
         self._handlers: dict[int, Handler] = {}
 

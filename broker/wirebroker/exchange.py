@@ -16,10 +16,10 @@ from kafkawire.primitives import Buffer
 if TYPE_CHECKING:
     from wirebroker.apis.produce_shape import ProduceShape
     from wirebroker.core.cluster import Cluster
-    from wirebroker.directory import EngineDirectory
     from wirebroker.engine import Engine
+    from wirebroker.engine_directory import EngineDirectory
     from wirebroker.faults.strikes import Struck
-    from wirebroker.gate import Gate
+    from wirebroker.request_gate import Gate
 
 
 logger = logging.getLogger("wirebroker")

@@ -97,7 +97,7 @@ def _plan(kafka: MockKafka) -> str | None:
 
 
 def _last_lines(kafka: MockKafka) -> str:
-    from wirebroker.trace.lines import line
+    from wirebroker.trace.layout import line
 
     try:
         return "\n".join(line(row) for row in kafka.trace.last(REPORTED))

@@ -24,7 +24,7 @@ from wirebroker.cli import build_parser
 from wirebroker.commands import serve, trace
 from wirebroker.core.configs import BrokerConfigs, ConfigError, TopicConfigs
 from wirebroker.core.profile import PROFILES, profile
-from wirebroker.core.settings import BROKER_SETTINGS, TOPIC_SETTINGS
+from wirebroker.core.setting_definitions import BROKER_SETTINGS, TOPIC_SETTINGS
 from wirebroker.faults.files import FaultFileError, dump, file_kinds, loads
 from wirebroker.faults.files import load as load_faults
 from wirebroker.scenarios.scenario import ScenarioError, find

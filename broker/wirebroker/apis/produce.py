@@ -41,7 +41,7 @@ from wirebroker.core.record_checks import Checked, RecordReject, TakesLong, chec
 from wirebroker.core.slices import pauses
 from wirebroker.core.transactions.verification import Verified
 from wirebroker.exchange import Aside, Exchange, Outcome, Steps
-from wirebroker.turns import own_records
+from wirebroker.fair_turns import own_records
 
 ALL = -1
 """The acks of a producer that waits for all in-sync replicas."""

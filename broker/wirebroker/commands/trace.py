@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 
-from wirebroker.trace.lines import has_colour, line
+from wirebroker.trace.layout import has_colour, line
 from wirebroker.trace.rows import EVENTS, ProduceRow, Row, row_from_json
 from wirebroker.trace.timeline import timelines
 

@@ -10,8 +10,8 @@ from kafkawire.errors import ErrorCode
 from kafkawire.primitives import ZERO_UUID
 from wirebroker.core.changes import Change, TopicChange
 from wirebroker.core.configs import BrokerConfigs, TopicConfigs
-from wirebroker.core.decisions import Decisions
 from wirebroker.core.elections import NO_LEADER
+from wirebroker.core.metadata_writes import Decisions
 from wirebroker.core.names import abs_hash
 from wirebroker.core.partition import Partition
 from wirebroker.core.producer_ids import ProducerIds

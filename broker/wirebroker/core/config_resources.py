@@ -17,7 +17,7 @@ from wirebroker.core.cluster import Cluster
 from wirebroker.core.configs import BrokerConfigs, ConfigError, Entry, Source, Synonym, check_topic_configs
 from wirebroker.core.names import topic_name_error
 from wirebroker.core.patterns import is_java_pattern
-from wirebroker.core.settings import (
+from wirebroker.core.setting_definitions import (
     BROKER_SETTINGS,
     CLIENT_METRICS_SETTINGS,
     GROUP_SETTINGS,

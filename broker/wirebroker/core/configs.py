@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
-from wirebroker.core.settings import (
+from wirebroker.core.setting_definitions import (
     BROKER_SETTINGS,
     TOPIC_SETTINGS,
     TOPIC_SYNONYMS,

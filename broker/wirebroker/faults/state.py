@@ -12,7 +12,7 @@ from kafkawire.errors import ErrorCode
 from wirebroker.core.changes import LeaderChange, ProducerChange
 from wirebroker.core.transactions.coordinator import InitRequest
 from wirebroker.core.truncation import truncate as truncate_log
-from wirebroker.faults.host import NothingToChange
+from wirebroker.faults.interfaces import NothingToChange
 
 if TYPE_CHECKING:
     from wirebroker.core.transactions.transaction import Transaction

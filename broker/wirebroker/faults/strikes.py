@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkawire.declare import Message
 from wirebroker.exchange import Shape
-from wirebroker.faults.host import Exchange
+from wirebroker.faults.interfaces import Exchange
 from wirebroker.faults.rules import Rule
 from wirebroker.requests.facts import Batch, Facts
 from wirebroker.requests.parts import TopicPartition, Where

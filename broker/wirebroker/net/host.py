@@ -16,13 +16,13 @@ from kafkawire.primitives import Buffer
 from wirebroker.clock import Clock
 from wirebroker.engine import Engine
 from wirebroker.exchange import Aside, Close, Connection, Effect, Reply, Shaped
+from wirebroker.fair_turns import Turns, Unfinished
 from wirebroker.net.accept_errors import AcceptErrorHandler
 from wirebroker.net.forks import give_up_in_children
 from wirebroker.net.limits import Limits
 from wirebroker.net.listener import Address, Listener, reachable
 from wirebroker.net.protocol import SHARED_BUFFER, SLICE, BrokerProtocol
 from wirebroker.storage.arena import Arena
-from wirebroker.turns import Turns, Unfinished
 
 if TYPE_CHECKING:
     from wirebroker.net.storage_jobs import StorageJobs

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
-from wirebroker.trace.lines import has_colour, line
+from wirebroker.trace.layout import has_colour, line
 from wirebroker.trace.rows import Row
 
 

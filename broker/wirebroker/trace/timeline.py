@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from wirebroker.trace.lines import COLOURS, PLAIN, time_of_day
+from wirebroker.trace.layout import COLOURS, PLAIN, time_of_day
 from wirebroker.trace.rows import ProduceRow
 
 SEQUENCES = 2**31

@@ -13,7 +13,7 @@ from wirebroker.control.forms import Form, Positive, about, nearest
 from wirebroker.control.problems import Problem
 from wirebroker.core.cluster import Topic
 from wirebroker.core.partition import Partition
-from wirebroker.core.settings import TOPIC_SETTINGS
+from wirebroker.core.setting_definitions import TOPIC_SETTINGS
 
 MOST_PARTITIONS = 10_000
 """As many as Kafka's controller lets one request create."""

@@ -1,6 +1,6 @@
 """The definition of a setting: its type, default and valid values, and how a value is parsed and written.
 
-The rules and the messages are those of Kafka's ConfigDef. The settings themselves are in kafka_settings.txt.
+The rules and the messages are those of Kafka's ConfigDef. The settings themselves are in setting_definitions.txt.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _REPLICA = re.compile(r"([0-9]+:[0-9]+)?")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting. `default` is the default as text, or None; for `valid` see kafka_settings.txt."""
+    """One setting. `default` is the default as text, or None; for `valid` see setting_definitions.txt."""
 
     name: str
     type: ConfigType
@@ -187,9 +187,9 @@ def _java_double(value: float) -> str:
 
 
 def _tables() -> dict[str, list[list[str]]]:
-    """The rows of kafka_settings.txt, each split into words, by section."""
+    """The rows of setting_definitions.txt, each split into words, by section."""
     tables: dict[str, list[list[str]]] = {}
-    for line in Path(__file__).with_name("kafka_settings.txt").read_text(encoding="utf-8").splitlines():
+    for line in Path(__file__).with_name("setting_definitions.txt").read_text(encoding="utf-8").splitlines():
         if line.startswith("["):
             rows = tables[line.strip("[]")] = []
         elif line and not line.startswith("#"):
