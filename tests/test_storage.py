@@ -540,7 +540,7 @@ def test_a_directory_that_is_none_is_refused(what: str, tmp_path: Path, capsys: 
     said = capsys.readouterr().err
     assert said.startswith("wirebroker serve: ")
     assert said.count("\n") == 1
-    assert ("no data directory of Kafka" if what == "somebody's folder" else "cannot be written to") in said
+    assert ("is not a data directory of Kafka" if what == "somebody's folder" else "cannot be written to") in said
     assert {name: raw for name, raw in contents(tmp_path).items() if ".lock" not in name} == before
 
 

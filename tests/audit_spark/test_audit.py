@@ -306,7 +306,7 @@ def test_where_nothing_is_stored_nothing_is_found(
     assert "sent.jsonl, line 1: value_base64 is not base64" in capsys.readouterr().err
     (tmp_path / "sent.parquet").write_text("x")
     assert main(["audit", "--path", "logs", "--out", "out", "--intended", str(tmp_path / "sent.parquet")]) == 2
-    assert "sent.parquet: this is not Parquet" in capsys.readouterr().err
+    assert "sent.parquet: the file is not Parquet" in capsys.readouterr().err
 
 
 def test_the_journal_is_matched_as_the_audit_in_the_small_matches_it() -> None:
