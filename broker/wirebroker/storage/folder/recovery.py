@@ -391,23 +391,7 @@ class Recovery:
                 if self._known.clean:
                     raise DamagedFile(path, f"{why}. If the log is the right one, remove this file")
                 return why
-        missing = self._missing_from(producers)
-        if missing is None:
-            return ""
-        key, packed = missing
-        why = f"it lacks producer {key}, which wrote offset {last_offset(packed)}"
-        idle = [last_timestamp(each) for each in producers.values() if open_since(each) < 0]
-        if self._known.clean and idle and min(idle) <= last_timestamp(packed):  # one that has expired is older than all others
-            raise DamagedFile(path, f"{why}. If the log is the right one, remove this file")
-        return why
-
-    def _missing_from(self, producers: Mapping[Key, bytes]) -> tuple[Key, bytes] | None:
-        """A producer of the walked log, with its state, that the last snapshot should have and does not."""
-        walked = self._unexpired(self._last.state.producers) if self._last else {}
-        for key, packed in walked.items():
-            if isinstance(key, int) and key not in producers and last_offset(packed) >= self._log_start:
-                return key, packed
-        return None
+        return ""
 
     def _damage_of_producer(self, key: Key, written: int) -> str:
         """A sentence if the walked log contradicts that the producer's last batch ends at `written`, else ""."""
