@@ -240,6 +240,19 @@ def test_d3_min_insync_replicas(start: Start) -> None:
     assert cluster.describe("a") == Described(2, 1, [1, 2, 3], [], [], [])
 
 
+def test_d3_a_retry_notices_that_fewer_in_sync_replicas_are_enough(start: Start) -> None:
+    """As in Kafka, which computes the high watermark again after each append, also if nothing is stored."""
+    cluster = start()
+    create(cluster, "a", 1, 2, 3, min_insync_replicas=2)
+    cluster.kill(2)
+    cluster.kill(3)
+    assert cluster.produce(1, "a", seq=0, acks=1) == Told("NONE", 0, 0)
+    assert cluster.fetch(1, "a").high_watermark == 0
+    cluster.kafka._call(lambda engine: engine.cluster.topics["a"].configs.replace({"min.insync.replicas": "1"}))
+    assert cluster.produce(1, "a", seq=0) == Told("NONE", 0, 0)
+    assert cluster.fetch(1, "a").high_watermark == 1
+
+
 def test_d3_a_partition_that_loses_all_its_leaders(start: Start) -> None:
     cluster = start()
     kafka = cluster.kafka

@@ -160,6 +160,12 @@ class Partition:
 
     # Writing
 
+    def _follow_settings(self) -> RecordPolicy:
+        """The settings have changed, or what the fast path depends on: compute again what follows from them."""
+        self.fast_path.renew()
+        self.replication.review()  # min.insync.replicas may have changed, which a retry has to notice as well
+        return self.policy
+
     def append(
         self,
         records: memoryview | None,
@@ -179,8 +185,8 @@ class Partition:
         them elsewhere (`record_checks.check`) and passes the result as `checked`.
         """
         policy = self._policy
-        if policy is None or self._policy_version != self._settings.version:
-            policy = self.policy
+        if policy is None or self.fast_path.version != self._settings.version:
+            policy = self._follow_settings()
         if checked is None:
             checked = check(records, policy, now, produce_version, self.full_checks, at_once)
         if isinstance(checked, RecordReject):
@@ -258,8 +264,7 @@ class Partition:
         header, batch, timestamp, _, rewritten = checked
         policy, log, fast_path = self.policy, self.log, self.fast_path
         if fast_path.version != self._settings.version:
-            fast_path.renew()
-            self.replication.review()  # min.insync.replicas may have changed
+            self._follow_settings()
         active = log.active
         # as in Kafka's LogSegment.shouldRoll
         if active.size + len(batch) > fast_path.segment_bytes or now - active.created > policy.segment_ms:
