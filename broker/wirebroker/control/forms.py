@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import types
 from collections.abc import Iterable
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -21,6 +22,8 @@ Positive = Annotated[int, Meta(ge=1)]
 
 LONGEST_WORD = 100
 """Characters of an unknown word that are compared with the known words; comparing takes long."""
+LONGEST_NUMBER = 40
+"""Characters of a number in a query."""
 REFERENCE = "#/components/schemas/{name}"
 KINDS = {
     "str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false", "null": "null",
@@ -59,10 +62,10 @@ def required(form: type[Form]) -> list[str]:
 def read(form: type[Form], value: Any, *, as_text: bool = False) -> Any:
     """The value as this form. `as_text`: every value is a text, as in a query. Raises Misfit."""
     if as_text:
-        flags = {name for name, hint in get_type_hints(form).items() if hint is bool}
-        value = {name: "true" if name in flags and text == "" else text for name, text in value.items()}
+        hints = get_type_hints(form)
+        value = {name: _from_text(hints[name], text) if name in hints else text for name, text in value.items()}
     try:
-        found = msgspec.convert(value, form, strict=not as_text)
+        found = msgspec.convert(value, form)
     except msgspec.ValidationError as wrong:
         raise _explained(form, value, str(wrong)) from None
     for name in form.__struct_fields__ if as_text else ():
@@ -72,12 +75,27 @@ def read(form: type[Form], value: Any, *, as_text: bool = False) -> Any:
     return found
 
 
+def _from_text(hint: Any, text: str) -> Any:
+    """The value that a text in a query stands for; the text itself if it is not a value of this type."""
+    kinds = _alternatives(hint)
+    if bool in kinds:
+        return {"": True, "true": True, "1": True, "false": False, "0": False}.get(text.lower(), text)
+    for kind in (int, float):
+        if kind in kinds and len(text) <= LONGEST_NUMBER:
+            with suppress(ValueError):
+                return kind(text)
+    return text
+
+
 def _explained(form: Any, value: Any, error: str) -> Misfit:
     """msgspec's error as a sentence about the field."""
     match = _PLACE.fullmatch(error)
     assert match is not None
-    problem, place = match[1], ""
-    kind, value, place = _at(form, value, match[2] or "")
+    problem = match[1]
+    try:
+        kind, value, place = _at(form, value, match[2] or "")
+    except (LookupError, StopIteration, TypeError):  # an unknown field has a name that looks like the end of an error
+        problem, kind, place = error, form, ""
     what = place or "the body"
     if found := re.fullmatch(r"Object contains unknown field `(.*)`", problem, re.DOTALL):
         name = _within(place, found[1])
