@@ -70,10 +70,10 @@ from kafkawire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from kafkawire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
-from wirebroker.core.slices import SLICE
 from wirebroker.core.transactions.states import State
 from wirebroker.engine import Engine
 from wirebroker.exchange import Connection, Reply
+from wirebroker.slices import SLICE
 from wirekit import NOW, batch, produce_request
 
 TOPICS, PARTITIONS = 300, 2

@@ -16,11 +16,11 @@ from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from wirebroker.core.slices import SLICE, pauses
 from wirebroker.engine import Engine
 from wirebroker.exchange import Aside, Outcome, Reply, Steps
 from wirebroker.fair_turns import Turns
 from wirebroker.mock import MockKafka
+from wirebroker.slices import SLICE, pauses
 from wirekit import NOW, batch, client, dial, has_come, produce_request
 
 

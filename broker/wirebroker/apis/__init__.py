@@ -1,7 +1,7 @@
 """The requests that the broker answers: one module per API, headed by its versions and behaviour.
 
 A handler takes the decoded request and its `Exchange`, and returns the response, or an `Outcome` if there is none yet. The
-handler of a request that may be long is a generator, which yields between slices (`exchange.Steps`, `core.slices.pauses`).
+handler of a request that may be long is a generator, which yields between slices (`exchange.Steps`, `slices.pauses`).
 Handlers fill every field; the codec omits the fields that a version does not have. A module is imported when the first
 request of its API arrives. The file skipped.md in this folder lists the absent APIs, with reasons.
 """

@@ -13,8 +13,8 @@ from kafkawire.errors import ErrorCode
 from kafkawire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
 from wirebroker.apis.metadata_changes import CHANGES, MetadataChanges
 from wirebroker.core.config_resources import REPEATED, Alteration, Change, Operation, Refusal, repeated
-from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
+from wirebroker.slices import pauses
 
 
 def handle(request: AlterConfigsRequest, exchange: Exchange) -> Steps:

@@ -18,8 +18,8 @@ from wirebroker.apis.metadata_changes import CHANGES
 from wirebroker.apis.overdue import timed_out
 from wirebroker.core.config_resources import Refusal, unwritten
 from wirebroker.core.placement import assignment_error
-from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
+from wirebroker.slices import pauses
 
 
 def handle(request: AlterPartitionReassignmentsRequest, exchange: Exchange) -> Steps:

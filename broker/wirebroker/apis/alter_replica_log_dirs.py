@@ -13,8 +13,8 @@ from kafkawire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopicResult,
 )
 from wirebroker.apis.describe_log_dirs import log_dir
-from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
+from wirebroker.slices import pauses
 
 LONGEST_NAME = 255
 FUTURE_SUFFIX = len(".") + 32 + len("-future")

@@ -20,8 +20,8 @@ from wirebroker.apis.describe_groups import ALL_GROUP_OPERATIONS
 from wirebroker.core.groups.assignors import NOTHING, Partitions
 from wirebroker.core.groups.consumer import ConsumerGroup
 from wirebroker.core.groups.members import ConsumerMember
-from wirebroker.core.slices import IDS, MEMBERS, pauses
 from wirebroker.exchange import Exchange, Steps
+from wirebroker.slices import IDS, MEMBERS, pauses
 
 CLASSIC, CONSUMER = 0, 1
 

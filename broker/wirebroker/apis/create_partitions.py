@@ -20,8 +20,8 @@ from wirebroker.apis.overdue import timed_out
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.config_resources import Refusal, unwritten
 from wirebroker.core.placement import all_down, assignment_error
-from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
+from wirebroker.slices import pauses
 
 MOST_RECORDS = 10_000
 """The largest number of records that Kafka's controller writes for one request: one for each partition."""

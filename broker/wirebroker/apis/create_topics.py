@@ -26,8 +26,8 @@ from wirebroker.core.config_resources import Refusal, unwritten
 from wirebroker.core.configs import ConfigError, TopicConfigs, check_topic_configs
 from wirebroker.core.names import topic_name_error
 from wirebroker.core.placement import all_down, assignment_error, factor_error
-from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
+from wirebroker.slices import pauses
 
 METADATA_TOPIC = "__cluster_metadata"
 MOST_RECORDS = 10_000

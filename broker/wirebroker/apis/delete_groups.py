@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from wirebroker.core.slices import IDS, pauses
 from wirebroker.exchange import Exchange, Steps
+from wirebroker.slices import IDS, pauses
 
 
 def handle(request: DeleteGroupsRequest, exchange: Exchange) -> Steps:

@@ -20,8 +20,8 @@ from kafkawire.messages.delete_topics import (
 from kafkawire.primitives import ZERO_UUID
 from wirebroker.apis.metadata_changes import CHANGES, MetadataChanges
 from wirebroker.apis.overdue import timed_out
-from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
+from wirebroker.slices import pauses
 
 NOT_HERE = "This server does not host this topic-partition."
 NO_SUCH_ID = "This server does not host this topic ID."

@@ -22,8 +22,8 @@ from kafkawire.messages.describe_configs import (
 from wirebroker.core.config_resources import Refusal, ResourceType, describe_client_metrics, describe_group
 from wirebroker.core.configs import Entry
 from wirebroker.core.names import topic_name_error
-from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
+from wirebroker.slices import pauses
 
 KINDS = frozenset(ResourceType)
 RESOURCES = 16

@@ -15,8 +15,8 @@ from kafkawire.messages.describe_groups import (
 )
 from wirebroker.core.groups.classic import Group, Member
 from wirebroker.core.groups.states import State
-from wirebroker.core.slices import IDS, MEMBERS, pauses
 from wirebroker.exchange import Exchange, Steps
+from wirebroker.slices import IDS, MEMBERS, pauses
 
 NOT_REQUESTED = -(2**31)
 ALL_GROUP_OPERATIONS = 0b1101_0100_1000

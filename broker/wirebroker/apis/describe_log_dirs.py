@@ -16,8 +16,8 @@ from kafkawire.messages.describe_log_dirs import (
 )
 from wirebroker.core.configs import BrokerConfigs
 from wirebroker.core.partition import Partition
-from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
+from wirebroker.slices import pauses
 
 
 def handle(request: DescribeLogDirsRequest, exchange: Exchange) -> Steps:

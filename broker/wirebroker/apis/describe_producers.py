@@ -18,8 +18,8 @@ from wirebroker.core.leadership import leader_error
 from wirebroker.core.names import topic_name_error
 from wirebroker.core.partition import Partition
 from wirebroker.core.producers import unpack
-from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
+from wirebroker.slices import pauses
 
 
 def handle(request: DescribeProducersRequest, exchange: Exchange) -> Steps:

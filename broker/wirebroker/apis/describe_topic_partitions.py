@@ -20,8 +20,8 @@ from wirebroker.apis.metadata import ALL_TOPIC_OPERATIONS
 from wirebroker.core.cluster import Cluster, Topic
 from wirebroker.core.names import topic_name_error
 from wirebroker.core.partition import Partition
-from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
+from wirebroker.slices import pauses
 
 
 def handle(request: DescribeTopicPartitionsRequest, exchange: Exchange) -> Steps:

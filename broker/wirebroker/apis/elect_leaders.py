@@ -17,8 +17,8 @@ from kafkawire.messages.elect_leaders import (
 )
 from wirebroker.apis.metadata_changes import CHANGES
 from wirebroker.apis.overdue import timed_out
-from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
+from wirebroker.slices import pauses
 
 PREFERRED, UNCLEAN = 0, 1
 MESSAGES = {

@@ -30,8 +30,8 @@ from wirebroker.core.fetch_sessions import FetchContext, PartitionKey, Results, 
 from wirebroker.core.leadership import leader_error
 from wirebroker.core.partition import Partition
 from wirebroker.core.purgatory import Timer
-from wirebroker.core.slices import at_once, pauses
 from wirebroker.exchange import Exchange, Outcome, Steps
+from wirebroker.slices import at_once, pauses
 
 FEW = 256
 """A Fetch of up to so many partitions is handled at once, a larger one in slices."""

@@ -14,8 +14,8 @@ from kafkawire.errors import ErrorCode, error_name
 from kafkawire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC
 from wirebroker.core.configs import ConfigError
-from wirebroker.core.slices import IDS, pauses
 from wirebroker.exchange import Exchange, Steps
+from wirebroker.slices import IDS, pauses
 
 KINDS = {0: ("group", GROUP_TOPIC), 1: ("transaction", TRANSACTION_TOPIC)}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
-from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
+from wirebroker.slices import pauses
 
 
 def handle(request: LeaveGroupRequest, exchange: Exchange) -> Steps:

@@ -15,8 +15,8 @@ from kafkawire.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 from wirebroker.core.config_resources import ResourceType
-from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
+from wirebroker.slices import pauses
 
 
 def handle(request: ListConfigResourcesRequest, exchange: Exchange) -> Steps:

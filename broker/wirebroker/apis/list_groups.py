@@ -5,8 +5,8 @@ from __future__ import annotations
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from wirebroker.core.groups.consumer import CONSUMER, ConsumerGroup
-from wirebroker.core.slices import IDS, pauses
 from wirebroker.exchange import Exchange, Steps
+from wirebroker.slices import IDS, pauses
 
 CLASSIC = "classic"
 

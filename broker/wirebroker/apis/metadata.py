@@ -28,8 +28,8 @@ from wirebroker.core.cluster import Cluster, Topic
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.names import topic_name_error
 from wirebroker.core.partition import Partition
-from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
+from wirebroker.slices import pauses
 
 TOPIC_IDS_FROM = 12
 NOT_REQUESTED = -(2**31)

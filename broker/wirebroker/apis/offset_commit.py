@@ -22,8 +22,8 @@ from kafkawire.messages.offset_commit import (
 from wirebroker.core.cluster import Topic
 from wirebroker.core.groups.commit import Commit
 from wirebroker.core.groups.offsets import Committed, expires_at
-from wirebroker.core.slices import SLICE, pauses
 from wirebroker.exchange import Aside, Exchange, Steps
+from wirebroker.slices import SLICE, pauses
 
 Known = tuple[Topic, OffsetCommitRequestTopic, OffsetCommitRequestPartition, ErrorCode]
 """An existing partition of the request, and the error of its offset."""

@@ -10,8 +10,8 @@ from kafkawire.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from wirebroker.core.groups.offsets import TopicPartition
-from wirebroker.core.slices import SLICE, pauses
 from wirebroker.exchange import Exchange, Steps
+from wirebroker.slices import SLICE, pauses
 
 
 def handle(request: OffsetDeleteRequest, exchange: Exchange) -> Steps:

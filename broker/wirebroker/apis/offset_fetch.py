@@ -24,8 +24,8 @@ from kafkawire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from wirebroker.core.groups.offsets import NOTHING, Committed, TopicPartition
-from wirebroker.core.slices import IDS, pauses
 from wirebroker.exchange import Exchange, Steps
+from wirebroker.slices import IDS, pauses
 
 Requested = Iterable[tuple[str, list[int]]] | None
 Topics = Generator[None, Any, list[OffsetFetchResponseTopics]]

@@ -15,8 +15,8 @@ from kafkawire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from wirebroker.core.leadership import leader_error
-from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange, Steps
+from wirebroker.slices import pauses
 
 
 def handle(request: OffsetForLeaderEpochRequest, exchange: Exchange) -> Steps:

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
-from wirebroker.core.slices import pauses
 from wirebroker.exchange import Exchange
+from wirebroker.slices import pauses
 
 M = TypeVar("M", bound=Message)
 

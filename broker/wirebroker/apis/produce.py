@@ -38,10 +38,10 @@ from wirebroker.core.cluster import Topic
 from wirebroker.core.leadership import leader_error
 from wirebroker.core.partition import Appended, Partition
 from wirebroker.core.record_checks import Checked, RecordReject, TakesLong, check, size_of_only_batch
-from wirebroker.core.slices import pauses
 from wirebroker.core.transactions.verification import Verified
 from wirebroker.exchange import Aside, Exchange, Outcome, Steps
 from wirebroker.fair_turns import own_records
+from wirebroker.slices import pauses
 
 ALL = -1
 """The acks of a producer that waits for all in-sync replicas."""

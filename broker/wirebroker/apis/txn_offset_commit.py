@@ -21,9 +21,9 @@ from wirebroker.core.cluster import GROUP_TOPIC, Cluster
 from wirebroker.core.coordinator_errors import translate_error
 from wirebroker.core.groups.commit import Commit
 from wirebroker.core.groups.offsets import Committed, TopicPartition
-from wirebroker.core.slices import pauses
 from wirebroker.core.transactions.verification import Speaks, TransactionalProducer, Verified, verify
 from wirebroker.exchange import Exchange, Steps
+from wirebroker.slices import pauses
 
 NEW_ERRORS_FROM, IMPLICIT_ADDS_FROM = 4, 5
 NO_SEQUENCE = -1

@@ -8,7 +8,7 @@ from wirebroker.core.changes import LogStartChange, ProducerChange
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.compaction import Compaction
 from wirebroker.core.partition import Partition
-from wirebroker.core.slices import pauses
+from wirebroker.slices import pauses
 
 PARTITIONS = 64
 """The number of partitions in one slice."""

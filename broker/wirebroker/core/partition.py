@@ -49,7 +49,7 @@ from wirebroker.core.producers import (
 from wirebroker.core.profile import Rules
 from wirebroker.core.record_checks import Checked, RecordPolicy, RecordReject, check
 from wirebroker.core.replication import Prefix, Replication
-from wirebroker.core.slices import pauses
+from wirebroker.slices import pauses
 from wirebroker.storage.interface import Kept, Log, Slice
 from wirebroker.storage.memory import MemoryLog
 

@@ -18,6 +18,7 @@ from kafkawire.messages.offset_fetch import OffsetFetchResponse
 from kafkawire.registry import api_name, response_class
 from wirebroker.requests.parts import Where, partition_index, topic_name
 from wirebroker.requests.received import Received
+from wirebroker.slices import at_once
 
 READING = frozenset(
     {
@@ -139,7 +140,7 @@ def _blank(part: Any) -> None:
 
 def refuse(request: Message, code: int, received: Received) -> Message:
     """The answer with this error everywhere, made from the request alone."""
-    return _finished(refuse_in_slices(request, code, received, lambda: False))
+    return at_once(refuse_in_slices(request, code, received, lambda: False))
 
 
 def refuse_in_slices(
@@ -148,15 +149,6 @@ def refuse_in_slices(
     """The same for a request of many parts: yields for each part for which `pause` is true."""
     made: Message = yield from _like(response_class(received.api_key), request, code, pause)
     return made
-
-
-def _finished(slices: Generator[None, None, Message]) -> Message:
-    try:
-        while True:
-            next(slices)
-    except StopIteration as last:
-        made: Message = last.value
-        return made
 
 
 def error_answers(request: Message, received: Received) -> Iterator[Message]:

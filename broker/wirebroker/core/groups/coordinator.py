@@ -32,7 +32,7 @@ from wirebroker.core.groups.migration import (
 )
 from wirebroker.core.groups.offsets import Committed, OffsetStore, TopicPartition
 from wirebroker.core.groups.states import State
-from wirebroker.core.slices import SLICE, pauses
+from wirebroker.slices import SLICE, pauses
 
 GROUPS = 16
 """The number of groups in one slice."""

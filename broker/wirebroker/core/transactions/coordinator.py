@@ -16,7 +16,6 @@ from wirebroker.core.changes import TransactionChange
 from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC, Cluster
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.partition import EndMarker, Partition
-from wirebroker.core.slices import pauses
 from wirebroker.core.transactions.log import read_transactions, transaction_batch
 from wirebroker.core.transactions.states import State
 from wirebroker.core.transactions.transaction import (
@@ -27,6 +26,7 @@ from wirebroker.core.transactions.transaction import (
     Transaction,
     is_exhausted,
 )
+from wirebroker.slices import pauses
 
 CompleteOffsets = Callable[[int, int, bool], None]
 """Called with a marker in __consumer_offsets: the partition, the producer id, and whether it commits."""
