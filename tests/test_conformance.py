@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from wirebroker.cli import main
+from wirebroker.commands.conformance import check_answers
 from wirebroker.conformance.own_broker import OwnBroker
 from wirebroker.conformance.recording import Scenario, compare, deliberate, load
-from wirebroker.conformance.replay import replay
+from wirebroker.conformance.replay import RemoteBroker, replay
 
 SCENARIOS = load()
 
@@ -95,3 +96,19 @@ def test_the_command_exits_2_on_what_it_cannot_do(capsys: pytest.CaptureFixture[
     assert main(["conformance", "--only", "nonsense"]) == 2
     assert main(["conformance", "--bootstrap", "nowhere"]) == 2
     assert "is not host:port" in capsys.readouterr().err
+
+
+def test_nobody_at_the_address_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["conformance", "--bootstrap", "127.0.0.1:1"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("wirebroker conformance: no Kafka broker answers at 127.0.0.1:1: ")
+    assert printed.err.count("\n") == 1
+
+
+def test_a_broker_that_goes_away_ends_the_run_with_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    with OwnBroker({}) as broker:
+        remote = RemoteBroker(*broker.address)
+        check_answers(remote)
+    with pytest.raises(ConnectionError, match="no Kafka broker answers at"):
+        check_answers(remote)

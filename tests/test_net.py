@@ -42,7 +42,8 @@ def still_serves(kafka: MockKafka) -> None:
 
 GARBAGE = [
     ("tls", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "speaks TLS"),
-    ("http", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "speaks HTTP"),
+    ("http", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "speaks HTTP, and"),
+    ("http2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "speaks HTTP/2"),
     ("negative_size", b"\xff\xff\xff\xff", "a frame of -1 bytes"),
     ("huge_size", b"\x7f\xff\xff\xff", "socket.request.max.bytes is 104857600"),
     ("unknown_key", struct.pack(">ihhih", 10, 999, 0, 1, -1), "Api999 version 0; this API is not offered"),

@@ -26,6 +26,7 @@ from wirebroker.options import OptionError
 from wirebroker.wire_client import WireClient
 
 COMMAND = [sys.executable, "-m", "wirebroker.cli"]
+MAIN = "import sys; from wirebroker.cli import main; sys.exit(main())"
 Start = Callable[..., subprocess.Popen[str]]
 
 
@@ -160,7 +161,13 @@ REFUSED = [
     (["--topic", "orders:zero"], "the number of partitions is 'zero'"),
     (["--topic", "a", "--topic", "a"], "named twice"),
     (["--brokers", "0"], "--brokers: a cluster has at least 1 broker, not 0"),
-    (["--max-version", "Prodce=3"], "--max-version: there is no API named 'Prodce'"),
+    (["--max-version", "Prodce=3"], "--max-version: there is no API named 'Prodce'; did you mean 'Produce'?"),
+    (["--max-version", "Produce=99"], "--max-version: Produce has the versions 3 to 13 here, and not 99"),
+    (["--max-version", "Produce=2"], "--max-version: Produce has the versions 3 to 13 here, and not 2"),
+    (["--max-version", "Produce=7", "--profile", "kafka-0.11"], "--max-version: Produce has the versions 3 to 3 here"),
+    (["--max-version", "ShareFetch=1"], "--max-version: ShareFetch is not served here"),
+    (["--require-fired"], "--require-fired: no fault is there to fire; load one with --faults"),
+    (["--trace", "consle"], "--trace consle: this is neither 'console' nor a name like trace.jsonl; did you mean 'console'?"),
     (["--advertise", "somewhere"], "is not host:port"),
     (["--listener", "X=1:2", "--brokers", "2"], "--listener is for one broker"),
     (["--trace", "/nonexistent/trace.jsonl"], "No such file or directory"),
@@ -185,6 +192,79 @@ def test_a_bad_flag_gets_one_sentence_and_exit_code_2(
     assert printed.err.count("\n") == 1
     assert said in printed.err
     assert printed.out == ""
+
+
+MISTYPED = [
+    (["serv"], "wirebroker: there is no command 'serv'; did you mean 'serve'? (`wirebroker --help` lists the commands)"),
+    (["trace", "shwo", "x"], "wirebroker trace: there is no command 'shwo'; did you mean 'show'?"),
+    (["serve", "--prot", "1"], "wirebroker serve: there is no flag --prot; did you mean '--port'?"),
+    (["serve", "--prot=1"], "wirebroker serve: there is no flag --prot; did you mean '--port'?"),
+    (["serve", "extra"], "wirebroker serve: there is nothing that 'extra' could be"),
+    (["serve", "--loop", "uvlop"], "argument --loop: 'uvlop' is not one of asyncio, uvloop; did you mean 'uvloop'?"),
+    (["serve", "--port", "many"], "argument --port: 'many' is not a whole number"),
+    (["audit", "--oot", "report", "--path", "logs"], "wirebroker audit: there is no flag --oot; did you mean '--out'?"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "said"), MISTYPED, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+def test_a_mistyped_word_gets_a_sentence_with_the_nearest_one(
+    arguments: list[str], said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    printed = capfd.readouterr().err
+    assert (ended.value.code, printed.count("\n")) == (2, 1)
+    assert said in printed
+
+
+def test_a_mistyped_console_makes_no_file_and_a_path_is_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serve: Start
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["serve", "--port", "0", "--trace", "consle"]) == 2
+    assert list(tmp_path.iterdir()) == []
+    until_ready(serve("--port", "0", "--trace", "./rows"))
+    assert [path.name for path in tmp_path.iterdir()] == ["rows"]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("WIREBROKER_PORT", "tcp://10.0.0.1:9092", "is not a whole number"),
+        ("WIREBROKER_LOOP", "fast", "is not one of asyncio, uvloop"),
+    ],
+)
+def test_a_variable_with_a_bad_value_is_named(
+    variable: str, value: str, said: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(SystemExit):
+        main(["serve"])
+    assert f"wirebroker serve: {variable}: {value!r} {said}" in capfd.readouterr().err
+
+
+def test_more_brokers_than_open_files() -> None:
+    limited = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)); {MAIN}"
+    run = subprocess.run(
+        [sys.executable, "-c", limited, "serve", "--port", "0", "--brokers", "80"], capture_output=True, text=True, timeout=30
+    )
+    assert run.returncode == 2
+    assert run.stderr == (
+        "wirebroker serve: cannot listen on 127.0.0.1:0: Too many open files; "
+        "let the process open more (ulimit -n), or start fewer brokers\n"
+    )
+
+
+def test_lines_of_the_log_begin_with_the_time(serve: Start) -> None:
+    process = serve("--port", "0")
+    ((host, port, _),) = until_ready(process)
+    with socket.create_connection((host, port)) as client:
+        client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+        assert client.recv(1) == b""
+    process.send_signal(signal.SIGTERM)
+    (line,) = process.communicate()[1].splitlines()
+    assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} INFO ", line)
+    assert line.endswith("the client speaks HTTP/2 (as gRPC does), and this is a Kafka listener")
 
 
 @pytest.mark.parametrize(
@@ -442,4 +522,4 @@ def test_an_empty_variable_is_refused_like_an_empty_flag(
     monkeypatch.setenv("WIREBROKER_DATA", "")
     with pytest.raises(SystemExit, match="2"):
         main(["serve", "--help-not"])
-    assert "--data: the value is empty" in capsys.readouterr().err
+    assert "WIREBROKER_DATA: the value is empty" in capsys.readouterr().err

@@ -8,6 +8,9 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from math import inf
+from typing import Any
+
+from wirebroker.arguments import Parser, whole_number
 
 DESCRIPTION = """\
 A Kafka test double that speaks the real wire protocol and answers as Apache Kafka 4.3.1 would.
@@ -26,7 +29,7 @@ def build_parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
     from wirebroker import __version__
 
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="wirebroker",
         description=DESCRIPTION,
         epilog=EXIT_CODES,
@@ -56,7 +59,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
     parser = commands.add_parser(
         "serve",
         help="start the broker",
@@ -71,12 +74,17 @@ def _serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         add(flag, action="append", default=[], metavar=metavar, help=help)
 
     add("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
-    add("--port", type=int, default=9092, help="port of the first broker; each further one takes the next; 0 = any free")
-    add("--brokers", type=int, default=1, metavar="N", help="brokers in this process (%(default)s)")
+    add(
+        "--port",
+        type=whole_number,
+        default=9092,
+        help="port of the first broker; each further one takes the next; 0 = any free",
+    )
+    add("--brokers", type=whole_number, default=1, metavar="N", help="brokers in this process (%(default)s)")
     add("--advertise", metavar="H:P", help="the address that clients connect to (each further broker takes the next port)")
     repeated("--listener", metavar="NAME=H:P[@H:P]", help="a further listener; the address after @ is advertised (repeatable)")
     repeated("--topic", metavar="NAME[:N]", help="create this topic with N partitions (repeatable)")
-    add("--partitions", type=int, metavar="N", help="default partitions: num.partitions")
+    add("--partitions", type=whole_number, metavar="N", help="default partitions: num.partitions")
     add("--profile", default="kafka-4.3", metavar="NAME", help="the rules of the validator (%(default)s)")
     repeated("--set", metavar="RULE=VALUE", help="change one rule of the profile (repeatable)")
     repeated("--config", metavar="KEY=VALUE", help="a Kafka setting by Kafka's name (repeatable)")
@@ -87,7 +95,7 @@ def _serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         "before each answer, every log.flush.interval.ms, or when the system decides, as in Kafka (%(default)s)")  # fmt: skip
     add("--faults", metavar="FILE.toml", help="load the faults in this file")
     add("--require-fired", action="store_true", help="exit with code 1 if a fault never fired")
-    add("--random-seed", type=int, metavar="N", help="make ids and the probabilities of faults repeatable")
+    add("--random-seed", type=whole_number, metavar="N", help="make ids and the probabilities of faults repeatable")
     add("--clock", default="system", choices=("system", "frozen"), help="(%(default)s)")
     repeated("--max-version", metavar="API=N", help="offer this API up to version N (repeatable)")
     add("--loop", default="asyncio", choices=("asyncio", "uvloop"), help="(%(default)s)")
@@ -110,19 +118,24 @@ def _mirror(parser: argparse.ArgumentParser) -> None:
     for action in parser._actions:
         variable = f"WIREBROKER_{action.dest.upper()}"
         if action.option_strings and action.dest != "help" and variable in os.environ:
-            text = os.environ[variable]
-            if isinstance(action.default, list):
-                action.default = text.split()
-                continue
-            if action.nargs == 0:
-                action.default = text.lower() in ("1", "true", "yes")
-                continue
-            action.default = text  # argparse converts a text as if it were given on the command line
-            if action.choices is not None and text not in action.choices:
-                parser.error(f"{variable}: {text!r} is not one of {', '.join(action.choices)}")
+            try:
+                action.default = _mirrored(action, os.environ[variable])
+            except argparse.ArgumentTypeError as wrong:
+                parser.error(f"{variable}: {wrong}")
 
 
-def _scenario(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _mirrored(action: argparse.Action, text: str) -> Any:
+    """The value of a flag that its variable gives. Raises ArgumentTypeError."""
+    if isinstance(action.default, list):
+        return text.split()
+    if action.nargs == 0:
+        return text.lower() in ("1", "true", "yes")
+    if action.choices is not None and text not in action.choices:
+        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(action.choices)}")
+    return action.type(text) if callable(action.type) else text
+
+
+def _scenario(commands: argparse._SubParsersAction[Parser]) -> None:
     scenario = commands.add_parser("scenario", help="named misfortunes, and what a client does in them")
     actions = scenario.add_subparsers(metavar="COMMAND", required=True, dest="action")
     actions.add_parser("list", help="list all scenarios")
@@ -136,17 +149,17 @@ def _scenario(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     scenario.set_defaults(command="scenario")
 
 
-def _trace(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _trace(commands: argparse._SubParsersAction[Parser]) -> None:
     trace = commands.add_parser("trace", help="read a trace that --trace FILE.jsonl wrote")
     show = trace.add_subparsers(metavar="COMMAND", required=True).add_parser("show", help="print its rows")
     show.add_argument("file", metavar="FILE")
     show.add_argument("--topic", metavar="NAME")
-    show.add_argument("--partition", type=int, metavar="N")
-    show.add_argument("--producer", type=int, metavar="ID", help="a producer id")
+    show.add_argument("--partition", type=whole_number, metavar="N")
+    show.add_argument("--producer", type=whole_number, metavar="ID", help="a producer id")
     show.add_argument("--verdict", choices=("accepted", "duplicate", "rejected"))
     show.add_argument("--event", metavar="NAME", help="produce, fault, reply, fetch, group, transaction …")
     show.add_argument("--api", metavar="NAME", help="requests, answers and verdicts of this API")
-    show.add_argument("--connection", type=int, metavar="N", help="the number after #")
+    show.add_argument("--connection", type=whole_number, metavar="N", help="the number after #")
     show.add_argument("--client", metavar="ID", help="a client id")
     show.add_argument("--since", metavar="TIME", help="12:30:05.250, 2026-11-21T12:30 or ms since the epoch")
     show.add_argument("--until", metavar="TIME")
@@ -154,7 +167,7 @@ def _trace(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     show.set_defaults(command="trace")
 
 
-def _audit(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _audit(commands: argparse._SubParsersAction[Parser]) -> None:
     audit = commands.add_parser(
         "audit",
         help="was delivery exactly once? reads a log directory or a live cluster, on Spark",

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafkawire.registry import KEYS
+from kafkawire.registry import KEYS, api_name
 from wirebroker import operations
+from wirebroker.apis import served_versions
 from wirebroker.clock import CLOCKS, Clock
 from wirebroker.core.names import topic_name_error
 from wirebroker.core.profile import PROFILES, Rules, profile
 from wirebroker.engine import Engine, first_node
+from wirebroker.suggestions import did_you_mean
 from wirebroker.trace.levels import LEVELS
 
 if TYPE_CHECKING:
@@ -71,16 +73,23 @@ class BrokerOptions:
             self.new_rules()
         except ValueError as wrong:
             raise OptionError("rules" if self.profile in PROFILES else "profile", str(wrong)) from None
-        for name, version in (self.max_versions or {}).items():
-            if name not in KEYS:
-                raise OptionError("max_versions", f"there is no API named {name!r}")
-            if type(version) is not int or version < 0:
-                raise OptionError("max_versions", f"{name}: {version!r} is not a version")
+        self._check_max_versions()
         for name, partitions in self.partition_counts.items():
             if (error := topic_name_error(name)) is not None:
                 raise OptionError("topics", error)
             if partitions is not None and (type(partitions) is not int or partitions < 1):
                 raise OptionError("topics", f"{name!r} needs at least 1 partition, not {partitions!r}")
+
+    def _check_max_versions(self) -> None:
+        served = served_versions(self.new_rules(), {})
+        names = {api_name(key): versions for key, versions in served.items()}
+        for name, version in (self.max_versions or {}).items():
+            if name not in names:
+                unknown = f"there is no API named {name!r}{did_you_mean(name, names)}"
+                raise OptionError("max_versions", f"{name} is not served here" if name in KEYS else unknown)
+            oldest, newest = names[name]
+            if type(version) is not int or not oldest <= version <= newest:
+                raise OptionError("max_versions", f"{name} has the versions {oldest} to {newest} here, and not {version!r}")
 
     @property
     def settings(self) -> dict[str, str]:

@@ -6,13 +6,16 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from kafkawire.errors import WireError
+from kafkawire.messages.api_versions import ApiVersionsRequest
 from wirebroker.conformance.own_broker import OwnBroker
 from wirebroker.conformance.recording import Difference, Scenario, deliberate, load
 from wirebroker.conformance.replay import RemoteBroker, replay
-from wirebroker.wire_client import address_of
+from wirebroker.wire_client import WireClient, address_of
 
 NEEDS_RESTART = "restarts the broker, which cannot be done by address"
 NEEDS_SETTINGS = "was recorded with other settings than a broker by address has"
@@ -55,11 +58,21 @@ def run_all(scenarios: Iterable[Scenario], remote: RemoteBroker | None = None) -
         if (reason := _unable(scenario, remote)) is not None:
             report.skipped[scenario.name] = reason
         elif remote is not None:
+            check_answers(remote)
             _one(scenario, remote, report)
         else:
             with OwnBroker(scenario.settings) as own:
                 _one(scenario, own, report)
     return report
+
+
+def check_answers(remote: RemoteBroker) -> None:
+    """Raises ConnectionError if no Kafka broker answers at the address, or no longer does; each step would differ."""
+    with closing(WireClient(*remote.address)) as client:
+        try:
+            client.request(ApiVersionsRequest(), 0)
+        except (OSError, WireError) as broken:
+            raise ConnectionError("no Kafka broker answers at {}:{}: {}".format(*remote.address, broken)) from broken
 
 
 def _unable(scenario: Scenario, remote: RemoteBroker | None) -> str | None:

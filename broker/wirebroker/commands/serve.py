@@ -19,6 +19,7 @@ from wirebroker.engine import Engine
 from wirebroker.net.host import Host, new_loop
 from wirebroker.net.listener import Address, Listener, one_each, parse_address
 from wirebroker.options import BrokerOptions, OptionError
+from wirebroker.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from wirebroker.control.server import Control
@@ -33,6 +34,7 @@ FLAGS = {
     "trace": "--trace-level",
 }
 """The flags that are named differently from their option."""
+LOG_FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s %(message)s"
 KAFKA_PREFIX = "KAFKA_"
 NOT_SETTINGS = frozenset({"KAFKA_LISTENERS", "KAFKA_ADVERTISED_LISTENERS", "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP",
                           "KAFKA_BROKER_ID", "KAFKA_PROCESS_ROLES", "KAFKA_CONTROLLER_QUORUM_VOTERS",
@@ -47,7 +49,7 @@ class UsageError(ValueError):
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until a signal stops the broker: 0, or 2 if it cannot be started."""
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, datefmt="%Y-%m-%d %H:%M:%S", stream=sys.stderr)
     try:
         from_environment(arguments, os.environ)
         part = from_scenario(arguments) if arguments.scenario else None
@@ -70,6 +72,10 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack, part: Part
     faults = _fault_file(arguments.faults) if arguments.faults else None
     if arguments.trace and arguments.trace_level == "off":
         raise UsageError("--trace-level off leaves --trace nothing to show")
+    for sink in arguments.trace:
+        _check_sink(sink)
+    if arguments.require_fired and not ((faults and faults.rules) or (part and part.faults) or arguments.control):
+        raise UsageError("--require-fired: no fault is there to fire; load one with --faults, --scenario or --control")
     options = broker_options(arguments, faults)
     clock = options.new_clock()
     new_engine = _engine_maker(options, clock, faults, part)
@@ -216,6 +222,14 @@ def _topics(texts: Iterable[str]) -> dict[str, int | None]:
             raise UsageError(f"--topic {text}: the number of partitions is {count!r}")
         topics[name] = int(count) if colon else None
     return topics
+
+
+def _check_sink(sink: str) -> None:
+    """Refuse a bare word that is not `console`: a mistyped one would become a file."""
+    if sink == "console" or Path(sink).suffix or Path(sink).name != sink or Path(sink).exists():
+        return
+    advice = did_you_mean(sink, ["console"]) or "; write 'console', or a file's name that ends in .jsonl"
+    raise UsageError(f"--trace {sink}: this is neither 'console' nor a name like trace.jsonl{advice}")
 
 
 def _attach(engine: Engine, sink: str, resources: ExitStack) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
+import socket
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -383,10 +385,18 @@ async def open_server(
     loop = asyncio.get_running_loop()
     try:
         server = await loop.create_server(protocol, host, port, backlog=BACKLOG)
+        if not server.sockets:  # asyncio passes over an address for which it cannot make a socket
+            socket.socket().close()
+            raise OSError("no socket can be made for this address")
     except (OSError, OverflowError) as refused:
         why = getattr(refused, "strerror", None) or refused
-        raise ListenError(f"cannot listen on {host}:{port}{purpose}: {why}") from refused
+        advice = "; let the process open more (ulimit -n), or start fewer brokers" if _is_out_of_files(refused) else ""
+        raise ListenError(f"cannot listen on {host}:{port}{purpose}: {why}{advice}") from refused
     return server, server.sockets[0].getsockname()[1]
+
+
+def _is_out_of_files(failure: Exception) -> bool:
+    return isinstance(failure, OSError) and failure.errno in (errno.EMFILE, errno.ENFILE)
 
 
 def new_loop(kind: str) -> asyncio.AbstractEventLoop:

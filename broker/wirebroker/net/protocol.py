@@ -285,6 +285,8 @@ def oversized(first: bytes, size: int, limit: int) -> str:
         return "the client speaks TLS, and this listener is plaintext"
     if first in (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN"):
         return "the client speaks HTTP, and this is a Kafka listener"
+    if first == b"PRI ":
+        return "the client speaks HTTP/2 (as gRPC does), and this is a Kafka listener"
     if size < 0:
         return f"the client announced a frame of {size} bytes"
     return f"the client announced a frame of {size} bytes; socket.request.max.bytes is {limit}"
