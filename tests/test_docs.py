@@ -13,11 +13,13 @@ import sys
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from kafka import KafkaProducer
 
+from kafkawire.messages.metadata import MetadataRequest
+from wirebroker import faults
 from wirebroker.apis import SERVED
 from wirebroker.audit.findings import KINDS, severity_of
 from wirebroker.audit.journal import FIELDS
@@ -32,6 +34,7 @@ from wirebroker.core.setting_definitions import BROKER_SETTINGS
 from wirebroker.mock import MockKafka
 from wirebroker.scenarios.play import play
 from wirebroker.scenarios.scenario import find
+from wirebroker.trace.levels import LEVELS
 from wirebroker.trace.rows import ProduceRow
 from wirebroker.trace.sinks import ConsoleSink
 from wirekit import RawProducer, kafka_jars, lacking
@@ -48,8 +51,8 @@ def page(name: str) -> str:
 
 
 AUDIT = ROOT / "docs" / "audit.md"
-OF_OTHERS = {"--user", "--detach", "--name", "--check", "--rm", "--build", "--py-files", "--archives"}
-"""Flags of other programs that the texts show."""
+OF_OTHERS = {"--user", "--detach", "--name", "--check", "--rm", "--build", "--py-files", "--archives", "--prot"}
+"""Flags of other programs that the texts show, and a mistyped one."""
 
 
 class Block(NamedTuple):
@@ -270,29 +273,34 @@ def test_the_page_on_the_audit_names_every_kind_and_field() -> None:
     assert [row[0] for row in table(text, "| field | |")[1:]] == list(FIELDS)
 
 
-@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
-@pytest.mark.parametrize("number", range(4))
-def test_the_examples_with_jq_work(number: int, mock_kafka: MockKafka, tmp_path: Path) -> None:
-    mock_kafka.create_topic("orders")
-    producer = RawProducer(mock_kafka)
+@pytest.mark.parametrize("level", [level for level in LEVELS if level != "off"])
+def test_the_recipes_for_jq_hold_at_every_level(
+    level: str, tmp_path: Path, mock_kafka_factory: Callable[..., MockKafka]
+) -> None:
+    if shutil.which("jq") is None:
+        lacking("jq", "jq is not installed")
+    kafka = mock_kafka_factory(topics={"orders": 1}, trace=level)
+    kafka.faults.add(faults.delay(1, api="Metadata"))
+    producer = RawProducer(kafka)
     for sequence, acks in ((0, -1), (0, 1), (9, -1)):
         producer.send(sequence, acks=acks)
-    rows = mock_kafka.trace.produce()
+    producer.wire.request(MetadataRequest(topics=None), 9)
+    rows = kafka.trace.events()
+    assert {row.event for row in rows} >= {"produce", "fault", *LEVELS[level][:1]}
     (tmp_path / "trace.jsonl").write_text("".join(row.as_json() + "\n" for row in rows), encoding="utf-8")
-    (block,) = blocks("sh")
-    question = block.code.split("# ")[1:][number].partition("\n")[2]
-    run = subprocess.run(question, shell=True, cwd=tmp_path, capture_output=True, text=True, check=True)
-    expected: Any = [
-        rows[2].explain,
-        "1 wirebroker-conformance\taccepted",
-        {"topic": "orders", "first": 0, "times": 2},
-        {"client_id": "wirebroker-conformance", "topic": "orders", "note": "idempotent with acks=1"},
-    ][number]
-    if isinstance(expected, dict):
-        answer = json.loads(run.stdout)
-        assert (answer[0] if isinstance(answer, list) else answer) == expected
-    else:
-        assert expected in run.stdout
+    (block,) = (block for block in blocks("sh") if block.path.name == "trace.md")
+    recipes = [question.partition("\n")[2] for question in block.code.split("# ")[1:]]
+    answers = [
+        subprocess.run(recipe, shell=True, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.split()
+        for recipe in recipes
+    ]
+    client = "wirebroker-conformance"
+    assert answers == [
+        kafka.trace.produce()[2].explain.split(),
+        ["1", client, "accepted", "1", client, "duplicate", "1", client, "rejected"],
+        ["[", "{", '"topic":', '"orders",', '"first":', "0,", '"times":', "2", "}", "]"],
+        [f'{{"client_id":"{client}","topic":"orders","note":"idempotent', "with", 'acks=1"}'],
+    ]
 
 
 def test_the_page_on_conformance_names_the_clients_and_checks_of_interop() -> None:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import json
+import signal
+import subprocess
+import sys
 import time
 from dataclasses import fields
 from pathlib import Path
@@ -9,13 +14,19 @@ from typing import Any
 
 import pytest
 
+from kafkawire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from kafkawire.messages.end_txn import EndTxnRequest
+from kafkawire.messages.find_coordinator import FindCoordinatorRequest
+from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from wirebroker import faults
 from wirebroker.cli import main
 from wirebroker.commands.trace import moment
 from wirebroker.mock import MockKafka
-from wirebroker.trace.rows import ProduceRow
-from wirebroker.trace.timeline import timelines
-from wirekit import RawProducer
+from wirebroker.trace.layout import line
+from wirebroker.trace.rows import FaultRow, ProduceRow, row_from_json
+from wirebroker.trace.timeline import LINES, timelines
+from wirebroker.wire_client import WireClient
+from wirekit import RawProducer, batch, produce_request
 
 START = 1_800_000_000_000
 
@@ -49,13 +60,14 @@ def show(capsys: pytest.CaptureFixture[str], file: Path, *options: str) -> list[
         (["--event", "produce"], 8, "rec"),
         (["--verdict", "rejected"], 2, "45 OUT_OF_ORDER"),
         (["--verdict", "duplicate", "--producer", "0"], 1, "duplicate of offset"),
-        (["--producer", "1"], 2, "orders-1"),
+        (["--producer", "1", "--event", "produce"], 1, "orders-1"),
+        (["--producer", "1", "--api", "Produce", "--event", "request"], 1, "orders-1"),
+        (["--producer", "1", "--api", "Produce", "--event", "reply"], 1, "orders-1"),
         (["--topic", "orders", "--partition", "1", "--event", "produce"], 1, "orders-1"),
         (["--topic", "other", "--event", "reply"], 1, "other-0"),
         (["--api", "initproducerid", "--event", "reply"], 3, "InitProducerId"),
         (["--api", "Produce", "--event", "fault"], 1, "error"),
         (["--connection", "2"], 6, "#2"),
-        (["--client", "nobody"], 0, ""),
         (["--client", "wirebroker-conformance", "--event", "request"], 12, "asked"),
         (["--event", "producer", "--topic", "orders"], 2, "known from now on"),
         (["--event", "group"], 0, ""),
@@ -89,6 +101,13 @@ def test_moments() -> None:
     [
         (["--since", "noon"], "'noon' is not a time; write 12:30"),
         (["--event", "verdict"], "there is no event 'verdict'"),
+        (["--api", "Prodce"], "there is no API 'Prodce'; did you mean 'Produce'?"),
+        (["--topic", "oders"], "no row is about the topic 'oders'; did you mean 'orders'?"),
+        (["--client", "nobody"], "no row is about the client 'nobody'; there are wirebroker-conformance"),
+        (["--producer", "7"], "no row is about the producer 7; there are 0, 1"),
+        (["--connection", "9"], "no row is about the connection 9"),
+        (["--group", "readers"], "no row is about a group; serve --trace-level all traces everything"),
+        (["--follow", "--timeline"], "--timeline draws a whole trace, so --follow cannot be given with it"),
     ],
 )
 def test_what_cannot_be_meant(capsys: pytest.CaptureFixture[str], file: Path, options: list[str], said: str) -> None:
@@ -146,11 +165,153 @@ def test_a_timeline(capsys: pytest.CaptureFixture[str], file: Path) -> None:
     assert len(show(capsys, file, "--timeline")) == len(lines) + 4, "and one for the other producer"
 
 
-def row(first: int, last: int, verdict: Any = "accepted", offset: int = 0) -> ProduceRow:
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A transaction and a group on connections of their own, a fault that meets the transaction, and another producer."""
+    path = tmp_path_factory.mktemp("trace") / "trace.jsonl"
+    with MockKafka(topics={"orders": 2}, trace="all", clock="frozen") as kafka:
+        kafka.faults.add(faults.delay(1, api="EndTxn"))
+        host, port = kafka.bootstrap_servers.split(":")
+        shop, readers = (WireClient(host, int(port)) for _ in range(2))
+        shop.request(FindCoordinatorRequest(key_type=1, coordinator_keys=["shop"]), 4)
+        ids = shop.request(InitProducerIdRequest(transactional_id="shop", transaction_timeout_ms=60_000), 4)
+        records = batch(0, pid=ids.producer_id, epoch=0, transactional=True)
+        topics = [AddPartitionsToTxnTopic(name="orders", partitions=[0])]
+        shop.request(AddPartitionsToTxnRequest([], "shop", ids.producer_id, 0, topics), 3)
+        produce = produce_request("orders", records)
+        produce.transactional_id = "shop"
+        shop.request(produce, 9)
+        shop.send(EndTxnRequest("shop", ids.producer_id, 0, True), 3)
+        kafka.wait_until(lambda: kafka.trace.faults())
+        kafka.clock.advance(milliseconds=2)
+        shop.answer()
+        readers.request(FindCoordinatorRequest(key_type=0, coordinator_keys=["readers"]), 4)
+        RawProducer(kafka, "orders", 1).send(0)
+        path.write_text("".join(row.as_json() + "\n" for row in kafka.trace.events()), encoding="utf-8")
+    return path
+
+
+def test_a_transaction_has_its_requests_its_batches_and_its_faults(capsys: pytest.CaptureFixture[str], mixed: Path) -> None:
+    lines = show(capsys, mixed, "--transaction", "shop")
+    text = "\n".join(lines)
+    for word in ("InitProducerId", "AddPartitionsToTxn", "accepted", "known from now on", "Ongoing", "delay(", "EndTxn"):
+        assert word in text, word
+    assert "orders-1" not in text, "the other producer"
+    assert main(["trace", "show", str(mixed), "--transaction", "shpo"]) == 2
+    assert "the transaction 'shpo'; did you mean 'shop'?" in capsys.readouterr().err
+
+
+def test_a_group_has_its_requests(capsys: pytest.CaptureFixture[str], mixed: Path) -> None:
+    lines = show(capsys, mixed, "--group", "readers")
+    assert [("asked" in line, "FindCoordinator" in line) for line in lines] == [(True, True), (False, True)]
+
+
+def test_a_producer_has_its_requests_and_answers(capsys: pytest.CaptureFixture[str], mixed: Path) -> None:
+    whole, mine, other = (show(capsys, mixed, *each) for each in ([], ["--producer", "0"], ["--producer", "1"]))
+    text = "\n".join(mine)
+    for word in (
+        "opened",
+        "InitProducerId",
+        "AddPartitionsToTxn",
+        "Produce v9",
+        "accepted",
+        "delay(",
+        "EndTxn",
+        "CompleteCommit",
+    ):
+        assert word in text, word
+    assert not [line for line in mine if "orders-1" in line]
+    assert [line for line in other if "orders-1" in line and "Produce" in line]
+    assert not set(mine) & set(other)
+    assert len(mine) + len(other) < len(whole), "topics and the group belong to nobody"
+
+
+def test_standard_input(capsys: pytest.CaptureFixture[str], mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = show(capsys, mixed, "--producer", "0")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"no row\n" + mixed.read_bytes())))
+    assert main(["trace", "show", "-", "--producer", "0"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.splitlines() == expected
+    assert printed.err.startswith("standard input:1: this line is not a row")
+
+
+def test_a_file_is_followed(mixed: Path, tmp_path: Path) -> None:
+    path = tmp_path / "growing.jsonl"
+    first, second, third = mixed.read_text(encoding="utf-8").splitlines(keepends=True)[:3]
+    path.write_text(first + second[:20], encoding="utf-8")
+    command = [sys.executable, "-m", "wirebroker.cli", "trace", "show", str(path), "--follow"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        shown = [process.stdout.readline()]
+        with path.open("a", encoding="utf-8") as file:
+            file.write(second[20:])
+        shown.append(process.stdout.readline())
+        path.write_text(third, encoding="utf-8")
+        shown.append(process.stdout.readline())
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+    assert shown == [line(row_from_json(json.loads(text))) + "\n" for text in (first, second, third)]
+
+
+# Timelines
+
+
+def row(first: int, last: int, verdict: Any = "accepted", offset: int = 0, **others: Any) -> ProduceRow:
     values: dict[str, Any] = {field.name: 0 for field in fields(ProduceRow)} | {
         "topic": "orders", "first_sequence": first, "last_sequence": last, "verdict": verdict, "base_offset": offset,
+        "records": last - first + 1,
     }  # fmt: skip
-    return ProduceRow(**values)
+    return ProduceRow(**values | others)
+
+
+def test_long_runs_are_folded() -> None:
+    rows = [row(at, at, offset=at) for at in range(3000)]
+    refused = {"code": 45, "error": "OUT_OF_ORDER_SEQUENCE_NUMBER"}
+    rows[1500:1500] = [row(1499, 1499, "duplicate", 1499)] * 7 + [
+        row(at, at, "rejected", -1, **refused) for at in range(1600, 1700)
+    ]
+    _, *lines, summary = timelines(rows)
+    assert [line.split("|")[2].strip() for line in lines] == [
+        "accepted   1,500 batches, offsets 0–1499",
+        "duplicate  7 times, of offset 1499",
+        "rejected   100 batches, 45 OUT_OF_ORDER_SEQUENCE_NUMBER, missing 1500–1599",
+        "accepted   1,500 batches, offsets 1500–2999",
+    ]
+    assert "·×" in lines[2]
+    assert summary == "  3,000 accepted, 7 duplicate, 100 rejected; nothing is missing"
+
+
+def test_a_picture_has_a_limit_of_lines_whatever_happens() -> None:
+    rows = [each for at in range(3000) for each in (row(at, at, offset=at), row(at, at, "duplicate", at))]
+    _, *lines, summary = timelines(rows)
+    assert len(lines) == LINES
+    assert all("mixed      50 accepted, 50 duplicate" in line for line in lines)
+    assert summary == "  3,000 accepted, 3,000 duplicate, 0 rejected; nothing is missing"
+
+
+def test_a_producer_without_idempotence_lies_at_its_offsets_and_its_doubling_is_marked() -> None:
+    billing = {"topic": "payments", "producer_id": -1, "client_id": "billing", "bytes": 80, "records": 1}
+    rows = [row(-1, -1, offset=at, **billing, correlation_id=at) for at in range(11)]
+    rule = "lose_ack(api=Produce, nth=5, then=disconnect)"
+    lost = FaultRow(0, 0, 0, "billing", "Produce", 9, 4, "lose_ack", rule, ("payments-0",), 1)
+    elsewhere = FaultRow(0, 0, 0, "billing", "Produce", 9, 7, "lose_ack", rule, ("orders-0",), 1)
+    picture = [text[:2] + text[16:] if text[4:5] == ":" else text for text in timelines(rows, context=[*rows, lost, elsewhere])]
+    docs = Path(__file__).resolve().parent.parent / "docs" / "trace.md"
+    assert "```text\n" + "\n".join(picture) + "\n```" in docs.read_text(encoding="utf-8")
+
+
+def test_a_doubling_under_a_new_epoch_is_marked_with_the_retry_that_was_rejected(mock_kafka: MockKafka) -> None:
+    mock_kafka.create_topic("orders")
+    producer = RawProducer(mock_kafka)
+    for first in (0, 2, 4, 6, 8, 10, 0, 2):
+        producer.send(first, first + 1)
+    producer.send(0, 1, epoch=1)
+    rows = mock_kafka.trace.produce("orders")
+    marked = [text.partition("accepted   ")[2] for text in timelines(rows, context=rows) if "◄" in text]
+    assert marked == [
+        "offset 0  ◄ probably stored again at offset 12",
+        "offset 12  ◄ probably the batch of offset 0 again: its retry was rejected, 45 OUT_OF_ORDER_SEQUENCE_NUMBER",
+    ]
 
 
 def test_a_timeline_goes_on_behind_the_wrap() -> None:

@@ -4,60 +4,152 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from datetime import datetime
-from pathlib import Path
+from typing import BinaryIO
 
+from kafkawire.registry import KEYS
+from wirebroker.suggestions import did_you_mean
 from wirebroker.trace.layout import has_colour, line
 from wirebroker.trace.rows import EVENTS, ProduceRow, Row, row_from_json
+from wirebroker.trace.selection import NAMES, Subject, topics_of
 from wirebroker.trace.timeline import timelines
 
 _CLOCK = re.compile(r"(\d\d?):(\d\d)(?::(\d\d)(?:[.,](\d{1,3}))?)?")
-_IN_NAME = re.compile(r"(.*)-(\d+)")
 _API_OF = {"produce": "Produce", "fetch": "Fetch"}
+PAUSE_S = 0.2
+"""Seconds between two looks at a file that is followed."""
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the rows; the exit code: 0, or 2 if they cannot be read. A damaged line is reported and left out."""
-    path = Path(options.file)
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError as refused:
-        print(f"wirebroker trace show: {path}: {refused.strerror}", file=sys.stderr)
-        return 2
-    rows = list(_read(path, lines))
-    try:
-        if options.event is not None and options.event not in EVENTS:
-            raise ValueError(f"there is no event {options.event!r}; there are {', '.join(EVENTS)}")
-        times = _times(options, rows)
-        wanted = [row for row in rows if _is_wanted(row, options, times)]
-    except ValueError as wrong:
-        print(f"wirebroker trace show: {wrong}", file=sys.stderr)
-        return 2
+    with ExitStack() as resources:
+        try:
+            selection = Selection(options)
+            file = sys.stdin.buffer if options.file == "-" else resources.enter_context(open(options.file, "rb"))
+            return _follow(file, selection) if options.follow else _show(file, selection)
+        except OSError as refused:
+            if isinstance(refused, BrokenPipeError):
+                raise
+            print(f"wirebroker trace show: {options.file}: {refused.strerror}", file=sys.stderr)
+        except ValueError as wrong:
+            print(f"wirebroker trace show: {wrong}", file=sys.stderr)
+    return 2
+
+
+def _show(file: BinaryIO, selection: Selection) -> int:
+    """Show a whole file. All rows are read first, because later rows tell to whom earlier ones belong."""
+    lines = file.read().splitlines()
+    rows = list(_read(selection.options.file, lines))
+    for row in rows:
+        selection.learn(row)
+    if rows:
+        selection.check_names()
+    wanted = filter(selection.has, rows)
     colour = has_colour(sys.stdout)
-    if options.timeline:
-        for text in timelines((row for row in wanted if isinstance(row, ProduceRow)), colour):
-            print(text)
+    if selection.options.timeline:
+        shown = timelines((row for row in wanted if isinstance(row, ProduceRow)), colour, rows)
     else:
-        for row in wanted:
-            print(line(row, colour))
+        shown = (line(row, colour) for row in wanted)
+    for text in shown:
+        print(text)
     return 2 if lines and not rows else 0
 
 
-def _read(path: Path, lines: list[bytes]) -> Iterator[Row]:
+def _follow(file: BinaryIO, selection: Selection) -> int:
+    """Show the rows as they come, until Ctrl-C or the end of standard input."""
+    if selection.options.timeline:
+        raise ValueError("--timeline draws a whole trace, so --follow cannot be given with it")
+    colour = has_colour(sys.stdout)
+    lines = iter(file.readline, b"") if file is sys.stdin.buffer else appended(file)
+    for row in _read(selection.options.file, lines):
+        selection.learn(row)
+        if selection.has(row):
+            print(line(row, colour), flush=True)
+    return 0
+
+
+def appended(file: BinaryIO) -> Iterator[bytes]:
+    """The lines of a file and those that are appended to it, for ever. A file that was made shorter is read from its start."""
+    text = b""
+    while True:
+        part = file.readline()
+        text += part
+        if text.endswith(b"\n"):
+            yield text
+            text = b""
+        elif not part:
+            if os.fstat(file.fileno()).st_size < file.tell():
+                file.seek(0)
+                text = b""
+            time.sleep(PAUSE_S)
+
+
+def _read(name: str, lines: Iterable[bytes]) -> Iterator[Row]:
+    shown = "standard input" if name == "-" else name
     for number, text in enumerate(lines, 1):
         try:
             yield row_from_json(json.loads(text))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as wrong:
-            print(f"{path}:{number}: this line is not a row of a trace ({wrong!r})", file=sys.stderr)
+            print(f"{shown}:{number}: this line is not a row of a trace ({wrong!r})", file=sys.stderr)
 
 
-def _times(options: argparse.Namespace, rows: list[Row]) -> tuple[int | None, int | None]:
-    day = rows[0].time if rows else 0
-    since = moment(options.since, day) if options.since else None
-    return since, moment(options.until, day) if options.until else None
+class Selection:
+    """The rows that the flags choose. Raises ValueError for flags that no row could meet."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        if options.event is not None and options.event not in EVENTS:
+            advice = did_you_mean(options.event, EVENTS)
+            raise ValueError(f"there is no event {options.event!r}{advice}; there are {', '.join(EVENTS)}")
+        apis = {name.lower(): name for name in KEYS}
+        self._api = apis.get((options.api or "").lower())
+        if options.api and self._api is None:
+            raise ValueError(f"there is no API {options.api!r}{did_you_mean(options.api, KEYS)}")
+        self._subjects = [Subject(kind, getattr(options, kind)) for kind in NAMES if getattr(options, kind) is not None]
+        self._day: int | None = None
+        self._set_times(0)
+
+    def _set_times(self, day: int) -> None:
+        self._since = moment(self.options.since, day) if self.options.since else None
+        self._until = moment(self.options.until, day) if self.options.until else None
+
+    def learn(self, row: Row) -> None:
+        """Note what a row says about others. The first one gives the day of a time without a date."""
+        if self._day is None:
+            self._day = row.time
+            self._set_times(row.time)
+        for subject in self._subjects:
+            subject.learn(row)
+
+    def check_names(self) -> None:
+        """Raises ValueError if a flag names what no learnt row names."""
+        for subject in self._subjects:
+            if sentence := subject.unknown():
+                raise ValueError(sentence)
+
+    def has(self, row: Row) -> bool:
+        """Whether the flags choose this row."""
+        options = self.options
+        if (self._since is not None and row.time < self._since) or (self._until is not None and row.time > self._until):
+            return False
+        if options.event not in (None, row.event) or options.verdict not in (None, getattr(row, "verdict", None)):
+            return False
+        if self._api not in (None, getattr(row, "api", _API_OF.get(row.event))):
+            return False
+        if options.partition is not None and (options.topic, options.partition) not in _partitions(row, options.topic):
+            return False
+        return all(subject.has(row) for subject in self._subjects)
+
+
+def _partitions(row: Row, topic: str | None) -> set[tuple[str | None, int | None]]:
+    """The partitions of a topic that a row names; of any topic if there is none."""
+    return {(topic, index) for name, index in topics_of(row) if topic in (None, name)}
 
 
 def moment(text: str, day: int) -> int:
@@ -74,41 +166,3 @@ def moment(text: str, day: int) -> int:
     except ValueError:
         raise ValueError(f"{text!r} is not a time; write 12:30:05.250, 2026-11-21T12:30 or ms since the epoch") from None
     return round(found.timestamp() * 1000)
-
-
-def _is_wanted(row: Row, options: argparse.Namespace, times: tuple[int | None, int | None]) -> bool:
-    since, until = times
-    if (since is not None and row.time < since) or (until is not None and row.time > until):
-        return False
-    if options.event is not None and row.event != options.event:
-        return False
-    return all(found(row) == wanted for found, wanted in _fields(options) if wanted is not None) and _is_about(
-        row, options.topic, options.partition
-    )
-
-
-def _fields(options: argparse.Namespace) -> list[tuple[Callable[[Row], object], object]]:
-    return [
-        (lambda row: getattr(row, "producer_id", None), options.producer),
-        (lambda row: getattr(row, "verdict", None), options.verdict),
-        (lambda row: getattr(row, "connection", None), options.connection),
-        (lambda row: getattr(row, "client_id", None), options.client),
-        (lambda row: getattr(row, "api", _API_OF.get(row.event, "")).lower(), options.api and options.api.lower()),
-    ]
-
-
-def _is_about(row: Row, topic: str | None, partition: int | None) -> bool:
-    """Whether the row names this topic and partition."""
-    if topic is None and partition is None:
-        return True
-    return any(topic in (None, name) and partition in (None, index) for name, index in _places(row))
-
-
-def _places(row: Row) -> Iterator[tuple[str, int | None]]:
-    if hasattr(row, "topic"):
-        yield row.topic, getattr(row, "partition", None)
-        return
-    names: tuple[str, ...] = getattr(row, "partitions", ()) or getattr(row, "about", ())
-    for name in names:
-        match = _IN_NAME.fullmatch(name)
-        yield (match[1], int(match[2])) if match else (name, None)

@@ -1,0 +1,84 @@
+"""Remarks on the batches of a trace: which fault met an answer, and which records were probably stored again because of it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from wirebroker.trace.rows import FaultRow, ProduceRow, Row
+
+Exchange = tuple[int, int, int]
+"""Node, connection and correlation id."""
+Alike = tuple[str, int, str | None, int, int]
+"""Topic, partition, client id, records and bytes: what a batch and its retry share under any producer id and epoch."""
+
+
+def remarks_on(rows: Iterable[Row]) -> dict[int, str]:
+    """A remark by `id` of the row of a batch.
+
+    Records are stored twice if the client sends a stored batch again in a way that the validator cannot recognise: without a
+    producer id, or under another id or epoch. Batches in doubt are those whose answer met a fault, and those whose retry was
+    rejected. A trace has no contents, so the next batch of the same client and size is only probably the same batch.
+    """
+    rows = list(rows)
+    return _Doublings([row for row in rows if isinstance(row, FaultRow)]).read(
+        row for row in rows if isinstance(row, ProduceRow)
+    )
+
+
+class _Doublings:
+    def __init__(self, faults: Iterable[FaultRow]) -> None:
+        self._faults: dict[Exchange, list[FaultRow]] = defaultdict(list)
+        for fault in faults:
+            self._faults[fault.node, fault.connection, fault.correlation_id].append(fault)
+        self._stored: dict[tuple[str, int, int, int, int], ProduceRow] = {}
+        self._in_doubt: dict[Alike, list[tuple[ProduceRow, str]]] = defaultdict(list)
+        self._remarks: dict[int, list[str]] = defaultdict(list)
+
+    def read(self, rows: Iterable[ProduceRow]) -> dict[int, str]:
+        for row in rows:
+            rules = ", ".join(fault.rule for fault in self._struck(row))
+            if rules:
+                self._remarks[id(row)].append(rules)
+            if row.verdict == "accepted":
+                self._accepted(row, f"its answer met {rules}" if rules else "")
+            elif (original := self._stored.get(_sequence(row))) is not None:
+                self._sent_again(row, original)
+        return {key: "; ".join(texts) for key, texts in self._remarks.items()}
+
+    def _struck(self, row: ProduceRow) -> list[FaultRow]:
+        place = f"{row.topic}-{row.partition}"
+        faults = self._faults.get((row.node, row.connection, row.correlation_id), ())
+        return [fault for fault in faults if not fault.partitions or place in fault.partitions]
+
+    def _accepted(self, row: ProduceRow, doubt: str) -> None:
+        waiting = self._in_doubt.get(_alike(row), [])
+        if (found := next((each for each in waiting if _another(each[0], row)), None)) is not None:
+            waiting.remove(found)
+            earlier, why = found
+            self._remarks[id(earlier)].append(f"probably stored again at offset {row.base_offset}")
+            self._remarks[id(row)].append(f"probably the batch of offset {earlier.base_offset} again: {why}")
+        if row.producer_id >= 0:
+            self._stored[_sequence(row)] = row
+        if doubt:
+            self._in_doubt[_alike(row)].append((row, doubt))
+
+    def _sent_again(self, row: ProduceRow, original: ProduceRow) -> None:
+        waiting = self._in_doubt[_alike(original)]
+        waiting[:] = [each for each in waiting if each[0] is not original]
+        if row.verdict == "rejected" and row.last_sequence == original.last_sequence:
+            waiting.append((original, f"its retry was rejected, {row.code} {row.error}"))
+
+
+def _sequence(row: ProduceRow) -> tuple[str, int, int, int, int]:
+    return row.topic, row.partition, row.producer_id, row.producer_epoch, row.first_sequence
+
+
+def _alike(row: ProduceRow) -> Alike:
+    return row.topic, row.partition, row.client_id, row.records, row.bytes
+
+
+def _another(earlier: ProduceRow, row: ProduceRow) -> bool:
+    """Whether the validator cannot know that the second is a retry of the first."""
+    ids = (earlier.producer_id, earlier.producer_epoch), (row.producer_id, row.producer_epoch)
+    return row.producer_id < 0 or ids[0] != ids[1]

@@ -1,0 +1,142 @@
+"""Which rows of a trace belong to a topic, a client, a producer, a transaction or a group.
+
+A row belongs to one of these if it names it. Requests and answers do not name a producer, and a batch does not name its
+transactional id: they belong to it because of the rows of the same connection or exchange. `learn` remembers those.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from wirebroker.suggestions import did_you_mean
+from wirebroker.trace.rows import GroupRow, ProduceRow, Row, TopicRow, TransactionRow
+
+_IN_NAME = re.compile(r"(.*)-(\d+)")
+GROUP, TRANSACTION = "group ", "transaction "
+"""How the names of a request begin that are not of topics."""
+SHOWN = 10
+"""How many names a sentence lists."""
+
+
+def topics_of(row: Row) -> Iterator[tuple[str, int | None]]:
+    """The topics and partitions that a row names. A topic whose own name ends in a number is named in both ways."""
+    if hasattr(row, "topic"):
+        yield row.topic, getattr(row, "partition", None)
+        return
+    for name in _about(row):
+        if " " not in name:
+            yield name, None
+            if match := _IN_NAME.fullmatch(name):
+                yield match[1], int(match[2])
+
+
+def groups_of(row: Row) -> Iterator[str]:
+    """The groups that a row names."""
+    if isinstance(row, GroupRow):
+        yield row.group
+    yield from (name.removeprefix(GROUP) for name in _about(row) if name.startswith(GROUP))
+
+
+def transactions_of(row: Row) -> Iterator[str]:
+    """The transactional ids that a row names."""
+    if isinstance(row, TransactionRow):
+        yield row.transactional_id
+    yield from (name.removeprefix(TRANSACTION) for name in _about(row) if name.startswith(TRANSACTION))
+
+
+def _about(row: Row) -> tuple[str, ...]:
+    if isinstance(row, TopicRow):  # its `partitions` is a number
+        return ()
+    named: tuple[str, ...] = getattr(row, "partitions", ()) or getattr(row, "about", ())
+    return named
+
+
+def _values(field: str) -> Callable[[Row], Iterable[Any]]:
+    def read(row: Row) -> Iterable[Any]:
+        value = getattr(row, field, None)
+        return () if value is None else (value,)
+
+    return read
+
+
+NAMES: Mapping[str, Callable[[Row], Iterable[Any]]] = {
+    "topic": lambda row: [topic for topic, _ in topics_of(row)],
+    "client": _values("client_id"),
+    "connection": _values("connection"),
+    "producer": _values("producer_id"),
+    "transaction": transactions_of,
+    "group": groups_of,
+}
+"""What a row names of each kind."""
+
+
+class Subject:
+    """The rows of one topic, client, connection, producer, transaction or group."""
+
+    def __init__(self, kind: str, name: Any) -> None:
+        self.kind, self.name = kind, name
+        self._names = NAMES[kind]
+        self._seen: set[Any] = set()
+        self._producers: set[tuple[int, int]] = set()
+        """Producer ids and epochs of the transactional id."""
+        self._transactions: set[str] = set()
+        """Transactional ids of the producer."""
+        self._connections: set[tuple[int, int]] = set()
+        self._exchanges: set[tuple[int, int, int]] = set()
+        self._of_others: set[tuple[int, int, int]] = set()
+
+    def learn(self, row: Row) -> None:
+        """Note what other rows have to do with the subject. For a whole trace, learn every row before the first question."""
+        names = self._names(row)
+        self._seen.update(names)
+        named = self.name in self._names(row)
+        if self.kind == "producer" and isinstance(row, ProduceRow):
+            (self._exchanges if named else self._of_others).add(_exchange(row))
+            if named:
+                self._connections.add((row.node, row.connection))
+        elif named and isinstance(row, TransactionRow):
+            if row.producer_id >= 0:
+                self._producers.add((row.producer_id, row.producer_epoch))
+            self._transactions.add(row.transactional_id)
+        elif named and self.kind in ("transaction", "group") and hasattr(row, "correlation_id"):
+            self._exchanges.add(_exchange(row))
+
+    def has(self, row: Row) -> bool:
+        """Whether the row belongs to the subject."""
+        if self.name in self._names(row):
+            return True
+        if self.kind == "producer":
+            return self._is_of_producer(row)
+        if self.kind == "transaction" and _producer(row) in self._producers:
+            return True
+        return self.kind in ("transaction", "group") and _exchange(row) in self._exchanges
+
+    def _is_of_producer(self, row: Row) -> bool:
+        """A client's connection carries one producer at a time, and all that it sends for it."""
+        if hasattr(row, "producer_id"):
+            return False
+        exchange = _exchange(row)
+        if exchange[:2] in self._connections and (exchange in self._exchanges or exchange not in self._of_others):
+            return True
+        return not self._transactions.isdisjoint(transactions_of(row))
+
+    def unknown(self) -> str:
+        """A sentence if no row that was learnt names the subject, "" if one does."""
+        if self.name in self._seen:
+            return ""
+        others = sorted(map(str, self._seen - {-1}))
+        if not others:
+            return f"no row is about a {self.kind}; serve --trace-level all traces everything"
+        advice = did_you_mean(self.name, others) if isinstance(self.name, str) else ""
+        named = f"; there are {', '.join(others[:SHOWN])}{' …' * (len(others) > SHOWN)}"
+        return f"no row is about the {self.kind} {self.name!r}{advice or named}"
+
+
+def _exchange(row: Row) -> tuple[int, int, int]:
+    return getattr(row, "node", -1), getattr(row, "connection", -1), getattr(row, "correlation_id", -1)
+
+
+def _producer(row: Row) -> tuple[int, int]:
+    return getattr(row, "producer_id", -1), getattr(row, "producer_epoch", -1)
