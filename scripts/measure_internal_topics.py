@@ -8,31 +8,30 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "broker"), str(ROOT / "protocol"), str(ROOT / "tests")]
+from _environment import enter
 
-from kafkawire.declare import Message  # noqa: E402
-from kafkawire.frames import SIZE, decode_response, encode_request  # noqa: E402
-from kafkawire.messages.add_partitions_to_txn import (  # noqa: E402
+enter("crc32c", "psutil")
+
+from kafkawire.declare import Message
+from kafkawire.frames import SIZE, decode_response, encode_request
+from kafkawire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )
-from kafkawire.messages.end_txn import EndTxnRequest  # noqa: E402
-from kafkawire.messages.find_coordinator import FindCoordinatorRequest  # noqa: E402
-from kafkawire.messages.init_producer_id import InitProducerIdRequest  # noqa: E402
-from kafkawire.messages.offset_commit import (  # noqa: E402
+from kafkawire.messages.end_txn import EndTxnRequest
+from kafkawire.messages.find_coordinator import FindCoordinatorRequest
+from kafkawire.messages.init_producer_id import InitProducerIdRequest
+from kafkawire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from wirebroker.engine import Engine  # noqa: E402
-from wirebroker.exchange import Reply  # noqa: E402
+from wirebroker.engine import Engine
+from wirebroker.exchange import Reply
 
 SHOWN = 10
 """How many lines each table has."""

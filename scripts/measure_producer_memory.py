@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import argparse
 import gc
-import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "broker"), str(ROOT / "protocol")]
+from _environment import enter
 
-from kafkawire.batches import BatchHeader  # noqa: E402
-from wirebroker.core.producers import advance  # noqa: E402
-from wirebroker.core.profile import Rules  # noqa: E402
+enter("crc32c", "psutil")
+
+from kafkawire.batches import BatchHeader
+from wirebroker.core.producers import advance
+from wirebroker.core.profile import Rules
 
 BATCHES = 5
 

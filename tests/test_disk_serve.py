@@ -19,7 +19,7 @@ from kafkawire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from test_groups import Client, find
 from test_transactions import Reader, TransactionalProducer
 from wirebroker.wire_client import WireClient
-from wirekit import batch, client, produce_request
+from wirekit import batch, client, produce_request, without_times
 
 pytestmark = pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="the limits of another process cannot be set here")
 SMALL = (
@@ -60,7 +60,7 @@ def full(served: Served, now: bool = True) -> None:
 def said(served: Served, code: int) -> list[str]:
     """What it printed as it ended by SIGTERM, without what it says of connections."""
     served.process.send_signal(signal.SIGTERM)
-    lines = served.process.communicate(timeout=10)[1].splitlines()
+    lines = without_times(served.process.communicate(timeout=10)[1])
     assert served.process.returncode == code
     return [text for text in lines if not text.startswith("INFO connection ")]
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -41,3 +44,20 @@ def test_the_issue_forms_ask_for_something() -> None:
 def test_the_engine_without_faults_is_compiled_from_the_engine_as_it_is() -> None:
     script = ROOT / "scripts" / "bench_parts" / "without_faults.py"
     assert subprocess.run([sys.executable, script, "--version"], capture_output=True, check=False).returncode == 0
+
+
+def python_scripts() -> list[str]:
+    scripts = (path for path in (ROOT / "scripts").iterdir() if path.is_file())
+    return sorted(path.name for path in scripts if path.read_text(encoding="utf-8").startswith("#!/usr/bin/env python3"))
+
+
+@pytest.mark.parametrize("name", python_scripts())
+def test_a_script_without_its_environment_says_how_to_make_it(name: str, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
+    command = [sys.executable, "-S", str(tmp_path / "scripts" / name), "--help"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=30, env={"PATH": os.environ["PATH"]})
+    if run.returncode == 2:
+        begins = f"scripts/{name} needs the environment .venv, which `scripts/test --collect-only` makes; "
+        assert (run.stderr.startswith(begins), run.stderr.count("\n")) == (True, 1), run.stderr
+    else:
+        assert (run.returncode, run.stderr) == (0, ""), "it needs nothing"

@@ -24,6 +24,7 @@ from wirebroker import MockKafka
 from wirebroker.cli import main
 from wirebroker.options import OptionError
 from wirebroker.wire_client import WireClient
+from wirekit import without_times
 
 COMMAND = [sys.executable, "-m", "wirebroker.cli"]
 MAIN = "import sys; from wirebroker.cli import main; sys.exit(main())"
@@ -347,7 +348,7 @@ def produced_twice(host: str, port: int) -> list[int]:
 def ended(process: subprocess.Popen[str]) -> list[str]:
     """Its lines on stderr, except those about connections."""
     process.send_signal(signal.SIGTERM)
-    lines = process.communicate(timeout=10)[1].splitlines()
+    lines = without_times(process.communicate(timeout=10)[1])
     assert process.returncode == 0
     return [text for text in lines if " connection " not in text]
 

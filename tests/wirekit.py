@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import time
@@ -90,6 +91,11 @@ class RawProducer:
         """Send this record data; the partition's answer."""
         request = produce_request(self.topic, data, self.partition, acks)
         return only(self.wire.request(request, version))
+
+
+def without_times(log: str) -> list[str]:
+    """The lines of a server's log without the time that they begin with."""
+    return [re.sub(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} ", "", text) for text in log.splitlines()]
 
 
 def lacking(what: str, reason: str) -> NoReturn:

@@ -19,15 +19,15 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "broker"), str(ROOT / "protocol"), str(ROOT / "scripts")]
 
-from bench_parts.process import cpu_ns  # noqa: E402
-from crc32c import crc32c  # noqa: E402
+from bench_parts.process import cpu_ns
+from crc32c import crc32c
 
-from kafkawire.batches import HEADER_SIZE, Record, build_batch  # noqa: E402
-from kafkawire.declare import Message  # noqa: E402
-from kafkawire.frames import decode_response, encode_request  # noqa: E402
-from kafkawire.messages.create_topics import CreatableTopic, CreateTopicsRequest  # noqa: E402
-from kafkawire.messages.init_producer_id import InitProducerIdRequest  # noqa: E402
-from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData  # noqa: E402
+from kafkawire.batches import HEADER_SIZE, Record, build_batch
+from kafkawire.declare import Message
+from kafkawire.frames import decode_response, encode_request
+from kafkawire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kafkawire.messages.init_producer_id import InitProducerIdRequest
+from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 TOPIC = "bench"
 CLIENT = "bench"

@@ -1,0 +1,26 @@
+"""The environment .venv for scripts in Python: they run in it, whichever Python they are started with.
+
+Scripts import this module first. It needs nothing but Python itself.
+"""
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = [str(ROOT / folder) for folder in ("broker", "protocol", "pipeline", "tests")]
+
+
+def enter(*needed: str) -> None:
+    """Go on in .venv, and put the sources on the path. Exit code 2 with a sentence if it lacks one of the needed packages."""
+    python = ROOT / ".venv" / "bin" / "python"
+    script = Path(sys.argv[0]).name
+    if Path(sys.prefix) != ROOT / ".venv" and python.exists():
+        os.execv(python, [str(python), *sys.argv])
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
+    if missing:
+        problem = f"the environment .venv, which `scripts/test --collect-only` makes; {', '.join(missing)} is not there"
+        print(f"scripts/{script} needs {problem}.", file=sys.stderr)
+        sys.exit(2)
+    sys.path[1:1] = SOURCES
