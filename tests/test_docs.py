@@ -213,11 +213,16 @@ def test_readme_shows_the_result_of_conformance() -> None:
     assert f"$ scripts/run conformance\n{line}\n" in README
 
 
-def test_the_page_on_bad_input_shows_the_message_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
-    text = (ROOT / "docs" / "bad-input.md").read_text(encoding="utf-8")
-    command, said = text.partition("```console\n$ wirebroker ")[2].partition("```")[0].splitlines()
-    assert main(command.split()) == 2
-    assert capsys.readouterr().err == said + "\n"
+def test_the_page_on_bad_input_shows_the_messages_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = (block for block in blocks("console") if block.path.name == "bad-input.md")
+    shown = re.findall(r"^\$ wirebroker (.*)\n(.*\n)", block.code, re.MULTILINE)
+    assert len(shown) == block.code.count("$ ")
+    for command, said in shown:
+        try:
+            assert main(command.split()) == 2
+        except SystemExit as ended:
+            assert ended.code == 2
+        assert capsys.readouterr().err == said
 
 
 # Tables
