@@ -177,16 +177,51 @@ def test_compaction_is_done_in_slices() -> None:
     assert slices > 8
 
 
-def test_an_advance_of_the_clock_leaves_nothing_to_compact() -> None:
-    with MockKafka(clock="frozen") as kafka:
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_an_advance_of_the_clock_leaves_nothing_to_compact(on_disk: bool, tmp_path: Path) -> None:
+    with MockKafka(clock="frozen", data=tmp_path if on_disk else None) as kafka:
         kafka.create_topic("orders", 1, COMPACTED)
         partition = kafka._call(lambda engine: engine.cluster.topics["orders"].partitions[0])
         kafka._call(lambda engine: Writer(1, partition, aborts=False).write(600, kafka.clock.now()))
         before = values(partition)
         kafka.clock.advance(seconds=15)
-        assert partition.log.cleaned_to == memory_log(partition).active.base_offset > 0
+        assert partition.log.cleaned_to == partition.log.active.base_offset > 0
         assert values(partition) == before
         assert [finding for finding in kafka.audit().findings if finding.severity == "certain"] == []
+
+
+def key_written(partition: Partition, timestamp: int, now: int, key: bytes = b"k") -> None:
+    batch = build_batch([Record(0, 0, key, b"v")], base_timestamp=timestamp)
+    assert partition.append(memoryview(batch), now, 9).error_code == 0
+
+
+@pytest.mark.parametrize("policy", ["compact", "delete"])
+def test_a_segment_of_a_compacted_topic_is_closed_after_the_longest_lag(policy: str) -> None:
+    """The times between the first record of the segment and the next batch decide, not those of the broker."""
+    _, partition = engine_with({"cleanup.policy": policy, "max.compaction.lag.ms": "100"})
+    for timestamp in (0, 100, 101, 102):
+        key_written(partition, NOW + timestamp, NOW)
+    bases = [segment.base_offset for segment in partition.log.segments]
+    assert bases == ([0, 2] if policy == "compact" else [0])
+
+
+def test_a_segment_waits_for_the_shortest_lag_and_goes_with_the_longest() -> None:
+    lags = {"min.compaction.lag.ms": "1000", "max.compaction.lag.ms": "60000", "min.cleanable.dirty.ratio": "1"}
+    engine, partition = engine_with({"cleanup.policy": "compact", "segment.ms": "100"} | lags)
+    for timestamp in (0, 50, 200):
+        key_written(partition, NOW + timestamp, NOW + timestamp)
+    compaction = engine.maintenance.compaction
+    for after, cleaned_to in ((1049, 0), (60_000, 0), (60_001, 2)):
+        compaction.begin(NOW + after)
+        assert partition.log.cleaned_to == cleaned_to, after
+    key_written(partition, NOW + 10**6, NOW + 10**6)
+    engine.cluster.topics["orders"].partitions[0].configs.replace(
+        {**partition.configs.overrides, "min.cleanable.dirty.ratio": "0"}
+    )
+    compaction.begin(NOW + 1199)
+    assert partition.log.cleaned_to == 2, "its record is younger than min.compaction.lag.ms"
+    compaction.begin(NOW + 1200)
+    assert partition.log.cleaned_to == 3
 
 
 def test_a_later_change_of_the_policy_takes_effect() -> None:

@@ -89,8 +89,13 @@ class FastPath:
         if advanced is None:
             return -1
         active = log.active
+        segment_ms = self._segment_ms
         try:
-            if active.size + size > self.segment_bytes or now - active.created > self._segment_ms:
+            if (
+                active.size + size > self.segment_bytes
+                or now - active.created > segment_ms
+                or latest - active.first_timestamp > segment_ms
+            ):
                 log.roll(now)
                 active = log.active
             active.append(records, base, partition.leader_epoch, latest, owned)

@@ -266,8 +266,9 @@ class Partition:
         if fast_path.version != self._settings.version:
             self._follow_settings()
         active = log.active
-        # as in Kafka's LogSegment.shouldRoll
-        if active.size + len(batch) > fast_path.segment_bytes or now - active.created > policy.segment_ms:
+        # LogSegment.shouldRoll compares only the timestamps. The clock counts as well, because a test may have moved it.
+        waited = max(now - active.created, timestamp - active.first_timestamp)
+        if active.size + len(batch) > fast_path.segment_bytes or waited > policy.segment_ms:
             log.roll(now)
             if self.rolled is not None and policy.compacted:
                 self.rolled(self, now)

@@ -78,14 +78,16 @@ class RecordPolicy(NamedTuple):
     def from_configs(cls, topic: str, configs: TopicConfigs) -> RecordPolicy:
         """The policy of these settings."""
         compression = configs.text("compression.type")
+        compacted = "compact" in configs.text("cleanup.policy")
+        segment_ms = configs.integer("segment.ms")
         internal = configs.value("internal.segment.bytes")  # smaller segments than Kafka 4 allows, for tests
         has_level = compression in ("gzip", "lz4", "zstd")
         return cls(
             topic,
             configs.integer("max.message.bytes"),
             internal if isinstance(internal, int) else configs.integer("segment.bytes"),
-            configs.integer("segment.ms"),
-            "compact" in configs.text("cleanup.policy"),
+            min(segment_ms, configs.integer("max.compaction.lag.ms")) if compacted else segment_ms,
+            compacted,
             configs.text("message.timestamp.type") == "LogAppendTime",
             configs.integer("message.timestamp.before.max.ms"),
             configs.integer("message.timestamp.after.max.ms"),

@@ -321,16 +321,23 @@ class Host:
     def tick(self, enough: Callable[[], bool] | None = None) -> None:
         """Run the due timers, until `enough` returns True. An error in a timer is logged, and the broker goes on."""
         self.until = perf_counter() + SLICE
-        try:
-            self.engine.tick(self.clock.now(), enough)
-        except Exception:
-            logger.exception("a timer failed because of an error in wirebroker")
+        self._run_timers(self.clock.now(), enough)
         self.flush()
         self.notify()
 
+    def _run_timers(self, now: int, enough: Callable[[], bool] | None = None) -> None:
+        try:
+            self.engine.tick(now, enough)
+        except Exception:
+            logger.exception("a timer failed because of an error in wirebroker")
+
     def advance(self, ms: int) -> None:
-        """Move the clock forward and run every timer that falls due, in order."""
+        """Move the clock forward and run every timer that falls due, in order, each with the work in threads that it begins."""
         self.clock.advance(ms)
+        if self._storage_jobs is not None:
+            while (due := self.engine.deadline()) is not None and due <= self.clock.now():
+                self._run_timers(due)
+                self._storage_jobs.finish()
         self.tick()
 
     def restart(self, mode: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from kafkawire.disk.damage import DataError
 from wirebroker.clock import Clock
@@ -45,6 +45,8 @@ class StorageJobs:
         """Set after a sync has failed, until the next one."""
         self._closing = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self._working: dict[Job, Future[None]] = {}
+        """The jobs in the threads."""
 
     def check(self) -> None:
         """Write changes of the metadata, take the engine's effects if they must wait, and start the store's jobs."""
@@ -107,22 +109,36 @@ class StorageJobs:
         task.add_done_callback(self._tasks.discard)
 
     async def _run(self) -> None:
-        """Do the jobs in order, and compactions in a thread of their own."""
+        """Do the jobs in order, and compactions beside them."""
         jobs = self._store.jobs
         try:
             while jobs:
                 job = jobs.popleft()
                 if job.apart:
-                    self._start(self._do(job, self._compaction_thread))
+                    self._start(self._do(job))
                 else:
-                    await self._do(job, self._job_thread)
+                    await self._do(job)
         finally:
             self._running = False
 
-    async def _do(self, job: Job, thread: ThreadPoolExecutor) -> None:
+    async def _do(self, job: Job) -> None:
+        await asyncio.wait([asyncio.wrap_future(self._submit(job))])
+        self._complete(job)
+        self._release([])
+
+    def _submit(self, job: Job) -> Future[None]:
+        thread = self._compaction_thread if job.apart else self._job_thread
+        work = self._working[job] = thread.submit(job.work)
+        return work
+
+    def _complete(self, job: Job) -> None:
+        """Wait for the job's thread and take over its result, unless `finish` has."""
+        work = self._working.pop(job, None)
+        if work is None:
+            return
         try:
             try:
-                await self._loop.run_in_executor(thread, job.work)
+                work.result()
             except OSError:
                 job.failed()
                 raise
@@ -131,7 +147,15 @@ class StorageJobs:
             logger.error("the data directory: %s", failure)
         except OSError as failure:
             self._store.failed(failure)
-        self._release([])
+
+    def finish(self) -> None:
+        """Wait until all jobs are done, also those that begin meanwhile. The loop waits, too."""
+        jobs = self._store.jobs
+        while jobs or self._working:
+            while jobs:
+                self._submit(jobs.popleft())
+            for job in list(self._working):
+                self._complete(job)
 
     async def close(self) -> None:
         """Wait for the jobs and the threads to end."""

@@ -49,6 +49,7 @@ class Readable(Protocol):
     base_offset: int
     size: int
     max_timestamp: int
+    first_timestamp: int
 
     def batches(self, position: int) -> Iterable[tuple[int, memoryview]]:
         """Positions and batches from `position` on."""
@@ -88,7 +89,8 @@ def plan(
     lag = configs.integer("min.compaction.lag.ms")
     closed = []
     for segment, following in pairwise(segments):
-        if following.base_offset > owner.last_stable_offset or 0 < now - segment.max_timestamp < lag:
+        too_young = lag > 0 and segment.base_offset >= first_dirty and segment.max_timestamp > now - lag
+        if following.base_offset > owner.last_stable_offset or too_young:
             break
         closed.append(segment)
     new = [segment for segment in closed if segment.base_offset >= first_dirty]
@@ -96,7 +98,8 @@ def plan(
     if not dirty:
         return None
     longest = configs.integer("max.compaction.lag.ms")
-    overdue = any(now - segment.max_timestamp > longest for segment in new)
+    begun = (segment.first_timestamp for segment in segments[:-1] if segment.base_offset >= first_dirty)
+    overdue = any(0 < timestamp < now - longest for timestamp in begun)
     if dirty / size <= float(configs.text("min.cleanable.dirty.ratio")) and not overdue:
         return None
     last_records = {

@@ -21,15 +21,19 @@ class Slice(NamedTuple):
 
 
 EMPTY = Slice(memoryview(b""), 0)
+NO_TIMESTAMP = 2**63 - 1
+"""The `first_timestamp` of a segment that has none: later than every other."""
 
 
 class LogSegment(Protocol):
-    """Consecutive batches. `created` is a time in ms since the epoch, `max_timestamp` the largest of the records'."""
+    """Consecutive batches. Times are in ms since the epoch; `max_timestamp` is the largest of the records'."""
 
     base_offset: int
     created: int
     size: int
     max_timestamp: int
+    first_timestamp: int
+    """The largest timestamp of the first batch, or NO_TIMESTAMP."""
 
     def append(self, batch: Buffer, base_offset: int, leader_epoch: int, timestamp: int, owned: bool) -> None:
         """Append the batch; an `owned` buffer may be kept. Raises OSError if that fails."""

@@ -17,7 +17,7 @@ from kafkawire.batches import read_header
 from kafkawire.primitives import Buffer
 from wirebroker.storage.arena import allocate
 from wirebroker.storage.compaction import Cleaning, Steps
-from wirebroker.storage.interface import EMPTY, Kept, Owner, Slice
+from wirebroker.storage.interface import EMPTY, NO_TIMESTAMP, Kept, Owner, Slice
 
 FIRST_CHUNK = 16 * 1024
 LARGEST_CHUNK = 4 * 1024 * 1024
@@ -36,7 +36,7 @@ class Segment:
 
     __slots__ = (
         "_at", "_capacity", "_chunk", "_next_chunk", "_starts", "_views", "base_offset", "bases", "created",
-        "max_timestamp", "positions", "size", "timestamps",
+        "first_timestamp", "max_timestamp", "positions", "size", "timestamps",
     )  # fmt: skip
 
     def __init__(self, base_offset: int, created: int, chunk: int = FIRST_CHUNK) -> None:
@@ -44,6 +44,7 @@ class Segment:
         self.created = created
         self.size = 0
         self.max_timestamp = -1
+        self.first_timestamp = NO_TIMESTAMP
         self.bases = array("q")
         self.positions = array("q")
         self.timestamps = array("q")
@@ -57,11 +58,11 @@ class Segment:
         """Append the batch. A large `owned` buffer is kept, any other is copied."""
         size = len(batch)
         if owned and size >= OWN_BUFFER_FROM:
-            self._begin(memoryview(batch))
+            self._begin(memoryview(batch), timestamp)
             chunk, at = self._chunk, 0
         else:
             if self._at + size > self._capacity:
-                self._begin(allocate(max(self._next_chunk, size)))
+                self._begin(allocate(max(self._next_chunk, size)), timestamp)
                 self._next_chunk = min(self._next_chunk * 4, LARGEST_CHUNK)
             chunk, at = self._chunk, self._at
             chunk[at : at + size] = batch
@@ -75,7 +76,9 @@ class Segment:
             self.max_timestamp = timestamp
         self.size += size
 
-    def _begin(self, chunk: memoryview) -> None:
+    def _begin(self, chunk: memoryview, timestamp: int) -> None:
+        if not self.size and timestamp >= 0:
+            self.first_timestamp = timestamp
         self._starts.append(self.size)
         self._views.append(chunk)
         self._chunk, self._at, self._capacity = chunk, 0, len(chunk)
@@ -111,6 +114,7 @@ class Segment:
         count = bisect_left(self._starts, made.size)
         made._starts, made._views = self._starts[:count], self._views[:count]
         made.max_timestamp = max(made.timestamps, default=-1)
+        made.first_timestamp = self.first_timestamp if made.bases else NO_TIMESTAMP
         made._next_chunk = self._next_chunk
         return made
 

@@ -34,6 +34,7 @@ from kafkawire.disk.names import LOG, OFFSET_INDEX, SEGMENT_FILES, TIME_INDEX, T
 from kafkawire.disk.walking import ANYWHERE, WINDOW, batches_in, damage_at, gap_at
 from kafkawire.primitives import Buffer
 from wirebroker.storage.folder import files
+from wirebroker.storage.interface import NO_TIMESTAMP
 
 _START = struct.Struct(">qii")
 _PLACE = struct.Struct(">qi11xi")
@@ -130,7 +131,7 @@ class Segment:
 
     __slots__ = (
         "_fd", "_index", "_interval", "_most_entries", "_newest", "_settings", "_since_entry", "base_offset", "created",
-        "dirty", "folder", "max_timestamp", "size", "unchecked",
+        "dirty", "first_timestamp", "folder", "max_timestamp", "size", "unchecked",
     )  # fmt: skip
 
     def __init__(self, folder: Path, base_offset: int, created: int, settings: SegmentSettings, index: Index | None) -> None:
@@ -140,6 +141,7 @@ class Segment:
         self.created = created
         self.size = 0
         self.max_timestamp = -1
+        self.first_timestamp = NO_TIMESTAMP
         self.dirty = False
         """Whether it has been written to since the last sync."""
         self.unchecked: Expected | None = None
@@ -202,6 +204,8 @@ class Segment:
         """Count a batch that the file has, after those that were counted before (LogSegment.append)."""
         if timestamp > self.max_timestamp:
             self.max_timestamp, self._newest = timestamp, last_offset
+        if not self.size:
+            self.first_timestamp = timestamp if timestamp >= 0 else NO_TIMESTAMP
         if self._since_entry > self._interval:
             self._enter(last_offset)
             self._since_entry = size
@@ -261,6 +265,7 @@ class Segment:
         made = Segment(self.folder, self.base_offset, self.created, self._settings, self.index)
         made.size, made.dirty = self.size, self.dirty
         made.max_timestamp, made._newest = self.max_timestamp, self._newest
+        made.first_timestamp = self.first_timestamp
         self.let_go()
         return made
 
@@ -320,6 +325,9 @@ class Segment:
             self.size = os.fstat(fd).st_size
             if not min(position, 1) <= self.size - position <= WINDOW:
                 raise DamagedFile(self.path(OFFSET_INDEX), "the last entry is not near the end of the log")
+            first = files.read_at(fd, HEADER_SIZE, 0)
+            if len(first) == HEADER_SIZE and (timestamp := BatchHeader._make(HEADER.unpack(first)).max_timestamp) >= 0:
+                self.first_timestamp = timestamp
             return memoryview(files.read_at(fd, self.size - position, position))
         finally:
             os.close(fd)
