@@ -58,6 +58,13 @@ from kafkawire.messages.offset_for_leader_epoch import (
 )
 from kafkawire.registry import KEYS
 from wirebroker import apis
+from wirebroker.core.setting_definitions import (
+    BROKER_SETTINGS,
+    CLIENT_METRICS_SETTINGS,
+    GROUP_SETTINGS,
+    TOPIC_SETTINGS,
+    meanings,
+)
 from wirebroker.engine import Engine
 from wirebroker.exchange import Reply
 
@@ -466,6 +473,20 @@ def test_synonyms_are_sent_only_on_request() -> None:
     (result,) = admin.ask(DescribeConfigsRequest(resources=[resource]), 4).results
     assert result.configs[0].synonyms == []
     assert [s.name for s in admin.describe(BROKER, "1", ["num.io.threads"]).configs[0].synonyms] == ["num.io.threads"]
+
+
+def test_every_setting_is_documented_on_request() -> None:
+    """A real Kafka 4.3.1 documents each of them, too."""
+    admin = Admin()
+    admin.create(topic("orders"))
+    sizes = {(TOPIC, "orders"): 33, (BROKER, "1"): 340, (BROKER, ""): 1, (GROUP, "g"): 17, (CLIENT_METRICS, "m"): 3}
+    for (kind, name), size in sizes.items():
+        resource = DescribeConfigsResource(resource_type=kind, resource_name=name)
+        (result,) = admin.ask(DescribeConfigsRequest(resources=[resource], include_documentation=True), 4).results
+        assert len(result.configs) == size
+        assert [config.name for config in result.configs if not config.documentation] == []
+    tables = (TOPIC_SETTINGS, BROKER_SETTINGS, GROUP_SETTINGS, CLIENT_METRICS_SETTINGS)
+    assert {name for table in tables for name in table} == set(meanings())
 
 
 # IncrementalAlterConfigs and AlterConfigs

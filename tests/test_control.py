@@ -140,7 +140,8 @@ def test_leaders_move_and_brokers_die(three: MockKafka) -> None:
         client(kafka, 1).request(MetadataRequest(topics=None), 9)
     assert "broker 2 cannot lead" in control.refused("POST", f"{first}/move-leader", {"to": 2})["detail"]
     assert control.refused("POST", "/brokers/2/kill")["status"] == 409
-    control.ask("POST", "/brokers/2/start")
+    for _ in range(2):  # the second time it runs already
+        control.ask("POST", "/brokers/2/start")
     assert kafka.partition("orders").in_sync == [1, 2]
     elected = control.ask("POST", f"{first}/elect-leader")
     assert (elected["code"], elected["error"], elected["leader"]["leader"]) == (84, "ELECTION_NOT_NEEDED", 1)

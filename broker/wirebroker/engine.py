@@ -366,7 +366,7 @@ class Engine:
         self.cluster.producer_ids.restarted(node_id)
 
     def start_broker(self, node_id: int, now: int) -> None:
-        """Start a broker that was killed. ValueError if it is up."""
+        """Start a broker that was killed. Does nothing if it is up."""
         self.controller.broker_up(node_id, now)
 
     def _coordinator_moved(self, topic: str, index: int, now: int) -> None:

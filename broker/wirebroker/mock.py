@@ -45,12 +45,13 @@ class MockKafka:
     """A cluster of `brokers` brokers on free loopback ports (or from `port` on).
 
     `topics` maps names to partition counts; `configs` are Kafka's settings by Kafka's names; `profile` and `rules` are the
-    rules of the validator; `clock` is "system" or "frozen". With `cold_start` the coordinators of groups and transactions
-    need time at first, as in Kafka, and clients have to retry. `trace` is how much is traced: "off", "verdicts",
-    "changes", "exchanges" or "all" (`wirebroker.trace.levels`). `control` opens the HTTP control, at `control_url` (needs
-    wirebroker[control]). With `data` the logs are kept in that directory, in Kafka's own files, and what the directory
-    already holds is served; `sync` says when they are flushed to the disk: "always", "interval" or "never". Raises
-    ValueError for an option or setting that cannot be used, DataError (an OSError) if the directory cannot.
+    rules of the validator; `clock` is "system" or "frozen". With `cold_start` the coordinators of groups and transactions, and
+    topics that are created automatically, need time at first, as in Kafka, and clients have to retry. `trace` is how much
+    is traced: "off", "verdicts", "changes", "exchanges" or "all" (`wirebroker.trace.levels`). `control` opens the HTTP
+    control, at `control_url` (needs wirebroker[control]). With `data` the logs are kept in that directory, in Kafka's own
+    files, and what the directory already holds is served; `sync` says when they are flushed to the disk: "always",
+    "interval" or "never". Raises ValueError for an option or setting that cannot be used, DataError (an OSError) if the
+    directory cannot.
     """
 
     def __init__(
@@ -345,7 +346,7 @@ class MockKafka:
         self._change(lambda engine, now: engine.kill_broker(node_id, now))
 
     def start_broker(self, node_id: int) -> None:
-        """Start a broker that was killed: its replicas follow again and are in sync. ValueError if it is up."""
+        """Start a broker that was killed: its replicas follow again and are in sync. Does nothing if it is up."""
         self._change(lambda engine, now: engine.start_broker(node_id, now))
 
     def move_leader(self, topic: str, partition: int = 0, *, to: int) -> None:

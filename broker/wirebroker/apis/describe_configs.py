@@ -2,7 +2,7 @@
 
 The settings of topics, brokers, groups and client metrics: each value in effect, its source, and on request its synonyms. A
 broker describes itself, and under the empty name the alterations for all brokers. It has no loggers, because there is no
-log4j here. Documentation is never sent (null).
+log4j here. The documentation of a setting is a sentence of our own, not Kafka's.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from kafkawire.messages.describe_configs import (
 from wirebroker.core.config_resources import Refusal, ResourceType, describe_client_metrics, describe_group
 from wirebroker.core.configs import Entry
 from wirebroker.core.names import topic_name_error
+from wirebroker.core.setting_definitions import meanings
 from wirebroker.exchange import Exchange, Steps
 from wirebroker.slices import pauses
 
@@ -41,7 +42,7 @@ def handle(request: DescribeConfigsRequest, exchange: Exchange) -> Steps:
         )
         return DescribeConfigsResponse(results=[_result(resource, refusal) for resource in request.resources])
     results = []
-    shown = Shown(request.include_synonyms)
+    shown = Shown(request.include_synonyms, request.include_documentation)
     for resource in request.resources:
         if pause():
             yield None
@@ -142,8 +143,9 @@ class Shown:
     A built setting is found by the `id()` of its entry. The entry is kept here too, so its id stays unique.
     """
 
-    def __init__(self, include_synonyms: bool) -> None:
+    def __init__(self, include_synonyms: bool, include_documentation: bool) -> None:
         self._include_synonyms = include_synonyms
+        self._meanings = meanings() if include_documentation else {}
         self._made: dict[int, tuple[Entry, DescribeConfigsResourceResult]] = {}
         self._lists: dict[int, tuple[list[Entry], list[DescribeConfigsResourceResult]]] = {}
 
@@ -157,11 +159,11 @@ class Shown:
     def _config(self, entry: Entry) -> DescribeConfigsResourceResult:
         made = self._made.get(id(entry))
         if made is None:
-            made = self._made[id(entry)] = (entry, _config(entry, self._include_synonyms))
+            made = self._made[id(entry)] = (entry, _config(entry, self._include_synonyms, self._meanings))
         return made[1]
 
 
-def _config(entry: Entry, include_synonyms: bool) -> DescribeConfigsResourceResult:
+def _config(entry: Entry, include_synonyms: bool, documentation: Mapping[str, str]) -> DescribeConfigsResourceResult:
     synonyms = []
     if include_synonyms:
         synonyms = [DescribeConfigsSynonym(name=s.name, value=s.value, source=s.source) for s in entry.synonyms]
@@ -173,5 +175,5 @@ def _config(entry: Entry, include_synonyms: bool) -> DescribeConfigsResourceResu
         is_sensitive=entry.sensitive,
         synonyms=synonyms,
         config_type=entry.type,
-        documentation=None,
+        documentation=documentation.get(entry.name),
     )

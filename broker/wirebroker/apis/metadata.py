@@ -1,8 +1,9 @@
 """Metadata, versions 0–13.
 
 The brokers, topics, and leaders. A request for an unknown topic creates it if the broker's auto.create.topics.enable and the
-request allow that. As in Kafka, this request still gets UNKNOWN_TOPIC_OR_PARTITION, and the next one finds the topic. In
-version 0 an empty list means all topics, in later versions null. From version 12 topics may be requested by id. Without an
+request allow that. As in Kafka, this request still gets UNKNOWN_TOPIC_OR_PARTITION. The next one finds the topic, on a cold
+start only after `Cluster.auto_creation_ms`. In version 0 an empty list means all topics, in later versions null. From
+version 12 topics may be requested by id. Without an
 authorizer every operation is allowed. Brokers that are down are omitted, and their replicas are offline. Version 0 has no
 field for that: it omits them from the replicas, and the partition is REPLICA_NOT_AVAILABLE. A partition without a leader is
 LEADER_NOT_AVAILABLE.
@@ -11,7 +12,6 @@ LEADER_NOT_AVAILABLE.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
-from contextlib import suppress
 from typing import Any
 
 from kafkawire.errors import ErrorCode
@@ -118,9 +118,7 @@ def auto_create(cluster: Cluster, name: str, now: int) -> ErrorCode:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if cluster.configs.integer("default.replication.factor") > len(cluster.brokers):
         return ErrorCode.INVALID_REPLICATION_FACTOR
-    with suppress(OSError):  # nor does the topic exist if it cannot be written down
-        cluster.create_topic(name, now)
-    cluster.decisions.write_down(now)
+    cluster.auto_create_topic(name, now)
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

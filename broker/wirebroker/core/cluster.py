@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -107,6 +108,10 @@ class Cluster:
         self.cold_start = cold_start
         """Whether coordinators load at first, as Kafka's do: clients get a retriable error twice."""
         self._unloaded: set[str] = set()
+        self.auto_creation_ms = 0
+        """How long a topic stays unknown after a client's Metadata has asked the broker to create it."""
+        self._due: dict[str, int] = {}
+        """When the topics come into being that clients have asked for."""
         self.version = 0
         """Rises with every change of the metadata: topics, partitions, leaders, configs."""
         self.topics_created = 0
@@ -171,6 +176,21 @@ class Cluster:
 
         self.decisions.made(undo, lambda: self.report(TopicChange("created", name, count)))
         return topic
+
+    def auto_create_topic(self, name: str, now: int) -> None:
+        """Create a topic with the default settings after `auto_creation_ms`, unless it cannot be written down."""
+        if not self.auto_creation_ms:
+            self._auto_create(name, now)
+        elif self._due.get(name, now) <= now:  # also if a restart has forgotten the timer
+            self._due[name] = now + self.auto_creation_ms
+            self.timers.at(self._due[name], lambda when: self._auto_create(name, when))
+
+    def _auto_create(self, name: str, now: int) -> None:
+        self._due.pop(name, None)
+        if name not in self.topics:
+            with suppress(OSError):
+                self.create_topic(name, now)
+            self.decisions.write_down(now)
 
     def add_partitions(
         self, topic: Topic, total: int, now: int, factor: int, assignment: Mapping[int, Sequence[int]] | None = None

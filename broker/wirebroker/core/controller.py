@@ -40,10 +40,10 @@ class Controller:
         self._change(held, lambda each: each.replication.broker_down(node_id, self._cluster.alive, now), now)
 
     def broker_up(self, node_id: int, now: int) -> None:
-        """The broker is up again: it follows and is in sync, or leads the partitions that had no leader."""
+        """The broker is up again, if it was down: it follows and is in sync, or leads the partitions that had no leader."""
         broker = self._broker(node_id)
         if broker.alive:
-            raise ValueError(f"broker {node_id} is already up")
+            return
         broker.alive = True
         self._cluster.report(BrokerChange("started", node_id))
         held = self._held_by(node_id)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cache
 from pathlib import Path
 
 Value = bool | int | float | str | list[str] | None
@@ -213,6 +214,13 @@ GROUP_SETTINGS = _settings(_TABLES["group"])
 CLIENT_METRICS_SETTINGS = _settings(_TABLES["client metrics"])
 TOPIC_SYNONYMS = {name: tuple(synonyms) for name, *synonyms in _TABLES["topic synonyms"]}
 """The broker settings that correspond to each topic setting; the first one set takes effect."""
+
+
+@cache
+def meanings() -> Mapping[str, str]:
+    """What each setting means, by its name; read from setting_meanings.txt when a client first asks for it."""
+    lines = Path(__file__).with_name("setting_meanings.txt").read_text(encoding="utf-8").splitlines()
+    return {name: text for name, _, text in (line.partition(" ") for line in lines) if text and name != "#"}
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

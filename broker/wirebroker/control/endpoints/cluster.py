@@ -98,7 +98,7 @@ def kill(controlled: Controlled, node_id: int) -> Brokers:
 
 
 def start(controlled: Controlled, node_id: int) -> Brokers:
-    """Start a broker that was killed: its replicas follow again and are in sync."""
+    """Start a broker that was killed: its replicas follow again and are in sync. A broker that runs goes on."""
     _change(controlled, node_id, controlled.engine.start_broker)
     return brokers(controlled)
 
