@@ -5,20 +5,28 @@ The tables were recorded from Kafka 4.3.1: the messages are those of its answers
 
 from __future__ import annotations
 
+import re
 import time
+from fnmatch import fnmatchcase
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import wirebroker
 from wirebroker.core.configs import BrokerConfigs, ConfigError, Source, Synonym, TopicConfigs
 from wirebroker.core.setting_definitions import (
     BROKER_SETTINGS,
     CLIENT_METRICS_SETTINGS,
     GROUP_SETTINGS,
     TOPIC_SETTINGS,
+    TOPIC_SYNONYMS,
     Setting,
+    ignored,
+    ignored_patterns,
 )
+from wirebroker.mock import MockKafka
 
 TAKEN = [
     ("cleanup.policy", "compact, delete", ["compact", "delete"], "compact,delete"),
@@ -418,3 +426,35 @@ def test_a_list_with_many_spaces_takes_no_time() -> None:
         TOPIC_SETTINGS["cleanup.policy"].parse("compact" + " " * 32_000 + "delete")
     assert time.process_time() - begun < 0.5
     assert TOPIC_SETTINGS["cleanup.policy"].parse(" compact \t,\n delete ") == ["compact", "delete"]
+
+
+# Settings without effect
+
+
+def test_every_setting_of_kafka_is_used_or_named_as_ignored() -> None:
+    code = "".join(path.read_text(encoding="utf-8") for path in Path(wirebroker.__file__).parent.rglob("*.py"))
+    topic_names = {name: topic for topic, names in TOPIC_SYNONYMS.items() for name in names}
+    composed = re.compile(
+        r"compression\..*\.level|flush\.ms|group\.(consumer\.)?(min|max)\..*|(offsets\.topic|transaction\.state\.log)\..*"
+    )
+    settings = {*TOPIC_SETTINGS, *BROKER_SETTINGS}
+    without_effect = set(ignored(settings))
+    for name in settings - without_effect:
+        names = {name, topic_names.get(name, name), name.removeprefix("group.")}
+        assert composed.fullmatch(name) or any(f'"{each}"' in code for each in names), f"{name} has no effect"
+    for patterns in ignored_patterns().values():
+        for pattern in patterns:
+            assert any(fnmatchcase(name, pattern) for name in settings), pattern
+
+
+def test_the_docs_name_the_settings_without_effect() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "settings.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([A-Z`].*?) \| (.*) \|$", page, re.MULTILINE)
+    assert {why: re.findall("`(.*?)`", names) for why, names in rows} == ignored_patterns()
+
+
+def test_settings_without_effect_are_named_in_a_warning() -> None:
+    configs = {"num.io.threads": 4, "num.partitions": 2, "ssl.keystore.location": "keys"}
+    with pytest.warns(UserWarning, match="no effect here: num.io.threads, ssl.keystore.location ") as warned:
+        MockKafka(configs=configs)
+    assert [each.filename for each in warned] == [__file__]

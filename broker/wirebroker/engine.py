@@ -34,6 +34,7 @@ from wirebroker.core.groups import GroupCoordinator
 from wirebroker.core.maintenance import Maintenance
 from wirebroker.core.profile import Rules
 from wirebroker.core.purgatory import Timers
+from wirebroker.core.racks import racks
 from wirebroker.core.transactions import TransactionCoordinator
 from wirebroker.engine_directory import EngineDirectory
 from wirebroker.exchange import Aside, Close, Connection, Effect, Exchange, Outcome, Steps
@@ -83,7 +84,8 @@ class Engine:
         self.rules = rules or Rules()
         self.configs = BrokerConfigs(settings or {}, brokers=brokers)
         first = first_node(settings or {})
-        nodes: Sequence[Broker] = [Broker(node_id) for node_id in range(first, first + brokers)]
+        in_racks = racks(self.configs.text("broker.rack"), brokers)
+        nodes: Sequence[Broker] = [Broker(first + i, rack=rack) for i, rack in enumerate(in_racks)]
         self.cluster = Cluster(
             nodes, self.configs, self.rules, self.timers, random_bytes, full_checks=full_checks, cold_start=cold_start,
             cluster_id=CLUSTER_ID if store is None else store.cluster_id,

@@ -14,6 +14,7 @@ import asyncio
 import os
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -81,6 +82,8 @@ class MockKafka:
             fault_seed=int.from_bytes(os.urandom(4), "big") if random_seed is None else random_seed,
             trace=trace, data=data, sync=sync,
         )  # fmt: skip
+        if self._options.ignored:
+            warnings.warn(self._options.ignored, stacklevel=2)
         self._clock = self._options.new_clock()
         self._address = (host, port)
         self._given_thread = loop_thread

@@ -15,6 +15,7 @@ from wirebroker.apis import served_versions
 from wirebroker.clock import CLOCKS, Clock
 from wirebroker.core.names import topic_name_error
 from wirebroker.core.profile import PROFILES, Rules, profile
+from wirebroker.core.setting_definitions import ignored
 from wirebroker.engine import Engine, first_node
 from wirebroker.suggestions import did_you_mean
 from wirebroker.trace.levels import LEVELS
@@ -104,6 +105,12 @@ class BrokerOptions:
     def partition_counts(self) -> dict[str, int | None]:
         """The partitions of each topic; None for `num.partitions`."""
         return dict(self.topics) if isinstance(self.topics, Mapping) else dict.fromkeys(self.topics, 1)
+
+    @property
+    def ignored(self) -> str:
+        """A sentence that names the settings in `configs` that have no effect; empty if there is none."""
+        names = ignored(self.configs or ())
+        return f"these settings of Kafka have no effect here: {', '.join(names)} (docs/settings.md says why)" if names else ""
 
     def new_rules(self) -> Rules:
         """The rules of the profile, with the changes of `rules`. ValueError for one that does not exist."""

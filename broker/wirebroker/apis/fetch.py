@@ -5,6 +5,7 @@ cut off at the limit, as in Kafka, which sends a piece of its file. The answer w
 max_wait_ms has passed, or a partition has an error. The first batch of the first partition with records is sent even if it
 is larger than the limits (KIP-74). Sessions are KIP-227's, topic ids KIP-516's (version 13). From version 16 the answer
 names the new leader (KIP-951). From version 11 any replica may be read (KIP-392); one that lags shows only its own records.
+With the RackAwareReplicaSelector the leader sends no records to a consumer with a replica in its rack, but that replica's id.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from wirebroker.core.fetch_sessions import FetchContext, PartitionKey, Results, 
 from wirebroker.core.leadership import leader_error
 from wirebroker.core.partition import Partition
 from wirebroker.core.purgatory import Timer
+from wirebroker.core.racks import RACK_AWARE, preferred_replica
 from wirebroker.exchange import Exchange, Outcome, Steps
 from wirebroker.slices import at_once, pauses
 
@@ -94,6 +96,7 @@ class Fetch:
         self.exchange = exchange
         self.context = context
         self.committed = request.isolation_level == 1
+        self._rack = self._rack_of_consumer()
         self._timer: Timer | None = None
         self._available: dict[PartitionKey, int] = {}
         """The available bytes of each partition, up to its limit in the request."""
@@ -102,6 +105,13 @@ class Fetch:
         self._changed: dict[Partition, None] = {}
         """The partitions that changed before the request began to wait."""
         self._callback: Callable[[Partition, int], None] = self._appended
+
+    def _rack_of_consumer(self) -> str:
+        """The rack whose replicas are to be read; empty for the leader only, and for followers."""
+        request = self.request
+        if not request.rack_id or max(request.replica_id, request.replica_state.replica_id) >= 0:
+            return ""
+        return request.rack_id if self.exchange.cluster.configs.text("replica.selector.class") == RACK_AWARE else ""
 
     def read(self) -> Generator[None, Any, tuple[Results, bool]]:
         """Read in slices; the results, and whether they are enough for an answer."""
@@ -120,6 +130,9 @@ class Fetch:
                 continue
             if found.error:
                 data, available = self._refuse(requested, found), 0
+                enough = True
+            elif (nearer := self._preferred_replica(requested, found.partition)) is not None:
+                data, available = nearer, 0
                 enough = True
             else:
                 data, available = self._records(requested, found.partition, left, at_least_one)
@@ -157,6 +170,19 @@ class Fetch:
             leader = found.partition
             data.current_leader = LeaderIdAndEpoch(leader_id=leader.leader, leader_epoch=leader.leader_epoch)
         return data
+
+    def _preferred_replica(self, requested: FetchPartition, partition: Partition) -> PartitionData | None:
+        """The leader's answer that names the replica to read instead of it; None if the records come from here."""
+        if not self._rack or partition.leader != self.exchange.node_id:
+            return None
+        preferred = preferred_replica(self.exchange.cluster, partition, self._rack, requested.fetch_offset)
+        if preferred < 0:
+            return None
+        return PartitionData(
+            partition_index=requested.partition, error_code=ErrorCode.NONE, high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset, log_start_offset=partition.log_start_offset,
+            aborted_transactions=None, preferred_read_replica=preferred, records=NO_BYTES,
+        )  # fmt: skip
 
     def _records(
         self, requested: FetchPartition, partition: Partition, left: int, at_least_one: bool

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from wirebroker.faults.files import FaultFile
     from wirebroker.scenarios.scenario import Part
 
+logger = logging.getLogger("wirebroker")
+
 FLAGS = {
     "topics": "--topic",
     "rules": "--set",
@@ -77,6 +79,8 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack, part: Part
     if arguments.require_fired and not ((faults and faults.rules) or (part and part.faults) or arguments.control):
         raise UsageError("--require-fired: no fault is there to fire; load one with --faults, --scenario or --control")
     options = broker_options(arguments, faults)
+    if options.ignored:
+        logger.warning(options.ignored)
     clock = options.new_clock()
     new_engine = _engine_maker(options, clock, faults, part)
     engine = new_engine()

@@ -18,6 +18,7 @@ from wirebroker.core.partition import Partition
 from wirebroker.core.producer_ids import ProducerIds
 from wirebroker.core.profile import Rules
 from wirebroker.core.purgatory import Timers
+from wirebroker.core.racks import spread
 from wirebroker.storage.interface import Log
 from wirebroker.storage.memory import ANY_SIZE, INTERNAL_SEGMENT, MemoryLog
 
@@ -206,7 +207,7 @@ class Cluster:
         self.decisions.made(lambda: self._shrink(topic, before, now), lambda: self.report(grown))
 
     def _grow(self, topic: Topic, total: int, now: int, factor: int, assignment: Mapping[int, Sequence[int]] | None) -> None:
-        nodes = sorted(self.live_brokers)
+        nodes = spread(self.live_brokers.values())
         down = sorted(self.brokers.keys() - nodes)
         before = len(topic.partitions)
         for index in range(before, total):

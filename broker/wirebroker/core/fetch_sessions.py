@@ -80,6 +80,7 @@ class FetchContext:
                 or data.high_watermark != cached.high_watermark
                 or data.log_start_offset != cached.log_start_offset
                 or data.diverging_epoch.epoch >= 0
+                or data.preferred_read_replica >= 0
             )
             cached.high_watermark = -1 if data.error_code else data.high_watermark
             cached.log_start_offset = data.log_start_offset

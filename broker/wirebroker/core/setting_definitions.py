@@ -223,6 +223,22 @@ def meanings() -> Mapping[str, str]:
     return {name: text for name, _, text in (line.partition(" ") for line in lines) if text and name != "#"}
 
 
+@cache
+def ignored_patterns() -> Mapping[str, Sequence[str]]:
+    """Why settings of Kafka have no effect here, and the patterns of their names (fnmatch)."""
+    lines = Path(__file__).with_name("ignored_settings.txt").read_text(encoding="utf-8").splitlines()
+    split = (line.partition(": ") for line in lines if line and not line.startswith("#"))
+    return {why: patterns.split() for why, _, patterns in split}
+
+
+def ignored(names: Iterable[str]) -> list[str]:
+    """Those of these topic and broker settings that have no effect here."""
+    from fnmatch import fnmatchcase
+
+    patterns = [pattern for some in ignored_patterns().values() for pattern in some]
+    return sorted(name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns))
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """The end of a sentence that names the setting that was probably meant; empty if none is similar."""
     from difflib import get_close_matches

@@ -1,0 +1,55 @@
+"""Racks: which broker is in which, and the replica that a consumer in a rack should read (KIP-392)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from wirebroker.core.configs import ConfigError
+
+if TYPE_CHECKING:
+    from wirebroker.core.cluster import Broker, Cluster
+    from wirebroker.core.partition import Partition
+
+RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+"""The `replica.selector.class` with which consumers are sent to replicas in their racks."""
+
+
+def racks(value: str, brokers: int) -> list[str | None]:
+    """The rack of each broker from `broker.rack`: one for all, or one for each with commas between them. Raises ConfigError.
+
+    All brokers of a cluster are one process here and share their settings.
+    """
+    names = [name.strip() or None for name in value.split(",")]
+    if len(names) == 1:
+        return names * brokers
+    if len(names) != brokers:
+        raise ConfigError(f"broker.rack names {len(names)} racks ({value}), and there are {brokers} brokers")
+    return names
+
+
+def spread(brokers: Iterable[Broker]) -> list[int]:
+    """The ids of these brokers, in an order in which neighbours are in different racks as far as possible."""
+    taken: Counter[str | None] = Counter()
+    order = []
+    for broker in sorted(brokers, key=lambda each: each.node_id):
+        order.append((taken[broker.rack], broker.node_id))
+        taken[broker.rack] += 1
+    return [node_id for _, node_id in sorted(order)]
+
+
+def preferred_replica(cluster: Cluster, partition: Partition, rack: str, offset: int) -> int:
+    """The in-sync replica in this rack that has the offset; −1 if the leader should be read (findPreferredReadReplica).
+
+    Of several it is the one with the most records, then the one with the highest id.
+    """
+    near = [node_id for node_id in partition.in_sync if cluster.alive(node_id) and cluster.brokers[node_id].rack == rack]
+    if partition.leader in near:
+        return -1
+    ends = []
+    for node_id in near:
+        seen = partition.seen_at(node_id)
+        if seen.log_start_offset <= offset <= seen.log_end_offset:
+            ends.append((seen.log_end_offset, node_id))
+    return max(ends, default=(-1, -1))[1]

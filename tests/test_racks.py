@@ -1,0 +1,137 @@
+"""Consumers that read from the replica in their rack (KIP-392). The answers were compared with three nodes of Kafka 4.3.1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+from answers import only
+from kafkawire.messages.describe_cluster import DescribeClusterRequest
+from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkawire.messages.metadata import MetadataRequest
+from wirebroker.core.racks import RACK_AWARE
+from wirebroker.mock import MockKafka
+from wirebroker.trace.rows import FetchRow
+from wirekit import client
+
+Start = Callable[..., MockKafka]
+
+
+@pytest.fixture
+def kafka(mock_kafka_factory: Start) -> MockKafka:
+    """Broker 1 in rack a leads, 2 and 3 are in rack b; five records."""
+    kafka = mock_kafka_factory(
+        brokers=3, configs={"broker.rack": "a,b,b", "replica.selector.class": RACK_AWARE}, trace="exchanges"
+    )
+    kafka.create_topic("orders", partitions=1, replication_factor=3)
+    for _ in range(5):
+        kafka.produce("orders", value=b"a pound of tea")
+    return kafka
+
+
+def asked(offset: int = 0, rack: str = "b", **fields: Any) -> FetchRequest:
+    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1_000_000)
+    topics = [FetchTopic(topic="orders", partitions=[partition])]
+    return FetchRequest(
+        **{"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1_000_000, "rack_id": rack, "topics": topics} | fields
+    )
+
+
+def fetched(kafka: MockKafka, request: FetchRequest, node: int = 0, version: int = 12) -> tuple[int, int, bool]:
+    """The error, the preferred replica, and whether records came from the broker of this index."""
+    partition = only(client(kafka, node).request(request, version))
+    return partition.error_code, partition.preferred_read_replica, bool(partition.records)
+
+
+def test_the_leader_sends_a_consumer_to_the_replica_in_its_rack(kafka: MockKafka) -> None:
+    answer = only(client(kafka).request(asked(max_wait_ms=60_000, min_bytes=1_000_000), 12))
+    assert (answer.error_code, answer.preferred_read_replica, bytes(answer.records)) == (0, 3, b"")
+    assert (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset) == (5, 5, 0)
+    assert answer.aborted_transactions is None
+    assert fetched(kafka, asked(), node=2) == (0, -1, True)
+    assert fetched(kafka, asked(offset=5)) == (0, 3, False), "also at the end of the log"
+
+
+@pytest.mark.parametrize(
+    ("request_", "version", "answer"),
+    [
+        (asked(rack="a"), 12, (0, -1, True)),
+        (asked(rack="c"), 12, (0, -1, True)),
+        (asked(rack=""), 12, (0, -1, True)),
+        (asked(), 10, (0, -1, True)),
+        (asked(offset=6), 12, (1, -1, False)),
+        (asked(replica_id=2), 12, (0, -1, True)),
+    ],
+    ids=["its own rack", "another rack", "no rack", "an old version", "an offset out of range", "a follower"],
+)
+def test_the_leader_answers_by_itself(
+    kafka: MockKafka, request_: FetchRequest, version: int, answer: tuple[int, int, bool]
+) -> None:
+    assert fetched(kafka, request_, version=version) == answer
+
+
+def test_only_an_in_sync_replica_with_the_offset_is_named(kafka: MockKafka) -> None:
+    kafka.freeze_replica("orders", 0, 3)
+    kafka.produce("orders", value=b"a sixth")
+    assert fetched(kafka, asked(offset=5)) == (0, 2, False), "it has more records"
+    kafka.kill_broker(2)
+    assert fetched(kafka, asked(offset=5)) == (0, 3, False), "it has exactly this offset next"
+    assert fetched(kafka, asked(offset=6)) == (0, -1, False)
+    kafka.clock.advance(minutes=1)
+    assert fetched(kafka, asked(offset=5)) == (0, -1, True), "it is not in sync any more"
+
+
+def test_a_session_names_the_replica_each_time(kafka: MockKafka) -> None:
+    wire = client(kafka)
+    first = wire.request(asked(session_epoch=0), 12)
+    again = wire.request(asked(session_id=first.session_id, session_epoch=1, topics=[]), 12)
+    assert [only(answer).preferred_read_replica for answer in (first, again)] == [3, 3]
+
+
+def test_without_the_selector_the_leader_answers(mock_kafka_factory: Start) -> None:
+    kafka = mock_kafka_factory(brokers=3, configs={"broker.rack": "a,b,b"})
+    kafka.create_topic("orders", partitions=1, replication_factor=3)
+    kafka.produce("orders", value=b"a pound of tea")
+    assert fetched(kafka, asked()) == (0, -1, True)
+
+
+def test_clients_learn_the_racks_and_replicas_are_spread_over_them(mock_kafka_factory: Start) -> None:
+    kafka = mock_kafka_factory(brokers=3, configs={"broker.rack": "a,a,b"})
+    named = client(kafka).request(MetadataRequest(topics=[]), 9).brokers
+    told = client(kafka).request(DescribeClusterRequest(), 1).brokers
+    assert [each.rack for each in named] == [each.rack for each in told] == ["a", "a", "b"]
+    kafka.create_topic("orders", partitions=1, replication_factor=2)
+    assert kafka.partition("orders").replicas == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("configs", "sentence"),
+    [
+        ({"broker.rack": "a,b"}, "broker.rack names 2 racks (a,b), and there are 3 brokers"),
+        (
+            {"replica.selector.class": "com.example.Mine"},
+            "Invalid value com.example.Mine for configuration replica.selector.class",
+        ),
+    ],
+)
+def test_racks_and_selectors_that_cannot_be(configs: dict[str, str], sentence: str) -> None:
+    with pytest.raises(ValueError) as refused, MockKafka(brokers=3, configs=configs):
+        pass
+    assert str(refused.value).startswith(sentence)
+
+
+def test_librdkafka_reads_from_the_replica_in_its_rack(kafka: MockKafka) -> None:
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "team", "client.rack": "b", "enable.auto.commit": False}
+    )
+    try:
+        consumer.assign([confluent_kafka.TopicPartition("orders", 0, 0)])
+        values = [message.value() for message in consumer.consume(5, 20)]
+    finally:
+        consumer.close()
+    assert values == [b"a pound of tea"] * 5
+    reads = [row for row in kafka.trace.events("fetch") if isinstance(row, FetchRow) and row.bytes]
+    assert {row.node for row in reads} == {3}
