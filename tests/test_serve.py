@@ -450,9 +450,9 @@ def test_settings_without_effect_are_named_once_at_the_start(serve: Start) -> No
     process = serve("--port", "0", "--config", "authorizer.class.name=StandardAuthorizer", KAFKA_NUM_IO_THREADS="4")
     until_ready(process)
     process.terminate()
-    assert process.communicate(timeout=10)[1] == (
-        "WARNING these settings of Kafka have no effect here: authorizer.class.name, num.io.threads (docs/settings.md says why)\n"
-    )
+    names = "authorizer.class.name, num.io.threads"
+    sentence = f"WARNING these settings of Kafka have no effect here: {names} (docs/settings.md says why)\n"
+    assert process.communicate(timeout=10)[1] == sentence
 
 
 def test_a_reset_goes_back_to_the_start(serve: Start, tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ class Fetch:
             if found.error:
                 data, available = self._refuse(requested, found), 0
                 enough = True
-            elif (nearer := self._preferred_replica(requested, found.partition)) is not None:
+            elif self._rack and (nearer := self._preferred_replica(requested, found.partition)) is not None:
                 data, available = nearer, 0
                 enough = True
             else:
@@ -173,7 +173,7 @@ class Fetch:
 
     def _preferred_replica(self, requested: FetchPartition, partition: Partition) -> PartitionData | None:
         """The leader's answer that names the replica to read instead of it; None if the records come from here."""
-        if not self._rack or partition.leader != self.exchange.node_id:
+        if partition.leader != self.exchange.node_id:
             return None
         preferred = preferred_replica(self.exchange.cluster, partition, self._rack, requested.fetch_offset)
         if preferred < 0:
