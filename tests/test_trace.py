@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -31,6 +32,7 @@ from wirebroker.trace.layout import line
 from wirebroker.trace.levels import LEVELS
 from wirebroker.trace.rows import EVENTS, ConnectionRow, FetchRow, ProduceRow, ReplyRow, RequestRow, Row, row_from_json
 from wirebroker.trace.schema import schema
+from wirebroker.trace.sinks import MOST_LINES, ConsoleSink
 from wirebroker.wire_client import ConnectionClosed
 from wirekit import RawProducer, batch, client, produce_request
 
@@ -177,6 +179,26 @@ def test_a_sink_that_fails_is_detached_and_nobody_else_notices(
     assert told == mock_kafka.trace.produce("orders")
     (warning,) = caplog.messages
     assert re.fullmatch(r"the trace no longer goes to \S+failing \(.*\); the broker goes on without it", warning)
+
+
+def test_rows_that_the_console_does_not_take_are_counted() -> None:
+    read, written = os.pipe()
+    with os.fdopen(read) as reader, os.fdopen(written, "w") as stream:
+        console = ConsoleSink(stream)
+        row = ConnectionRow(0, 1, 1, "opened", "127.0.0.1", "PLAINTEXT", "", "x" * 100)
+        count = 2 * MOST_LINES
+        for _ in range(count):
+            console(row)
+        shown = [reader.readline()]
+        while not console._lines.empty():
+            shown.append(reader.readline())
+        console(row)
+        console.close()
+        stream.close()
+        shown += reader
+    (missing,) = [text for text in shown if "missing here, because the console did not take them" in text]
+    assert len(shown) - 1 + int(missing.split()[0]) == count + 1
+    assert shown[-1] == shown[0]
 
 
 def test_long_names_do_not_fill_the_ring(mock_kafka: MockKafka) -> None:

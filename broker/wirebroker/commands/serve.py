@@ -240,7 +240,9 @@ def _attach(engine: Engine, sink: str, resources: ExitStack) -> None:
     from wirebroker.trace.sinks import ConsoleSink, JsonLinesSink
 
     if sink == "console":
-        engine.trace.sinks.append(ConsoleSink())
+        console = ConsoleSink()
+        resources.callback(console.close)
+        engine.trace.sinks.append(console)
         return
     try:
         file = JsonLinesSink(Path(sink))

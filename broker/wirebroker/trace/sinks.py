@@ -5,19 +5,30 @@ A sink raises the error of a failed write; the recorder then detaches it (`Recor
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
 from contextlib import suppress
 from pathlib import Path
+from queue import Full, Queue
+from threading import Thread
 from typing import TextIO
 
 from wirebroker.trace.layout import has_colour, line
 from wirebroker.trace.rows import Row
 
+MOST_LINES = 10_000
+"""Lines that wait for a console that does not take them. Later rows are dropped and counted."""
+LAST_S = 1.0
+"""Seconds that `close` gives the console to take the waiting lines."""
+
 
 class ConsoleSink:
-    """Writes each row as a line, in colour on a terminal. Characters that the console cannot show become backslash escapes."""
+    """Writes each row as a line, in colour on a terminal. Characters that the console cannot show become backslash escapes.
+
+    A thread writes, because a console may take nothing for hours: a pager that nobody scrolls, or a stopped terminal.
+    """
 
     name = "the console"
 
@@ -26,9 +37,56 @@ class ConsoleSink:
         self._colour = has_colour(self._stream)
         if isinstance(self._stream, io.TextIOWrapper):
             self._stream.reconfigure(errors="backslashreplace")
+        buffer = getattr(self._stream, "buffer", None)
+        raw = getattr(buffer, "raw", buffer)  # with PYTHONUNBUFFERED there is none between them
+        self._raw = raw if isinstance(raw, io.RawIOBase) else None
+        """What the thread writes to. A stream in memory has none, and takes everything at once."""
+        self._lines: Queue[str | None] = Queue(MOST_LINES)
+        self._missing = 0
+        self._failure: OSError | None = None
+        self._thread = Thread(target=self._write_all, name="wirebroker-console", daemon=True)
+        if self._raw is not None:
+            self._stream.flush()
+            self._thread.start()
 
     def __call__(self, row: Row) -> None:
-        write_line(self._stream, line(row, self._colour))
+        if self._failure is not None:
+            raise self._failure
+        if self._raw is None:
+            write_line(self._stream, line(row, self._colour))
+        elif self._lines.full():
+            self._missing += 1
+        else:
+            self._lines.put_nowait(self._after_missing(line(row, self._colour)))
+
+    def _after_missing(self, text: str) -> str:
+        missing, self._missing = self._missing, 0
+        return text if not missing else f"{missing} rows are missing here, because the console did not take them\n{text}"
+
+    def _write_all(self) -> None:
+        try:
+            while (text := self._lines.get()) is not None:
+                self._write((text + os.linesep).encode(self._stream.encoding or "utf-8", "backslashreplace"))
+        except OSError as failure:
+            self._failure = failure
+            _lead_nowhere(self._stream)
+
+    def _write(self, data: bytes) -> None:
+        """Write past the stream's buffer, whose lock Python takes when it exits."""
+        while data and self._raw is not None:
+            written = self._raw.write(data)
+            if written is None:
+                raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+            data = data[written:]
+
+    def close(self) -> None:
+        """Wait until the waiting lines are written, but no longer than `LAST_S`."""
+        if self._raw is not None:
+            with suppress(Full):
+                if self._missing:
+                    self._lines.put_nowait(self._after_missing("The broker stops."))
+                self._lines.put_nowait(None)
+            self._thread.join(LAST_S)
 
 
 class JsonLinesSink:
