@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from glob import escape as glob_escape
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -104,6 +105,8 @@ class FolderStore:
         self._trouble = False
         """Whether a write has failed since the last time that all succeeded."""
         self._cluster: Cluster | None = None
+        self._written_versions: tuple[int, int, int] | None = None
+        """The cluster's versions when its metadata were last written; None if all of it has to be looked at."""
         self._is_loading = True
         self._ids: dict[Path, bytes] = {}
         """The topic ids in the partitions' folders, while the directory is loaded."""
@@ -312,15 +315,43 @@ class FolderStore:
         """Write down the changes of the metadata. Raises OSError."""
         assert self._cluster is not None
         try:
-            self._write_metadata(self._image(self._cluster), now)
+            added = self._only_added(self._cluster)
+            if added is None:
+                self._write_metadata(self._image(self._cluster), now)
+            else:
+                self._write_topics(added, self._cluster, now)
         except OSError as failure:
+            self._written_versions = None
             self.failed(failure)
             raise
+        self._written_versions = _versions(self._cluster)
+
+    def _only_added(self, cluster: Cluster) -> list[Topic] | None:
+        """The topics created since the last write; None if anything else has changed."""
+        if self._written_versions is None:
+            return None
+        created, *other = (now - then for now, then in zip(_versions(cluster), self._written_versions, strict=True))
+        return None if any(other) else list(islice(reversed(cluster.topics.values()), created))[::-1]
+
+    def _write_topics(self, added: list[Topic], cluster: Cluster, now: int) -> None:
+        """Write down new topics, without looking at all the others."""
+        written = self.metadata.image
+        image = Image(next_producer_id=cluster.producer_ids.next_block)
+        for topic in added:
+            self._enter(topic, image)
+        if self.metadata.append(
+            difference(Image(next_producer_id=written.next_producer_id), image, min(self.directories)), now
+        ):
+            self._metadata_dirty = True
+        written.topics |= image.topics
+        written.settings |= image.settings
+        written.next_producer_id = image.next_producer_id
 
     def _decide(self, now: int) -> None:
         """Write down the cluster's decisions, from now on at once. Raises OSError."""
         assert self._cluster is not None
         decisions = self._cluster.decisions
+        self._written_versions = None
         decisions.write_with(self.settle)
         if (failure := decisions.write_down(now)) is not None:
             raise failure
@@ -333,23 +364,27 @@ class FolderStore:
 
     def _image(self, cluster: Cluster) -> Image:
         """The image of the cluster now. Unchanged parts are the objects of the last image."""
-        written = self.metadata.image
         image = Image(next_producer_id=cluster.producer_ids.next_block)
         settings = image.settings
         for topic in cluster.topics.values():
-            image.topics[topic.topic_id] = _topic_image(topic, written.topics.get(topic.topic_id))
-            before = written.settings.get((TOPIC, topic.name))
-            overrides = topic.configs.overrides
-            settings[TOPIC, topic.name] = before if before == overrides else dict(overrides)
+            self._enter(topic, image)
         configs = cluster.configs
         for node, layer in configs.dynamic.items():
             settings[BROKER, "" if node is None else str(node)] = dict(layer)
         settings |= {(GROUP, name): dict(held) for name, held in configs.groups.items()}
         settings |= {(CLIENT_METRICS, name): dict(held) for name, held in configs.client_metrics.items()}
         for resource, unknown in self._passed_over.items():
-            if resource[0] != TOPIC or resource[1] in cluster.topics:
+            if resource[0] != TOPIC:
                 settings[resource] = {**unknown, **settings.get(resource, {})}
         return image
+
+    def _enter(self, topic: Topic, image: Image) -> None:
+        """Add the topic as it is now to an image."""
+        written, resource = self.metadata.image, (TOPIC, topic.name)
+        image.topics[topic.topic_id] = _topic_image(topic, written.topics.get(topic.topic_id))
+        held = {**self._passed_over.get(resource, {}), **topic.configs.overrides}
+        before = written.settings.get(resource)
+        image.settings[resource] = before if before == held else held
 
     # Logs
 
@@ -685,6 +720,11 @@ def _nobody() -> None:
 def _partitions_of(cluster: Cluster, topic: str) -> Iterable[Partition]:
     found = cluster.topics.get(topic)
     return found.partitions if found else ()
+
+
+def _versions(cluster: Cluster) -> tuple[int, int, int]:
+    """How many topics were created, and how many other changes were made, of topics and of settings."""
+    return cluster.topics_created, cluster.version - cluster.topics_created, cluster.configs.version
 
 
 def _topic_image(topic: Topic, known: TopicImage | None) -> TopicImage:
