@@ -15,6 +15,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import count
+from types import GeneratorType
 from typing import TYPE_CHECKING
 
 from kafkawire.codec import decode
@@ -201,7 +202,8 @@ class Engine:
             header = read_request_header(frame)
             most = FEW_ELEMENTS if faults is None and self.turns.wake is not None else None
             request, _ = decode(request_class(key), frame, version, header.end, most)
-            self._handler(key)
+            if key not in self._handlers:
+                self._handler(key)
         except (OSError, ImportError) as failure:  # modules are imported when they are first needed
             self.close(connection, f"{api_name(key)} cannot be loaded: {failure}; perhaps too many files are open")
             return
@@ -214,23 +216,14 @@ class Engine:
             else:
                 self.close(connection, f"the client's request cannot be read: {damage}")
             return
-        exchange = self._exchange(connection, header, request, frame, now)
+        self._time = now
+        exchange = Exchange(self, connection, key, version, correlation_id, header.client_id, now, frame, request)
+        if self.trace.exchanges:
+            self.trace.requested(request, exchange)
         if faults is not None:
             faults.receive(request, exchange)
         else:
             self.handle(request, exchange)
-
-    def _exchange(
-        self, connection: Connection, header: RequestHeader, request: Message, frame: memoryview, now: int
-    ) -> Exchange:
-        """A request that was decoded, on its way to its answer."""
-        self._time = now
-        key, version, correlation_id, client_id, _ = header
-        exchange = Exchange(self, connection, key, version, correlation_id, client_id, now, frame)
-        exchange.request = request
-        if self.trace.exchanges:
-            self.trace.requested(request, exchange)
-        return exchange
 
     def _decided(self, gate: Gate, connection: Connection, frame: memoryview, now: int) -> bool:
         """Carry out what the gate decides about a request; False if it is handled as usual."""
@@ -244,7 +237,10 @@ class Engine:
             return False
         header = read_request_header(frame)
         request, _ = decode(request_class(key), frame, version, header.end)
-        exchange = self._exchange(connection, header, request, frame, now)
+        self._time = now
+        exchange = Exchange(self, connection, key, version, header.correlation_id, header.client_id, now, frame, request)
+        if self.trace.exchanges:
+            self.trace.requested(request, exchange)
         if isinstance(decision, Refuse):
             self._refuse(request, exchange, decision.error_code)
             return True
@@ -265,7 +261,10 @@ class Engine:
 
     def handle(self, request: Message, exchange: Exchange) -> None:
         """Let the request's API answer it, now or later."""
-        outcome = self.turns.outcome_of(exchange, self._handler(exchange.api_key)(request, exchange))
+        key = exchange.api_key
+        outcome = (self._handlers.get(key) or self._handler(key))(request, exchange)
+        if isinstance(outcome, GeneratorType):
+            outcome = self.turns.begin(exchange, outcome)
         decisions = self.cluster.decisions
         if decisions.pending and (failed := decisions.write_down(exchange.now)) is not None:
             exchange.close(f"the change cannot be written to the data directory: {failed}")
@@ -273,7 +272,7 @@ class Engine:
         if outcome is Outcome.PARKED:
             exchange.park()
         elif not isinstance(outcome, Outcome):
-            exchange.reply(outcome)
+            exchange.reply(outcome)  # type: ignore[arg-type]
 
     def _handler(self, key: int) -> Handler:
         handler = self._handlers.get(key)

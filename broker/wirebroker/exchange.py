@@ -139,7 +139,7 @@ class Exchange:
 
     def __init__(
         self, engine: Engine, connection: Connection, api_key: int, version: int, correlation_id: int,
-        client_id: str | None, now: int, frame: memoryview | None = None,
+        client_id: str | None, now: int, frame: memoryview | None = None, request: Message | None = None,
     ) -> None:  # fmt: skip
         self.engine = engine
         self.connection = connection
@@ -151,7 +151,7 @@ class Exchange:
         self.frame = frame
         self.delay_ms = 0
         """How many ms the answer waits once it is made, because of the connection's gate."""
-        self.request: Message | None = None
+        self.request = request
         """The request, once it is decoded; its records may lie in a buffer that will receive other requests."""
         self.struck: Struck | None = None
         """The faults that strike the request and its answer."""
@@ -202,26 +202,29 @@ class Exchange:
             except EncodeError as wrong:
                 self.cannot_say(wrong)
             else:
-                self.send(response, parts)
+                self._deliver(response, parts)
 
     def send(self, response: Message, parts: list[Buffer]) -> None:
         """Send a response in its encoded form; dropped if the client has gone."""
         connection = self.connection
         if connection.parked is self:
             connection.parked = None
-        if connection.closed or connection.silent:
-            return
+        if not connection.closed and not connection.silent:
+            self._deliver(response, parts)
+
+    def _deliver(self, response: Message, parts: list[Buffer]) -> None:
+        engine = self.engine
         if self.delay_ms:
             self._send_later(response, parts)
             return
         if len(parts) > 1:
-            connection.halted = True
-        if self.engine.trace.exchanges:
-            self.engine.trace.replied(self, response, sum(map(len, parts)))
+            self.connection.halted = True
+        if engine.trace.exchanges:
+            engine.trace.replied(self, response, sum(map(len, parts)))
         if self.struck is not None and self.struck.wire:
-            self.engine.plan.send(parts, self)
+            engine.plan.send(parts, self)
         else:
-            self.engine.effects.append(Reply(connection, parts))
+            engine.effects.append(Reply(self.connection, parts))
 
     def _send_later(self, response: Message, parts: list[Buffer]) -> None:
         ms, self.delay_ms = self.delay_ms, 0

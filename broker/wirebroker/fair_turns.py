@@ -67,10 +67,6 @@ class Turns:
         """Work to be done in a thread, and the request that waits for it."""
         self._known: set[Unfinished] = set()
 
-    def outcome_of(self, exchange: Exchange, outcome: Message | Outcome | Steps) -> Message | Outcome:
-        """The outcome of a handler: of its first slice, if it works in slices."""
-        return self.begin(exchange, outcome) if isinstance(outcome, GeneratorType) else outcome  # type: ignore[return-value]
-
     def begin(self, exchange: Exchange, steps: Steps) -> Message | Outcome:
         """Run the first slice. The outcome, or PARKED if there are more slices.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from functools import lru_cache
-from itertools import cycle, repeat
+from itertools import cycle, islice, repeat
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -25,6 +25,14 @@ def pauses(every: int = SLICE) -> Callable[[], bool]:
 @lru_cache
 def _pattern(every: int) -> tuple[bool, ...]:
     return *repeat(False, every - 1), True
+
+
+def sliced(work: Callable[[list[T]], object], elements: Iterable[T], every: int = SLICE) -> Generator[None, Any, None]:
+    """Do work that takes a list of elements, with a slice for each `every` elements."""
+    rest = iter(elements)
+    while part := list(islice(rest, every)):
+        work(part)
+        yield
 
 
 def at_once(slices: Generator[Any, Any, T]) -> T:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafkawire.codec import MAX_ELEMENTS, Splice, decode, encode_into
 from kafkawire.declare import Message
@@ -14,7 +14,9 @@ from kafkawire.registry import request_header_version, response_class, response_
 SIZE = struct.Struct(">i")
 _HEAD = struct.Struct(">hhih")
 KEY_VERSION_CORRELATION = struct.Struct(">hhi")
+_ENDS_EARLY = "the request header cannot be read: it ends too early"
 _SIZE_CORRELATION = struct.Struct(">ii")
+_new: Any = tuple.__new__
 
 
 class RequestHeader(NamedTuple):
@@ -36,22 +38,25 @@ def read_key_version_correlation(frame: Buffer) -> tuple[int, int, int]:
 
 def read_request_header(frame: Buffer) -> RequestHeader:
     """The header of a request frame without its size. Raises ProtocolError; KeyError for an unknown API key."""
-    key, version, _ = read_key_version_correlation(frame)
-    form = request_header_version(key, version)
     try:
         key, version, correlation_id, length = _HEAD.unpack_from(frame)
-        pos = _HEAD.size
-        client_id = None
-        if length >= 0:
-            if pos + length > len(frame):
-                raise ProtocolError("the client id runs past the end of the frame")
-            client_id = str(frame[pos : pos + length], "utf-8", "replace")
-            pos += length
-        if form == 2:
-            pos = skip_tags(frame, pos)
-    except (struct.error, IndexError) as damage:
-        raise ProtocolError("the request header cannot be read: it ends too early") from damage
-    return RequestHeader(key, version, correlation_id, client_id, pos)
+    except struct.error:
+        key, version, _ = read_key_version_correlation(frame)
+        request_header_version(key, version)
+        raise ProtocolError(_ENDS_EARLY) from None
+    pos = _HEAD.size
+    client_id = None
+    if length >= 0:
+        if pos + length > len(frame):
+            raise ProtocolError("the client id runs past the end of the frame")
+        client_id = str(frame[pos : pos + length], "utf-8", "replace")
+        pos += length
+    if request_header_version(key, version) == 2:
+        try:
+            pos = pos + 1 if frame[pos] == 0 else skip_tags(frame, pos)
+        except IndexError as damage:
+            raise ProtocolError(_ENDS_EARLY) from damage
+    return _new(RequestHeader, (key, version, correlation_id, client_id, pos))  # type: ignore[no-any-return]
 
 
 def skip_tags(buffer: Buffer, pos: int) -> int:
@@ -89,7 +94,9 @@ def encode_response(correlation_id: int, response: Message, version: int) -> lis
         out.append(0)
     splices: list[Splice] = []
     encode_into(response, version, out, splices)
-    size = len(out) - 4 + sum(len(records) for _, records in splices)
+    size = len(out) - 4
+    for _, records in splices:
+        size += len(records)
     try:
         _SIZE_CORRELATION.pack_into(out, 0, size, correlation_id)
     except struct.error as wrong:

@@ -10,8 +10,8 @@ With the RackAwareReplicaSelector the leader sends no records to a consumer with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from kafkawire.errors import ErrorCode
@@ -25,21 +25,23 @@ from kafkawire.messages.fetch import (
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
+    SnapshotId,
 )
-from wirebroker.core.cluster import Topic
-from wirebroker.core.fetch_sessions import FetchContext, PartitionKey, Results, TopicKey
+from wirebroker.core.fetch_sessions import FetchContext, Named, PartitionKey, Results, TopicKey
 from wirebroker.core.leadership import leader_error
 from wirebroker.core.partition import Partition
 from wirebroker.core.purgatory import Timer
 from wirebroker.core.racks import RACK_AWARE, preferred_replica
 from wirebroker.exchange import Exchange, Outcome, Steps
-from wirebroker.slices import at_once, pauses
+from wirebroker.slices import sliced
 
 FEW = 256
 """A Fetch of up to so many partitions is handled at once, a larger one in slices."""
 READ = 64
 """The number of partitions read in a slice."""
 NO_BYTES = memoryview(b"")
+NO_EPOCH, NO_LEADER, NO_SNAPSHOT = EpochEndOffset(), LeaderIdAndEpoch(), SnapshotId()
+"""Shared by all answers, because making them takes a microsecond. An answer replaces them and never changes them."""
 FROM_FOLLOWERS_SINCE = 11
 NAMES_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -47,61 +49,84 @@ NAMES_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 def handle(request: FetchRequest, exchange: Exchange) -> FetchResponse | Outcome | Steps:
     """Answer with the available records, or wait for more."""
     sessions = exchange.engine.fetch_sessions
-    opened = sessions.open(request, exchange.version, exchange.node_id, exchange.now)
-    if sessions.size(request, exchange.node_id) > FEW:
-        return _in_slices(request, exchange, opened)
-    context = at_once(opened)
+    if exchange.frame is None:  # so long that it was decoded aside
+        return _open_in_slices(request, exchange)
+    context = sessions.open(request, exchange.version, exchange.node_id, exchange.now)
     if context.error:
         return FetchResponse(error_code=context.error, session_id=0, responses=[])
     fetch = Fetch(request, exchange, context)
-    results, enough = at_once(fetch.read())
-    if enough or request.max_wait_ms <= 0 or not context.partitions:
-        return at_once(fetch.response(results))
-    at_once(fetch.watch())
+    if len(context.partitions) > FEW:
+        return _in_slices(fetch)
+    found = fetch.read()
+    if found.enough or request.max_wait_ms <= 0 or not context.partitions:
+        return fetch.answer(found.results + found.absent)
+    fetch.watch(context.partitions)
     return fetch.wait()
 
 
-def _in_slices(request: FetchRequest, exchange: Exchange, opened: Generator[None, Any, FetchContext]) -> Steps:
-    """The same for many partitions. They are watched first, because they may change while others are being read."""
-    context = yield from opened
+def _open_in_slices(request: FetchRequest, exchange: Exchange) -> Steps:
+    sessions = exchange.engine.fetch_sessions
+    context = yield from sessions.open_in_slices(request, exchange.version, exchange.node_id, exchange.now)
     if context.error:
         return FetchResponse(error_code=context.error, session_id=0, responses=[])
-    fetch = Fetch(request, exchange, context)
+    return (yield from _in_slices(Fetch(request, exchange, context)))
+
+
+def _in_slices(fetch: Fetch) -> Steps:
+    """Answer many partitions. They are watched first, because they may change while others are being read."""
+    partitions = fetch.context.partitions
     try:
-        yield from fetch.watch()
-        results, enough = yield from fetch.read()
-        if not enough and request.max_wait_ms > 0 and context.partitions:
+        yield from sliced(fetch.watch, partitions)
+        found = yield from fetch.read_in_slices()
+        if not found.enough and fetch.request.max_wait_ms > 0 and partitions:
             if not fetch.has_changed():
                 return fetch.wait()
-            results, _ = yield from fetch.read()
-        yield from fetch.leave()
-        return (yield from fetch.response(results))
+            found = yield from fetch.read_in_slices()
+        yield from fetch.leave_in_slices()
+        return (yield from fetch.answer_in_slices(found))
     except GeneratorExit:  # the broker stops
-        at_once(fetch.leave())
+        fetch.leave()
         raise
 
 
-@dataclass(slots=True)
-class _Found:
-    topic: Topic | None
-    partition: Partition | None
-    error: ErrorCode
+class Found:
+    """What a Fetch has read so far."""
+
+    __slots__ = ("absent", "at_least_one", "enough", "left", "readable", "results")
+
+    def __init__(self, fetch: Fetch) -> None:
+        self.left = min(fetch.request.max_bytes, fetch.cluster.configs.integer("fetch.max.bytes"))
+        """The bytes that the answer still has room for."""
+        self.readable = 0
+        self.enough = False
+        self.at_least_one = True
+        """Whether the next batch is read even if it is larger than the limits."""
+        self.results: Results = []
+        self.absent: Results = []
+        """The results for partitions that do not exist, which are named last."""
 
 
 class Fetch:
     """One Fetch in progress: read, perhaps parked, read again, answered."""
 
+    _named: TopicKey | None = None
+    """The last topic in the answer."""
+    _offsets: dict[PartitionKey, int] | None = None
+    """The requested offsets, for the trace."""
+    _timer: Timer | None = None
+    _waits = False
+
     def __init__(self, request: FetchRequest, exchange: Exchange, context: FetchContext) -> None:
         self.request = request
         self.exchange = exchange
         self.context = context
+        self.cluster = exchange.engine.cluster
+        self.node_id = exchange.connection.node_id
         self.committed = request.isolation_level == 1
-        self._rack = self._rack_of_consumer()
-        self._timer: Timer | None = None
+        self._rack = self._rack_of_consumer() if request.rack_id else ""
         self._available: dict[PartitionKey, int] = {}
         """The available bytes of each partition, up to its limit in the request."""
-        self._watched: dict[Partition, tuple[PartitionKey, FetchPartition]] = {}
-        self._waits = False
+        self._watched: dict[Partition, Named] = {}
         self._changed: dict[Partition, None] = {}
         """The partitions that changed before the request began to wait."""
         self._callback: Callable[[Partition, int], None] = self._appended
@@ -109,73 +134,78 @@ class Fetch:
     def _rack_of_consumer(self) -> str:
         """The rack whose replicas are to be read; empty for the leader only, and for followers."""
         request = self.request
-        if not request.rack_id or max(request.replica_id, request.replica_state.replica_id) >= 0:
+        if max(request.replica_id, request.replica_state.replica_id) >= 0:
             return ""
-        return request.rack_id if self.exchange.cluster.configs.text("replica.selector.class") == RACK_AWARE else ""
+        return request.rack_id if self.cluster.configs.text("replica.selector.class") == RACK_AWARE else ""
 
-    def read(self) -> Generator[None, Any, tuple[Results, bool]]:
-        """Read in slices; the results, and whether they are enough for an answer."""
-        pause = pauses(READ)
-        request = self.request
-        left = min(request.max_bytes, self.exchange.cluster.configs.integer("fetch.max.bytes"))
-        readable, enough, at_least_one = 0, False, True
-        results, absent = [], []
-        for key, requested in self.context.partitions:
-            if pause():
-                yield
-            found = self._find(key, requested)
-            if found.partition is None:
-                absent.append((key, self._refuse(requested, found)))
-                enough = True
+    def read(self) -> Found:
+        """Read all partitions."""
+        found = Found(self)
+        self._read(found, self.context.partitions)
+        return found
+
+    def read_in_slices(self) -> Generator[None, Any, Found]:
+        """The same in slices."""
+        found = Found(self)
+        yield from sliced(partial(self._read, found), self.context.partitions, READ)
+        return found
+
+    def _read(self, found: Found, partitions: Sequence[Named]) -> None:
+        for key, requested in partitions:
+            partition, error = self._find(key, requested)
+            if partition is None:
+                found.absent.append((key, self._refuse(requested, partition, error)))
+                found.enough = True
                 continue
-            if found.error:
-                data, available = self._refuse(requested, found), 0
-                enough = True
-            elif self._rack and (nearer := self._preferred_replica(requested, found.partition)) is not None:
+            if error:
+                data, available = self._refuse(requested, partition, error), 0
+                found.enough = True
+            elif self._rack and (nearer := self._preferred_replica(requested, partition)) is not None:
                 data, available = nearer, 0
-                enough = True
+                found.enough = True
             else:
-                data, available = self._records(requested, found.partition, left, at_least_one)
-                enough |= bool(data.error_code) or data.diverging_epoch.epoch >= 0
-            size = len(data.records or b"")
+                data, available = self._records(requested, partition, found.left, found.at_least_one)
+                found.enough |= bool(data.error_code) or data.diverging_epoch.epoch >= 0
+            size = len(data.records or NO_BYTES)
             if size:
-                at_least_one = False
-                left = max(left - size, 0)
-            readable += min(available, max(requested.partition_max_bytes, size))
+                found.at_least_one = False
+                found.left = max(found.left - size, 0)
+            found.readable += min(available, max(requested.partition_max_bytes, size))
             self._available[key] = min(available, requested.partition_max_bytes)
-            results.append((key, data))
-        return results + absent, enough or readable >= request.min_bytes
+            found.results.append((key, data))
+        if found.readable >= self.request.min_bytes:
+            found.enough = True
 
-    def _find(self, key: PartitionKey, requested: FetchPartition) -> _Found:
-        cluster = self.exchange.cluster
+    def _find(self, key: PartitionKey, requested: FetchPartition) -> tuple[Partition | None, ErrorCode]:
+        """The partition, if it exists, and why it cannot be read here."""
+        cluster = self.cluster
         name, index = key
         if isinstance(name, bytes):
             topic = cluster.topics_by_id.get(name)
             if topic is None:
-                return _Found(None, None, ErrorCode.UNKNOWN_TOPIC_ID)
+                return None, ErrorCode.UNKNOWN_TOPIC_ID
         else:
             topic = cluster.topics.get(name)
         partition = topic.partition(index) if topic is not None else None
         followers = self.exchange.version >= FROM_FOLLOWERS_SINCE
-        error = leader_error(partition, self.exchange.node_id, requested.current_leader_epoch, or_follower=followers)
-        return _Found(topic, partition, error)
+        error = leader_error(partition, self.node_id, requested.current_leader_epoch, or_follower=followers)
+        return partition, error
 
-    def _refuse(self, requested: FetchPartition, found: _Found) -> PartitionData:
+    def _refuse(self, requested: FetchPartition, partition: Partition | None, error: ErrorCode) -> PartitionData:
         data = PartitionData(
-            partition_index=requested.partition, error_code=found.error, high_watermark=-1, records=NO_BYTES,
+            partition_index=requested.partition, error_code=error, high_watermark=-1, records=NO_BYTES,
             # In Kafka other code answers for a partition that exists, with another default.
-            aborted_transactions=[] if found.partition is None else None,
+            aborted_transactions=[] if partition is None else None,
         )  # fmt: skip
-        if found.error in NAMES_LEADER and self.exchange.version >= 16 and found.partition is not None:
-            leader = found.partition
-            data.current_leader = LeaderIdAndEpoch(leader_id=leader.leader, leader_epoch=leader.leader_epoch)
+        if error in NAMES_LEADER and self.exchange.version >= 16 and partition is not None:
+            data.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
         return data
 
     def _preferred_replica(self, requested: FetchPartition, partition: Partition) -> PartitionData | None:
         """The leader's answer that names the replica to read instead of it; None if the records come from here."""
-        if partition.leader != self.exchange.node_id:
+        if partition.leader != self.node_id:
             return None
-        preferred = preferred_replica(self.exchange.cluster, partition, self._rack, requested.fetch_offset)
+        preferred = preferred_replica(self.cluster, partition, self._rack, requested.fetch_offset)
         if preferred < 0:
             return None
         return PartitionData(
@@ -187,11 +217,12 @@ class Fetch:
     def _records(
         self, requested: FetchPartition, partition: Partition, left: int, at_least_one: bool
     ) -> tuple[PartitionData, int]:
-        seen = partition.seen_at(self.exchange.node_id)
+        seen = partition.seen_at(self.node_id)
         data = PartitionData(
             partition_index=requested.partition, error_code=ErrorCode.NONE, high_watermark=seen.high_watermark,
             last_stable_offset=seen.last_stable_offset, log_start_offset=seen.log_start_offset,
             aborted_transactions=[] if self.committed else None, records=NO_BYTES,
+            diverging_epoch=NO_EPOCH, current_leader=NO_LEADER, snapshot_id=NO_SNAPSHOT,
         )  # fmt: skip
         known = requested.fetch_offset >= seen.log_start_offset
         if requested.last_fetched_epoch >= 0:
@@ -223,20 +254,26 @@ class Fetch:
             ]
         return data, found.available
 
-    def response(self, results: Results) -> Generator[None, Any, FetchResponse]:
-        """The response with these results, in slices; a session omits unchanged ones."""
+    def answer(self, results: Results) -> FetchResponse:
+        """The response with these results; a session omits unchanged ones."""
         session = self.context.session
         response = FetchResponse(error_code=ErrorCode.NONE, session_id=session.session_id if session else 0, responses=[])
-        named = yield from self.context.answer(results)
+        self._add(response, results)
+        return response
+
+    def answer_in_slices(self, found: Found) -> Generator[None, Any, FetchResponse]:
+        """The same in slices."""
+        response = self.answer([])
+        yield from sliced(partial(self._add, response), found.results + found.absent)
+        return response
+
+    def _add(self, response: FetchResponse, results: Results) -> None:
+        named = self.context.answer(results)
         if self.exchange.engine.trace.exchanges:
             self._trace(named)
-        current: TopicKey | None = None
-        pause = pauses()
         for (name, _), data in named:
-            if pause():
-                yield
-            if name != current:  # as in Kafka, a topic is named again if its partitions are not consecutive
-                current = name
+            if name != self._named:  # as in Kafka, a topic is named again if its partitions are not consecutive
+                self._named = name
                 topic = FetchableTopicResponse(partitions=[])
                 if isinstance(name, bytes):
                     topic.topic_id = name
@@ -246,32 +283,29 @@ class Fetch:
             response.responses[-1].partitions.append(data)
             if data.current_leader.leader_id >= 0:
                 self._name_node(data.current_leader.leader_id, response)
-        return response
 
     def _trace(self, results: Results) -> None:
-        offsets = {key: requested.fetch_offset for key, requested in self.context.partitions}
+        if self._offsets is None:
+            self._offsets = {key: requested.fetch_offset for key, requested in self.context.partitions}
         for key, data in results:
             name = key[0]
             if isinstance(name, bytes):
-                topic = self.exchange.cluster.topics_by_id.get(name)
+                topic = self.cluster.topics_by_id.get(name)
                 name = topic.name if topic is not None else name.hex()
-            self.exchange.engine.trace.fetched(self.exchange, name, offsets[key], self.committed, data)
+            self.exchange.engine.trace.fetched(self.exchange, name, self._offsets[key], self.committed, data)
 
     def _name_node(self, node_id: int, response: FetchResponse) -> None:
-        broker = self.exchange.cluster.brokers.get(node_id)
+        broker = self.cluster.brokers.get(node_id)
         if broker is not None and all(known.node_id != node_id for known in response.node_endpoints):
             host, port = broker.address(self.exchange.connection.listener)
             response.node_endpoints.append(NodeEndpoint(node_id=node_id, host=host, port=port, rack=broker.rack))
 
     # Waiting
 
-    def watch(self) -> Generator[None, Any, None]:
-        """Watch all partitions for changes, in slices."""
-        pause = pauses()
-        for key, requested in self.context.partitions:
-            if pause():
-                yield
-            partition = self._find(key, requested).partition
+    def watch(self, partitions: Iterable[Named]) -> None:
+        """Watch partitions for changes."""
+        for key, requested in partitions:
+            partition, _ = self._find(key, requested)
             if partition is not None:
                 partition.waiting[self._callback] = None
                 self._watched[partition] = key, requested
@@ -283,7 +317,7 @@ class Fetch:
 
     def wait(self) -> Outcome:
         """Park until enough is appended or the time is up."""
-        timers = self.exchange.cluster.timers
+        timers = self.cluster.timers
         self._timer = timers.at(self.exchange.now + self.request.max_wait_ms, self._finish)
         self._total = sum(self._available.values())
         self._waits = True
@@ -294,17 +328,17 @@ class Fetch:
             self._changed[partition] = None
         elif not self.exchange.alive:
             self._stop()
-            at_once(self.leave())
+            self.leave()
         elif self._enough_with(partition):
             self._finish(now)
 
     def _enough_with(self, partition: Partition) -> bool:
         """Whether to answer after the change of this partition; the others are unchanged (DelayedFetch.tryComplete)."""
         key, requested = self._watched[partition]
-        found = self._find(key, requested)
-        if found.partition is None or found.error:
+        found, error = self._find(key, requested)
+        if found is None or error:
             return True
-        data, available = self._records(requested, found.partition, self.request.max_bytes, at_least_one=False)
+        data, available = self._records(requested, found, self.request.max_bytes, at_least_one=False)
         if data.error_code or data.diverging_epoch.epoch >= 0:
             return True
         available = min(available, requested.partition_max_bytes)
@@ -314,28 +348,34 @@ class Fetch:
 
     def _finish(self, now: int) -> Any:
         self._stop()
-        if not self.exchange.alive:
-            at_once(self.leave())
-        elif len(self._watched) > FEW:
-            self.exchange.engine.turns.go_on(self.exchange, self._answer())
-        else:
-            self.exchange.reply(at_once(self._answer()))
+        if self.exchange.alive and len(self._watched) > FEW:
+            self.exchange.engine.turns.go_on(self.exchange, self._answer_late())
+            return
+        self.leave()
+        if self.exchange.alive:
+            found = self.read()
+            self.exchange.reply(self.answer(found.results + found.absent))
 
-    def _answer(self) -> Generator[None, Any, FetchResponse]:
-        yield from self.leave()
-        results, _ = yield from self.read()
-        return (yield from self.response(results))
+    def _answer_late(self) -> Generator[None, Any, FetchResponse]:
+        yield from self.leave_in_slices()
+        found = yield from self.read_in_slices()
+        return (yield from self.answer_in_slices(found))
 
     def _stop(self) -> None:
         self._waits = False
         if self._timer is not None:
             self._timer.cancel()
 
-    def leave(self) -> Generator[None, Any, None]:
-        """Stop watching the partitions, in slices."""
-        pause = pauses()
-        while self._watched:
-            if pause():
-                yield
-            partition, _ = self._watched.popitem()
+    def leave(self) -> None:
+        """Stop watching the partitions."""
+        self._leave(self._watched)
+        self._watched.clear()
+
+    def leave_in_slices(self) -> Generator[None, Any, None]:
+        """The same in slices."""
+        yield from sliced(self._leave, list(self._watched))
+        self._watched.clear()
+
+    def _leave(self, partitions: Iterable[Partition]) -> None:
+        for partition in partitions:
             partition.waiting.pop(self._callback, None)

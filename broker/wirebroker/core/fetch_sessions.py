@@ -6,13 +6,13 @@ A session belongs to the broker, not to a connection. `open` decides which parti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, PartitionData
-from wirebroker.slices import pauses
+from wirebroker.slices import sliced
 
 SLOTS = 1000
 """The largest number of sessions that a broker keeps, by default (max.incremental.fetch.session.cache.slots)."""
@@ -23,10 +23,12 @@ A larger session may also evict one that was still in use at that age.
 """
 FINAL_EPOCH, INITIAL_EPOCH = -1, 0
 LARGEST_EPOCH = 2**31 - 1
+BY_TOPIC_ID_SINCE = 13
 
 TopicKey = str | bytes
 PartitionKey = tuple[TopicKey, int]
 Results = list[tuple[PartitionKey, PartitionData]]
+Named = tuple[PartitionKey, FetchPartition]
 Requested = dict[PartitionKey, FetchPartition]
 
 
@@ -52,25 +54,36 @@ class Session:
     epoch: int = 1
     partitions: dict[PartitionKey, Cached] = field(default_factory=dict)
 
+    def hold(self, named: Iterable[Named]) -> None:
+        """Fetch these partitions from now on, or fetch them with other fields."""
+        for key, partition in named:
+            cached = self.partitions.get(key)
+            if cached is None:
+                self.partitions[key] = Cached(partition)
+            else:
+                cached.requested = partition
+
+    def drop(self, keys: Iterable[PartitionKey]) -> None:
+        """Fetch these partitions no longer."""
+        for key in keys:
+            self.partitions.pop(key, None)
+
 
 @dataclass(slots=True)
 class FetchContext:
     """The partitions of one Fetch request, in the order in which they are served."""
 
-    partitions: list[tuple[PartitionKey, FetchPartition]]
+    partitions: list[Named]
     session: Session | None = None
     incremental: bool = False
     error: ErrorCode = ErrorCode.NONE
 
-    def answer(self, results: Results) -> Generator[None, Any, Results]:
-        """The results that the response names, in slices: all in a full fetch, the changed ones in an incremental one."""
+    def answer(self, results: Results) -> Results:
+        """The results that the response names: all in a full fetch, the changed ones in an incremental one."""
         if self.session is None:
             return results
-        pause = pauses()
         named = []
         for key, data in results:
-            if pause():
-                yield
             cached = self.session.partitions.get(key)
             if cached is None:
                 continue
@@ -115,48 +128,58 @@ class FetchSessions:
         forgotten = set(_forgotten(request, session))
         return [key for key in session.partitions if key not in forgotten]
 
-    def size(self, request: FetchRequest, node_id: int) -> int:
-        """The approximate number of partitions that the request fetches."""
-        session = self._sessions.get((node_id, request.session_id))
-        held = 0 if session is None else len(session.partitions)
-        return held + len(request.topics) + sum(len(topic.partitions) for topic in request.topics)
+    def open(self, request: FetchRequest, version: int, node_id: int, now: int) -> FetchContext:
+        """Find the request's partitions; `error` is set if its session cannot continue. `now` is in ms since the epoch."""
+        requested = dict(_named(request, version))
+        context = self._find(request, requested, version, node_id, now)
+        if context.session is not None:
+            context.session.hold(requested.items())
+            if context.incremental:
+                context.session.drop(_forgotten(request, context.session))
+                self._resume(context, context.session, node_id)
+        return context
 
-    def open(self, request: FetchRequest, version: int, node_id: int, now: int) -> Generator[None, Any, FetchContext]:
-        """Find the request's partitions, in slices; `error` is set if its session cannot continue. `now` is in ms since the
-        epoch.
-        """
-        by_topic_id = version >= 13
-        requested = yield from _named(request, by_topic_id)
+    def open_in_slices(self, request: FetchRequest, version: int, node_id: int, now: int) -> Generator[None, Any, FetchContext]:
+        """The same in slices. No other request can use the session between them: it already has its next epoch."""
+        requested: Requested = {}
+        yield from sliced(requested.update, _named(request, version))
+        context = self._find(request, requested, version, node_id, now)
+        if context.session is not None:
+            yield from sliced(context.session.hold, requested.items())
+            if context.incremental:
+                yield from sliced(context.session.drop, _forgotten(request, context.session))
+                self._resume(context, context.session, node_id)
+        return context
+
+    def _find(self, request: FetchRequest, requested: Requested, version: int, node_id: int, now: int) -> FetchContext:
+        """The request's session, which does not hold the requested partitions yet."""
         if version < 7 or request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
-            self._sessions.pop((node_id, request.session_id), None)
-            if version < 7 or request.session_epoch == FINAL_EPOCH or not requested:
-                return FetchContext(list(requested.items()))
-            session = yield from self._create(requested, node_id, by_topic_id, now)
-            return FetchContext(list(requested.items()), session)
+            if request.session_id:
+                self._sessions.pop((node_id, request.session_id), None)
+            context = FetchContext(list(requested.items()))
+            if version >= 7 and request.session_epoch == INITIAL_EPOCH and requested:
+                context.session = self._create(len(requested), node_id, version >= BY_TOPIC_ID_SINCE, now)
+            return context
         session = self._sessions.get((node_id, request.session_id))
         if session is None:
             return FetchContext([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != request.session_epoch:
             return FetchContext([], error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        if session.by_topic_id != by_topic_id:
+        if session.by_topic_id != (version >= BY_TOPIC_ID_SINCE):
             return FetchContext([], error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         session.used = now
-        return (yield from self._resume(session, requested, request, node_id))
+        session.epoch = 1 if session.epoch == LARGEST_EPOCH else session.epoch + 1
+        return FetchContext(list(requested.items()), session, incremental=True)
 
-    def _create(self, requested: Requested, node_id: int, by_topic_id: bool, now: int) -> Generator[None, Any, Session | None]:
+    def _create(self, size: int, node_id: int, by_topic_id: bool, now: int) -> Session | None:
         """A new session; None if there is no room, and the client then fetches without a session."""
-        if not self._has_room(len(requested), node_id, now):
+        if not self._has_room(size, node_id, now):
             return None
         session_id = 0
         while session_id == 0 or (node_id, session_id) in self._sessions:
             session_id = int.from_bytes(self._random_bytes(4), "big") & 0x7FFFFFFF
         session = Session(session_id, by_topic_id, now, now)
         self._sessions[node_id, session_id] = session
-        pause = pauses()
-        for key, partition in requested.items():
-            if pause():
-                yield
-            session.partitions[key] = Cached(partition)
         return session
 
     def _has_room(self, size: int, node_id: int, now: int) -> bool:
@@ -177,49 +200,27 @@ class FetchSessions:
         del self._sessions[gone]
         return True
 
-    def _resume(
-        self, session: Session, requested: Requested, request: FetchRequest, node_id: int
-    ) -> Generator[None, Any, FetchContext]:
-        # No other request can use the session between the slices: it already has its next epoch.
-        session.epoch = 1 if session.epoch == LARGEST_EPOCH else session.epoch + 1
-        pause = pauses()
-        for key, partition in requested.items():
-            if pause():
-                yield
-            if key in session.partitions:
-                session.partitions[key].requested = partition
-            else:
-                session.partitions[key] = Cached(partition)
-        for key in _forgotten(request, session):
-            if pause():
-                yield
-            session.partitions.pop(key, None)
+    def _resume(self, context: FetchContext, session: Session, node_id: int) -> None:
+        """Let an incremental request fetch all partitions of its session."""
         place = (node_id, session.session_id)
         known = self._sessions.pop(place, None)
         if not session.partitions:
             # without a session, although the request has just removed a partition that it names
-            return FetchContext(list(requested.items()))
+            context.session, context.incremental = None, False
+            return
         if known is not None:
             self._sessions[place] = known  # used last
-        everything = [(key, cached.requested) for key, cached in session.partitions.items()]
-        return FetchContext(everything, session, incremental=True)
+        context.partitions = [(key, cached.requested) for key, cached in session.partitions.items()]
 
 
-def _named(request: FetchRequest, by_topic_id: bool) -> Generator[None, Any, Requested]:
+def _named(request: FetchRequest, version: int) -> Iterator[Named]:
     """The partitions that the request names. As in FetchRequest.fetchData, a partition named twice keeps its first place and
     has the fields of its last mention.
     """
-    pause = pauses()
-    requested: Requested = {}
     for topic in request.topics:
-        if pause():
-            yield
-        name = topic.topic_id if by_topic_id else topic.topic
+        name = topic.topic_id if version >= BY_TOPIC_ID_SINCE else topic.topic
         for partition in topic.partitions:
-            if pause():
-                yield
-            requested[name, partition.partition] = partition
-    return requested
+            yield (name, partition.partition), partition
 
 
 def _forgotten(request: FetchRequest, session: Session) -> Iterator[PartitionKey]:

@@ -28,6 +28,8 @@ class OpenTransactions:
 
     def first_unstable(self) -> int | None:
         """The first offset of a transaction that is open, or whose marker is not replicated; None without one."""
+        if not self._first_offsets and not self._unreplicated:
+            return None
         first = self.first_offset()
         if self._unreplicated:
             earliest = min(self._unreplicated)[0]

@@ -132,7 +132,8 @@ class Host:
         if storage_jobs is not None:
             storage_jobs.check()
         while engine.effects:
-            self._perform(engine.take_effects())
+            effects, engine.effects = engine.effects, []
+            self._perform(effects)
             if storage_jobs is not None and engine.effects:
                 storage_jobs.check()
         if engine.deadline() != self._alarm_at:

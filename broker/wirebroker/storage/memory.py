@@ -316,10 +316,13 @@ class MemoryLog:
 
     def _find(self, offset: int) -> tuple[Segment, int]:
         """The segment and the index of the first batch that ends at or after `offset`."""
+        active = self.active
+        if offset >= active.base_offset:
+            return active, active.find(offset)
         at = self._segment_of(offset)
         segment = self.segments[at]
         index = segment.find(offset)
-        while index == len(segment.bases) and segment is not self.active:
+        while index == len(segment.bases) and segment is not active:
             at += 1  # compaction has left a gap at the end of the segment
             segment = self.segments[at]
             index = segment.find(offset)
