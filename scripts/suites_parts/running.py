@@ -50,9 +50,10 @@ def run(suite: Suite, address: str, only: str, told: Callable[[str, str, int], N
                 log.write(text)
             found = made.tells.search(text)
             # A test that passed and then failed to clean up after itself has failed.
-            if found and outcome.results.get(found["name"]) != WORDS["FAILED"]:
-                outcome.results[found["name"]] = WORDS[found["word"]]
-                told(found["name"], outcome.results[found["name"]], len(outcome.results))
+            name = made.named(found["name"]) if found else ""
+            if found and outcome.results.get(name) != WORDS["FAILED"]:
+                outcome.results[name] = WORDS[found["word"]]
+                told(name, outcome.results[name], len(outcome.results))
     finally:
         if log is not None:
             log.close()

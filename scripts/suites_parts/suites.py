@@ -11,16 +11,33 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from _kafka_server import COPY
 from interop_parts.clients import Missing, cache, call, tool
 
+SERVE = (sys.executable, "-c", "import sys; from wirebroker.cli import main; sys.exit(main())", "serve")
+"""The command that starts wirebroker."""
 HERE = Path(__file__).resolve().parent
 KAFKA_PYTHON = "3.0.12"
 FRANZ_GO = "github.com/twmb/franz-go@v1.22.2"
+KAFKA_GO = "github.com/segmentio/kafka-go@v0.4.51"
+SARAMA = "github.com/IBM/sarama@v1.61.1"
+KAFKA = "4.3.1"
+STREAMS_CLASSES = (
+    "EOSUncleanShutdown|EmitOnChange|FineGrainedAutoReset|GlobalKTable|GlobalKTableEOS|KStreamAggregation|KafkaStreamsCloseOptions|"
+    "LagFetch|MetricsReporter|PapiDsl|PurgeRepartitionTopic|RegexSource|StreamTableJoin|SwallowUnknownTopicError"
+)
+CONNECT_CLASSES = "Y"
+EMBEDDED = "embedded"
+"""The address that stands for the real Kafka that a suite starts itself."""
+TOXIPROXY = "github.com/Shopify/toxiproxy/v2@v2.5.0"
 KAFKA_JAVASCRIPT = "@confluentinc/kafka-javascript@1.10.1"
 """Confluent's npm package, which carries the source of librdkafka 2.16.0 with its tests."""
+SARAMA_PORT = 28091
+"""Where the first broker of sarama's tests is; toxiproxy listens for it at 29091, and for the others at the next ports."""
 
 PASS, FAIL, SKIP = "passed", "failed", "skipped"
 WORDS = {"PASSED": PASS, "PASS": PASS, "FAILED": FAIL, "FAIL": FAIL, "ERROR": FAIL, "SKIPPED": SKIP, "SKIP": SKIP}
+WORDS |= {"SUCCESSFUL": PASS, "ABORTED": SKIP}
 
 
 @dataclass(slots=True)
@@ -33,6 +50,8 @@ class Run:
     environment: dict[str, str] = field(default_factory=dict)
     only: Callable[[str], dict[str, str] | Sequence[str]] = lambda name: ()
     """Words or environment variables to run one test alone."""
+    named: Callable[[str], str] = str
+    """A test's name without what changes from run to run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +64,10 @@ class Suite:
     """The run against the brokers at this address, after fetching what it needs. Raises Missing."""
     seconds: int
     brokers: int = 1
+    """How many to start, or 0 if the tests do it."""
     settings: Sequence[str] = ()
+    flags: Sequence[str] = ()
+    """More flags of `wirebroker serve`, such as the port that the tests have written into them."""
     not_offered: str = "$^"
     """A pattern of the names of tests that need features which the broker does not have and README names."""
 
@@ -82,8 +104,7 @@ def kafka_python(address: str) -> Run:
 def franz_go(address: str) -> Run:
     """The tests of package kgo of the Go module, compiled."""
     binary = cache() / f"suite-{FRANZ_GO.rpartition('/')[2]}"
-    found = json.loads(call([tool("go"), "mod", "download", "-json", FRANZ_GO], cache(), f"`go mod download {FRANZ_GO}`"))
-    package = Path(found["Dir"]) / "pkg" / "kgo"
+    package = go_module(FRANZ_GO) / "pkg" / "kgo"
     if not binary.exists():
         call(["go", "test", "-c", "-o", binary, "."], package, "`go test -c`")
     return Run(
@@ -95,6 +116,41 @@ def franz_go(address: str) -> Run:
         | {"KGO_SEEDS": address},
         lambda name: ["-test.run", f"^{name}$"],
     )
+
+
+def kafka_go(address: str) -> Run:
+    """The tests of the Go module's package kafka, which look for the broker at localhost:9092."""
+    binary, source = cache() / f"suite-{KAFKA_GO.rpartition('/')[2]}", go_module(KAFKA_GO)
+    at_port(address, 9092)
+    folder = Path(f"{binary}.source")
+    if not binary.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(source, folder, copy_function=shutil.copyfile)  # writable, as its go.mod is out of date
+        call(["go", "test", "-mod=mod", "-c", "-o", binary, "."], folder, "`go test -c`")
+    # The tests of net.Conn are left out by the project itself: a topic is not a pipe.
+    # These call a function that they never set, and their panic would end the run.
+    left_out = "^TestReaderConsumerGroup$/^(consumer_group_commits_on_close|verify_offset_committed)"
+    words = [binary, "-test.v", "-test.timeout", "20m", "-test.skip", left_out]
+    return Run(words, source, GO_RESULT, {"KAFKA_SKIP_NETTEST": "1"}, go_only)
+
+
+def sarama(address: str) -> Run:
+    """The functional tests of the Go module, which reach the five brokers through toxiproxy."""
+    at_port(address, SARAMA_PORT)
+    binary, proxy = (cache() / f"suite-{name}" for name in (SARAMA.rpartition("/")[2], "toxiproxy@v2.5.0"))
+    source = go_module(SARAMA)
+    if not binary.exists():
+        call(["go", "build", "-o", proxy, "./cmd/server"], go_module(TOXIPROXY), "`go build` of toxiproxy")
+        call(["go", "test", "-tags", "functional", "-c", "-o", binary, "."], source, "`go test -c`")
+    files = "".join(file.read_text() for file in source.glob("functional_*_test.go"))
+    names = re.findall(r"(?m)^func (Test(?!Main)\w+)", files)
+    tests = [binary, "-test.v", "-test.timeout", "40m", "-test.run", f"^({'|'.join(names)})$"]
+    # These stop a broker with docker, and panic where that fails.
+    tests += ["-test.skip", "^(TestConsumerFetchFollowerFailover|TestFuncTxnProduceWithBrokerFailure)$"]
+    return Run(
+        [sys.executable, HERE / "toxiproxy.py", proxy, str(SARAMA_PORT), *tests],
+        source, GO_RESULT, {"TOXIPROXY_ADDR": "http://127.0.0.1:8474", "KAFKA_VERSION": "4.3.1"}, go_only,
+    )  # fmt: skip
 
 
 def librdkafka(address: str) -> Run:
@@ -123,6 +179,60 @@ def librdkafka(address: str) -> Run:
     )
 
 
+def streams(address: str) -> Run:
+    """Kafka Streams' integration tests in the classes that do not need streams groups (KIP-1071)."""
+    return of_kafka(address, "kafka-streams-integration-tests", STREAMS_CLASSES)
+
+
+def connect(address: str) -> Run:
+    """Kafka Connect's integration tests in the classes that do not stop a broker."""
+    return of_kafka(address, "connect-runtime", CONNECT_CLASSES)
+
+
+def of_kafka(address: str, artifact: str, classes: str) -> Run:
+    """Tests of Kafka's own in a jar of Maven Central. Their class that starts a Kafka is replaced by one for wirebroker."""
+    folder = cache() / f"suite-kafka-{KAFKA}"
+    if not (folder / "complete").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(HERE / "java", folder)
+        jars = [tool("mvn"), "-q", "-B", COPY, "-DincludeScope=runtime", f"-DoutputDirectory={folder / 'jars'}"]
+        call(jars, folder, "fetching Kafka's tests with mvn")
+        call([tool("javac"), "-cp", "jars/*", "-d", "replaced", "KafkaClusterTestKit.java"], folder, "javac")
+        (folder / "complete").touch()
+    paths = ["jars/*"] if address == EMBEDDED else ["replaced", "jars/*"]
+    java = ["java", "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dserve={chr(10).join(SERVE)}"]
+    launcher = ["org.junit.platform.console.ConsoleLauncher", "execute", "--details=testfeed", "--disable-banner"]
+    jar = f"--scan-classpath=jars/{artifact}-{KAFKA}-test.jar"
+    return Run(
+        [*java, "-cp", os.pathsep.join(paths), *launcher, jar, f"--include-classname=.*[.]({classes})IntegrationTest"],
+        folder,
+        re.compile(r"^JUnit Jupiter > (?P<name>.+) :: (?P<word>SUCCESSFUL|FAILED|ABORTED|SKIPPED)"),
+        only=lambda name: ["--include-methodname=.*[.]" + name.partition("(")[0].replace(" > ", "#")],
+        named=lambda name: re.sub(r"\[\d+\] ", "", name),  # the order of the parameters
+    )
+
+
+GO_RESULT = re.compile(r"^ *--- (?P<word>PASS|FAIL|SKIP): (?P<name>\S+)")
+"""A line of `go test -v` about a test or a part of one."""
+
+
+def go_only(name: str) -> Sequence[str]:
+    """The words that run one Go test, or one part of it."""
+    return ["-test.run", "/".join(f"^{re.escape(part)}$" for part in name.split("/"))]
+
+
+def go_module(module: str) -> Path:
+    """Where Go keeps the source of a module, which it fetches once. Raises Missing."""
+    found = json.loads(call([tool("go"), "mod", "download", "-json", module], cache(), f"`go mod download {module}`"))
+    return Path(found["Dir"])
+
+
+def at_port(address: str, port: int) -> None:
+    """The tests know this port only. Raises Missing if the broker has another."""
+    if not address.endswith(f":{port}"):
+        raise Missing(f"its tests look for the first broker at port {port}, not {address}")
+
+
 SUITES = {
     suite.name: suite
     for suite in (
@@ -134,6 +244,23 @@ SUITES = {
             "franz-go", FRANZ_GO.rpartition("v")[2], franz_go, 180, brokers=3, settings=("num.partitions=2",),
             not_offered="TestShareGroup|TestConsumeRegexShare",
         ),
+        Suite(
+            "kafka-go", KAFKA_GO.rpartition("v")[2], kafka_go, 300,
+            settings=("message.max.bytes=200000000",), flags=("--port", "9092", "--advertise", "localhost:9092"),
+        ),
+        Suite(
+            "sarama", SARAMA.rpartition("v")[2], sarama, 900, brokers=5,
+            settings=(
+                "default.replication.factor=2", "offsets.topic.replication.factor=2",
+                "transaction.state.log.replication.factor=2", "auto.create.topics.enable=false",
+                "group.initial.rebalance.delay.ms=0",
+                "replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector",
+            ),
+            flags=("--port", str(SARAMA_PORT), "--advertise", "127.0.0.1:29091"),
+            not_offered="TestFuncAdminQuotas|TestFuncAdminUpdateFeatures",
+        ),
+        Suite("kafka-streams", KAFKA, streams, 900, brokers=0),
+        Suite("kafka-connect", KAFKA, connect, 900, brokers=0),
         Suite(
             "librdkafka", "2.16.0", librdkafka, 600,
             # Two consumers that subscribe at once are meant to be in the first generation both.
@@ -148,4 +275,4 @@ def expected(name: str) -> Path:
     return HERE / "expected" / f"{name}.txt"
 
 
-__all__ = ["FAIL", "PASS", "SKIP", "SUITES", "WORDS", "Missing", "Run", "Suite", "expected"]
+__all__ = ["FAIL", "PASS", "SERVE", "SKIP", "SUITES", "WORDS", "Missing", "Run", "Suite", "expected"]
