@@ -1,12 +1,27 @@
-FROM python:3.12-slim
+# docker build -t wirebroker .                        a broker
+# docker build -t wirebroker:audit --target audit .   the audit of real logs, with Spark and a Java runtime
 
+FROM python:3.12-slim AS wheel
 COPY . /src
-RUN pip install --no-cache-dir "/src[codecs,control]" && rm -rf /src
+RUN pip wheel --no-cache-dir --no-deps --wheel-dir /dist /src
 
-RUN useradd --system --no-create-home wirebroker
-USER wirebroker
-
+FROM python:3.12-slim AS install
+COPY --from=wheel /dist /dist
+RUN pip install --no-cache-dir "$(echo /dist/*.whl)[codecs,control]"
+RUN useradd --uid 1000 --create-home wirebroker && mkdir /data && chown wirebroker /data
 ENV PYTHONUNBUFFERED=1
+WORKDIR /data
+
+FROM install AS audit
+RUN pip install --no-cache-dir "$(echo /dist/*.whl)[audit]"
+USER wirebroker
+VOLUME /data
+ENTRYPOINT ["wirebroker", "audit"]
+CMD ["--help"]
+
+FROM install AS broker
+USER wirebroker
+VOLUME /data
 EXPOSE 9092
 HEALTHCHECK --interval=5s --timeout=3s --start-period=5s \
     CMD ["wirebroker", "health", "--bootstrap", "127.0.0.1:9092"]

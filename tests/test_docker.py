@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 import venv
 from collections.abc import Iterator
 from itertools import takewhile
@@ -29,15 +30,31 @@ ROOT = Path(__file__).resolve().parent.parent
 OFFLINE = re.compile(r"NewConnectionError|name resolution|Max retries exceeded|Network is unreachable")
 
 
-def instructions() -> list[tuple[str, str]]:
-    """The Dockerfile: instruction and arguments, continued lines joined."""
+Instruction = tuple[str, str]
+
+
+def stages() -> dict[str, list[Instruction]]:
+    """The Dockerfile's stages by name: instruction and arguments, continued lines joined."""
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
     lines = [line.strip() for line in text.splitlines()]
-    return [(line.split()[0], line.split(maxsplit=1)[1]) for line in lines if line and not line.startswith("#")]
+    found: dict[str, list[Instruction]] = {}
+    for name, arguments in (line.split(maxsplit=1) for line in lines if line and not line.startswith("#")):
+        if name == "FROM":
+            base, _, stage = arguments.split()
+            found[stage] = []
+        found[stage].append((name, base if name == "FROM" else arguments))
+    return found
 
 
-def instruction(name: str) -> str:
-    (arguments,) = [arguments for found, arguments in instructions() if found == name]
+def instructions(target: str = "broker") -> list[Instruction]:
+    """All that makes an image, from its base on."""
+    known = stages()
+    (_, base), *own = known[target]
+    return [*(instructions(base) if base in known else [("FROM", base)]), *own]
+
+
+def instruction(name: str, target: str = "broker") -> str:
+    (arguments,) = [arguments for found, arguments in instructions(target) if found == name]
     return arguments
 
 
@@ -53,9 +70,9 @@ def compose() -> dict[str, Any]:
     return loaded
 
 
-def service() -> tuple[str, dict[str, Any]]:
-    ((name, described),) = compose()["services"].items()
-    return name, described
+def service(name: str = "wirebroker") -> dict[str, Any]:
+    described: dict[str, Any] = compose()["services"][name]
+    return described
 
 
 def flags(command: list[str]) -> dict[str, str]:
@@ -85,15 +102,14 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     build_context(folder / "src")
     venv.create(folder / "venv", with_pip=True)
     programs = folder / "venv" / ("Scripts" if sys.platform == "win32" else "bin")
-    steps = [step for name, arguments in instructions() if name == "RUN" for step in arguments.split(" && ")]
+    steps = [step for name, said in [*stages()["wheel"], *instructions()] if name == "RUN" for step in said.split(" && ")]
     pip = [step for step in steps if step.startswith("pip ")]
     left = [step for step in steps if step not in pip]
-    assert [step.split()[0] for step in left] == ["rm", "useradd"], "steps that make no sense outside a container"
+    assert [step.split()[0] for step in left] == ["useradd", "mkdir", "chown"], "steps that make no sense outside a container"
+    environment = os.environ | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     for step in pip:
-        arguments = [part.replace("/src", str(folder / "src")) for part in shlex.split(step)]
-        run = subprocess.run(
-            [programs / "python", "-m", *arguments, "--disable-pip-version-check"], capture_output=True, text=True
-        )
+        here = re.sub(r"/(src|dist)\b", rf"{folder}/\1", step)
+        run = subprocess.run(["sh", "-c", here], capture_output=True, text=True, env=environment)
         if run.returncode and OFFLINE.search(run.stdout + run.stderr):
             pytest.skip("the package index cannot be reached, so the image's packages cannot be installed")
         assert run.returncode == 0, run.stderr
@@ -105,7 +121,7 @@ def container(image: Path) -> Iterator[tuple[Path, list[tuple[str, int]], str]]:
     """The image's entry point with the compose file's command, on loopback and any free ports; where it listens, and
     where its control is.
     """
-    command = [*json.loads(instruction("ENTRYPOINT")), *service()[1]["command"]]
+    command = [*json.loads(instruction("ENTRYPOINT")), *service()["command"]]
     assert command[0] == "wirebroker"
     here = [re.sub(r"=0\.0\.0\.0:\d+(@|$)", r"=127.0.0.1:0\1", argument) for argument in command[1:]]
     process = subprocess.Popen(
@@ -134,34 +150,102 @@ def test_the_compose_file_fits_the_compose_specification() -> None:
     assert not validator.is_valid(misspelt)
 
 
-def test_each_network_gets_an_advertised_address_that_it_can_reach() -> None:
-    name, described = service()
+@pytest.mark.parametrize(("name", "brokers"), [("wirebroker", 1), ("three", 3)])
+def test_each_network_gets_an_advertised_address_that_it_can_reach(name: str, brokers: int) -> None:
+    described = service(name)
     told = flags(described["command"])
-    published, control = described["ports"]
-    interface, outside, inside = published.split(":")
-    assert interface == "127.0.0.1", "only this machine reaches it"
-    assert control == "127.0.0.1:9099:9099"
-    assert told["--control"] == "0.0.0.0:9099", "as others of the container's network"
+    assert int(told.get("--brokers", 1)) == brokers
+
+    def ports(first: int) -> str:
+        return str(first) if brokers == 1 else f"{first}-{first + brokers - 1}"
+
+    first = int(told.get("--port", instruction("EXPOSE")))
+    control = told["--control"].removeprefix("0.0.0.0:")
     assert told["--control-allow-host"] == name, "by which containers ask for it"
-    assert told["--advertise"] == f"localhost:{outside}"
-    assert inside == instruction("EXPOSE")
+    assert told["--advertise"] == f"localhost:{first}"
+    only_this_machine = [f"127.0.0.1:{ports(first)}:{ports(first)}", f"127.0.0.1:{control}:{control}"]
+    assert described["ports"] == only_this_machine
     listener = re.fullmatch(r"NETWORK=0\.0\.0\.0:(\d+)@(\w+):(\d+)", told["--listener"])
     assert listener is not None
     assert listener[2] == name, "a service's name is its address in the compose network"
-    assert [listener[1]] == [listener[3]] == described["expose"]
+    assert listener[1] == listener[3]
+    assert [ports(int(listener[1]))] == described["expose"]
 
 
-def test_the_image_runs_without_rights_and_takes_connections_from_outside() -> None:
-    names = [name for name, _ in instructions()]
-    assert names[0] == "FROM"
-    assert instruction("FROM") == "python:3.12-slim"
-    assert instruction("USER") == "wirebroker"
+def test_only_the_broker_starts_without_a_profile() -> None:
+    assert [name for name, described in compose()["services"].items() if "profiles" not in described] == ["wirebroker"]
+    both = [port for name in ("wirebroker", "three") for port in service(name)["ports"]]
+    assert len(set(both)) == len(both), "they can run side by side"
+
+
+@pytest.mark.parametrize("target", ["broker", "audit"])
+def test_the_images_run_without_rights_and_own_their_volume(target: str) -> None:
+    names = [name for name, _ in instructions(target)]
+    assert instruction("FROM", target) == "python:3.12-slim"
+    assert instruction("USER", target) == "wirebroker"
     assert names.index("USER") > max(i for i, name in enumerate(names) if name == "RUN"), "installing needs rights"
-    assert json.loads(instruction("ENTRYPOINT")) == ["wirebroker", "serve", "--host", "0.0.0.0"]
+    assert instruction("VOLUME", target) == instruction("WORKDIR", target) == "/data"
+    (made,) = [arguments for name, arguments in instructions(target) if name == "RUN" and "/data" in arguments]
+    assert made.endswith("mkdir /data && chown wirebroker /data")
+    assert list(stages())[-1] == "broker", "what `docker build` makes without --target"
 
 
-def test_both_health_checks_run_the_same_command() -> None:
-    assert service()[1]["healthcheck"]["test"] == ["CMD", *health_command()]
+def test_the_entry_points() -> None:
+    takes_connections_from_outside = ["wirebroker", "serve", "--host", "0.0.0.0"]
+    assert json.loads(instruction("ENTRYPOINT")) == takes_connections_from_outside
+    assert json.loads(instruction("ENTRYPOINT", "audit")) == ["wirebroker", "audit"]
+    assert any("[audit]" in arguments for name, arguments in instructions("audit") if name == "RUN")
+
+
+def test_the_wheel_that_the_image_installs_has_the_audit() -> None:
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]
+    let_in = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
+    for package in packages["wheel"]["packages"]:
+        assert f"!{package.partition('/')[0]}" in let_in
+
+
+def shown_in_ci() -> list[dict[str, str]]:
+    """The variables of the services that docs/docker.md shows for GitHub and for GitLab."""
+    yaml: Any = pytest.importorskip("yaml")
+    text = (ROOT / "docs" / "docker.md").read_text(encoding="utf-8")
+    github, gitlab = (yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    return [github["jobs"]["test"]["services"]["wirebroker"]["env"], gitlab["test"]["services"][0]["variables"]]
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["github", "gitlab"])
+def test_the_services_of_ci_advertise_what_the_page_says(number: int) -> None:
+    shown = shown_in_ci()[number]
+    here = os.environ | shown | {"WIREBROKER_CONTROL": "127.0.0.1:0"}
+    command = [sys.executable, "-m", "wirebroker.cli", "serve", "--host", "127.0.0.1", "--port", "0"]
+    process = subprocess.Popen(command, env=here, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        said = {line.split()[0]: line.split()[2] for line in takewhile(lambda line: line != "ready\n", process.stdout)}
+        host, _, port = said["listening"].rpartition(":")
+        answer = WireClient(host, int(port)).request(MetadataRequest(topics=None), 9)
+        assert [f"{broker.host}:{broker.port}" for broker in answer.brokers] == [shown["WIREBROKER_ADVERTISE"]]
+        assert [f"{topic.name}:{len(topic.partitions)}" for topic in answer.topics] == [shown["WIREBROKER_TOPIC"]]
+        asked_as = shown["WIREBROKER_ADVERTISE"].replace("9092", "9099")
+        assert ControlClient(said["control"]).send("GET", "/health", headers={"Host": asked_as}).status == 200
+    finally:
+        process.terminate()
+        process.wait(10)
+        process.stdout.close()
+
+
+def test_publishing_prints_its_commands() -> None:
+    command = ["bash", ROOT / "scripts" / "publish-image", "--dry-run", "--push", "example.org/me/wirebroker"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    steps = [line.split()[2] for line in run.stdout.splitlines() if line.startswith("+ docker")]
+    assert steps == ["build", "build", "run", "exec", "stop", "run", *["push"] * 4, "rm", "volume"], run.stderr
+    for target in re.findall(r"--target (\w+)", run.stdout):
+        assert target in stages()
+
+
+def test_the_health_checks_run_the_same_command() -> None:
+    assert service()["healthcheck"]["test"] == ["CMD", *health_command()]
+    three = " ".join(service("three")["healthcheck"]["test"])
+    assert three == " ".join(["CMD", *health_command()]).replace("9092", "9192")
 
 
 @pytest.mark.timeout(300)
@@ -169,7 +253,7 @@ def test_the_container_is_healthy_and_advertises_both_addresses(
     container: tuple[Path, list[tuple[str, int]], str],
 ) -> None:
     programs, (outside, inside), control = container
-    _, described = service()
+    described = service()
     for (host, port), advertised in ((outside, "localhost:9092"), (inside, "wirebroker:29092")):
         answer = WireClient(host, port).request(MetadataRequest(topics=None), 9)
         assert [f"{broker.host}:{broker.port}" for broker in answer.brokers] == [advertised]

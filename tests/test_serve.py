@@ -111,6 +111,15 @@ def test_brokers_are_numbered_from_where_node_id_says(serve: Start) -> None:
     assert [config.value for config in found.configs] == ["1"]
 
 
+def test_each_broker_of_a_cluster_has_every_listener(serve: Start) -> None:
+    process = serve("--port", "0", "--brokers", "2", "--listener", "NETWORK=127.0.0.1:0@kafka:29092")
+    listeners = until_ready(process)
+    assert [rest for _, _, rest in listeners] == ["node 1", "node 2", "node 1, NETWORK", "node 2, NETWORK"]
+    for host, port, _ in listeners[2:]:
+        brokers = WireClient(host, port).request(MetadataRequest(topics=None), 9).brokers
+        assert [(b.node_id, b.host, b.port) for b in brokers] == [(1, "kafka", 29092), (2, "kafka", 29093)]
+
+
 def test_each_listener_advertises_its_own_address(serve: Start) -> None:
     process = serve("--port", "0", "--advertise", "broker:19092", "--listener", "HOST=127.0.0.1:0@localhost:9999")
     (inside, outside) = until_ready(process)
@@ -170,7 +179,6 @@ REFUSED = [
     (["--require-fired"], "--require-fired: no fault is there to fire; load one with --faults"),
     (["--trace", "consle"], "--trace consle: this is neither 'console' nor a name like trace.jsonl; did you mean 'console'?"),
     (["--advertise", "somewhere"], "is not host:port"),
-    (["--listener", "X=1:2", "--brokers", "2"], "--listener is for one broker"),
     (["--trace", "/nonexistent/trace.jsonl"], "No such file or directory"),
     (["--trace", "console", "--trace-level", "off"], "--trace-level off leaves --trace nothing to show"),
     (["--host", "256.1.1.1"], "cannot listen on 256.1.1.1"),

@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -266,17 +266,15 @@ def _stop_signal() -> asyncio.Event:
 # Listeners
 
 
-def listeners(arguments: argparse.Namespace, node_ids: Iterable[int]) -> list[Listener]:
+def listeners(arguments: argparse.Namespace, node_ids: Collection[int]) -> list[Listener]:
     """Every socket to open. Raises UsageError for a bad address."""
     advertised = _address(arguments.advertise, "--advertise") if arguments.advertise else None
     found = one_each(node_ids, arguments.host, arguments.port, advertised)
-    if arguments.listener and len(found) > 1:
-        raise UsageError("--listener is for one broker; with --brokers N each has one listener")
     for text in arguments.listener:
         name, where = _pair(text, "--listener")
         bind, _, shown = where.partition("@")
         shown_address = _address(shown, "--listener") if shown else None
-        found.append(Listener(found[0].node_id, *_address(bind, "--listener"), shown_address, name))
+        found += one_each(node_ids, *_address(bind, "--listener"), shown_address, name)
     return found
 
 

@@ -93,3 +93,7 @@ class _Protocol(H11Protocol):
     def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
         super().__init__(config, server_state, app_state)
         self.access_log = False
+
+    def _should_upgrade(self) -> bool:
+        """Never, and without uvicorn's warning: Java's HTTP client offers HTTP/2 and is content with 1.1."""
+        return False

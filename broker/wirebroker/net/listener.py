@@ -23,10 +23,12 @@ class Listener:
     name: str = "PLAINTEXT"
 
 
-def one_each(node_ids: Iterable[int], host: str, port: int, advertised: Address | None = None) -> list[Listener]:
+def one_each(
+    node_ids: Iterable[int], host: str, port: int, advertised: Address | None = None, name: str = "PLAINTEXT"
+) -> list[Listener]:
     """A listener for each broker: the first has these ports, and each further broker takes the next."""
     return [
-        Listener(node_id, host, port + i if port else 0, advertised and (advertised[0], advertised[1] + i))
+        Listener(node_id, host, port + i if port else 0, advertised and (advertised[0], advertised[1] + i), name)
         for i, node_id in enumerate(node_ids)
     ]
 

@@ -1,0 +1,18 @@
+// Package orders is the code under test.
+package orders
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+func SendOrder(ctx context.Context, bootstrap, id, order string) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	record := &kgo.Record{Topic: "orders", Key: []byte(id), Value: []byte(order)}
+	return client.ProduceSync(ctx, record).FirstErr()
+}

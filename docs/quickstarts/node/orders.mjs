@@ -1,0 +1,9 @@
+// The code under test.
+import { Kafka } from "kafkajs";
+
+export async function sendOrder(bootstrap, id, order) {
+  const producer = new Kafka({ brokers: [bootstrap] }).producer({ idempotent: true });
+  await producer.connect();
+  await producer.send({ topic: "orders", messages: [{ key: id, value: order }] });
+  await producer.disconnect();
+}

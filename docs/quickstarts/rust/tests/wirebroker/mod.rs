@@ -1,0 +1,50 @@
+//! A broker for one test.
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+pub struct Wirebroker {
+    pub bootstrap: String,
+    control: String,
+    process: Child,
+}
+
+impl Wirebroker {
+    /// Starts a broker on free ports; it ends when the value is dropped.
+    pub fn start(options: &[&str]) -> Self {
+        let program = std::env::var("WIREBROKER").unwrap_or_else(|_| "wirebroker".into());
+        let mut process = Command::new(program)
+            .args(["serve", "--port", "0", "--control", "0"])
+            .args(options)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("wirebroker starts");
+        let (mut bootstrap, mut control) = (String::new(), String::new());
+        for line in BufReader::new(process.stdout.take().unwrap()).lines() {
+            let line = line.unwrap();
+            match line.split(' ').collect::<Vec<_>>()[..] {
+                ["listening", "on", address, ..] => bootstrap = address.into(),
+                ["control", "on", address, ..] => control = address.into(),
+                ["ready"] => return Self { bootstrap, control, process },
+                _ => {}
+            }
+        }
+        panic!("wirebroker did not start");
+    }
+
+    pub fn get(&self, path: &str) -> Value {
+        ureq::get(format!("{}{path}", self.control)).call().unwrap().body_mut().read_json().unwrap()
+    }
+
+    pub fn post(&self, path: &str, body: Value) -> Value {
+        ureq::post(format!("{}{path}", self.control)).send_json(body).unwrap().body_mut().read_json().unwrap()
+    }
+}
+
+impl Drop for Wirebroker {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

@@ -1,0 +1,12 @@
+"""Runs first in the single file: compiled modules fit some versions of Python on some platforms."""
+
+import sys
+
+try:
+    import crc32c  # noqa: F401
+except ImportError:
+    version = ".".join(map(str, sys.version_info[:2]))
+    sys.exit(
+        f"wirebroker: this file has no compiled modules for Python {version} on {sys.platform}; "
+        "run it with another version of Python, or install wirebroker with pip"
+    )

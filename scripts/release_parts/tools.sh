@@ -1,0 +1,14 @@
+# Sourced by the scripts that build a release: $python, $tools (an environment with build, twine and shiv), $work (removed at
+# the end), and pip ENVIRONMENT ARGUMENT ...
+source "$(dirname "${BASH_SOURCE[0]}")/../_env.sh"
+python=$(python_for_venv) || { echo "${0##*/} needs Python 3.11 or newer, and none was found on this machine." >&2; exit 2; }
+tools=${XDG_CACHE_HOME:-$HOME/.cache}/wirebroker/release-tools
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+pip() { "$1/bin/python" -m pip --disable-pip-version-check --quiet "${@:2}"; }
+
+if ! [ "$tools/complete" -nt "$root/scripts/release_parts/tools.sh" ]; then
+    "$python" -m venv --clear "$tools"
+    pip "$tools" install "pip>=25.1" build==1.3.0 twine==6.2.0 shiv==1.0.8
+    touch "$tools/complete"
+fi

@@ -1,0 +1,63 @@
+"""Start a program as `wirebroker serve`, with no other package than its own, and use it as a client would.
+
+    trial.py PROGRAM [WORD ...]
+
+The record comes from kafka-python where this interpreter has it, else from the control. Exit code 0 if it is stored and read.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from itertools import takewhile
+from typing import Any
+from urllib.request import urlopen
+
+VALUE = "a pound of tea"
+
+
+def ask(address: str, body: object = None) -> Any:
+    """The control's answer."""
+    with urlopen(address, None if body is None else json.dumps(body).encode(), timeout=20) as answer:
+        return json.load(answer)
+
+
+def produce(bootstrap: str, control: str) -> str:
+    """Store one record; returns who did it."""
+    try:
+        from kafka import KafkaProducer
+    except ImportError:
+        ask(f"{control}/topics/orders/records", {"records": [{"value": VALUE}]})
+        return "the control"
+    producer = KafkaProducer(bootstrap_servers=bootstrap)
+    producer.send("orders", VALUE.encode()).get(timeout=20)
+    producer.close()
+    return "kafka-python"
+
+
+def main(program: list[str]) -> int:
+    """Serve, produce, read, ask for health, stop."""
+    command = [*program, "serve", "--port", "0", "--control", "0", "--topic", "orders"]
+    with tempfile.TemporaryDirectory() as elsewhere:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=elsewhere)
+        assert process.stdout is not None
+        try:
+            said = [line.split() for line in takewhile(lambda line: line != "ready\n", process.stdout)]
+            addresses = {line[0]: line[2] for line in said}
+            sender = produce(addresses["listening"], addresses["control"])
+            (record,) = ask(f"{addresses['control']}/topics/orders/records")["records"]
+            assert record["value"]["text"] == VALUE, record
+            health = [*program, "health", "--bootstrap", addresses["listening"]]
+            subprocess.run(health, check=True, stdout=subprocess.DEVNULL, cwd=elsewhere)
+        finally:
+            process.terminate()
+            code = process.wait(20)
+            process.stdout.close()
+    print(f"{' '.join(program)}: serves, stores a record from {sender}, and ends with {code}")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,44 @@
+"""The quick starts: their page shows the projects' files, and the projects' own tests pass.
+
+The tests of Rust, Spark and .NET fetch and build for minutes; `scripts/quickstarts` runs them.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from wirekit import lacking
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECTS = ROOT / "docs" / "quickstarts"
+PAGE = (ROOT / "docs" / "quickstarts.md").read_text(encoding="utf-8")
+SCRIPT = ROOT / "scripts" / "quickstarts"
+
+
+def test_the_page_shows_the_files_of_the_projects() -> None:
+    shown = re.findall(r"^\[`(\S+)`\]\((\S+)\):\n\n```\w+\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    assert {Path(link).parts[1] for _, link, _ in shown} == {folder.name for folder in PROJECTS.iterdir()}
+    for name, link, code in shown:
+        assert link.endswith(f"/{name}")
+        assert code == (ROOT / "docs" / link).read_text(encoding="utf-8"), link
+
+
+def test_the_script_runs_every_project() -> None:
+    run = subprocess.run([sys.executable, SCRIPT, "--help"], capture_output=True, text=True, timeout=50)
+    for folder in PROJECTS.iterdir():
+        assert folder.name in run.stdout
+
+
+@pytest.mark.slow  # Go links a program, and Maven starts
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(("name", "tool"), [("node", "node"), ("go", "go"), ("java", "java")])
+def test_the_tests_of_the_project_pass(name: str, tool: str) -> None:
+    run = subprocess.run([sys.executable, SCRIPT, "--offline", name], capture_output=True, text=True, timeout=230)
+    if run.returncode == 2:
+        lacking(tool, run.stdout)
+    assert run.returncode == 0, run.stdout
