@@ -30,7 +30,7 @@ from wirebroker import faults
 from wirebroker.audit import Intended, Journal, what_if
 from wirebroker.audit.checks import check_partition
 from wirebroker.audit.content import digest
-from wirebroker.audit.findings import BatchRow, Damage
+from wirebroker.audit.findings import BatchRow, Damage, Finding
 from wirebroker.audit.journal import intended_rows
 from wirebroker.audit.report import COUNTED, AuditReport
 from wirebroker.audit.stored import scan
@@ -547,12 +547,12 @@ def test_the_report_is_a_table_that_can_be_read(broker: MockKafka) -> None:
         producer.raw(batch("B", producer.pid, epoch=epoch, first=0))
     producer.send(9, epoch=11)
     lines = str(broker.audit()).splitlines()
-    assert lines[0].split() == ["topic", *COUNTED]
-    assert lines[1].split() == ["orders", "2", "12", "48", "1", "0", "0", "0", "0", "1"]
-    assert lines[3] == "11 findings"
-    assert lines[4].startswith("  likely   epoch_duplicate: orders-1: records 0–3 of producer 0 are stored twice: ")
-    assert lines[-1] == "           … and 1 more of epoch_duplicate"
-    assert str(broker.audit(intended=[])).splitlines()[3] == "11 findings against 0 intended records"
+    assert lines[0] == "11 findings"
+    assert lines[1].startswith("  likely   epoch_duplicate: orders-1: records 0–3 of producer 0 are stored twice: ")
+    assert lines[-4] == "           … and 1 more of epoch_duplicate"
+    assert lines[-2].split() == ["topic", *COUNTED]
+    assert lines[-1].split() == ["orders", "2", "12", "48", "1", "0", "0", "0", "0", "1"]
+    assert str(broker.audit(intended=[])).splitlines()[0] == "11 findings against 0 intended records"
 
 
 def test_what_is_asked_for_must_exist(broker: MockKafka) -> None:
@@ -565,8 +565,19 @@ def test_what_is_asked_for_must_exist(broker: MockKafka) -> None:
 def test_nothing_stored_is_nothing_wrong(broker: MockKafka) -> None:
     report = broker.audit()
     report.assert_exactly_once(intended=[])
-    assert str(report).endswith("no finding against 0 intended records")
+    assert str(report).startswith("no finding against 0 intended records\n")
     assert report.summary()["topics"]["orders"] == dict.fromkeys(COUNTED, 0) | {"partitions": 2}
+
+
+def test_the_gravest_findings_come_first(broker: MockKafka) -> None:
+    report = broker.audit(intended=[])
+    found = [("application_duplicate", "likely"), ("marker_without_data", "info"), ("lost", "certain")]
+    report.findings = [
+        Finding(kind, severity, "orders", 0, -1, -1, -1, -1, 5, 5, "{}", "orders-0: …") for kind, severity in found
+    ]
+    assert [line.split()[0] for line in str(report).splitlines()[:4]] == ["3", "certain", "likely", "info"]
+    with pytest.raises(AssertionError, match="exactly once: 2 findings\n  lost: .*\n  application_duplicate: "):
+        report.assert_exactly_once()
 
 
 def test_information_never_fails(broker: MockKafka) -> None:

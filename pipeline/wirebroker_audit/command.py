@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from wirebroker_audit.job import Result
 
 SHOWN = 3
-"""The findings of each kind that the terminal shows."""
+"""The findings of each kind and severity that the terminal shows."""
 TOPICS_SHOWN = 40
 """The number of topics that the terminal shows, largest first."""
 REFRESH = 0.25
@@ -133,13 +133,12 @@ def show(result: Result, console: Console, out: Path) -> None:
     console.print(table)
     if len(topics) > len(largest):
         console.print(f"… and {len(topics) - len(largest):,} smaller topics; see the report")
-    for kind, count in summary["findings"].items():
-        first = [each for each in result.findings if each["kind"] == kind]
-        colour = COLOURS[first[0]["severity"]]
-        console.print(f"[{colour}]{first[0]['severity']:<8} {kind}: {count:,}[/]")
-        for each in first[:SHOWN]:
+    for group in summary["kinds"]:
+        kind, severity = group["kind"], group["severity"]
+        console.print(f"[{COLOURS[severity]}]{severity:<8} {kind}: {group['count']:,}[/]")
+        for each in [each for each in result.findings if (each["kind"], each["severity"]) == (kind, severity)][:SHOWN]:
             console.print(f"         {each['explanation']}", markup=False, soft_wrap=True)
-    if not summary["findings"]:
+    if not summary["kinds"]:
         console.print("no finding")
     for variant in summary["what_if"]:
         words = "{variant}: {recognised} retries recognised, {rejected} rejected, {doubled} stored again, {lost} lost"

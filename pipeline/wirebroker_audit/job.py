@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
+from socket import gethostname
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from kafkawire.batches import CONTROL
-from wirebroker.audit.findings import EXPIRATION_MS, INTERNAL_TOPICS, KINDS
+from wirebroker import __version__
+from wirebroker.audit.findings import EXPIRATION_MS, INTERNAL_TOPICS, weight
 from wirebroker_audit import checks, contents, other_rules, schema
 from wirebroker_audit.directory import NotALogDirectory, find_partitions
 from wirebroker_audit.intended import BadJournal, read_journal
@@ -164,6 +168,7 @@ class _Audit:
 
     def __init__(self, spark: SparkSession, request: Request, origin: Origin, folder: Path, stage: Stage) -> None:
         self.spark, self.request, self.origin, self.folder, self.stage = spark, request, origin, folder, stage
+        self.began = datetime.now(UTC)
         self.problems, self.notices = [*origin.problems], [*origin.notices]
 
     def run(self) -> Result:
@@ -312,21 +317,30 @@ class _Audit:
     def _summary(
         self, findings: DataFrame, totals: dict[str, dict[str, int]], outcomes: list[dict[str, Any]]
     ) -> dict[str, Any]:
-        counts = findings.groupBy("kind", "severity").count().collect()
-        kinds: dict[str, int] = {}
-        severities: dict[str, int] = {}
-        for row in counts:
-            kinds[row["kind"]] = kinds.get(row["kind"], 0) + row["count"]
-            severities[row["severity"]] = severities.get(row["severity"], 0) + row["count"]
+        rows = findings.groupBy("kind", "severity").count().collect()
+        kinds = sorted((row.asDict() for row in rows), key=lambda each: weight(each["severity"], each["kind"]))
+        by_kind, by_severity = (_summed(kinds, name) for name in ("kind", "severity"))
         return {
             "complete": not self.problems,
             "origin": self.origin.name,
+            "audited_at": f"{self.began:%Y-%m-%d %H:%M:%S} UTC",
+            "host": gethostname(),
+            "version": __version__,
             "trace": self.request.trace,
             "intended": self.request.intended,
-            "findings": {kind: kinds[kind] for kind in KINDS if kind in kinds},
-            "severities": severities,
+            "findings": by_kind,
+            "severities": by_severity,
+            "kinds": kinds,
             "problems": self.problems,
             "notices": self.notices,
             "topics": totals,
             "what_if": outcomes,
         }
+
+
+def _summed(kinds: list[dict[str, Any]], name: str) -> dict[str, int]:
+    """The numbers of findings by one of their columns."""
+    sums: Counter[str] = Counter()
+    for each in kinds:
+        sums[each[name]] += each["count"]
+    return dict(sums)

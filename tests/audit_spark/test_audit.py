@@ -25,10 +25,10 @@ from audit_spark.synthetic import (
     make_directory,
     session_duplicate,
 )  # fmt: skip
-from wirebroker import MockKafka
+from wirebroker import MockKafka, __version__
 from wirebroker.audit import what_if
 from wirebroker.audit.checks import Bounds, check_partition
-from wirebroker.audit.findings import Finding, RecordRow
+from wirebroker.audit.findings import SEVERITIES, Finding, RecordRow
 from wirebroker.audit.journal import Intended
 from wirebroker.audit.reconcile import reconcile
 from wirebroker.audit.stored import compacted_to, scan
@@ -122,7 +122,14 @@ def check_report(out: Path, result: Result, findings: list[Finding]) -> None:
     assert result.summary["findings"] == dict(Counter(each.kind for each in findings))
     page = (out / "report.html").read_text()
     assert page.rstrip().endswith("</html>")
-    assert page.count("<svg") >= 4
+    assert page.count("<svg") >= 8, "each picture in two widths"
+    assert result.summary["version"] == __version__
+    assert all(result.summary[name] in page for name in ("audited_at", "host", "version"))
+    assert {(each["kind"], each["severity"]): each["count"] for each in result.summary["kinds"]} == Counter(
+        (each.kind, each.severity) for each in findings
+    )
+    severities = [each["severity"] for each in result.summary["kinds"]]
+    assert severities == sorted(severities, key=SEVERITIES.index)
     assert "src=" not in page
     assert "<script" not in page
     assert not list(out.parent.glob(".*partial"))
@@ -397,7 +404,7 @@ def test_what_changes_while_it_is_audited(spark: SparkSession, tmp_path: Path) -
 def test_of_many_topics_the_largest_are_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     counts = dict.fromkeys(("partitions", "records", "producers", "committed", "aborted"), 1)
     topics = {f"topic{n:04}": counts | {"batches": n} for n in range(5000)}
-    summary = {"topics": topics, "findings": {}, "what_if": [], "notices": [], "problems": []}
+    summary = {"topics": topics, "kinds": [], "what_if": [], "notices": [], "problems": []}
     show(Result(summary, []), Console(highlight=False), tmp_path)
     out = capsys.readouterr().out
     assert "topic4999" in out

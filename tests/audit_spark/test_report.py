@@ -1,46 +1,203 @@
-"""The page: its pictures can be read on a phone."""
+"""The page and its pictures: nothing is cut on a phone, the colours mean one thing, and no name does harm."""
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Callable
+from functools import cache
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
 
+from matplotlib.textpath import TextPath
+
+from wirebroker.audit.findings import KINDS, severity_of
 from wirebroker_audit.report import page, plots
+from wirebroker_audit.report.colours import PALETTE, SEVERITIES
 from wirebroker_audit.report.gather import Timeline
 
 READABLE = 10
-"""Pixels of the smallest letters."""
-REM = 16
+"""Pixels of the smallest letters, on a phone that is this wide without its margins."""
+PHONE = 360 - 32
+NAMES = ("orders", "<script>alert(1)</script>", "a$b$c_{", "x" * 249, "\u202edesrever", "bell\a", "'\" onload=alert(1) x='")
+FAR = 10**12
 
 
-def pictures() -> list[str]:
-    """One of each kind."""
-    found: dict[str, Any] = {"kind": "duplicate", "first_sequence": 0, "last_sequence": 4, "first_offset": 5, "last_offset": 9}
-    stored = {"base_offset": 0, "last_offset": 4, "base_sequence": 0, "last_sequence": 4}
-    cells = [
-        {"topic": "orders", "partition": n % 40, "producer_id": 8000 + n % 24, "records": n, "wrong": n % 7 == 0}
-        for n in range(400)
-    ]
-    counted = {"recognised": 1, "rejected": 2, "doubled": 3}
-    outcomes = [{"variant": f"window {n}", "window": n, **counted} for n in (1, 2, 5, 10)] + [
-        {"variant": name, "window": 5, **counted} for name in ("no idempotence", "redpanda-24")
-    ]
+def finding(kind: str, severity: str = "", first: int = 0, offset: int = 5, **evidence: Any) -> dict[str, Any]:
+    return {
+        "kind": kind, "severity": severity or severity_of(kind), "topic": NAMES[1], "partition": 0, "producer_id": 7,
+        "producer_epoch": 0, "first_sequence": first, "last_sequence": first + 4, "first_offset": offset,
+        "last_offset": offset + 4, "evidence": json.dumps(evidence), "explanation": f"{NAMES[4]}: {NAMES[1]}",
+    }  # fmt: skip
+
+
+def batch(offset: int, sequence: int) -> dict[str, int]:
+    return {"base_offset": offset, "last_offset": offset + 4, "base_sequence": sequence, "last_sequence": sequence + 4}
+
+
+def counted(*kinds: tuple[str, str, int]) -> list[dict[str, Any]]:
+    return [{"kind": kind, "severity": severity, "count": count} for kind, severity, count in kinds]
+
+
+def cells() -> list[dict[str, Any]]:
     return [
-        plots.findings_by_kind({"duplicate": 3, "gap": 1}), plots.timeline(Timeline("orders", 0, 7, [stored], [found])),
-        plots.heat_map(cells), plots.what_if(outcomes),
+        {"topic": NAMES[n % len(NAMES)], "partition": n // 70, "producer_id": (8000 + n % 24) * 10 ** (n % 3 * 7),
+         "records": n * 10**6, "wrong": (n % 7 == 0) * 10 ** (n % 5), "worst": "certain" if n % 7 == 0 else None}
+        for n in range(280)
     ]  # fmt: skip
 
 
-def test_what_pictures_say_can_be_read_on_a_phone() -> None:
-    least = re.search(r"\.scroll svg\{min-width:(\d+)rem\}", page.STYLE)
-    assert least is not None
-    for picture in pictures():
-        assert page._picture(picture).startswith("<div class='scroll'><svg")
-        width = float(re.search(r'viewBox="0 0 ([\d.]+) ', picture)[1])  # type: ignore[index]
-        sizes = [float(each) for each in re.findall(r"font(?:-size)?:[^;\"]*?([\d.]+)px", picture)]
-        assert len(sizes) > 3
-        assert min(sizes) * int(least[1]) * REM / width >= READABLE
+DOUBLED = finding("duplicate", offset=FAR + 9, first=10, first_=None) | {"evidence": json.dumps({"first": batch(FAR, 10)})}
+RETRIED = finding("epoch_duplicate", offset=FAR + 50) | {
+    "evidence": json.dumps({"first_partition": 0, **{f"first_{name}": number for name, number in batch(FAR + 30, 0).items()}})
+}
+
+
+RULES = [*(f"window {n}" for n in (1, 2, 5, 10)), "no idempotence", "redpanda-24"]
+LARGE = Timeline(NAMES[3], 0, 2**62, [batch(FAR + n, n) for n in range(0, 10_000, 5)], [DOUBLED, RETRIED, finding("gap")])
+PICTURES: dict[str, Callable[[], str]] = {
+    "one bar": lambda: plots.findings_by_kind(counted(("duplicate", "certain", 1))),
+    "bars": lambda: plots.findings_by_kind(counted(*((kind, severity_of(kind), 12_345) for kind in KINDS))),
+    "timeline": lambda: plots.timeline(Timeline("orders", 0, 7, [batch(0, 0), batch(5, 0)], [finding("duplicate")])),
+    "large timeline": lambda: plots.timeline(LARGE),
+    "heat map": lambda: plots.heat_map(cells()),
+    "small heat map": lambda: plots.heat_map(cells()[:2]),
+    "what if": lambda: plots.what_if(
+        [{"variant": rule, "window": 5, "recognised": 1, "rejected": 2, "doubled": 3} for rule in RULES]
+    ),
+}
+"""One of each kind, of small and of large numbers."""
+
+
+@cache
+def drawn(name: str) -> str:
+    return PICTURES[name]()
+
+
+TEXT = re.compile(r'<text style="font-size: ([\d.]+)px([^"]*)"([^>]*)>([^<]*)</text>')
+
+
+def texts(svg: str) -> list[tuple[str, float, float, float]]:
+    """Each text, its size, and where it begins and ends across the picture in matplotlib's font, which is a wide one."""
+    found = []
+    for size, style, place, text in TEXT.findall(svg):
+        if "rotate(-90" in place or "translate" in place:
+            continue
+        at = float(re.search(r' x="([-\d.]+)"', place)[1])  # type: ignore[index]
+        length = TextPath((0, 0), unescape(text).replace("$", "S"), size=float(size)).get_extents().width
+        before = 1 if "end" in style else 0.5 if "middle" in style else 0
+        found.append((text, float(size), at - before * length, at + (1 - before) * length))
+    return found
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_nothing_of_a_picture_is_cut_and_all_of_it_can_be_read_on_a_phone(name: str) -> None:
+    assert re.search(r"@media\(max-width:40rem\)\{\.narrow\{display:block\}\.wide,", page.STYLE)
+    narrow = drawn(name).partition("<div class='narrow'>")[2]
+    width = float(re.search(r'viewBox="0 0 ([\d.]+) ', narrow)[1])  # type: ignore[index]
+    for svg, scale in ((narrow, PHONE / width), (drawn(name).partition("<div class='narrow'>")[0], 1)):
+        wide = float(re.search(r'viewBox="0 0 ([\d.]+) ', svg)[1])  # type: ignore[index]
+        assert texts(svg)
+        for text, size, begin, end in texts(svg):
+            assert size * scale >= READABLE - 1, text
+            assert -1 <= begin < end <= wide + 1, text
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_axes_have_whole_numbers(name: str) -> None:
+    numbers = [text for text, *_ in texts(drawn(name)) if re.fullmatch(r"[-−]?[\d.,]+", text)]
+    assert [each for each in numbers if "." in each] == []
+    assert len(set(numbers)) >= 2 or name in ("one bar", "bars")
+
+
+def test_a_finding_has_the_colour_of_its_own_severity() -> None:
+    red, amber = SEVERITIES["certain"], SEVERITIES["likely"]
+    bars = plots.findings_by_kind(counted(("lost", "certain", 3)))
+    assert f"var(--certain,{red})" in bars
+    assert amber not in bars
+    likely = plots.timeline(Timeline("orders", 0, 7, [batch(0, 0)], [finding("epoch_duplicate")]))
+    certain = plots.timeline(Timeline("orders", 0, 7, [batch(0, 0)], [finding("gap", "certain")]))
+    assert (red in likely, amber in likely) == (False, True)
+    assert (red in certain, amber in certain) == (True, False)
+    assert red not in plots.heat_map([{**each, "worst": each["worst"] and "likely"} for each in cells()])
+
+
+def test_both_copies_of_what_is_stored_twice_are_drawn() -> None:
+    assert plots.first_copies(DOUBLED) == [((FAR, FAR + 5), (10, 15))]
+    assert plots.first_copies(RETRIED) == [((FAR + 30, FAR + 35), (0, 5))]
+    assert plots.first_copies(RETRIED | {"partition": 1}) == []
+    svg = plots.timeline(Timeline("orders", 0, 7, [], [DOUBLED]))
+    assert svg.count("duplicate, first copy") == 2, "in both widths"
+
+
+@pytest.mark.parametrize(
+    ("counts", "sentence"),
+    [
+        ({}, "Yes, as far as the batches that were read show: no finding is certain or likely."),
+        ({"info": 2}, "Yes, as far as the batches that were read show: no finding is certain or likely."),
+        ({"certain": 1}, "No: 1 finding is certain."),
+        ({"certain": 2, "likely": 1}, "No: 2 findings are certain, 1 is likely."),
+        ({"certain": 1, "likely": 1200}, "No: 1 finding is certain, 1,200 are likely."),
+        ({"likely": 1}, "Probably not: 1 finding is likely."),
+        ({"likely": 3}, "Probably not: 3 findings are likely."),
+    ],
+)
+def test_the_verdict_is_a_sentence(counts: dict[str, int], sentence: str) -> None:
+    assert page.verdict(counts)[1] == sentence
+
+
+class Tags(HTMLParser):
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        self.attributes: set[str] = set()
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+
+def test_names_and_contents_do_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [finding("gap") for _ in range(9)]
+    monkeypatch.setattr(page, "first_findings", lambda findings: found)
+    monkeypatch.setattr(page, "timelines", lambda *_: [Timeline(NAMES[1], 0, 7, [batch(0, 0)], found)])
+    monkeypatch.setattr(page, "heat_map", lambda *_: cells())
+    counts = dict.fromkeys(("partitions", "batches", "records", "bytes", "producers", "committed", "aborted"), 1)
+    summary = {
+        "complete": False, "origin": NAMES[1], "audited_at": "2026-01-02 03:04:05 UTC", "host": NAMES[1], "version": "1.2.3",
+        "problems": [NAMES[1]], "notices": [NAMES[4]], "kinds": counted(("gap", "certain", 9)), "severities": {"certain": 9},
+        "topics": dict.fromkeys(NAMES, counts),
+    }  # fmt: skip
+    page.write_report(tmp_path, summary, None, None, None, [])  # type: ignore[arg-type]
+    written = (tmp_path / page.PAGE).read_text(encoding="utf-8")
+    tags = Tags(written)
+    assert not tags.names & {"script", "img", "iframe", "link"}
+    assert not {each for each in tags.attributes if each.startswith("on")}
+    assert "\u202e" not in written
+    assert "2026-01-02 03:04:05 UTC" in written
+    assert "wirebroker 1.2.3" in written
+    places = [written.index(each) for each in ("gap: 9 certain", "<svg", "What was read")]
+    assert places == sorted(places), "the findings come first"
+
+
+def luminance(colour: str) -> float:
+    parts = (int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5))
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_in_both_schemes(scheme: str) -> None:
+    colours = {name: getattr(shades, scheme) for name, shades in PALETTE.items()}
+    pairs = [(name, "paper") for name in ("ink", "faint", "certain", "likely", "good", "stored")]
+    pairs += [("ink", name) for name in colours if name.endswith("-tint")]
+    for text, ground in pairs:
+        dark, bright = sorted((luminance(colours[text]), luminance(colours[ground])))
+        assert (bright + 0.05) / (dark + 0.05) >= 4.5, (text, ground)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 Severity = Literal["certain", "likely", "info"]
+SEVERITIES: tuple[str, ...] = get_args(Severity)
+"""The gravest first."""
 EXPIRATION_MS = 86_400_000
 """Kafka's default of producer.id.expiration.ms."""
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
@@ -43,6 +45,16 @@ COPIES = frozenset(kind for kind in KINDS if kind.endswith("duplicate"))
 def severity_of(kind: str) -> Severity:
     """The severity of a kind, unless a journal says more."""
     return "certain" if kind in CERTAIN else "likely" if kind in LIKELY else "info"
+
+
+def weight(severity: str, kind: str) -> tuple[int, int]:
+    """Where findings stand in a report: the certain ones first, then the likely ones; kinds in the order of `KINDS`."""
+    return SEVERITIES.index(severity), list(KINDS).index(kind)
+
+
+def plural(count: int, what: str) -> str:
+    """`1 finding`, `2 findings`."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 class Finding(NamedTuple):

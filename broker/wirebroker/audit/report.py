@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from itertools import groupby
 from typing import Any
 
 from kafkawire.batches import CONTROL
 from wirebroker.audit.checks import Bounds, check_partition
-from wirebroker.audit.findings import COPIES, INTERNAL_TOPICS, KINDS, BatchRow, Damage, Finding, RecordRow
+from wirebroker.audit.findings import COPIES, INTERNAL_TOPICS, KINDS, BatchRow, Damage, Finding, RecordRow, plural, weight
 from wirebroker.audit.journal import Intended, Rows, intended_rows
 from wirebroker.audit.reconcile import Where, reconcile
 from wirebroker.audit.stored import Contents, StoredPartition
@@ -127,10 +128,10 @@ class AuditReport:
         __tracebackhide__ = True
         if intended is not None:
             self._reconcile(intended)
-        wrong = [each for each in self.findings if each.severity != "info"]
+        wrong = [each for each in self._by_weight() if each.severity != "info"]
         if not wrong:
             return
-        lines = [f"delivery was not exactly once: {_plural(len(wrong), 'finding')}"]
+        lines = [f"delivery was not exactly once: {plural(len(wrong), 'finding')}"]
         lines += [f"  {each.kind}: {each.explanation}" for each in wrong[:SAID]]
         if len(wrong) > SAID:
             lines.append(f"  … and {len(wrong) - SAID:,} more")
@@ -152,16 +153,19 @@ class AuditReport:
             "  ".join(f"{cell:<{width}}" if i == 0 else f"{cell:>{width}}" for i, (cell, width) in enumerate(pairs))
             for pairs in (list(zip(row, widths, strict=True)) for row in rows)
         ]
-        return "\n".join([*lines, "", *self._listed()])
+        return "\n".join([*self._listed(), "", *lines])
+
+    def _by_weight(self) -> list[Finding]:
+        return sorted(self.findings, key=lambda each: weight(each.severity, each.kind))
 
     def _listed(self) -> list[str]:
-        kinds = Counter(each.kind for each in self.findings)
-        against = "" if self.intended is None else f" against {_plural(len(self.intended), 'intended record')}"
-        lines = [f"{_plural(len(self.findings), 'finding') if kinds else 'no finding'}{against}"]
-        for kind in (kind for kind in KINDS if kind in kinds):
-            lines += [f"  {each.severity:<8} {kind}: {each.explanation}" for each in self.of(kind)[:SHOWN]]
-            if kinds[kind] > SHOWN:
-                lines.append(f"           … and {kinds[kind] - SHOWN:,} more of {kind}")
+        against = "" if self.intended is None else f" against {plural(len(self.intended), 'intended record')}"
+        lines = [f"{plural(len(self.findings), 'finding') if self.findings else 'no finding'}{against}"]
+        for (severity, kind), group in groupby(self._by_weight(), lambda each: (each.severity, each.kind)):
+            alike = list(group)
+            lines += [f"  {severity:<8} {kind}: {each.explanation}" for each in alike[:SHOWN]]
+            if len(alike) > SHOWN:
+                lines.append(f"           … and {len(alike) - SHOWN:,} more of {kind}")
         return lines + [f"note: {notice}" for notice in self.notices]
 
 
@@ -178,7 +182,3 @@ def _deleted(entries: Iterable[BatchRow | Damage], bounds: Bounds) -> int:
             gone += max(row.base_offset - reach, 0) + max(span - row.records, 0)
             reach = row.last_offset + 1
     return gone
-
-
-def _plural(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"

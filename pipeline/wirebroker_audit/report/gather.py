@@ -8,11 +8,12 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
 from kafkawire.batches import CONTROL
+from wirebroker.audit.findings import weight
 from wirebroker_audit.checks import PRODUCER, intact
 
 Row = dict[str, Any]
 SHOWN = 20
-"""Findings of each kind in the table."""
+"""Findings of each kind and severity that the page shows."""
 CELLS_ACROSS, CELLS_DOWN = 24, 40
 """Producers and partitions in the heat map: those with the most findings, then those with the most records."""
 TIMELINES, POINTS = 3, 2000
@@ -30,17 +31,20 @@ class Timeline(NamedTuple):
 
 
 def first_findings(findings: DataFrame) -> list[Row]:
-    """The first findings of each kind."""
-    order = Window.partitionBy("kind").orderBy("topic", "partition", "first_offset", "first_sequence")
+    """The first findings of each kind and severity, the gravest before the others."""
+    order = Window.partitionBy("kind", "severity").orderBy("topic", "partition", "first_offset", "first_sequence")
     rows = findings.withColumn("number", sf.row_number().over(order)).where(sf.col("number") <= SHOWN)
-    return [row.asDict() for row in rows.orderBy("kind", "number").drop("number").collect()]
+    first = [row.asDict() for row in rows.orderBy("kind", "number").drop("number").collect()]
+    return sorted(first, key=lambda each: weight(each["severity"], each["kind"]))
 
 
 def heat_map(folded: DataFrame, findings: DataFrame) -> list[Row]:
     """Records and findings by partition and producer, of the most interesting of both."""
     data = folded.where(sf.col("kind").bitwiseAND(sf.lit(CONTROL)) == 0)
     cells = data.groupBy(*PRODUCER).agg(sf.sum("records").alias("records"))
-    wrong = findings.where("severity <> 'info'").groupBy(*PRODUCER).agg(sf.count(sf.lit(1)).alias("wrong"))
+    wrong = findings.where("severity <> 'info'").groupBy(*PRODUCER).agg(
+        sf.count(sf.lit(1)).alias("wrong"), sf.min("severity").alias("worst")  # "certain" is before "likely"
+    )  # fmt: skip
     both = cells.join(wrong, [*PRODUCER], "left").fillna(0, ["wrong"]).localCheckpoint()
     sums = [sf.sum(name).alias(name) for name in ("wrong", "records")]
     producers, partitions = both.groupBy("producer_id").agg(*sums), both.groupBy("topic", "partition").agg(*sums)

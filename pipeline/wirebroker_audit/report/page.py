@@ -1,4 +1,4 @@
-"""One self-contained HTML page: no scripts, no fonts, nothing from elsewhere; it reads on a phone as well."""
+"""One self-contained HTML page: no scripts, no fonts, nothing from elsewhere; for wide screens and phones, light and dark."""
 
 from __future__ import annotations
 
@@ -10,89 +10,108 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from wirebroker.audit.findings import KINDS
+from wirebroker.audit.findings import KINDS, plural
 from wirebroker_audit.report import plots
+from wirebroker_audit.report.colours import variables
+from wirebroker_audit.report.figures import printable
 from wirebroker_audit.report.gather import Row, first_findings, heat_map, timelines
 
 PAGE = "report.html"
-STYLE = """
-:root{color-scheme:light}body{font:16px/1.45 system-ui,sans-serif;margin:0 auto;max-width:60rem;padding:0 1rem 3rem;
-color:#1b2631;background:#fff}h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}svg{width:100%;height:auto}
-.scroll{overflow-x:auto}.scroll svg{min-width:36rem}
-table{border-collapse:collapse;font-size:.9rem;width:100%}th,td{text-align:left;padding:.3rem .6rem;
-border-bottom:1px solid #d5d8dc;vertical-align:top}td.n,th.n{text-align:right}.certain{color:#c0392b}.likely{color:#b9770e}
-.info{color:#5d6d7e}.verdict{font-size:1.1rem;padding:.8rem 1rem;border-left:.4rem solid #1e8449;background:#eafaf1}
-.verdict.certain{border-color:#c0392b;background:#fdedec;color:inherit}
-.verdict.likely{border-color:#d68910;background:#fef5e7;color:inherit}
-.problem{padding:.5rem 1rem;border-left:.4rem solid #c0392b;background:#fdedec}code{font-size:.85em;overflow-wrap:anywhere}
-details summary{cursor:pointer}
+PHONE = "@media(max-width:40rem)"
+STYLE = f"""
+:root{{color-scheme:light dark;{variables(dark=False)}}}
+@media(prefers-color-scheme:dark){{:root{{{variables(dark=True)}}}}}
+body{{font:16px/1.45 system-ui,sans-serif;margin:0 auto;max-width:60rem;padding:0 1rem 3rem;color:var(--ink);
+background:var(--paper);overflow-wrap:anywhere}}
+h1{{font-size:1.5rem;margin-bottom:.2rem}}h2{{font-size:1.2rem;margin-top:2.2rem}}h3{{font-size:1rem;margin:1.4rem 0 0}}
+p{{margin:.4rem 0}}.about{{color:var(--faint);font-size:.9rem}}
+.certain{{color:var(--certain)}}.likely{{color:var(--likely)}}.info{{color:var(--faint)}}
+.verdict,.problem{{padding:.7rem 1rem;margin:1rem 0;border-left:.4rem solid var(--good);background:var(--good-tint);
+color:var(--ink)}}
+.verdict{{font-size:1.1rem}}.verdict.certain,.problem{{border-color:var(--certain);background:var(--certain-tint)}}
+.verdict.likely{{border-color:var(--likely);background:var(--likely-tint)}}
+details{{margin:.3rem 0}}summary{{cursor:pointer}}pre{{white-space:pre-wrap;margin:.3rem 0 .3rem 1rem;color:var(--faint)}}
+code{{font-size:.85em}}svg{{width:100%;height:auto;display:block}}svg text{{fill:var(--ink)}}.narrow{{display:none}}
+table{{border-collapse:collapse;font-size:.9rem;width:100%}}th,td{{text-align:right;padding:.3rem .5rem;
+border-bottom:1px solid var(--rule);vertical-align:top;overflow-wrap:normal}}
+th:first-child,td:first-child{{text-align:left;overflow-wrap:anywhere}}
+{PHONE}{{.narrow{{display:block}}.wide,thead{{display:none}}table,tbody,tr,td,td:first-child{{display:block;text-align:left}}
+tr{{border-bottom:1px solid var(--rule);padding:.4rem 0}}td{{display:inline-block;border:0;padding:0 .8rem 0 0}}
+td:first-child{{font-weight:600}}td+td::before{{content:attr(title)' ';color:var(--faint)}}}}
 """
+"""On a phone each picture is drawn narrower, and each row of a table becomes a paragraph: nothing is cut off."""
+OPEN = 5
+"""Findings of each kind in sight; the reader unfolds the others."""
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+"""The page shows names and contents of records from anywhere; whatever they hold, nothing of it runs or is fetched."""
 
 
 def write_report(
     folder: Path, summary: Mapping[str, Any], batches: DataFrame, folded: DataFrame, findings: DataFrame,
     outcomes: Sequence[Row],
 ) -> list[Row]:  # fmt: skip
-    """Write the page into the folder; the first findings of each kind, which it shows."""
+    """Write the page into the folder; the first findings of each kind and severity, which it shows."""
     shown = first_findings(findings)
-    parts = [_head(summary), *_verdict(summary)]
-    if summary["findings"]:
-        parts += ["<h2>Findings by kind</h2>", _picture(plots.findings_by_kind(summary["findings"]))]
+    parts = [_head(summary), *_verdict(summary), *_findings(shown, summary["kinds"])]
+    if summary["kinds"]:
+        parts += ["<h2>Findings by kind</h2>", plots.findings_by_kind(summary["kinds"])]
     for line in timelines(batches, shown):
-        parts += [
-            f"<h2>Producer {line.producer_id} on {escape(line.topic)}-{line.partition}</h2>",
-            _picture(plots.timeline(line)),
-        ]
-    if cells := heat_map(folded, findings):
-        parts += ["<h2>Partitions and producers</h2>", _picture(plots.heat_map(cells))]
+        parts += [f"<h2>Producer {line.producer_id} on {_text(line.topic)}-{line.partition}</h2>", plots.timeline(line)]
+    if len(cells := heat_map(folded, findings)) > 1:  # one cell shows nothing new
+        parts += ["<h2>Partitions and producers</h2>", plots.heat_map(cells)]
     if outcomes:
-        pictures = [_picture(plots.what_if(outcomes)), _outcomes(outcomes)]
-        parts += ["<h2>What if the broker had other rules?</h2>", *pictures]
-    parts += [_topics(summary["topics"]), *_findings(shown, summary["findings"]), "</body></html>\n"]
+        parts += ["<h2>What if the broker had other rules?</h2>", plots.what_if(outcomes), _outcomes(outcomes)]
+    parts += [_topics(summary["topics"]), "</body></html>\n"]
     (folder / PAGE).write_text("\n".join(parts), encoding="utf-8")
     return shown
 
 
 def _head(summary: Mapping[str, Any]) -> str:
-    origin = escape(str(summary["origin"]))
+    origin = _text(str(summary["origin"]))
+    about = f"{summary['audited_at']}, on {_text(summary['host'])}, with wirebroker {summary['version']}"
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         f"<title>Audit of {origin}</title><style>{STYLE}</style></head><body><h1>Was delivery exactly once?</h1>"
-        f"<p>The audit of <code>{origin}</code></p>"
+        f"<p class='about'>The audit of <code>{origin}</code>, {about}</p>"
     )
 
 
 def _verdict(summary: Mapping[str, Any]) -> Iterable[str]:
-    counts = summary["severities"]
     if not summary["complete"]:
         yield "<div class='problem'><p><b>This audit is not complete.</b> Not everything could be read:</p>"
-        yield from (f"<p>{escape(each)}</p>" for each in summary["problems"])
+        yield from (f"<p>{_text(each)}</p>" for each in summary["problems"])
         yield "</div>"
-    worst = next((each for each in ("certain", "likely") if counts.get(each)), "")
-    sentence = {
-        "certain": f"No: {counts.get('certain', 0):,} findings are certain, {counts.get('likely', 0):,} are likely.",
-        "likely": f"Probably not: {counts.get('likely', 0):,} findings are likely; none is certain.",
-        "": "Yes, as far as the batches that were read show: there is no such finding.",
-    }[worst]
+    worst, sentence = verdict(summary["severities"])
     yield f"<p class='verdict {worst}'>{sentence}</p>"
-    yield from (f"<p class='info'>{escape(each)}</p>" for each in summary["notices"])
+    yield from (f"<p class='info'>{_text(each)}</p>" for each in summary["notices"])
 
 
-def _picture(svg: str) -> str:
-    """The picture scrolls on a phone: made to fit, it would be too small to read."""
-    return f"<div class='scroll'>{svg}</div>"
+def verdict(counts: Mapping[str, int]) -> tuple[str, str]:
+    """The gravest severity, "" if no finding is certain or likely; and the answer to the page's question."""
+    certain, likely = (counts.get(severity, 0) for severity in ("certain", "likely"))
+    if certain:
+        return "certain", f"No: {_are(certain, 'finding')} certain" + (f", {_are(likely)} likely." if likely else ".")
+    if likely:
+        return "likely", f"Probably not: {_are(likely, 'finding')} likely."
+    return "", "Yes, as far as the batches that were read show: no finding is certain or likely."
+
+
+def _are(count: int, what: str = "") -> str:
+    """`1 finding is`, `2 findings are`."""
+    return f"{plural(count, what) if what else f'{count:,}'} {'is' if count == 1 else 'are'}"
 
 
 def _topics(topics: Mapping[str, Mapping[str, int]]) -> str:
     names = ("partitions", "batches", "records", "bytes", "producers", "committed", "aborted")
-    rows = [[escape(topic), *(f"{counts[name]:,}" for name in names)] for topic, counts in topics.items()]
+    rows = [[_text(topic), *(f"{counts[name]:,}" for name in names)] for topic, counts in topics.items()]
     return "<h2>What was read</h2>" + _table(["topic", *names], rows)
 
 
 def _outcomes(outcomes: Sequence[Row]) -> str:
     names = ("accepted", "recognised", "rejected", "saved", "lost", "doubled", "beyond", "records", "state_bytes")
-    rows = [[escape(each["variant"]), *(f"{each[name]:,}" for name in names)] for each in outcomes]
+    rows = [[_text(each["variant"]), *(f"{each[name]:,}" for name in names)] for each in outcomes]
     words = (
         "<p>Numbers of batches under these rules. <i>saved</i>: retries that are recognised and were not; <i>lost</i>: batches "
         "that are rejected and were accepted; <i>doubled</i>: retries that are stored again and were recognised; "
@@ -101,24 +120,37 @@ def _outcomes(outcomes: Sequence[Row]) -> str:
     return words + _table(["rules", *names], rows)
 
 
-def _findings(shown: Sequence[Row], counts: Mapping[str, int]) -> Iterable[str]:
-    for kind, count in counts.items():
-        of_kind = [each for each in shown if each["kind"] == kind]
-        yield f"<h2 class='{of_kind[0]['severity']}'>{kind}: {count:,}</h2><p>{escape(KINDS[kind])}</p>"
-        for each in of_kind:
-            evidence = escape(json.dumps(json.loads(each["evidence"]), indent=1, ensure_ascii=False))
-            yield (
-                f"<details><summary class='{each['severity']}'>{escape(each['explanation'])}</summary>"
-                f"<pre class='scroll'><code>{evidence}</code></pre></details>"
-            )
-        if count > len(of_kind):
-            yield f"<p>… and {count - len(of_kind):,} more, in <code>findings/</code></p>"
+def _findings(shown: Sequence[Row], kinds: Sequence[Mapping[str, Any]]) -> Iterable[str]:
+    """The gravest first, a few of each kind in sight; each opens to its evidence."""
+    if kinds:
+        yield "<h2>Findings</h2>"
+    for group in kinds:
+        kind, severity, count = group["kind"], group["severity"], group["count"]
+        alike = [each for each in shown if (each["kind"], each["severity"]) == (kind, severity)]
+        yield f"<h3 class='{severity}'>{kind}: {count:,} {severity}</h3><p class='about'>{_text(KINDS[kind])}</p>"
+        yield from map(_finding, alike[:OPEN])
+        if alike[OPEN:]:
+            yield f"<details><summary class='about'>{len(alike) - OPEN:,} more</summary>"
+            yield from map(_finding, alike[OPEN:])
+            yield "</details>"
+        if count > len(alike):
+            yield f"<p class='about'>{count - len(alike):,} more are in <code>findings/</code></p>"
+
+
+def _finding(found: Row) -> str:
+    evidence = json.dumps(json.loads(found["evidence"]), indent=1, ensure_ascii=False)
+    return f"<details><summary>{_text(found['explanation'])}</summary><pre><code>{_text(evidence)}</code></pre></details>"
+
+
+def _text(text: str) -> str:
+    """As HTML; nothing in it, be it a topic's name or a record's key, changes the direction of what follows."""
+    return escape("\n".join(map(printable, text.split("\n"))))
 
 
 def _table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f"<th class='{'n' if index else ''}'>{name}</th>" for index, name in enumerate(heading))
+    head = "".join(f"<th>{name}</th>" for name in heading)
     body = "".join(
-        "<tr>" + "".join(f"<td class='{'n' if index else ''}'>{cell}</td>" for index, cell in enumerate(row)) + "</tr>"
+        "<tr>" + "".join(f"<td title='{name}'>{cell}</td>" for name, cell in zip(heading, row, strict=True)) + "</tr>"
         for row in rows
     )
-    return f"<div class='scroll'><table><tr>{head}</tr>{body}</table></div>"
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

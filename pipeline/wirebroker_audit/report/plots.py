@@ -1,130 +1,198 @@
-"""The pictures, as SVG that scales with the page."""
+"""The pictures of the report. A finding has the colour of its severity in all of them."""
 
 from __future__ import annotations
 
-import io
-import re
-from collections.abc import Sequence
-from typing import Any
+import json
+import math
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.colors import BoundaryNorm, ListedColormap, to_rgba
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
-from wirebroker.audit.findings import COPIES, severity_of
+from wirebroker.audit.findings import COPIES
 from wirebroker_audit.other_rules import NO_IDEMPOTENCE
+from wirebroker_audit.report.colours import PAPER, SEVERITIES, STORED
+from wirebroker_audit.report.figures import LETTER_INCHES, SMALL, Size, legend_above, picture, shortened, whole_numbers
 from wirebroker_audit.report.gather import Row, Timeline
-
-COLOURS = {"certain": "#c0392b", "likely": "#d68910", "info": "#5d6d7e"}
-STORED, DOUBLED, MISSING = "#2e86c1", COLOURS["certain"], COLOURS["likely"]
-WIDTH = 6.4
-"""Inches; the page scales it, on a phone to a little more than this."""
-SMALL, NUMBER = 9, 8
-"""Font sizes in points, at axes and in cells."""
 
 _CURVES = (
     ("recognised", "retries recognised", STORED),
-    ("rejected", "rejected", MISSING),
-    ("doubled", "stored again", DOUBLED),
+    ("rejected", "rejected", SEVERITIES["likely"]),
+    ("doubled", "stored again", SEVERITIES["certain"]),
 )
+SHADES = 5
+"""Degrees of the number of records in a cell."""
 
 
-def findings_by_kind(kinds: dict[str, int]) -> str:
-    """A bar for each kind."""
-    figure, axes = _figure(0.6 + 0.32 * len(kinds))
-    names = list(reversed(kinds))
-    bars = axes.barh(names, [kinds[name] for name in names], color=[COLOURS[severity_of(name)] for name in names])
-    axes.bar_label(bars, fmt="{:,.0f}", padding=3)
-    axes.set_xscale("log") if max(kinds.values()) > 1000 else axes.set_xlim(0, max(kinds.values()) * 1.15)
-    axes.set_xlabel("findings")
-    return _svg(figure, f"Findings by kind: {', '.join(f'{name} {count}' for name, count in kinds.items())}")
+def findings_by_kind(kinds: Sequence[Row]) -> str:
+    """A bar for each kind and severity, with its number."""
+
+    def draw(_: Figure, axes: Axes, size: Size) -> None:
+        places = range(len(kinds), 0, -1)
+        colours = [SEVERITIES[each["severity"]] for each in kinds]
+        counts = [each["count"] for each in kinds]
+        labels = [f"{each['count']:,} {each['severity']}" for each in kinds]
+        bars = axes.barh(places, counts, color=colours, edgecolor=colours, height=0.7)
+        axes.bar_label(bars, labels, padding=4, fontsize=SMALL)
+        axes.set_yticks(places, [each["kind"] for each in kinds])
+        names, beside = (max(map(len, texts)) + 2 for texts in ([each["kind"] for each in kinds], labels))
+        axes.set_xlim(0, max(counts) * (1 + beside / max(size.width / LETTER_INCHES - names - beside, 1)))
+        axes.xaxis.set_visible(False)
+        axes.spines["bottom"].set_visible(False)
+
+    title = ", ".join(f"{each['kind']} {each['count']}" for each in kinds)
+    return picture(f"Findings by kind: {title}", 0.3 + 0.28 * len(kinds), draw)
 
 
 def heat_map(cells: Sequence[Row]) -> str:
-    """Records by partition and producer; a frame marks findings."""
-    across = sorted({each["producer_id"] for each in cells})
+    """Records by partition and producer; a number is that of the findings."""
     down = sorted({(each["topic"], each["partition"]) for each in cells})
-    grid: list[list[float]] = [[float("nan")] * len(across) for _ in down]
-    figure, axes = _figure(1.2 + 0.26 * len(down))
+
+    def draw(figure: Figure, axes: Axes, size: Size) -> None:
+        across = _most_wrong(cells, size.producers)
+        grid = [[math.nan] * len(across) for _ in down]
+        for each in (each for each in cells if each["producer_id"] in across):
+            row, column = down.index((each["topic"], each["partition"])), across.index(each["producer_id"])
+            grid[row][column] = each["records"]
+            if each["worst"]:
+                box = {"boxstyle": "round,pad=0.2", "facecolor": SEVERITIES[each["worst"]], "edgecolor": "none"}
+                count = f"{each['wrong']}" if each["wrong"] < 1000 else "999+"
+                axes.text(column, row, count, ha="center", va="center", color=PAPER, fontsize=SMALL - 1, bbox=box)
+        _shade(figure, axes, size, grid)
+        axes.set_yticks(range(len(down)), [shortened(f"{topic}-{number}", size.letters) for topic, number in down])
+        names = ["no id" if each < 0 else shortened(str(each), 9) for each in across]
+        axes.set_xticks(range(len(across)), names, rotation=90)
+        axes.set_xlabel("producer id; in a box: findings")
+
+    return picture("Records by partition and producer", 1.6 + 0.28 * len(down), draw)
+
+
+def _most_wrong(cells: Sequence[Row], most: int) -> list[int]:
+    """The producers with the most findings, then those with the most records; by their ids."""
+    sums: dict[int, tuple[int, int]] = {}
     for each in cells:
-        row, column = down.index((each["topic"], each["partition"])), across.index(each["producer_id"])
-        grid[row][column] = each["records"]
-        if each["wrong"]:
-            frame = mpl.patches.Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor=DOUBLED, linewidth=2)
-            axes.add_patch(frame)
-            axes.text(column, row, f"{each['wrong']}", ha="center", va="center", fontsize=NUMBER, color=DOUBLED)
-    image = axes.imshow(grid, aspect="auto", cmap="Blues", vmin=0)
-    axes.set_yticks(range(len(down)), [f"{topic}-{partition}" for topic, partition in down], fontsize=SMALL)
-    names = ["no id" if each < 0 else str(each) for each in across]
-    axes.set_xticks(range(len(across)), names, rotation=90, fontsize=SMALL)
-    axes.set_xlabel("producer id; a number in a frame: findings")
-    figure.colorbar(image, ax=axes, label="records")
-    return _svg(figure, "Records by partition and producer")
+        wrong, records = sums.get(each["producer_id"], (0, 0))
+        sums[each["producer_id"]] = wrong + each["wrong"], records + each["records"]
+    return sorted(sorted(sums, key=lambda producer: sums[producer], reverse=True)[:most])
+
+
+def _shade(figure: Figure, axes: Axes, size: Size, grid: Sequence[Sequence[float]]) -> None:
+    """Colour the cells by their numbers, with whole numbers between the shades."""
+    most = max(number for row in grid for number in row if not math.isnan(number))
+    bounds = MaxNLocator(SHADES, integer=True, min_n_ticks=1).tick_values(0, max(most, 1))
+    steps = len(bounds) - 1
+    shades = ListedColormap([to_rgba(STORED, 0.12 + 0.68 * step / steps) for step in range(steps)])
+    sides = [[place - 0.5 for place in range(length + 1)] for length in (len(grid[0]), len(grid))]
+    mesh = axes.pcolormesh(*sides, grid, cmap=shades, norm=BoundaryNorm(bounds, shades.N))
+    axes.invert_yaxis()
+    bar = figure.colorbar(mesh, ax=axes, label="records", orientation="horizontal", aspect=40)
+    ticks = [*bounds] if size.room(bounds[-1]) > len(bounds) else [bounds[0], bounds[-1]]
+    bar.set_ticks(ticks, labels=[f"{number:,.0f}" for number in ticks])
+    bar.outline.set_visible(False)
 
 
 def timeline(line: Timeline) -> str:
-    """Sequences over offsets: a producer in order goes up steadily."""
-    figure, axes = _figure(3.6)
-    for each in line.batches:
-        ends = [each["base_offset"], each["last_offset"] + 1], [each["base_sequence"], each["last_sequence"] + 1]
-        axes.plot(*ends, color=STORED, linewidth=2.2, solid_capstyle="butt")
-    labelled: set[str] = set()
-    for found in line.findings:
-        _mark(axes, found, labelled)
-    axes.set_xlabel("offset")
-    axes.set_ylabel("sequence")
-    axes.margins(0.06)
-    if labelled:
-        axes.legend(loc="best", fontsize=SMALL)
-    return _svg(figure, f"Sequences of producer {line.producer_id} on {line.topic}-{line.partition}")
+    """Sequences over offsets: a producer in order goes up steadily. Both copies of what is stored twice are marked."""
+
+    def draw(figure: Figure, axes: Axes, size: Size) -> None:
+        batches = [Stretch.of(each, "base_offset", "last_offset", "base_sequence", "last_sequence") for each in line.batches]
+        _draw(axes, batches, color=STORED, linewidth=2.2, label="stored")
+        for (kind, severity), alike in groupby(sorted(line.findings, key=_like), _like):
+            _mark(axes, kind, SEVERITIES[severity], list(alike))
+        axes.set_xlabel("offset")
+        axes.set_ylabel("sequence")
+        axes.margins(0.06)
+        whole_numbers(axes.xaxis, size, axes.get_xlim()[1])
+        whole_numbers(axes.yaxis, size, 0)
+        legend_above(figure, axes, size)
+
+    return picture(f"Sequences of producer {line.producer_id} on {line.topic}-{line.partition}", 3.6, draw)
 
 
-def _mark(axes: Axes, found: Row, labelled: set[str]) -> None:
-    kind = found["kind"]
-    label = "" if kind in labelled else kind
-    labelled.add(kind)
-    first, last = found["first_sequence"], found["last_sequence"]
+class Stretch(NamedTuple):
+    """Offsets and their sequences, each from the first to after the last."""
+
+    offsets: tuple[int, int]
+    sequences: tuple[int, int]
+
+    @classmethod
+    def of(cls, row: Row, *names: str) -> Stretch:
+        """From the columns with the first and last offset and the first and last sequence."""
+        low, high, first, last = (int(row[name]) for name in names)
+        return cls((low, high + 1), (first, last + 1))
+
+
+def first_copies(found: Row) -> list[Stretch]:
+    """The first copy of what a finding says is stored twice, if it is on the same partition and has sequences."""
+    told = json.loads(found["evidence"])
+    batches = [told[name] for name in ("first", "last") if isinstance(told.get(name), dict)]
+    names: tuple[str, ...] = ("base_offset", "last_offset", "base_sequence", "last_sequence")
+    if not batches and told.get("first_partition") == found["partition"]:
+        batches, names = [told], tuple(f"first_{name}" for name in names)
+    stretches = {Stretch.of(each, *names) for each in batches}
+    return sorted(each for each in stretches if each.sequences[0] >= 0)
+
+
+def _like(found: Row) -> tuple[str, str]:
+    return found["kind"], found["severity"]
+
+
+def _mark(axes: Axes, kind: str, colour: str, findings: Sequence[Row]) -> None:
+    """All findings of a kind: missing sequences as a band, others where they are stored."""
     if kind == "gap":
-        axes.axhspan(first, last + 1, color=MISSING, alpha=0.35, label=label, linewidth=0)
+        for number, each in enumerate(findings):
+            ends = each["first_sequence"], each["last_sequence"] + 1
+            axes.axhspan(*ends, facecolor=(colour, 0.3), edgecolor=colour, label=kind if number == 0 else None)
         return
-    ends = [found["first_offset"], found["last_offset"] + 1], [first, last + 1]
-    axes.plot(*ends, color=DOUBLED if kind in COPIES else MISSING, linewidth=4, solid_capstyle="butt", label=label)
-    axes.plot([ends[0][0]], [first], marker="o", color=DOUBLED if kind in COPIES else MISSING, markersize=6)
+    places = [Stretch.of(each, "first_offset", "last_offset", "first_sequence", "last_sequence") for each in findings]
+    _draw(axes, places, color=colour, linewidth=4, marker="o", markersize=6, label=kind)
+    if kind in COPIES:
+        firsts = [stretch for each in findings for stretch in first_copies(each)]
+        _draw(
+            axes,
+            firsts,
+            color=colour,
+            linewidth=4,
+            marker="o",
+            markersize=6,
+            markerfacecolor=PAPER,
+            label=f"{kind}, first copy",
+        )
+
+
+def _draw(axes: Axes, stretches: Iterable[Stretch], *, marker: str = "", **look: Any) -> None:
+    """All stretches as one line with breaks, which keeps the page small; a marker stands at the beginning of each."""
+    across, up = [], []
+    for offsets, sequences in stretches:
+        across += [*offsets, math.nan]
+        up += [*sequences, math.nan]
+    if across:
+        axes.plot(across, up, solid_capstyle="projecting", marker=marker, markevery=(0, 3), **look)
 
 
 def what_if(outcomes: Sequence[Row]) -> str:
     """Retries that windows of other sizes recognise or store again; beside them the other profiles."""
-    figure, axes = _figure(3.4)
     windows = [each for each in outcomes if each["variant"].startswith("window")]
     others = [each for each in outcomes if not each["variant"].startswith("window")]
-    places = list(range(len(windows) + len(others)))
+    places = range(len(windows) + len(others))
     names = [str(each["window"]) for each in windows] + [
         each["variant"].replace(NO_IDEMPOTENCE, "no\nidempotence") for each in others
     ]
-    for field, label, colour in _CURVES:
-        counts = [each[field] for each in (*windows, *others)]
-        axes.plot(places[: len(windows)], counts[: len(windows)], marker="o", color=colour, label=label)
-        axes.plot(places[len(windows) :], counts[len(windows) :], marker="D", linestyle="", color=colour)
-    axes.set_xticks(places, names, fontsize=SMALL)
-    axes.set_xlabel("window in batches, and other rules")
-    axes.set_ylabel("batches")
-    axes.set_ylim(bottom=0)
-    axes.legend(fontsize=SMALL)
-    return _svg(figure, "What other windows and rules do with the same arrivals")
 
+    def draw(figure: Figure, axes: Axes, size: Size) -> None:
+        for field, label, colour in _CURVES:
+            counts = [each[field] for each in (*windows, *others)]
+            axes.plot(places[: len(windows)], counts[: len(windows)], marker="o", color=colour, label=label)
+            axes.plot(places[len(windows) :], counts[len(windows) :], marker="D", linestyle="", color=colour)
+        axes.set_xticks(places, names, rotation=size.slant)
+        axes.set_xlabel("window in batches, and other rules")
+        axes.set_ylabel("batches")
+        axes.set_ylim(bottom=0)
+        whole_numbers(axes.yaxis, size, 0)
+        legend_above(figure, axes, size)
 
-def _figure(height: float) -> tuple[Figure, Any]:
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
-    axes = figure.add_subplot()
-    axes.spines[["top", "right"]].set_visible(False)
-    return figure, axes
-
-
-def _svg(figure: Figure, title: str) -> str:
-    """The figure as an SVG element that fills the width it is given."""
-    out = io.StringIO()
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "wirebroker", "font.family": "sans-serif"}):
-        figure.savefig(out, format="svg", metadata={"Date": None, "Title": title})
-    text = out.getvalue()
-    text = text[text.index("<svg") :]
-    return re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1), count=1)
+    return picture("What other windows and rules do with the same arrivals", 3.6, draw)

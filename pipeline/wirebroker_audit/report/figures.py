@@ -1,0 +1,106 @@
+"""A figure as SVG in two widths, for a wide page and for a phone; nobody has to scroll to see all of one."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from wirebroker_audit.report.colours import FAINT, INK, PAPER, with_variables
+
+POINTS_PER_INCH = 72
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """The room that a picture has; the page shows each point of it as about one pixel, or more."""
+
+    name: str
+    """the class of its element in the page"""
+    width: float
+    """inches"""
+    letters: int
+    """of the name of a partition"""
+    producers: int
+    """columns of the heat map"""
+    columns: int
+    """of a legend"""
+    slant: int
+    """of long names at the lower axis, in degrees"""
+
+    def room(self, largest: float) -> int:
+        """How many numbers up to the largest one find room beside each other."""
+        return int(self.width * 0.75 / LETTER_INCHES / (len(f"{largest:,.0f}") + 3))
+
+
+WIDE, NARROW = Size("wide", 8.8, 34, 24, 3, 0), Size("narrow", 4.5, 16, 8, 1, 90)
+SMALL = 10
+"""The size of all letters, in points."""
+LETTER_INCHES = SMALL * 0.62 / POINTS_PER_INCH
+"""The width of a letter, in inches."""
+_STYLE: Any = {
+    "svg.fonttype": "none", "font.size": SMALL, "text.parse_math": False, "text.color": INK, "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK, "axes.labelsize": SMALL, "xtick.color": FAINT, "ytick.color": FAINT, "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK, "xtick.labelsize": SMALL, "ytick.labelsize": SMALL, "legend.fontsize": SMALL,
+    "legend.facecolor": PAPER, "legend.edgecolor": "none", "axes.spines.top": False, "axes.spines.right": False,
+}  # fmt: skip
+"""Topics may have any name: a `$` in one is a `$` and does not begin a formula."""
+
+
+def picture(title: str, height: float, draw: Callable[[Figure, Axes, Size], None]) -> str:
+    """What `draw` draws, in both widths; the height is in inches, and the title is for those who do not see it."""
+    return "".join(f"<div class='{size.name}'>{_svg(title, height, draw, size)}</div>" for size in (WIDE, NARROW))
+
+
+def whole_numbers(axis: Axis, size: Size, largest: float) -> None:
+    """Ticks at whole numbers alone, written out, and as many as find room beside each other."""
+    axis.set_major_locator(MaxNLocator(nbins=min(max(size.room(largest), 1), 7), integer=True, min_n_ticks=1))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+
+
+def legend_above(figure: Figure, axes: Axes, size: Size) -> None:
+    """The legend above the axes; the picture becomes higher by it."""
+    rows = -(-len(axes.get_legend_handles_labels()[1]) // size.columns)
+    figure.set_figheight(figure.get_figheight() + 0.2 * rows)
+    figure.legend(loc="outside upper left", ncols=size.columns)
+
+
+def printable(text: str) -> str:
+    """The text with a sign for each character that is not to be seen."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+
+
+def shortened(name: str, letters: int) -> str:
+    """The name without its middle if it is too long: the number of a partition is at its end."""
+    end = letters // 2
+    return printable(name if len(name) <= letters else f"{name[: letters - end - 1]}…{name[-end:]}")
+
+
+def _svg(title: str, height: float, draw: Callable[[Figure, Axes, Size], None], size: Size) -> str:
+    out = io.StringIO()
+    with mpl.rc_context({**_STYLE, "svg.hashsalt": f"{title} {size.name}"}):  # so that no two pictures share an id
+        figure = Figure(figsize=(size.width, height), layout="constrained")
+        draw(figure, figure.add_subplot(), size)
+        with warnings.catch_warnings(action="ignore"):  # a letter that the measuring font lacks
+            figure.savefig(out, format="svg", transparent=True, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    text = out.getvalue()
+    body = re.sub(r"<(metadata|style).*?</\1>\s*", "", text[text.index(">", text.index("<svg")) + 1 :], flags=re.DOTALL)
+    body = re.sub(r' id="[\w.]+_\d+"', "", body)  # names of groups, the same in every picture
+    body = re.sub(r'<path d="[^"]*" clip-path="[^"]*" style="fill: none"/>', "", body)  # empty cells
+    body = re.sub(r"font-family: [^;\"]*", "font-family: system-ui, sans-serif", body)
+    width, points = (inches * POINTS_PER_INCH for inches in figure.get_size_inches())
+    head = (
+        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
+        f'viewBox="0 0 {width:.6g} {points:.6g}" role="img" aria-label="{escape(shortened(title, 200))}">'
+    )
+    return head + with_variables(re.sub(r"\s*\n\s*", "\n", body)).strip()
