@@ -14,7 +14,7 @@ LEVELS = (
 
 
 def parts(answer: Any) -> list[Any]:
-    """The innermost elements of those arrays; the answer itself if it has none of them."""
+    """The innermost elements of those arrays; the answer itself if it has no such arrays."""
     levels = [getattr(answer, name) for name in LEVELS if hasattr(answer, name)]
     if not levels:
         return [answer]

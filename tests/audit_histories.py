@@ -28,7 +28,7 @@ ALONE = (
 )
 """Faults that happen to a producer while the log is written."""
 AFTERWARDS = ("crc", "bad_batch", "unreadable", "torn_tail", "offset_regression")
-"""Faults that happen to what is stored."""
+"""Faults of the stored data."""
 FAULTS = ALONE + AFTERWARDS
 
 

@@ -309,7 +309,7 @@ def create_ledger(wire: WireClient) -> None:
 
 
 def compare_balances(committed: dict[int, int], found: dict[int, int], number: int) -> None:
-    """Of each key the last number is the one of which it was said, or a later one; none that was aborted is there."""
+    """The last number of each key is the acknowledged one or a later one; no aborted number is there."""
     assert found.keys() >= committed.keys()
     for key, last in found.items():
         assert committed.get(key, 0) <= last <= number, (key, last, committed.get(key))

@@ -16,8 +16,8 @@ import pytest
 from kafkawire.declare import Message
 from kafkawire.frames import decode_response, encode_request
 from wirebroker.core.producers import open_since
+from wirebroker.effects import Close, Effect, Reply
 from wirebroker.engine import Engine
-from wirebroker.exchange import Close, Effect, Reply
 from wirebroker.storage.folder import files
 from wirebroker.storage.folder.store import FolderStore, Job
 
@@ -43,7 +43,7 @@ class Failure(NamedTuple):
 
 
 class Disk:
-    """Stands between the broker and the system, for what is below one folder. Calls are counted from 0."""
+    """Stands between the broker and the system for all files below one folder. Calls are counted from 0."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._root = str(root)
@@ -283,7 +283,7 @@ def kept(engine: Engine) -> dict[str, Any]:
 
 
 def opened_again(place: Path, now: int, look: Callable[[Engine], Any]) -> Any:
-    """What `look` finds in a directory as whoever starts there finds it."""
+    """The result of `look` in a directory that a broker has just started with."""
     broker = Broker(place, "never", now)
     try:
         return look(broker.engine)

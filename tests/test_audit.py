@@ -1,4 +1,4 @@
-"""kafka.audit(): what it finds after real misfortunes, and what it does not. Test names carry the ids of the behaviours."""
+"""kafka.audit(): its findings after real misfortunes, and none without them. Test names carry the ids of the behaviours."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def batch(name: str, pid: int, epoch: int = 0, first: int | None = None, now: in
 
 
 def content(names: str) -> list[tuple[str, None, bytes]]:
-    """What these batches hold, as an application's journal would have it."""
+    """The records of these batches as an application's journal."""
     return [
         ("orders", None, b"%s%d" % (name.encode(), n)) for name in names for n in range(BATCHES[name][0], BATCHES[name][1] + 1)
     ]
@@ -187,7 +187,7 @@ def test_b5_the_leader_dies_between_append_and_acknowledgement(broker: MockKafka
 
 @each_client
 @pytest.mark.parametrize("acks", [1, "all"])
-def test_b6_what_was_acknowledged_and_not_replicated_is_lost_with_its_leader(
+def test_b6_acknowledged_records_that_are_not_replicated_are_lost_with_their_leader(
     mock_kafka_factory: Callable[..., MockKafka], send: Callable[..., None], acks: Any
 ) -> None:
     broker = mock_kafka_factory(brokers=2, topics=["orders"], configs={"default.replication.factor": 2})
@@ -230,7 +230,7 @@ def test_b8_three_semantics_are_counted(mock_kafka_factory: Callable[..., MockKa
         broker.faults.add(faults.lose_ack(api="Produce", nth=5))
         late = broker.faults.add(faults.lose_request(api="Produce", nth=10 if settings["acks"] == 0 else 11))
         send(broker.bootstrap_servers, values(10), **settings)
-        broker.wait_until(lambda late=late: late.fired == 1)  # with acks=0 nobody has waited for that
+        broker.wait_until(lambda late=late: late.fired == 1)  # with acks=0 no client waits for that
         summary = broker.audit(intended=[("orders", None, value) for _, value in values(10)]).summary()
         counted[name] = tuple(summary[what] for what in ("intended", "records", "lost", "doubled"))
     assert counted == {
@@ -312,14 +312,14 @@ def test_c6_a_late_duplicate_after_the_producer_expired_is_stored_again(broker: 
         report.assert_exactly_once(intended=content("A"))
 
 
-def test_c6_sequences_may_begin_anew_after_the_producer_expired(broker: MockKafka) -> None:
+def test_c6_sequences_may_begin_again_after_the_producer_expired(broker: MockKafka) -> None:
     producer = RawProducer(broker)
     for days, name in enumerate("ABA"):
         broker.clock.advance(days=2 * days)
         producer.raw(batch(name, producer.pid, first=0, now=broker.clock.now()))
     report = broker.audit()
     assert report.summary()["records"] == 18
-    (found,) = report.findings  # new sequences from zero on are none, and a record that is stored again still is one
+    (found,) = report.findings  # new sequences from zero on are not a duplicate; a record that is stored again is
     assert (found.kind, found.severity, found.first_offset, found.last_offset) == ("duplicate", "certain", 11, 17)
     assert "records 0–6" in found.explanation
     assert broker.audit(intended=content("ABA")).findings == []
@@ -360,10 +360,10 @@ def test_c7_consume_transform_produce_is_exactly_once_over_a_crash(broker: MockK
     report.assert_exactly_once(intended=[*results, *wanted(values(10))])
     states = report.summary()["topics"]["results"]
     assert (states["records"], states["aborted"], states["open"]) == (10, 1, 0)
-    assert report.of("epoch_duplicate") == [], "what was aborted is not stored"
+    assert report.of("epoch_duplicate") == [], "aborted records do not count as stored"
 
 
-def test_b8_with_transactions_what_is_aborted_and_sent_again_is_there_once(broker: MockKafka) -> None:
+def test_b8_with_transactions_aborted_records_that_are_sent_again_are_stored_once(broker: MockKafka) -> None:
     for commit in (False, True):
         transactional(broker, b"settled", commit)
     report = broker.audit("orders", intended=[("orders", None, b"settled", 0, True)])
@@ -374,10 +374,10 @@ def test_b8_with_transactions_what_is_aborted_and_sent_again_is_there_once(broke
         broker.audit("orders").assert_exactly_once([("orders", None, b"settled"), ("orders", None, b"dropped")])
 
 
-# What is no finding
+# Without a finding
 
 
-def test_what_was_deleted_is_neither_a_gap_nor_lost(broker: MockKafka) -> None:
+def test_deleted_records_are_neither_a_gap_nor_lost(broker: MockKafka) -> None:
     producer = RawProducer(broker)
     for name in "ABCD":
         producer.raw(batch(name, producer.pid))
@@ -395,7 +395,7 @@ def test_what_was_deleted_is_neither_a_gap_nor_lost(broker: MockKafka) -> None:
         report.assert_exactly_once(intended=content("ABCDEF"))
 
 
-def test_what_compaction_left_is_neither_a_gap_nor_lost(tmp_path: Path) -> None:
+def test_compacted_records_are_neither_a_gap_nor_lost(tmp_path: Path) -> None:
     """Each of forty keys is written several times; the remaining log has holes of every kind."""
     chance = random.Random(1)
     keys = [b"%d" % chance.randrange(40) for _ in range(300)]
@@ -509,7 +509,7 @@ def test_lines_of_a_journal_may_come_in_any_order() -> None:
         ('{"topic": "\udcff"}', "line 2: the line is not UTF-8"),
     ],
 )
-def test_a_journal_that_cannot_be_read_is_told_of_by_line(broker: MockKafka, tmp_path: Path, line: str, message: str) -> None:
+def test_an_unreadable_journal_is_refused_with_its_line(broker: MockKafka, tmp_path: Path, line: str, message: str) -> None:
     path = tmp_path / "sent.jsonl"
     path.write_text('{"topic": "orders"}\n' + line + "\n", encoding="utf-8", errors="surrogateescape")
     with pytest.raises(ValueError, match=re.escape(message)):
@@ -555,7 +555,7 @@ def test_the_report_is_a_table_that_can_be_read(broker: MockKafka) -> None:
     assert str(broker.audit(intended=[])).splitlines()[0] == "11 findings against 0 intended records"
 
 
-def test_what_is_asked_for_must_exist(broker: MockKafka) -> None:
+def test_an_unknown_topic_or_kind_of_finding_is_an_error(broker: MockKafka) -> None:
     with pytest.raises(KeyError, match="there is no topic 'order'"):
         broker.audit(["order"])
     with pytest.raises(ValueError, match="there is no kind of finding 'gaps'; did you mean 'gap'"):
@@ -628,7 +628,7 @@ def test_a_segment_is_scanned_to_its_end() -> None:
     one, two, three = (batch(name, 7, first=first) for name, first in (("A", 0), ("B", 7), ("C", 11)))
     numbered = [bytes([0] * 7 + [offset]) + data[8:] for offset, data in ((0, one), (7, two), (11, three))]
     whole = b"".join(numbered)
-    assert check_partition(scan(whole + bytes(500), "t", 0, "0.log")) == [], "space that was set aside is no damage"
+    assert check_partition(scan(whole + bytes(500), "t", 0, "0.log")) == [], "preallocated space is not damage"
     for cut in (1, 60, 61, 100):
         entries = list(scan(whole[:-cut], "t", 0, "0.log"))
         assert [type(each) for each in entries] == [BatchRow, BatchRow, Damage]
@@ -650,7 +650,7 @@ def test_a_segment_is_scanned_to_its_end() -> None:
 # What if
 
 
-def test_a16_what_another_window_would_have_saved_and_cost(broker: MockKafka) -> None:
+def test_a16_retries_that_another_window_recognises_or_misses(broker: MockKafka) -> None:
     producer = RawProducer(broker)
     for first in (*range(10), *range(10)):
         producer.send(first)

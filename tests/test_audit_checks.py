@@ -220,7 +220,7 @@ def test_a_header_that_may_lie_begins_no_transaction() -> None:
 
 
 def test_a_producer_without_an_epoch_is_not_checked_and_the_first_epoch_may_begin_anywhere() -> None:
-    """As a real Kafka takes them: whoever has an id and no epoch yet."""
+    """A real Kafka accepts them from a producer with an id and no epoch yet."""
     rows = [batch(0, 7, epoch=-1), batch(5, 7, epoch=-1), batch(10, 3), batch(15, 8)]
     assert check_partition(rows) == []
     forgotten = [batch(0, 0), batch(5, 7, epoch=-1), batch(10, 3, epoch=1)]
@@ -229,7 +229,7 @@ def test_a_producer_without_an_epoch_is_not_checked_and_the_first_epoch_may_begi
 
 def test_holes_excuse_no_more_than_they_can_hold() -> None:
     rows = [batch(0, 0), batch(8, 8)]
-    assert [each.kind for each in check_partition(rows)] == ["gap"], "an offset that is missing is no reason by itself"
+    assert [each.kind for each in check_partition(rows)] == ["gap"], "a missing offset alone does not explain it"
     assert [each.kind for each in check_partition(rows, Bounds(cleaned_to=7))] == ["gap"], "two offsets for three sequences"
     assert check_partition(rows, Bounds(cleaned_to=8)) == []
     assert check_partition([batch(0, 0, records=0), batch(5, 5)], Bounds(cleaned_to=5)) == []
@@ -294,7 +294,7 @@ class Shop:
         elsewhere = fate == "partition_duplicate"
         again = self._store(1 - partition if elsewhere else partition, value, **changes[fate])
         if elsewhere and named and meant.partition is None and self.chance.random() < 0.5:
-            self.journal.append(meant)  # it is meant to be there twice
+            self.journal.append(meant)  # the application sends it twice on purpose
         else:
             kind = "duplicate" if fate == "retried" else fate
             self.expected.add((kind, "certain" if named or kind == "duplicate" else "likely", again.partition, again.offset))
@@ -320,7 +320,7 @@ def each_record(findings: list[Finding]) -> list[Told]:
     ]
 
 
-def test_what_becomes_of_records_is_told_from_their_content_and_the_journal() -> None:
+def test_the_fate_of_records_follows_from_their_content_and_the_journal() -> None:
     for seed in SEEDS:
         shop = Shop(seed)
         told = each_record(reconcile(shop.rows, shop.journal))
@@ -335,7 +335,7 @@ def test_without_a_journal_nothing_is_lost_and_copies_are_likely() -> None:
         shop_copies = {each[:1] + each[2:] for each in shop.expected if each[0].endswith("duplicate")}
         told = each_record(reconcile(shop.rows))
         assert {severity for kind, severity, *_ in told if kind != "duplicate"} <= {"likely"}
-        assert shop_copies <= {each[:1] + each[2:] for each in told}, "and those that are meant, which nobody has said"
+        assert shop_copies <= {each[:1] + each[2:] for each in told}, "and the intended copies that no journal names"
 
 
 YES, NO, WHO_KNOWS = True, False, None
@@ -375,7 +375,7 @@ def test_the_journal_says_how_often_a_record_is_meant_to_be_there(
         assert sorted(each.kind for each in reconcile(rows, order)) == found
 
 
-def test_what_the_batches_have_told_is_not_told_again() -> None:
+def test_a_finding_by_sequence_is_not_repeated_by_content() -> None:
     rows = [
         RecordRow("orders", 0, n, START, 1, 0, 7, "none", None, digest(b"v"), content_hash(None, digest(b"v")))
         for n in range(2)
@@ -405,7 +405,7 @@ def test_many_equal_records_take_no_time() -> None:
 
 
 @pytest.mark.parametrize("count", [2, 5, 20])
-def test_a_content_that_is_there_a_few_times_is_found_beside_one_that_is_there_often(count: int) -> None:
+def test_a_content_with_few_copies_is_found_beside_a_frequent_one(count: int) -> None:
     rows = equal("orders", b"ping", 500) + equal("orders", b"tea", count, 500) + equal("others", b"tea", count)
     notices: list[str] = []
     found = [(each.topic, each.first_offset) for each in reconcile(rows, notices=notices)]
@@ -413,7 +413,7 @@ def test_a_content_that_is_there_a_few_times_is_found_beside_one_that_is_there_o
     assert len(notices) == 1
 
 
-def test_states_that_come_again_and_again_are_no_copies() -> None:
+def test_repeated_states_are_not_copies() -> None:
     rows = [row for n in range(300) for row in equal("states", b"%d" % n, 5, 5 * n)]
     notices: list[str] = []
     assert reconcile(rows, notices=notices) == []
@@ -423,8 +423,8 @@ def test_states_that_come_again_and_again_are_no_copies() -> None:
     assert len(reconcile(rows[: 5 * 200], notices=notices)) == 800, "a thousand records are few"
 
 
-def test_hashes_are_what_spark_has_built_in() -> None:
-    """sha2(concat_ws(':', sha2(key, 256), sha2(value, 256), …), 256), with a dash for what is null."""
+def test_hashes_equal_those_of_sparks_functions() -> None:
+    """sha2(concat_ws(':', sha2(key, 256), sha2(value, 256), …), 256), with a dash for null."""
     assert digest(b"a") == "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"
     parts = [digest(b"k"), digest(b""), digest(b"name"), "-"]
     assert content_hash(b"k", digest(b""), [("name", None)]) == hashlib.sha256(":".join(map(str, parts)).encode()).hexdigest()
@@ -432,7 +432,7 @@ def test_hashes_are_what_spark_has_built_in() -> None:
     assert content_hash(None, digest(b"")) != content_hash(None, None), "a null value is not an empty one"
 
 
-# What the broker itself stores, whatever happens to it
+# Batches that the broker itself stores after random requests
 
 
 def test_no_misfortune_of_the_network_leaves_a_trace_in_the_log() -> None:

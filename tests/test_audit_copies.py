@@ -1,4 +1,4 @@
-"""Which batches were stored before, in part or whole: against a comparison of all with all, and with very many of them."""
+"""Batches that were stored before, partly or whole: compared with a search of all pairs, and with very many batches."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def compared(extents: Extents) -> list[Copied]:
     return found
 
 
-def test_it_is_what_a_comparison_of_all_places_says() -> None:
+def test_it_equals_a_comparison_of_all_places() -> None:
     chance = random.Random(4)
     for _ in range(2000):
         width, longest = chance.choice([(4, 4), (30, 3), (30, 30)])

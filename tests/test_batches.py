@@ -372,7 +372,7 @@ def test_timestamps_are_patched_and_the_crc_with_them(append_time: bool, before:
     patch_timestamps(made, NOW, append_time=append_time)
     header = read_header(made)
     assert (header.max_timestamp, header.is_log_append_time) == (NOW, append_time)
-    assert header.attributes & ~LOG_APPEND_TIME == before & TRANSACTIONAL  # Kafka drops what it does not know
+    assert header.attributes & ~LOG_APPEND_TIME == before & TRANSACTIONAL  # Kafka drops unknown bits
     assert header.crc == crc_of(made)
     assert header._replace(crc=0, attributes=0, max_timestamp=0) == plain._replace(crc=0, max_timestamp=0)
     assert made[HEADER_SIZE:] == untouched

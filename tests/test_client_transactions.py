@@ -106,7 +106,7 @@ def test_e1_c1_c3_commit_abort_and_fence(broker: MockKafka, name: str) -> None:
 
 
 def read_committed(address: str, topic: str = "orders", partitions: int = 2) -> dict[int, list[bytes]]:
-    """What a read_committed consumer sees up to the last stable offsets."""
+    """The records that a read_committed consumer sees up to the last stable offsets."""
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=address, isolation_level="read_committed", auto_offset_reset="earliest", group_id=None,
         consumer_timeout_ms=10_000,

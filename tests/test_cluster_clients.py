@@ -151,7 +151,7 @@ def test_b5_the_acknowledgement_is_lost(producing: Producing, cluster: MockKafka
 def test_b5_the_leader_dies_after_the_append_and_before_the_acknowledgement(producing: Producing, cluster: MockKafka) -> None:
     with producing(cluster.bootstrap_servers) as send:
         assert send(b"first").result(SOON) == 0
-        cluster.freeze_replica("orders", 0, 3)  # in sync, and slow: broker 2 has the record, and nobody knows
+        cluster.freeze_replica("orders", 0, 3)  # in sync, and slow: broker 2 has the record, and the leader does not know it
         told = send(b"second")
         stored(cluster, 2)
         cluster.kill_broker(1)

@@ -96,7 +96,7 @@ def test_a_level_makes_a_difference_where_a_codec_has_levels(codec: int) -> None
 
 
 def bomb_of(codec: int) -> bytes:
-    """Data that unfolds into 200 MB, built of parts so that nobody has to hold those."""
+    """Data that unfolds into 200 MB, built of parts so that the test does not hold all of it."""
     part = bytes(1 << 20)
     if codec in (GZIP, ZSTD):
         return compress(codec, part) * 200
@@ -153,7 +153,7 @@ READ_AS_JAVA_READS = {
     "snappy, two streams": (SNAPPY, compress(SNAPPY, b"one ") + compress(SNAPPY, b"two"), b"one two"),
     "snappy, two blocks": (SNAPPY, compress(SNAPPY, b"one ") + compress(SNAPPY, b"two")[16:], b"one two"),
     "lz4, garbage behind": (LZ4, compress(LZ4, b"one") + b"garbage", b"one"),
-    "lz4, a second frame behind": (LZ4, compress(LZ4, b"one") * 2, b"one"),
+    "lz4, a second frame after the first": (LZ4, compress(LZ4, b"one") * 2, b"one"),
     "lz4, with checksums": (LZ4, lz4_frame(TEXT), TEXT),
     "lz4, content checksum not looked at": (LZ4, lz4_frame(b"one")[:-4] + bytes(4), b"one"),
     "lz4, many blocks": (LZ4, compress(LZ4, TEXT), TEXT),
@@ -161,7 +161,7 @@ READ_AS_JAVA_READS = {
     "zstd, two frames": (ZSTD, compress(ZSTD, b"one ") + compress(ZSTD, b"two"), b"one two"),
     "zstd, nothing": (ZSTD, b"", b""),
 }
-"""Each of these was sent to a broker of Kafka 4.3.1, which took it."""
+"""A broker of Kafka 4.3.1 accepted each of these."""
 
 
 @pytest.mark.parametrize(("codec", "data", "plain"), READ_AS_JAVA_READS.values(), ids=READ_AS_JAVA_READS)
@@ -179,7 +179,7 @@ REFUSED_AS_BY_JAVA = {
     "snappy, nothing": (SNAPPY, b""),
     "snappy, a byte short": (SNAPPY, FOLDED[SNAPPY][:-1]),
     "snappy, garbage behind": (SNAPPY, FOLDED[SNAPPY] + b"garbage"),
-    "snappy, an empty block behind": (SNAPPY, FOLDED[SNAPPY] + bytes(8)),
+    "snappy, an empty block at the end": (SNAPPY, FOLDED[SNAPPY] + bytes(8)),
     "snappy, in its other framing": (SNAPPY, bytes(cramjam.snappy.compress(TEXT))),
     "lz4, nothing": (LZ4, b""),
     "lz4, linked blocks": (LZ4, lz4_frame(TEXT, linked=True)),

@@ -23,7 +23,8 @@ from kafkawire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from wirebroker.conformance import readiness
 from wirebroker.conformance.batches import record_data
 from wirebroker.conformance.recording import Normaliser, Scenario, compare, load
-from wirebroker.conformance.replay import BEHIND_MS, CLOCKS_APART_MS, Run
+from wirebroker.conformance.replay import observe
+from wirebroker.conformance.run import BEHIND_MS, CLOCKS_APART_MS, Run
 from wirebroker.conformance.steps import OPERATIONS
 from wirebroker.wire_client import ConnectionClosed, NoAnswer, WireClient
 
@@ -209,13 +210,13 @@ def test_a_step_uses_what_earlier_steps_gave(run: Run, monkeypatch: pytest.Monke
         return {"pid": 12, "epoch": 3}
 
     monkeypatch.setitem(OPERATIONS, "give", give)
-    run.observe(0, {"op": "give", "as": "p"})
-    run.observe(1, {"op": "give", "pid": "$p.pid", "reqs": [{"epoch": "$p.epoch+1"}, {"epoch": "$p.epoch-2"}], "m": "$"})
+    observe(run, 0, {"op": "give", "as": "p"})
+    observe(run, 1, {"op": "give", "pid": "$p.pid", "reqs": [{"epoch": "$p.epoch+1"}, {"epoch": "$p.epoch-2"}], "m": "$"})
     assert seen[1] == {"op": "give", "pid": 12, "reqs": [{"epoch": 4}, {"epoch": 1}], "m": "$"}
 
 
 def test_a_step_without_what_it_needs_is_not_done(run: Run) -> None:
-    assert run.observe(0, {"op": "init_pid", "pid": "$p.pid"}) == {"undone": "no earlier step returned 'p'"}
+    assert observe(run, 0, {"op": "init_pid", "pid": "$p.pid"}) == {"undone": "no earlier step returned 'p'"}
 
 
 def test_batches_of_a_run_have_timestamps_of_their_own(run: Run) -> None:
@@ -449,5 +450,5 @@ def test_an_ended_transaction_is_awaited(
     monkeypatch.setattr(readiness, "time", SimpleNamespace(sleep=lambda _: None, monotonic=lambda: 0))
     monkeypatch.setattr(run, "client", coordinator)
     step = {"op": "end_txn", "txid": "a", "pid": 1, "epoch": 0, "commit": True}
-    assert run.observe(0, step)["error"].startswith(f"{error_code} ")
+    assert observe(run, 0, step)["error"].startswith(f"{error_code} ")
     assert states == left

@@ -1,4 +1,4 @@
-"""Damage to a data directory: a start refuses with a sentence, or serves what was acknowledged."""
+"""Damage to a data directory: a start refuses with a sentence, or serves all acknowledged records."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_after_a_clean_stop_a_log_that_is_shorter_than_the_checkpoint_says_is_re
     assert values(stopped) == ALL
 
 
-def test_what_is_left_of_a_log_is_served_once_the_checkpoint_is_removed_as_the_sentence_advises(stopped: Path) -> None:
+def test_the_rest_of_a_log_is_served_once_the_checkpoint_is_removed_as_advised(stopped: Path) -> None:
     path = damaged(stopped, LOG)
     os.truncate(path, path.stat().st_size // 2)
     assert f"to go on with what is there, remove {stopped / 'recovery-point-offset-checkpoint'}" in str(refusal(stopped))

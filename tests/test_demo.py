@@ -1,4 +1,4 @@
-"""`wirebroker demo`: what it shows, and that a broker that decides otherwise makes it fail."""
+"""`wirebroker demo` shows the verdicts, and fails with a broker that decides otherwise."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from wirebroker.commands.demo.clients import CLIENTS, RECORDS
 from wirebroker.commands.demo.show import WIDTH, Screen
 from wirebroker.mock import MockKafka
 from wirebroker.scenarios.play import play
-from wirebroker.scenarios.scenario import Part, Scenario, find
+from wirebroker.scenarios.reading import find
+from wirebroker.scenarios.scenario import Part, Scenario
 from wirebroker.scenarios.show import reason
 
 
@@ -33,7 +34,7 @@ def flow(name: str, **broker: Any) -> tuple[Scenario, Part]:
 
 
 def run(kafka: MockKafka, **parts: Any) -> tuple[int, str]:
-    """Exit code and what was printed."""
+    """Exit code and output."""
     out = io.StringIO()
     code = demonstrate(kafka, Screen(out), **({"clients": (), "flows": ()} | parts))
     return code, out.getvalue()

@@ -56,7 +56,7 @@ def test_hardly_any_replay_ends_because_another_leader_was_chosen(broker: OwnBro
 
 
 def _altered(step: Step, *, without: bool = False, more: bool = False) -> Step:
-    """A step with another answer, with none, or with one that nobody gives."""
+    """A step with another answer, without one, or with an impossible one."""
     answers = copy.deepcopy(step.answers)
     number = step.ask.connection
     if more:

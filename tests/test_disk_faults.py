@@ -52,7 +52,7 @@ RETRIABLE = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }  # fmt: skip
-"""What Kafka's clients try again."""
+"""Errors that Kafka's clients retry."""
 CODES = (errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS)
 
 ALL_CALLS = bool(os.environ.get("WIREBROKER_ALL_CALLS"))
@@ -62,7 +62,7 @@ ALL_CALLS = bool(os.environ.get("WIREBROKER_ALL_CALLS"))
 class Client:
     """Makes every change that the broker writes down, and remembers the answers.
 
-    `told` has by what it is about all that may be true: what was acknowledged, and what was asked and not answered.
+    `told` has the values that may be true of each thing: the acknowledged one, and those of unanswered requests.
     """
 
     def __init__(self, place: Path, sync: str, disk: Disk) -> None:
@@ -292,7 +292,7 @@ class Client:
         self.now = self.broker.now
 
     def check(self) -> None:
-        """Whoever starts now where this broker is killed finds all that was acknowledged."""
+        """A broker that starts in the directory of this killed one finds everything acknowledged."""
         copy = self.place.with_name("copy")
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(self.place, copy)
@@ -379,7 +379,7 @@ def run(place: Path, sync: str, failure: Failure, monkeypatch: pytest.MonkeyPatc
 
 
 def fail_each(count: tuple[str, list[str]], numbers: Iterable[int], seed: int, tmp_path: Path, **how: Any) -> None:
-    """A run for each of these calls, in which it fails in one way or another."""
+    """A run for each of these calls, in which the call fails in one of several ways."""
     sync, calls = count
     chance = random.Random(seed)
     for number in numbers:
@@ -407,7 +407,7 @@ def test_clients_try_again_until_it_is_done(count: tuple[str, list[str]], tmp_pa
     fail_each(count, some(count, 7, 16), 1, tmp_path)
 
 
-def test_clients_give_up_and_find_nothing_of_what_was_refused(count: tuple[str, list[str]], tmp_path: Path) -> None:
+def test_clients_give_up_and_find_no_refused_record(count: tuple[str, list[str]], tmp_path: Path) -> None:
     fail_each(count, some(count, 8, 8), 2, tmp_path, gives_up=True)
 
 

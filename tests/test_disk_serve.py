@@ -30,7 +30,7 @@ NOT_COORDINATOR, STORAGE_ERROR = 16, 56
 
 
 class Address(NamedTuple):
-    """What the helpers of other tests want to know of a broker."""
+    """A broker as the helpers of other tests need it."""
 
     bootstrap_servers: str
 
@@ -58,7 +58,7 @@ def full(served: Served, now: bool = True) -> None:
 
 
 def said(served: Served, code: int) -> list[str]:
-    """What it printed as it ended by SIGTERM, without what it says of connections."""
+    """Its output when SIGTERM ends it, without the lines about connections."""
     served.process.send_signal(signal.SIGTERM)
     lines = without_times(served.process.communicate(timeout=10)[1])
     assert served.process.returncode == code
@@ -161,7 +161,7 @@ def test_too_many_connections_are_one_sentence_and_it_recovers(data: Path, crowd
         made = (create(wire, f"t{i}") for i in range(500))  # until they are accepted
         assert STORAGE_ERROR in made, "nor can a file be opened"
         assert produce(wire) == 0, "the file of its log is open"
-        time.sleep(1.2)  # the system's own time, in which asyncio tries again
+        time.sleep(1.2)  # asyncio retries by the system's own clock
         for each in crowd:
             each.close()
         assert produce(client(broker)) == 0

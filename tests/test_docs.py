@@ -33,7 +33,7 @@ from wirebroker.core.profile import PROFILES, Rules
 from wirebroker.core.setting_definitions import BROKER_SETTINGS
 from wirebroker.mock import MockKafka
 from wirebroker.scenarios.play import play
-from wirebroker.scenarios.scenario import find
+from wirebroker.scenarios.reading import find
 from wirebroker.trace.levels import LEVELS
 from wirebroker.trace.rows import ProduceRow
 from wirebroker.trace.sinks import ConsoleSink

@@ -15,10 +15,11 @@ from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.metadata import MetadataRequest
 from wirebroker import operations
+from wirebroker.connection import Connection
 from wirebroker.core.producer_ids import ProducerIds
 from wirebroker.core.purgatory import Timers
+from wirebroker.effects import Close, Reply
 from wirebroker.engine import Engine
-from wirebroker.exchange import Close, Connection, Reply
 from wirebroker.storage.memory import MemoryLog
 from wirekit import NOW, batch, produce_request
 

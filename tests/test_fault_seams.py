@@ -28,13 +28,14 @@ from kafkawire.messages.produce import (
 )
 from kafkawire.registry import KEYS
 from wirebroker import faults
-from wirebroker.exchange import Close, Connection, Effect, Outcome, Reply, Shaped, Traced
+from wirebroker.connection import Connection
+from wirebroker.effects import Close, Effect, Outcome, Reply, Shaped
 from wirebroker.faults.files import dump, loads, read_rule, rule_schema
 from wirebroker.faults.plan import FaultPlan
 from wirebroker.faults.rules import KINDS, Rule
 from wirebroker.faults.strikes import Hit, Struck
 from wirebroker.mock import MockKafka
-from wirebroker.trace.recorder import Recorder
+from wirebroker.trace.recorder import Recorder, Traced
 from wirekit import NOW, batch, client
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -116,7 +117,7 @@ class Alarms:
 
 
 class Learned:
-    """What a proxy has learned of the cluster: one topic."""
+    """A proxy's knowledge of the cluster: one topic."""
 
     def topic_name(self, topic_id: bytes) -> str | None:
         return None

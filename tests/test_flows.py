@@ -12,7 +12,8 @@ import pytest
 
 from wirebroker.clients import ClientName
 from wirebroker.scenarios.play import Result, play
-from wirebroker.scenarios.scenario import Part, Scenario, find
+from wirebroker.scenarios.reading import find
+from wirebroker.scenarios.scenario import Part, Scenario
 
 ALL: tuple[ClientName, ...] = ("kafka-python", "aiokafka", "confluent", "wire")
 LIBRARIES = ALL[:3]

@@ -10,9 +10,8 @@ from answers import only
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from test_engine import Lab
-from wirebroker.exchange import Connection
+from wirebroker.connection import Connection, Decision, Delay, Disconnect, Refuse
 from wirebroker.mock import MockKafka
-from wirebroker.request_gate import Decision, Delay, Disconnect, Refuse
 from wirekit import NOW, batch, client, produce_request
 
 REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED

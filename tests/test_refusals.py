@@ -46,9 +46,10 @@ from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, Top
 from kafkawire.registry import KEYS, request_class, versions
 from wirebroker import faults, operations
 from wirebroker.apis import SERVED
+from wirebroker.connection import Connection
 from wirebroker.core.groups.offsets import Committed
+from wirebroker.effects import Close, Reply
 from wirebroker.engine import Engine
-from wirebroker.exchange import Close, Connection, Reply
 from wirebroker.requests.errors import refuse
 from wirekit import NOW, batch
 

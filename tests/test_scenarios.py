@@ -24,7 +24,8 @@ from wirebroker.mock import StoredRecord
 from wirebroker.scenarios.journal import Journal, Sent, label
 from wirebroker.scenarios.outcome import Counts, count, judge
 from wirebroker.scenarios.play import Result, play
-from wirebroker.scenarios.scenario import Expect, ScenarioError, find, names, read
+from wirebroker.scenarios.reading import find, names, read
+from wirebroker.scenarios.scenario import Expect, ScenarioError
 from wirebroker.scenarios.show import catalogue
 
 ROOT = Path(__file__).resolve().parent.parent

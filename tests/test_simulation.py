@@ -127,7 +127,7 @@ def anybody_may_lead(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 BROKEN |= {
     "acks=all is acknowledged at once": all_is_acknowledged_at_once,
     "consumers see what is not replicated": consumers_see_what_is_not_replicated,
-    "a new leader knows what it does not have": a_new_leader_knows_what_it_does_not_have,
+    "a new leader knows its missing records": a_new_leader_knows_what_it_does_not_have,
     "anybody may lead": anybody_may_lead,
 }
 

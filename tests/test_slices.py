@@ -70,9 +70,10 @@ from kafkawire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from kafkawire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from wirebroker.connection import Connection
 from wirebroker.core.transactions.states import State
+from wirebroker.effects import Reply
 from wirebroker.engine import Engine
-from wirebroker.exchange import Connection, Reply
 from wirebroker.slices import SLICE
 from wirekit import NOW, batch, produce_request
 
@@ -148,7 +149,7 @@ class World:
 
 
 class Case(NamedTuple):
-    """A request with so many elements, and its version. `changes` says whether it leaves the world another."""
+    """A request with many elements, and its version. `changes` says whether it leaves the world another."""
 
     make: Callable[[int], Message]
     version: int

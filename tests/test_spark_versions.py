@@ -36,7 +36,7 @@ def tools(tmp_path: Path) -> Path:
 
 
 def run(tools: Path, *arguments: str) -> tuple[int, list[str], list[str]]:
-    """Exit code, what it said last, and what was called."""
+    """Exit code, last line of output, and the calls."""
     environment = {
         **os.environ, "TOOLS": str(tools), "XDG_CACHE_HOME": str(tools / "cache"), "WIREBROKER_NO_UV": "",
         "WIREBROKER_PYTHON": sys.executable, "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}",

@@ -58,7 +58,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def after_kill(data: Path, to: Path) -> Path:
-    """What kill −9 would leave of a directory that is in use: the page cache has everything that was written."""
+    """A directory in use as kill −9 would leave it: the page cache has all writes."""
     removed = shutil.ignore_patterns("*.deleted", "*-delete")  # which a thread removes while this copies
     return Path(shutil.copytree(data, to, ignore=removed))
 
@@ -106,7 +106,7 @@ def test_d6_after_delete_records_a_producer_is_forgotten_unless_the_deletion_is(
     with MockKafka(data=data) as kafka:
         assert len(kafka.records("orders")) == (0 if ends == "clean" else 3)
         producer.wire = client(kafka)
-        told = producer.send(2)  # after a clean stop it is nobody's retry
+        told = producer.send(2)  # after a clean stop it does not count as a retry
         assert (told.error_code, told.base_offset) == answer
 
 
@@ -254,7 +254,7 @@ RESTARTING = [scenario.name for scenario in load() if any("restart" in row["step
 
 
 @pytest.mark.parametrize("name", RESTARTING)
-def test_conformance_with_a_directory_and_what_memory_emulates_agree(name: str, data: Path) -> None:
+def test_conformance_is_the_same_with_a_directory_and_in_memory(name: str, data: Path) -> None:
     (scenario,) = load(None, [name])
     with OwnBroker(scenario.settings, data=data) as broker:
         assert replay(scenario, broker)[1] == []
@@ -325,7 +325,7 @@ def produce_large(kafka: MockKafka, topic: str, count: int, size: int = 100_000)
         kafka.produce(topic, value=bytes(size))
 
 
-def test_a_segment_that_is_written_to_again_after_a_truncation_is_found_by_its_own_index(data: Path) -> None:
+def test_a_truncated_segment_that_is_written_to_again_uses_its_own_index(data: Path) -> None:
     def check(kafka: MockKafka) -> None:
         log = log_of(kafka)
         assert log.end_offset == 45
@@ -447,7 +447,7 @@ def test_damage_is_refused_by_file_and_position_and_nothing_is_changed(data: Pat
         MockKafka(data=copy).start()
 
 
-def test_what_was_cut_off_is_said_also_if_another_partition_is_damaged(
+def test_a_cut_is_reported_also_if_another_partition_is_damaged(
     data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with MockKafka(data=data, topics=["first", "second"]) as kafka:
@@ -465,7 +465,7 @@ def test_what_was_cut_off_is_said_also_if_another_partition_is_damaged(
     assert f"{torn}: cut off " in caplog.text
 
 
-def test_damage_that_is_met_while_reading_is_an_error_of_that_partition(data: Path) -> None:
+def test_damage_found_by_a_read_is_an_error_of_that_partition(data: Path) -> None:
     with MockKafka(data=data, topics={"orders": 2}) as kafka:
         for partition in range(2):
             kafka.produce("orders", value=b"a", partition=partition)
@@ -517,7 +517,7 @@ def test_another_process_is_refused_also_after_somebody_has_read_the_lock(data: 
     assert f"{data} is in use by another broker" in second.stderr
 
 
-def test_a_directory_is_free_once_it_is_released_whoever_was_forked_meanwhile(data: Path) -> None:
+def test_a_released_directory_is_free_although_a_child_was_forked(data: Path) -> None:
     data.mkdir()
     lock = DirectoryLock(data)
     forked = [os.dup(fd) for fd, _ in lock._taken]
@@ -528,7 +528,7 @@ def test_a_directory_is_free_once_it_is_released_whoever_was_forked_meanwhile(da
 
 
 @pytest.mark.parametrize("what", ["a file", "somebody's folder", "below a file"])
-def test_a_directory_that_is_none_is_refused(what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_place_that_is_not_a_data_directory_is_refused(what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = tmp_path / "place"
     if what == "somebody's folder":
         place.mkdir()
@@ -567,7 +567,7 @@ def test_folders_without_metadata_are_served_by_their_names(data: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["missing", "empty"])
-def test_metadata_that_is_lost_is_refused(data: Path, how: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_lost_metadata_is_refused(data: Path, how: str, caplog: pytest.LogCaptureFixture) -> None:
     with MockKafka(data=data, topics=["orders"]) as kafka:
         kafka.produce("orders", value=b"a")
     path = data / "__cluster_metadata-0" / f"{0:020d}.log"
@@ -599,9 +599,7 @@ def test_metadata_is_not_lost_where_a_kill_came_before_the_first_topic(data: Pat
         assert kafka.produce("orders", value=b"a") == 0
 
 
-def test_a_folder_of_another_topic_of_that_name_is_set_aside_which_is_said_when_it_happens(
-    data: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_folder_of_another_topic_of_that_name_is_set_aside_and_reported(data: Path, caplog: pytest.LogCaptureFixture) -> None:
     with MockKafka(data=data, topics=["orders"]) as kafka:
         kafka.produce("orders", value=b"a")
     shutil.copytree(data / "orders-0", data / "payments-0")  # which no topic knows
@@ -651,7 +649,7 @@ def test_ids_that_are_lost_are_refused(data: Path, text: str) -> None:
         MockKafka(data=data).start()
 
 
-def test_checkpoints_that_a_power_cut_left_empty_are_none(data: Path) -> None:
+def test_checkpoints_that_a_power_cut_left_empty_count_as_missing(data: Path) -> None:
     with MockKafka(data=data, topics=["orders"]) as kafka:
         kafka.produce("orders", value=b"a")
     for path in (*data.glob("*-checkpoint"), data / "orders-0" / "leader-epoch-checkpoint"):
@@ -731,7 +729,7 @@ def test_the_control_says_that_a_topic_cannot_be_written_down(data: Path, full_d
 
 
 class Disk:
-    """Stands for fsync: it counts, and waits when it is told to."""
+    """Stands for fsync: it counts, and waits on request."""
 
     def __init__(self) -> None:
         self.synced: list[Path] = []
@@ -774,7 +772,7 @@ def test_with_sync_always_an_answer_waits_for_the_disk_and_others_join_it(data: 
         assert len(logs) <= 4  # the first alone, then both files once for all others; six would be one for each
 
 
-def test_with_sync_always_a_segment_is_on_the_disk_before_anything_behind_it_is_answered(data: Path, disk: Disk) -> None:
+def test_with_sync_always_a_segment_is_on_the_disk_before_later_batches_are_answered(data: Path, disk: Disk) -> None:
     made = build_batch([Record(0, 0, b"k", bytes(600_000))])
     with MockKafka(data=data, sync="always") as kafka:
         kafka.create_topic("orders", 1, SMALL)
@@ -809,7 +807,7 @@ def test_with_sync_always_a_topic_is_on_the_disk_with_its_folders(data: Path, di
         }  # fmt: skip
 
 
-def test_with_sync_always_what_a_kill_left_is_on_the_disk_before_it_is_confirmed(
+def test_with_sync_always_a_batch_that_survived_a_kill_is_on_the_disk_before_its_retry_is_answered(
     data: Path, tmp_path: Path, disk: Disk
 ) -> None:
     with MockKafka(data=data, topics=["orders"]) as kafka:
@@ -819,7 +817,7 @@ def test_with_sync_always_what_a_kill_left_is_on_the_disk_before_it_is_confirmed
     disk.synced.clear()
     with MockKafka(data=copy, sync="always") as kafka:
         producer.wire = client(kafka)
-        assert producer.send(0).base_offset == 0  # a retry of what nobody had synced
+        assert producer.send(0).base_offset == 0  # a retry of a batch that was not synced
         assert copy / "orders-0" / f"{0:020d}.log" in disk.synced
 
 
@@ -879,7 +877,7 @@ def test_without_sync_only_closed_segments_are_put_there(data: Path, disk: Disk)
         assert {path.name for path in disk.synced if path.suffix == ".log"} == {f"{0:020d}.log"}
 
 
-def test_a_disk_that_fails_tells_nobody_that_it_is_stored(
+def test_with_a_failing_disk_no_client_gets_an_acknowledgement(
     data: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with MockKafka(data=data, topics=["orders"], sync="always") as kafka:
@@ -895,7 +893,7 @@ def test_a_disk_that_fails_tells_nobody_that_it_is_stored(
         monkeypatch.undo()
 
 
-def test_clients_are_told_which_directory_it_is(data: Path) -> None:
+def test_describe_log_dirs_names_the_directory(data: Path) -> None:
     with MockKafka(data=data, topics=["orders"]) as kafka:
         kafka.produce("orders", value=bytes(100))
         (told,) = client(kafka).request(DescribeLogDirsRequest(topics=None), 2).results
@@ -904,7 +902,7 @@ def test_clients_are_told_which_directory_it_is(data: Path) -> None:
 
 
 @pytest.mark.parametrize("ends", ["clean", "kill"])
-def test_d2_what_a_failover_cut_off_does_not_come_back_from_the_directory(data: Path, tmp_path: Path, ends: str) -> None:
+def test_d2_records_that_a_failover_cut_off_do_not_come_back_from_the_directory(data: Path, tmp_path: Path, ends: str) -> None:
     with MockKafka(data=data, brokers=3) as kafka:
         kafka.create_topic("orders", partitions=1, replication_factor=3, configs=SMALL)
         producer = RawProducer(kafka)
@@ -954,7 +952,7 @@ def test_a_coordinators_record_that_cannot_be_read_is_one_sentence(
     assert said.count("\n") == 1
 
 
-def test_brokers_are_numbered_as_they_are_told(data: Path) -> None:
+def test_the_setting_node_id_numbers_the_brokers(data: Path) -> None:
     for number in range(2):
         with MockKafka(data=data, configs={"node.id": 5}, topics=["orders"]) as kafka:
             kafka.produce("orders", value=b"x")

@@ -86,7 +86,7 @@ def test_the_last_record_of_each_key_stays_with_its_offset(where: Path | None, s
             assert last_values(after) == last_values(before)
             active = partition_of(kafka).log.active.base_offset
             keys = [record.key for record in after if record.offset < active]
-            assert len(keys) - len(set(keys)) < 15  # what was dirty and what is active may say the same once more
+            assert len(keys) - len(set(keys)) < 15  # the dirty and the active segments may repeat keys
             assert partition_of(kafka).log_end_offset == end
         log = partition_of(kafka).log
         assert log.cleaned_to == log.active.base_offset
@@ -147,7 +147,7 @@ def test_aborted_records_go_markers_follow_and_producers_are_remembered(data: Pa
         fill(kafka, chance, 40)
         compacted(kafka)
         assert [record.offset for record in kafka.records("orders") if record.control] == [1, 3]
-        kafka.clock.advance(seconds=70)  # the marker of what is gone was seen to be so in the round before
+        kafka.clock.advance(seconds=70)  # the round before has found that the marker's transaction is gone
         fill(kafka, chance, 40)
         compacted(kafka)
         assert [record.value for record in kafka.records("orders") if record.key == b"a"] == [b"committed"]
@@ -161,7 +161,7 @@ def test_aborted_records_go_markers_follow_and_producers_are_remembered(data: Pa
         }
 
 
-def test_after_a_kill_holes_are_no_damage_and_after_a_truncation_what_comes_is_compacted(data: Path, tmp_path: Path) -> None:
+def test_after_a_kill_gaps_are_not_damage_and_after_a_truncation_new_batches_are_compacted(data: Path, tmp_path: Path) -> None:
     with MockKafka(data=data, configs=SECOND, clock="frozen") as kafka:
         kafka.create_topic("orders", 1, COMPACTED)
         chance = random.Random(1)
@@ -177,7 +177,7 @@ def test_after_a_kill_holes_are_no_damage_and_after_a_truncation_what_comes_is_c
 
 
 @pytest.mark.parametrize("what", ["records", "topic"])
-def test_what_is_deleted_while_it_waits_for_compaction_does_not_end_it(
+def test_segments_that_are_deleted_before_their_compaction_do_not_end_it(
     what: str, data: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with MockKafka(data=data, configs=SECOND, clock="frozen") as kafka:
@@ -203,7 +203,7 @@ def test_what_is_deleted_while_it_waits_for_compaction_does_not_end_it(
         assert "not compacted" not in caplog.text
 
 
-def test_what_a_producer_commits_after_an_abort_is_compacted_and_stays(where: Path | None) -> None:
+def test_a_commit_after_an_abort_is_compacted_and_stays(where: Path | None) -> None:
     chance = random.Random(1)
     with MockKafka(data=where, configs=SECOND, clock="frozen") as kafka:
         kafka.create_topic("orders", 1, {**COMPACTED, "delete.retention.ms": "1000"})
@@ -225,7 +225,7 @@ def test_what_a_producer_commits_after_an_abort_is_compacted_and_stays(where: Pa
             compacted(kafka)
             assert committed() == [value]
         transactions = partition_of(kafka).transactions
-        assert transactions.aborted_between(0, 10**6) == []  # or readers would skip what came after the marker that is gone
+        assert transactions.aborted_between(0, 10**6) == []  # or readers would skip the records after the removed marker
 
 
 def test_a_truncation_while_it_runs_wins(data: Path) -> None:
@@ -266,7 +266,7 @@ def test_an_open_transaction_stops_it(where: Path | None) -> None:
 
 
 def crash_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Let the disk stop taking renames and removals after so many."""
+    """Let renames and removals fail after this many."""
     left = steps
     replace, unlink = Path.replace, Path.unlink
 

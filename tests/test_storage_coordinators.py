@@ -1,4 +1,4 @@
-"""Groups and transactions in a data directory: what was written down of them says all that the broker knew."""
+"""Groups and transactions in a data directory: their records hold everything that the broker knew."""
 
 from __future__ import annotations
 

@@ -375,5 +375,5 @@ def test_c1_aiokafka_is_fenced(mock_kafka: MockKafka) -> None:
         return "none"
 
     assert "Fenced" in outcome()
-    gc.collect()  # aiokafka leaves a future behind, which complains in the middle of whatever runs when it is collected
+    gc.collect()  # aiokafka leaves a future that warns when it is collected, in the middle of another test
     assert [record.value for record in mock_kafka.records("orders") if not record.control] == [b"kept"]

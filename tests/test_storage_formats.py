@@ -91,7 +91,7 @@ def test_a_snapshot_keeps_the_last_batch_of_each_producer(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("at", [0, 3, 8, 20, 50])
-def test_a_damaged_snapshot_is_told(at: int, tmp_path: Path) -> None:
+def test_a_damaged_snapshot_is_reported(at: int, tmp_path: Path) -> None:
     raw = bytearray(snapshot_bytes({7: pack(entry((BatchMetadata(1, 2, 0, 3),)))}))
     raw[at] ^= 1
     (tmp_path / "s").write_bytes(raw)
@@ -122,7 +122,7 @@ def test_indexes_are_read_as_far_as_they_rise(
         assert last_entry(path, TIME_ENTRY) == ((times[-1][0], times[-1][1] - BASE) if times else ())
 
 
-def test_an_index_of_an_odd_size_is_told(tmp_path: Path) -> None:
+def test_an_index_of_an_odd_size_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "index"
     path.write_bytes(bytes(13))
     readers: list[Callable[[], object]] = [
@@ -248,7 +248,7 @@ def settings_of(made: Image) -> dict[tuple[int, str], dict[str, str]]:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_what_is_written_down_leads_from_one_image_to_the_next(seed: int, tmp_path: Path) -> None:
+def test_the_records_of_a_difference_lead_from_one_image_to_the_next(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
     log = MetadataLog(tmp_path)
     log.create()
@@ -280,7 +280,7 @@ def test_metadata_that_was_begun_is_never_empty(tmp_path: Path) -> None:
     assert (read.exists, read.end_offset) == (True, 0)
 
 
-def test_records_that_are_none(tmp_path: Path) -> None:
+def test_unreadable_metadata_records_raise_an_error(tmp_path: Path) -> None:
     from kafkawire.metadata_records.topic_record import TopicRecord
 
     record = TopicRecord(name="orders", topic_id=bytes(16))
@@ -291,7 +291,7 @@ def test_records_that_are_none(tmp_path: Path) -> None:
             read_metadata(raw)
 
 
-def test_damaged_metadata_is_told_by_position(tmp_path: Path) -> None:
+def test_damaged_metadata_is_reported_with_its_position(tmp_path: Path) -> None:
     log = MetadataLog(tmp_path)
     log.create()
     for seed in range(3):

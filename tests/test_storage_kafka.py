@@ -1,4 +1,4 @@
-"""Kafka itself and the data directory: its tools read what we write, we serve what it wrote, it serves what we wrote.
+"""Kafka itself and the data directory: its tools read our files, we serve its directory, and it serves ours.
 
 Needs java and Kafka's jars, which scripts/record-oracle fetches.
 """
@@ -179,7 +179,7 @@ def everything(wire: WireClient) -> dict[str, Any]:
 
 
 def speak(dialogue: Dialogue) -> int:
-    """Everything that leaves traces; the producer id of what was written to `plain`."""
+    """All kinds of writes; returns the producer id of the records in `plain`."""
     pid, _ = dialogue.producer()
     dialogue.idempotent("plain", range(10), pid)
     for codec in (1, 2, 3, 4):
@@ -239,7 +239,7 @@ def test_kafkas_tools_read_every_file(ours: MockKafka, tmp_path: Path) -> None:
 
 
 def test_we_serve_its_directory_and_it_serves_ours(tmp_path: Path) -> None:
-    """Kafka fills a directory, we serve a copy of it and go on writing, and Kafka goes on with what we wrote."""
+    """Kafka fills a directory, we serve a copy of it and go on writing, and Kafka continues after our batches."""
     with KafkaServer(SETTINGS, data=tmp_path / "kafka") as kafka:
         wire = WireClient(*kafka.address)
         dialogue = Dialogue(wire, kafka.now())
@@ -279,7 +279,7 @@ def test_we_serve_its_directory_and_it_serves_ours(tmp_path: Path) -> None:
             found = eventually(lambda i=isolation: stored(wire, "mine", i), lambda got, all_=expected: got >= all_)
             assert found == expected
         dialogue = Dialogue(wire, kafka.now())
-        assert dialogue.idempotent("mine", range(199, 200), pid, 20_000) == [last], "our snapshot told it what was last"
+        assert dialogue.idempotent("mine", range(199, 200), pid, 20_000) == [last], "it has the last sequence from our snapshot"
         assert dialogue.idempotent("mine", range(200, 201), pid)[0] > last
         said = kafka.log.read_text(errors="replace")
         assert "mine-0" not in "".join(line for line in said.splitlines() if "ERROR" in line or "WARN" in line), said

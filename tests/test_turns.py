@@ -16,8 +16,9 @@ from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkawire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from wirebroker.effects import Outcome, Reply
 from wirebroker.engine import Engine
-from wirebroker.exchange import Aside, Outcome, Reply, Steps
+from wirebroker.exchange import Aside, Steps
 from wirebroker.fair_turns import Turns
 from wirebroker.mock import MockKafka
 from wirebroker.slices import SLICE, pauses

@@ -59,14 +59,14 @@ def unwritable(kafka: MockKafka, topic: str) -> Iterator[None]:
 
 
 def known(kafka: MockKafka) -> dict[str, Any]:
-    """What the coordinators know. A transactional id without a producer's epoch was never written down, as in Kafka."""
+    """The state of the coordinators. A transactional id without a producer's epoch was never written down, as in Kafka."""
     state: dict[str, Any] = kafka._call(state_of)
     state["transactions"] = {name: held for name, held in state["transactions"].items() if held[1] >= 0}
     return state
 
 
 def as_after_a_crash(kafka: MockKafka) -> None:
-    """What the coordinators know is what they find when they are killed and start again."""
+    """The coordinators have the same state after they are killed and start again."""
     before = known(kafka)
     kafka.restart("kill")
     after = known(kafka)
@@ -154,7 +154,7 @@ def test_members_of_a_consumer_group_neither_come_nor_go(kafka: MockKafka) -> No
     given = one.beat()
     assert given is not None
     with unwritable(kafka, GROUP_TOPIC):
-        assert one.fault(2, given) == NOT_COORDINATOR, "what it gave up cannot be written down"
+        assert one.fault(2, given) == NOT_COORDINATOR, "the revoked partitions cannot be written down"
     one.beat()
     assert (one.epoch, sorted((two.beat() or {})["orders"] + given["orders"])) == (3, [0, 1, 2, 3])
     as_after_a_crash(kafka)
@@ -247,7 +247,7 @@ def test_the_end_of_a_transaction_is_written_down_later(kafka: MockKafka) -> Non
     orders.fail_next_write(0)
     kafka.clock.advance(milliseconds=500)
     assert Reader(kafka).values() == ["a0"], "its marker is there"
-    assert till.init() == CONCURRENT, "and nobody has written down that all are"
+    assert till.init() == CONCURRENT, "and no record says that all markers are written"
     for partition in partitions:
         partition.fail_next_write(0)
     kafka.clock.advance(milliseconds=500)

@@ -26,6 +26,7 @@ from kafkawire.messages.produce import ProduceRequest
 from kafkawire.registry import API_VERSIONS, PRODUCE, api_name, request_class
 from wirebroker.apis import Handler, handler_of, served_versions
 from wirebroker.apis.produce_shape import produce_by_shape
+from wirebroker.connection import Connection, Disconnect, Gate, Refuse
 from wirebroker.core.changes import RestartChange
 from wirebroker.core.cluster import CLUSTER_ID, GROUP_TOPIC, Broker, Cluster, memory_log
 from wirebroker.core.configs import BrokerConfigs
@@ -37,10 +38,10 @@ from wirebroker.core.profile import Rules
 from wirebroker.core.purgatory import Timers
 from wirebroker.core.racks import racks
 from wirebroker.core.transactions import TransactionCoordinator
+from wirebroker.effects import Close, Effect, Outcome
 from wirebroker.engine_directory import EngineDirectory
-from wirebroker.exchange import Aside, Close, Connection, Effect, Exchange, Outcome, Steps
+from wirebroker.exchange import Aside, Exchange, Steps
 from wirebroker.fair_turns import Turns, steps_of
-from wirebroker.request_gate import Disconnect, Gate, Refuse
 from wirebroker.trace.broker import BrokerRecorder
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class Engine:
         slots = self.configs.integer("max.incremental.fetch.session.cache.slots")
         self.fetch_sessions = FetchSessions(random_bytes, slots)
         self.groups = GroupCoordinator(self.cluster, now)
-        self.directory = EngineDirectory(self)
+        self.directory = EngineDirectory(self.cluster, self.fetch_sessions, self.groups.offsets)
         self.transactions = TransactionCoordinator(self.cluster, self.groups.offsets.end_transaction, now)
         self.maintenance = Maintenance(self.cluster, now)
         self.controller = Controller(self.cluster, self._coordinator_moved)
@@ -112,7 +113,7 @@ class Engine:
         self.turns = Turns()
         self.connections: set[Connection] = set()
         self.new_gate: Callable[[Connection], Gate | None] | None = None
-        """Makes the gate of a connection when a client connects; see `wirebroker.request_gate`."""
+        """Makes the gate of a connection when a client connects; see `wirebroker.connection`."""
         self._numbers = count(1)
         self._handlers: dict[int, Handler] = {}
 
@@ -166,8 +167,8 @@ class Engine:
             self.trace.closed(connection, reason)
         connection.closed = connection.halted = True
         parked, connection.parked = connection.parked, None
-        if parked is not None and parked.struck is not None:
-            self.plan.left(parked)
+        if parked is not None:
+            parked.left()
         self.connections.discard(connection)
 
     def close(self, connection: Connection, reason: str, *, reset: bool = False) -> None:
@@ -273,6 +274,10 @@ class Engine:
             exchange.park()
         elif not isinstance(outcome, Outcome):
             exchange.reply(outcome)  # type: ignore[arg-type]
+
+    def go_on(self, exchange: Exchange, steps: Steps) -> None:
+        """Answer a request that was parked, now or in slices."""
+        self.turns.go_on(exchange, steps)
 
     def _handler(self, key: int) -> Handler:
         handler = self._handlers.get(key)

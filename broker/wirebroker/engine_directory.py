@@ -1,47 +1,47 @@
-"""The engine's directory of topics, sessions and offsets (see `requests.received.Directory`)."""
+"""A broker's directory of topics, sessions and offsets (see `requests.received.Directory`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from kafkawire.messages.fetch import FetchRequest
 from kafkawire.primitives import ZERO_UUID
-from wirebroker.core.fetch_sessions import INITIAL_EPOCH
-
-if TYPE_CHECKING:
-    from wirebroker.engine import Engine
+from wirebroker.core.cluster import Cluster
+from wirebroker.core.fetch_sessions import INITIAL_EPOCH, FetchSessions
+from wirebroker.core.groups.offsets import OffsetStore
 
 
 class EngineDirectory:
     """The topics, fetch sessions and committed offsets of an engine."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, cluster: Cluster, sessions: FetchSessions, offsets: OffsetStore) -> None:
+        self._cluster = cluster
+        self._sessions = sessions
+        self._offsets = offsets
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of the topic with this id."""
-        known = self._engine.cluster.topics_by_id.get(topic_id)
+        known = self._cluster.topics_by_id.get(topic_id)
         return known.name if known else None
 
     def topic_id(self, name: str) -> bytes:
         """The id of the topic with this name; zeros if there is none."""
-        known = self._engine.cluster.topics.get(name)
+        known = self._cluster.topics.get(name)
         return known.topic_id if known else ZERO_UUID
 
     def topics(self) -> Iterable[str]:
         """The names of all topics."""
-        return self._engine.cluster.topics
+        return self._cluster.topics
 
     def session_partitions(self, request: FetchRequest, node_id: int) -> Iterable[tuple[str, int]]:
         """The partitions that an incremental Fetch reads because its session holds them."""
         if request.session_epoch <= INITIAL_EPOCH:
             return
-        for topic, index in self._engine.fetch_sessions.held(request, node_id):
+        for topic, index in self._sessions.held(request, node_id):
             name = self.topic_name(topic) if isinstance(topic, bytes) else topic
-            if name in self._engine.cluster.topics:
+            if name in self._cluster.topics:
                 yield name, index
 
     def group_partitions(self, group_id: str) -> Iterable[tuple[str, int]]:
         """The partitions for which the group has committed offsets."""
-        return self._engine.groups.offsets.of(group_id)
+        return self._offsets.of(group_id)

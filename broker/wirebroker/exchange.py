@@ -1,111 +1,34 @@
-"""Connections, effects, and one request on its way to its answer: the engine's interface to its host."""
+"""One request on its way to its answer, and the engine as its handler sees it."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator
 from contextlib import suppress
-from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kafkawire.declare import Message
 from kafkawire.errors import EncodeError
 from kafkawire.frames import encode_response
 from kafkawire.primitives import Buffer
+from wirebroker.connection import Connection
+from wirebroker.effects import Effect, Outcome, Reply
 
 if TYPE_CHECKING:
-    from wirebroker.apis.produce_shape import ProduceShape
     from wirebroker.core.cluster import Cluster
-    from wirebroker.engine import Engine
+    from wirebroker.core.controller import Controller
+    from wirebroker.core.fetch_sessions import FetchSessions
+    from wirebroker.core.groups import GroupCoordinator
+    from wirebroker.core.purgatory import Timers
+    from wirebroker.core.transactions import TransactionCoordinator
     from wirebroker.engine_directory import EngineDirectory
+    from wirebroker.faults.plan import FaultPlan
     from wirebroker.faults.strikes import Struck
-    from wirebroker.request_gate import Gate
-
+    from wirebroker.storage.folder.store import FolderStore
+    from wirebroker.trace.broker import BrokerRecorder
+    from wirebroker.trace.recorder import Traced
 
 logger = logging.getLogger("wirebroker")
-
-
-class Connection:
-    """One client's connection to one broker, as far as the engine knows it."""
-
-    __slots__ = (
-        "client_host", "closed", "gate", "halted", "listener", "node_id", "number", "parked", "produce_shape",
-        "silent", "software",
-    )  # fmt: skip
-
-    def __init__(self, number: int, node_id: int, client_host: str, listener: str) -> None:
-        self.number = number
-        self.node_id = node_id
-        self.client_host = client_host
-        self.listener = listener
-        self.software = ("", "")
-        self.gate: Gate | None = None
-        """Decides about each request before it is decoded; None if all are handled."""
-        self.parked: Exchange | None = None
-        """The request that waits; nothing else of this connection is handled before it is answered."""
-        self.closed = False
-        self.halted = False
-        """Set where the next request may have to wait: for a parked one, for records that should be sent before more of
-        them are made, or because the connection is closed. The driver of the engine checks the reason and clears it."""
-        self.silent = False
-        """Set when a fault lost an answer: later answers are withheld too, because clients match answers by order."""
-        self.produce_shape: ProduceShape | None = None
-        """The last Produce request up to its records, for the fast path; see `wirebroker.apis.produce_shape`."""
-
-    def silence(self) -> None:
-        """Send no further answer."""
-        self.silent = True
-        self.produce_shape = None
-
-
-class Reply(NamedTuple):
-    """Send these buffers, in order: one whole response frame."""
-
-    connection: Connection
-    parts: list[Buffer]
-
-
-class Close(NamedTuple):
-    """Close the connection after the answers before it are sent; with `reset` at once, by a RST where the system has it.
-
-    `reason` is a sentence for the log.
-    """
-
-    connection: Connection
-    reason: str
-    reset: bool = False
-
-
-class Shape(NamedTuple):
-    """The changes that the network makes to an answer. Bytes are counted from the first byte of its size."""
-
-    cut: int | None = None
-    """The number of bytes that arrive; None: all."""
-    piece: int | None = None
-    """The size of the pieces in which it is sent, each by itself."""
-    pause: float = 0.0
-    """Seconds between two pieces, by the machine's time."""
-    flipped: tuple[int, ...] = ()
-    """The positions of bytes that arrive with all their bits turned."""
-
-
-class Shaped(NamedTuple):
-    """Send one whole response frame, changed by faults."""
-
-    connection: Connection
-    parts: list[Buffer]
-    shape: Shape
-
-
-Effect = Reply | Close | Shaped
-
-
-class Outcome(Enum):
-    """A handler returns it instead of a response."""
-
-    PARKED = "it will be answered later, by Exchange.reply"
-    SILENT = "it is done and has no answer, as a Produce with acks=0"
-    CLOSED = "the connection is closed, by Exchange.close"
 
 
 class Aside(NamedTuple):
@@ -120,13 +43,37 @@ needs the result of long work; it returns what a handler returns. Between two sl
 buffer of the request is lost: a handler keeps no view of it (see `own_records`)."""
 
 
-class Traced(NamedTuple):
-    """The request's part of the trace row of its answer."""
+class EngineParts(Protocol):
+    """The engine as handlers see it."""
 
-    arrived: int
-    """ms since the epoch"""
-    about: tuple[str, ...]
-    """the topics, groups and transactions that it names"""
+    cluster: Cluster
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    controller: Controller
+    fetch_sessions: FetchSessions
+    directory: EngineDirectory
+    store: FolderStore | None
+    trace: BrokerRecorder
+    timers: Timers
+    versions: dict[int, tuple[int, int]]
+    effects: list[Effect]
+
+    @property
+    def now(self) -> int:
+        """The latest time that it knows, in ms since the epoch."""
+
+    @property
+    def plan(self) -> FaultPlan:
+        """The fault rules."""
+
+    def handle(self, request: Message, exchange: Exchange) -> None:
+        """Let the request's API answer it, now or later."""
+
+    def go_on(self, exchange: Exchange, steps: Steps) -> None:
+        """Answer a request that was parked, now or in slices."""
+
+    def close(self, connection: Connection, reason: str) -> None:
+        """Close the connection, with a sentence for the log."""
 
 
 class Exchange:
@@ -138,7 +85,7 @@ class Exchange:
     )  # fmt: skip
 
     def __init__(
-        self, engine: Engine, connection: Connection, api_key: int, version: int, correlation_id: int,
+        self, engine: EngineParts, connection: Connection, api_key: int, version: int, correlation_id: int,
         client_id: str | None, now: int, frame: memoryview | None = None, request: Message | None = None,
     ) -> None:  # fmt: skip
         self.engine = engine
@@ -245,6 +192,11 @@ class Exchange:
                 self.send(answer, encode_response(self.correlation_id, answer, self.version))
                 return
         self.close(f"its request cannot be answered: {wrong}")
+
+    def left(self) -> None:
+        """The client has gone: no rule strikes the answer that it waited for."""
+        if self.struck is not None:
+            self.engine.plan.left(self)
 
     def release(self) -> None:
         """Continue with the connection after a parked request that has no answer."""

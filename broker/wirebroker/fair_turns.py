@@ -17,17 +17,8 @@ from typing import Any
 from kafkawire.declare import Message
 from kafkawire.errors import EncodeError
 from kafkawire.frames import encode_response
-from kafkawire.messages.produce import ProduceRequest
-from wirebroker.exchange import Aside, Exchange, Outcome, Steps
-
-
-def own_records(request: Message) -> None:
-    """Give a request that is kept its own copy of the records, which lie in a buffer that others will receive into."""
-    if isinstance(request, ProduceRequest):
-        for data in request.topic_data:
-            for asked in data.partition_data:
-                if asked.records is not None:
-                    asked.records = memoryview(bytes(asked.records))
+from wirebroker.effects import Outcome
+from wirebroker.exchange import Aside, Exchange, Steps
 
 
 class Unfinished:

@@ -11,8 +11,9 @@ One class serves all versions: a field outside its versions keeps its default wh
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform
 
 T = TypeVar("T")
@@ -83,6 +84,8 @@ class Message(Struct):
     __schema__: ClassVar[Schema]
 
 
+S = TypeVar("S", bound=Struct)
+
 _ZEROS: dict[str, Any] = {
     "bool": False, "string": "", "uuid": bytes(16), "bytes": b"", "records": None, "float64": 0.0,
 }  # fmt: skip
@@ -142,3 +145,24 @@ def message(*, key: int = -1, versions: tuple[int, int], flexible: int = NEVER) 
         return made
 
     return decorate
+
+
+def from_plain(cls: type[S], plain: Mapping[str, Any]) -> S:
+    """A message, or a part of one, from plain data: a mapping for each part, by the names of the fields.
+
+    Raises TypeError for a name that it does not have.
+    """
+    declared: Any = cls
+    specs = _specs(declared)
+    return cls(**{name: _from_plain(specs.get(name), value) for name, value in plain.items()})
+
+
+@cache
+def _specs(cls: type[Any]) -> dict[str, Any]:
+    return {field.name: field.spec for field in cls.__wire__}
+
+
+def _from_plain(spec: Any, value: Any) -> Any:
+    if isinstance(spec, list) and value is not None:
+        return [_from_plain(spec[0], each) for each in value]
+    return from_plain(spec, value) if isinstance(value, Mapping) else value

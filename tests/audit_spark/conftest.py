@@ -1,4 +1,4 @@
-"""One Spark session for all tests of the audit: starting it is what costs."""
+"""One Spark session for all tests of the audit, because a start is expensive."""
 
 from __future__ import annotations
 

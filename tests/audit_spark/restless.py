@@ -1,6 +1,6 @@
 """A partition's folder that does not keep still: appended to, rolled, cleaned, merged and deleted, as Kafka does it.
 
-Like `synthetic` it shares no code with what is to read it.
+Like `synthetic`, it shares no code with the readers under test.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ ID_FILE = "partition.metadata"
 
 
 class Restless:
-    """The folder, and what became of every batch; `act` does one thing at random."""
+    """The folder and the fate of every batch; `act` does one thing at random."""
 
     def __init__(self, root: Path, rng: random.Random, name: str = "orders-0", topic_id: str = "") -> None:
         self.folder, self.rng = root / name, rng
@@ -72,7 +72,7 @@ class Restless:
             swap.rename(self.path(firsts[0]))
 
     def settle(self) -> None:
-        """What the cleaner had half done."""
+        """The files of an unfinished compaction."""
         for path in self.folder.glob("*.swap"):
             path.rename(path.with_suffix(""))
 

@@ -127,7 +127,7 @@ class Writer:
             (path / f"{first:020d}.log").write_bytes(b"".join(self.pieces[begin:end]))
 
 
-# What may happen to a log without anything being wrong
+# Harmless events of a log
 
 
 def ordinary(log: Writer) -> None:
@@ -140,7 +140,7 @@ def ordinary(log: Writer) -> None:
 
 
 def plain(log: Writer) -> None:
-    """A producer without idempotence; what it says of sequences is of no account."""
+    """A producer without idempotence; its sequences mean nothing."""
     for sequence in (-1, -5, 3):
         log.put(batch(log.offset, values := log.values(2), seq=sequence, time=log.time), len(values))
 
@@ -175,7 +175,7 @@ def transacted(log: Writer) -> None:
         log.data(7004, epoch, values=values, attributes=TRANSACTIONAL)
         aborted = log.rng.random() < 0.4
         log.end(7004, epoch + 1, not aborted)
-        if aborted:  # what was aborted is sent again
+        if aborted:  # the producer sends aborted records again
             log.data(7005, 0, values=values, attributes=TRANSACTIONAL)
             log.end(7005, 0, True)
 
@@ -352,7 +352,7 @@ def resend(log: Writer, pid: int, first: int, count: int, *, known: int | None =
 
 
 def apart(log: Writer) -> None:
-    """Now and then another producer writes, or a segment ends, so that what was stored side by side no longer is."""
+    """Now and then another producer writes, or a segment ends, so that batches are no longer side by side."""
     if log.rng.random() < 0.3:
         log.data(log.partition * 100)
     if log.rng.random() < 0.3:
@@ -373,7 +373,7 @@ def rebatched(log: Writer) -> None:
 
 
 def overlapping(log: Writer) -> None:
-    """Batches that are new in part: behind what was stored, and before it; and then a gap."""
+    """Batches that are partly new: after the stored sequences, and before them; then a gap."""
     pid, first = 8017, log.rng.choice((0, WRAP - 6))
     resend(log, pid, first + 5, 3)
     apart(log)
@@ -413,7 +413,7 @@ def torn_tail(log: Writer) -> None:
 
 
 def zeros(log: Writer) -> None:
-    """What was set aside and not used yet; only at the very end, and nothing is wrong with it."""
+    """Preallocated space that is not used yet. It is only at the very end, and correct."""
     log.pieces.append(bytes(log.rng.randint(1, 5000)))
 
 
@@ -428,7 +428,7 @@ class Made:
 def make_directory(
     folder: Path, seed: int, partitions: int = 20, faults: tuple[Callable[[Writer], None], ...] = FAULTS
 ) -> Made:
-    """A log directory: each partition with some of the faults, between events that are none."""
+    """A log directory: each partition with some of the faults, among harmless events."""
     rng = random.Random(seed)
     found: list[Fault] = []
     for number in range(partitions):

@@ -136,7 +136,7 @@ def check_report(out: Path, result: Result, findings: list[Finding]) -> None:
 
 
 def check_against_oracle(logs: Path, findings: list[Finding]) -> None:
-    """The audit in the small, where it can follow: behind a length that is wrong it does not find the next batch."""
+    """The in-memory audit, where it can follow: after a wrong length it does not find the next batch."""
     for partition in find_partitions(logs):
         where = (partition.topic, partition.partition)
         entries, cleaned_to = [], max(partition.cleaned_until, 0)
@@ -182,7 +182,7 @@ def test_a_large_log_is_compared_batch_by_batch(spark: SparkSession, tmp_path: P
 
 @pytest.fixture(scope="module")
 def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterable[dict[str, Any]]:
-    """What raw producers did to a broker, audited over the wire with trace and journal: B4 to B9 and A16 in one audit."""
+    """Raw producers' batches, audited over the wire with trace and journal: B4 to B9 and A16 in one audit."""
     folder = tmp_path_factory.mktemp("story")
     with MockKafka(topics={"orders": 1, "plain": 1, "spread": 2}) as kafka:
         six_in_flight(kafka)
@@ -287,7 +287,7 @@ def test_what_cannot_be_audited_is_said_at_once(
 def test_what_cannot_be_followed_is_said_in_a_sentence(
     flags: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What was well when it was looked at may be gone when Spark is there, which is left out here."""
+    """A file may be gone when Spark reads it. This is left out here."""
     monkeypatch.chdir(tmp_path)
     make_directory(tmp_path / "logs", seed=1, partitions=1, faults=())
     Path("file").write_text("")

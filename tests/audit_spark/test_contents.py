@@ -1,4 +1,4 @@
-"""What the audit on Spark does with contents and journals, beside the audit in the small."""
+"""The audit on Spark finds the same by contents and journals as the in-memory audit."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ def test_wherever_it_is_killed_there_is_no_half_report(steps: int, tmp_path: Pat
             dict.fromkeys(("summary.json", "report.html"), "old"), dict.fromkeys(("summary.json", "report.html"), "new"),
         )  # fmt: skip
     with contextlib.suppress(LookupError), _whole_or_nothing(out):
-        raise LookupError("the next one came to nothing")
+        raise LookupError("the next one found nothing")
     assert len({(out / name).read_text() for name in ("summary.json", "report.html")}) == 1
     with _whole_or_nothing(out):
         pass

@@ -32,7 +32,7 @@ def findings(out: Path) -> list[tuple[str, int]]:
 
 
 def run(spark: SparkSession, origin: Directory | Cluster, out: Path, *steps: Callable[[], None]) -> None:
-    """Let the stream catch up behind each step, and stop it."""
+    """Let the stream catch up after each step, and stop it."""
     query = start(spark, origin, out, seconds=0)
     try:
         for step in steps:
@@ -65,7 +65,7 @@ def test_findings_are_current_and_neither_lost_nor_repeated_over_a_crash(spark: 
     origin = Directory(spark, logs, ())
     run(spark, origin, out, lambda: None, lambda: write(duplicate))
     assert findings(out) == expected()
-    # As if killed behind the writing and before the commit: the last micro-batch will be done again.
+    # As if killed after the write and before the commit: the last micro-batch runs again.
     last = max((out / "live" / "checkpoint" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
     last.unlink()
     last.with_name(f".{last.name}.crc").unlink(missing_ok=True)

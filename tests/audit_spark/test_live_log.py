@@ -1,4 +1,4 @@
-"""A live broker's partitions, read batch by batch, and what happens when they go away meanwhile. No Spark here."""
+"""A live broker's partitions, read batch by batch, also while partitions disappear. No Spark here."""
 
 from __future__ import annotations
 

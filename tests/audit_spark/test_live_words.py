@@ -1,4 +1,4 @@
-"""What the live form says while it runs. No Spark here."""
+"""The messages of a live audit while it runs. No Spark here."""
 
 from __future__ import annotations
 

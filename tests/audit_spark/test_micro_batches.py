@@ -1,4 +1,4 @@
-"""What a followed log's micro-batches wrote down stays in few folders, and whole, whenever it ends. No Spark here."""
+"""The state of a followed log's micro-batches stays in few folders, and whole, whenever the run ends. No Spark here."""
 
 from __future__ import annotations
 

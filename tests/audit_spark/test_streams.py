@@ -1,4 +1,4 @@
-"""What Spark is handed of a log, as a whole or as a stream: damage, retention, out of reach. No Spark is started here."""
+"""A log as Spark gets it, whole or as a stream: with damage, retention, and unreadable files. No Spark is started here."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_log_that_is_not_large_keeps_all_cores_busy(writer: Writer, tmp_path: 
 
 
 class Followed:
-    """A stream, and what came of its micro-batches."""
+    """A stream, and the rows of its micro-batches."""
 
     def __init__(self, root: Path, **options: str) -> None:
         self.options = {"path": str(root), **options}
@@ -135,7 +135,7 @@ class Followed:
         self.stream.partitions(self.at, self.at)  # as Spark does
 
     def take(self, again: int = 0) -> list[dict[str, Any]]:
-        """One micro-batch; killed before its end, and done again, so many times."""
+        """One micro-batch; killed before its end and repeated `again` times."""
         end = self.stream.latestOffset()
         for _ in range(again):
             rows(self.stream, self.at, end)
@@ -156,7 +156,7 @@ def in_log_order(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def gone(found: list[dict[str, Any]]) -> set[int]:
-    """The offsets that are said to have been deleted."""
+    """The offsets that the rows report as deleted."""
     said = [row["detail"].split() for row in found if row["problem"] == "deleted"]
     return {offset for words in said for offset in range(int(words[1]), int(words[3]) + 1)}
 
@@ -172,7 +172,7 @@ def test_each_batch_is_read_once_whatever_becomes_of_the_segments(
 
     def looked(folder: Path) -> list[tuple[int, Path]]:
         found = look(folder)
-        if rng.random() < 0.3:  # the folder changes right behind the look
+        if rng.random() < 0.3:  # the folder changes right after the look
             log.act()
         return found
 
@@ -287,7 +287,7 @@ def test_a_topic_that_was_made_anew_is_read_from_its_beginning(tmp_path: Path, t
     followed.take()
     shutil.rmtree(log.folder)
     another = Restless(tmp_path, random.Random(6), topic_id=topic_id and "xtzWWN4bTjitpL3kfd9s5g")
-    another.append(20 if topic_id else 4)  # without an id it is told by its end
+    another.append(20 if topic_id else 4)  # without an id the end of the log shows the change
     if topic_id:
         assert another.offset > log.offset
     followed.restart()

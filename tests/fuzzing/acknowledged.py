@@ -31,7 +31,7 @@ class Log(NamedTuple):
 TopicId = Callable[[Any], bytes | None]
 """The id of a topic that a request names, by its name or id; None if there is none."""
 AS_SENT = ("producer_id", "producer_epoch", "base_sequence", "last_offset_delta")
-"""What a broker stores as it was sent. A producer's batch that repeats an earlier one is answered with that one's offset."""
+"""Batches that a broker stores unchanged. A producer's batch that repeats an earlier one is answered with that one's offset."""
 
 
 class Acknowledged:

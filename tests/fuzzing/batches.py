@@ -42,7 +42,7 @@ BOMB = 1 << 20
 
 
 def fit(number: int, bits: int) -> int:
-    """The number in so many bits, as a cast in Java."""
+    """The number cut to `bits` bits, like a cast in Java."""
     half = 1 << (bits - 1)
     return (number + half) % (2 * half) - half
 
@@ -104,7 +104,7 @@ def _records(random: Random, batch: bytes) -> bytes:
 
 
 def _compression(random: Random, batch: bytes) -> bytes:
-    """What the attributes say of the compression is not so, or the compressed data is damaged."""
+    """The attributes name another compression, or the compressed data is damaged."""
     header, body = read_header(batch), bytearray(batch[HEADER_SIZE:])
     if random.random() < 0.5 and body:
         body[random.randrange(len(body))] ^= 1 << random.randrange(8)
@@ -141,7 +141,7 @@ def _several(random: Random, batch: bytes) -> bytes:
 
 
 def _old(random: Random, batch: bytes) -> bytes:
-    """What the magic byte says is another format."""
+    """The magic byte names another format."""
     made = bytearray(batch)
     made[16] = random.choice((0, 1, 3, 127, 255))
     return bytes(made)

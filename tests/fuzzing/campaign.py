@@ -1,4 +1,4 @@
-"""Many cases one after the other: what they found, each cause once, and how to see it again."""
+"""Many cases one after the other: their findings, each cause once, and how to repeat each."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ Told = Callable[[Report], None]
 
 
 def seeds(first: int, minutes: float) -> Iterator[int]:
-    """Seeds from the first on for so many minutes, at least one."""
+    """Seeds from the first on for `minutes`, at least one seed."""
     end = time.monotonic() + minutes * 60
     for seed in count(first):
         yield seed
@@ -98,7 +98,7 @@ def play(chosen: Iterator[int], folder: Path, tell: Told, show: Show, apis: tupl
 
 
 def _only_slow_once(outcome: Outcome) -> bool:
-    """Whether what took long does not take long again: a busy machine slows down anybody."""
+    """Whether a slow case is fast when it is repeated, because the machine was busy."""
     finding = outcome.finding
     slow = finding is not None and finding.kind.startswith("slow")
     return finding is not None and slow and not still_fails(outcome.script.setting, finding.kind)(outcome.script.steps)
@@ -124,7 +124,7 @@ def play_served(chosen: Iterator[int], tell: Told, show: Show, apis: tuple[str, 
 
 
 def read(chosen: Iterator[int], tell: Told, show: Show, examples: int = 200) -> Report:
-    """Have every reader read so many examples of each seed."""
+    """Have every reader read this many examples of each seed."""
     report, begun = Report(), time.process_time()
     for seed in chosen:
         for name in readers.READERS:

@@ -1,4 +1,4 @@
-"""The HTTP control, by what its OpenAPI document says: bodies and parameters that fit it and that do not.
+"""Calls of the HTTP control from its OpenAPI document: with bodies and parameters that fit it and that do not.
 
 schemathesis makes the requests and compares the answers with the document.
 """
@@ -33,7 +33,7 @@ THERE = {
     "topic": "orders", "fault": 0, "partition": 0, "node_id": 1, "transactional_id": "till", "group_id": "team",
     "producer_id": 0,
 }  # fmt: skip
-"""What is there, by the names of the parameters that name it."""
+"""Existing things, by the names of the parameters that name them."""
 schemathesis.openapi.media_type(TOML, FAULT_TEXT.map(lambda text: text.encode("utf-8", "surrogatepass")))
 TIMEOUT = 0.02
 """Seconds that a request which waits for records or verdicts may ask for."""
@@ -97,7 +97,7 @@ class ControlFuzz:
             calls()
 
     def _call(self, case: Any, real: bool) -> None:
-        """Call, with names of what is there if `real`, and compare the answer with the document."""
+        """Call, with the names of existing things if `real`, and compare the answer with the document."""
         if real:
             case.path_parameters.update({name: THERE[name] for name in case.path_parameters if name in THERE})
         query = case.query or {}

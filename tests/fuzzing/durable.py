@@ -1,4 +1,4 @@
-"""What a broker knows that has to be the same after kill −9 and a restart, asked over the wire."""
+"""The state of a broker that must survive kill −9 and a restart, read over the wire."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOPIC, DYNAMIC_TOPIC = 2, 1
 
 
 def durable(ask: Ask, groups: list[str]) -> dict[str, Any]:
-    """Topics with their ids, partitions and settings, committed offsets, and transactions; each under what it is of."""
+    """Topics with their ids, partitions and settings, committed offsets, and transactions, each by its name."""
     known: dict[str, Any] = {}
     for topic in ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), 12).topics:
         known[f"topic {topic.name}"] = (topic.topic_id, len(topic.partitions))
@@ -53,7 +53,7 @@ def _offsets(ask: Ask, group: str) -> dict[tuple[str, int], tuple[int, str]]:
 
 
 def difference(before: dict[str, Any], after: dict[str, Any]) -> str:
-    """What is not as it was, in words; empty if all is."""
+    """The differences in words; empty if there are none."""
     told = [
         f"{what}: {before.get(what)!r}, and afterwards {after.get(what)!r}"
         for what in sorted(before.keys() | after.keys())

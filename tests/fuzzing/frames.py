@@ -1,4 +1,4 @@
-"""A request's frame: its header, and what can be wrong with its bytes whatever the API."""
+"""A request's frame: its header, and the damage that the frame of any API can have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fuzzer knows of the broker that it talks to: topics, members, producers and offsets, read from the answers."""
+"""A fuzzer's knowledge of the broker: topics, members, producers and offsets, read from the answers."""
 
 from __future__ import annotations
 

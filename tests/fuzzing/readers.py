@@ -1,4 +1,4 @@
-"""Whatever a file or a value on the command line holds, its reader takes it or says a sentence, and soon."""
+"""Readers of files and command-line values accept any content or refuse it with a sentence, and quickly."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from wirebroker.core.profile import PROFILES, profile
 from wirebroker.core.setting_definitions import BROKER_SETTINGS, TOPIC_SETTINGS
 from wirebroker.faults.files import FaultFileError, dump, file_kinds, loads
 from wirebroker.faults.files import load as load_faults
-from wirebroker.scenarios.scenario import ScenarioError, find
+from wirebroker.scenarios.reading import find
+from wirebroker.scenarios.scenario import ScenarioError
 from wirebroker.scenarios.workload import Workload
 from wirebroker.trace.rows import EVENTS
 
@@ -35,7 +36,7 @@ LONGEST = 1.0
 """Seconds of CPU that reading may take; the largest input has some 60 KiB."""
 REPEATED = 1 << 16
 
-# What the inputs are made of
+# The parts of the inputs
 
 HUGE_NUMBERS = (-(2**63), 2**63, 2**31, -1, 0, 1, 10**30, 10**16)
 HUGE = st.sampled_from(HUGE_NUMBERS)
@@ -181,7 +182,7 @@ Given = Any
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """What is read, from what, and the errors that it may raise."""
+    """A reader, its inputs, and the errors that it may raise."""
 
     inputs: st.SearchStrategy[Given]
     read: Callable[[Given], object]

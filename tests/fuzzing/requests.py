@@ -1,4 +1,4 @@
-"""Requests made from what their classes declare: well-formed ones that name what exists, and the same with fields changed."""
+"""Requests made from their declarations: well-formed ones that name existing things, and the same with fields changed."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Slot(NamedTuple):
 
 
 class Author:
-    """Writes requests. Everything is drawn from the seed and from what is known of the broker."""
+    """Writes requests. Everything follows from the seed and from the knowledge of the broker."""
 
     def __init__(self, random: Random, known: Known, now: Callable[[], int]) -> None:
         self.random = random
@@ -106,7 +106,7 @@ class Author:
         self._producer: Producer | None = None
 
     def request(self, key: int, version: int, *, mutations: int) -> Made:
-        """A request of this API and version with so many fields changed."""
+        """A request of this API and version with this many fields changed."""
         for _ in range(10):
             self._member, self._producer = self._somebody(api_name(key))
             message = self._fill(request_class(key), version)

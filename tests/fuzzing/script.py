@@ -1,4 +1,4 @@
-"""What a fuzzer did, as steps that can be written down, done again and made fewer."""
+"""A fuzzer's run as steps that can be written down, repeated and reduced."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Step(NamedTuple):
 
     `kill broker` and `start broker` take the broker with this number, where there are several.
 
-    `turns` lets all requests that are handled in slices come to their end.
+    `turns` lets all requests that are handled in slices finish.
     """
 
     what: str

@@ -43,7 +43,7 @@ from wirebroker.wire_client import WireClient
 TOO_LONG = 0.1
 """Seconds that the good connection may wait."""
 SHARE = 0.6
-"""It counts only if the server was on the processor for so much of that time: on a busy machine everybody waits."""
+"""It counts only if the server used the processor for most of that time: on a busy machine everything waits."""
 MOST_GROWTH = 400 << 20
 """Bytes that the server may grow by in one case, which sends a few MB."""
 ANSWER_WITHIN = 5.0
@@ -56,7 +56,7 @@ SHARED = "good"
 
 
 class Server:
-    """`wirebroker serve`; `log` is what it wrote to stderr."""
+    """`wirebroker serve`; `log` is its stderr."""
 
     def __init__(self, place: Path, *, data: bool) -> None:
         self._place, self._data = place, data
@@ -81,7 +81,7 @@ class Server:
 
     @property
     def log(self) -> str:
-        """What it has written."""
+        """Its output."""
         return self._errors.read_text(errors="replace")
 
     def cpu(self) -> float:
@@ -90,7 +90,7 @@ class Server:
         return float(times.user + times.system)
 
     def stop(self, *, kill: bool) -> None:
-        """Stop it. Raises Finding if it does not stop when it is asked to."""
+        """Stop it. Raises Finding if it does not stop on request."""
         (self.process.kill if kill else self.process.terminate)()
         try:
             code = self.process.wait(20)
@@ -164,7 +164,7 @@ class RudeConnection:
 
 @dataclass(slots=True)
 class ServedOutcome:
-    """What came of a case."""
+    """The result of a case."""
 
     finding: Finding | None
     requests: int
@@ -274,7 +274,7 @@ class ServedCase:
             if link.sent < UNREAD:
                 link.sent += link.socket.send(burst)
             return
-        link.awaited.clear()  # the same frame many times: what comes is read, and nothing is learnt of it
+        link.awaited.clear()  # the same frame many times: the answers are read and ignored
         link.socket.sendall(burst[: 1 << 18])
         self._drain(link)
 
@@ -311,7 +311,7 @@ class ServedCase:
             self._answered(link, raw)
 
     def _drain(self, link: RudeConnection) -> None:
-        """Read for a moment, whatever comes."""
+        """Read for a moment, and ignore the answers."""
         end = time.monotonic() + 0.1
         while time.monotonic() < end:
             self._read(link)

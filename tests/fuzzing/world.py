@@ -1,4 +1,4 @@
-"""An engine without sockets, driven by the steps of a script, and what must hold whatever the steps are.
+"""An engine without sockets, driven by the steps of a script, and the rules that must hold after any steps.
 
 Nothing may be raised out of the engine. A request gets exactly one answer, in its version and with its correlation id, or
 the connection closes with a sentence. No request takes longer than `SLOW` seconds of CPU, and no slice of one longer than
@@ -31,8 +31,9 @@ from kafkawire.errors import EncodeError, ProtocolError, TooManyElements
 from kafkawire.frames import decode_response, encode_request, read_request_header
 from kafkawire.registry import API_VERSIONS, PRODUCE, api_name, request_class, response_class
 from wirebroker import faults
+from wirebroker.connection import Connection
+from wirebroker.effects import Close, Reply
 from wirebroker.engine import Engine
-from wirebroker.exchange import Close, Connection, Reply
 from wirebroker.storage.folder.store import FolderStore
 
 START = 1_800_000_000_000
@@ -51,7 +52,7 @@ LARGEST_ANSWER = 130 << 20
 TOPICS: dict[str, tuple[int, dict[str, str]]] = {
     "orders": (3, {}), "ledger": (1, {"cleanup.policy": "compact"}), "stamps": (1, {"message.timestamp.type": "LogAppendTime"}),
 }  # fmt: skip
-"""What is there from the beginning: partitions, and settings."""
+"""The topics from the beginning: partitions and settings."""
 WAITS = (1000, 60_000, 700_000)
 """How long an answer is waited for in the end, in ms."""
 ASKING = 98
@@ -197,7 +198,7 @@ class World:
         self.engine = self._start()
 
     def _settle(self, turns: int | None = None) -> list[Answer]:
-        """Give the engine what has arrived, and take its answers, until nothing moves or so many slices were taken."""
+        """Give the engine the frames that have arrived and take its answers, until nothing moves or `turns` are used up."""
         answers = self._perform()
         slices = SLICES if turns is None else turns
         moved = True
@@ -287,7 +288,7 @@ class World:
     def _answered(self, link: Link, raw: bytes) -> Answer:
         size, correlation_id = struct.unpack_from(">ii", raw)
         if not link.awaited:
-            raise Finding("an answer that nobody asked for", raw[:60].hex())
+            raise Finding("an answer without a request", raw[:60].hex())
         asked = link.awaited.popleft()
         if size != len(raw) - 4 or correlation_id != asked.correlation_id:
             raise Finding(f"{asked}: an answer to another request", f"{correlation_id} instead of {asked.correlation_id}")
@@ -323,7 +324,7 @@ class World:
             raise Finding(f"no answer: {waiting[0]}", f"{waiting} were not answered in {LONGEST_WAIT} ms")
 
     def _kill(self) -> None:
-        """What was acknowledged is there after kill −9."""
+        """Acknowledged records are there after kill −9."""
         before = self._durable()
         self.do(Step("restart", mode="kill"))
         self.check_log()
@@ -331,7 +332,7 @@ class World:
             raise Finding(f"lost in a kill: {told.partition(':')[0].rpartition(' ')[0]}", told)
 
     def _durable(self) -> dict[str, Any]:
-        self.engine.plan.clear()  # else a fault would strike what is asked here
+        self.engine.plan.clear()  # else a fault would strike these requests
         self._open(ASKING)
         return durable(self._ask, [f"group-{number}" for number in range(2)])
 
@@ -384,7 +385,7 @@ def folder() -> Path:
 
 
 def asked_by(frame: bytes, engine: Engine) -> Asked | None:
-    """What a frame asks, as far as its header can be read; None if it has none."""
+    """The request of a frame, as far as its header can be read; None without a header."""
     try:
         key, version, correlation_id = struct.unpack_from(">hhi", frame)
     except struct.error:

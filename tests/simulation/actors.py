@@ -319,7 +319,7 @@ class TransactionalProducer(Actor):
             self._find()
 
     def _send(self, request: Any, version: int, on_reply: Any) -> None:
-        """One request at a time, to whom it concerns."""
+        """One request at a time, to the broker that it concerns."""
         if self.link is not None and self.link.open:
             if self.where() != self.link.node:
                 self.look_elsewhere()

@@ -127,7 +127,7 @@ class Schedule:
         """Run it to its end. Raises Violation, with the seed, and what happened before."""
         try:
             if not self.world.run(self._step, EVENTS):
-                raise Violation("it does not come to an end")
+                raise Violation("it does not end")
             self._in_the_end()
         except Exception as found:
             lines = "\n".join(self.world.log[-40:])

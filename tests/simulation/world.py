@@ -16,9 +16,10 @@ from typing import Any
 
 from kafkawire.declare import Message
 from kafkawire.frames import decode_response, encode_request
+from wirebroker.connection import Connection
 from wirebroker.core.profile import Rules
+from wirebroker.effects import Close, Reply
 from wirebroker.engine import Engine
-from wirebroker.exchange import Close, Connection, Reply
 
 START = 1_800_000_000_000
 PARTITIONS = 2

@@ -1,4 +1,4 @@
-"""Random messages built from what their classes declare, the same for the same seed."""
+"""Random messages built from their declarations, the same for the same seed."""
 
 from __future__ import annotations
 

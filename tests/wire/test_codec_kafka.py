@@ -43,7 +43,7 @@ class Answer(NamedTuple):
     read: int
     """How far Kafka read; -1 if it refused."""
     written: bytes
-    """What it wrote, or why it refused."""
+    """Its bytes, or the reason for its refusal."""
 
 
 def ask(questions: Sequence[Question]) -> list[Answer]:
@@ -100,7 +100,7 @@ def test_kafka_refuses_the_same_damaged_messages_and_reads_the_same_in_the_other
             continue
         assert (cls, question, read) == (cls, question, answer.read), answer.written
         written = codec.encode(message, question.version)
-        if REPLACED not in written:  # Java and Python put another number of these in place of bytes that are no UTF-8
+        if REPLACED not in written:  # Java and Python replace invalid UTF-8 by different numbers of these
             assert (cls, question, written) == (cls, question, answer.written)
     assert 0.2 < refused / len(sent) < 0.8
 

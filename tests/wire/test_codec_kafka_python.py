@@ -76,7 +76,7 @@ def test_messages_equal_those_of_kafka_python_byte_for_byte(cls: type[Message]) 
         for _ in range(MESSAGES_PER_VERSION):
             ours = maker.message(cls, version)
             if isinstance(ours, ApiVersionsResponse):
-                ours.error_code = 0  # with an error kafka-python takes the body for version 0, whatever was asked
+                ours.error_code = 0  # with an error kafka-python always reads the body as version 0
             theirs = twin(ours, theirs_class._struct, theirs_class, version)
             raw = bytes(theirs.encode(version=version))
             assert (version, codec.encode(ours, version)) == (version, raw)
@@ -122,7 +122,7 @@ def theirs_form(value: Any, other: Any) -> Any:
 
 
 def plain(theirs: Any, struct: Any, cls: type[Struct], version: int) -> Any:
-    """What kafka-python has read as a message of ours."""
+    """kafka-python's message as one of ours."""
     values = {}
     for field, other in pairs(cls, struct, version):
         value, spec = getattr(theirs, other.name), field.spec

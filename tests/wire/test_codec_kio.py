@@ -29,7 +29,7 @@ from wire.random_messages import EVERY_VERSION, MESSAGES, Maker, versions_of
 MESSAGES_PER_VERSION = 8
 CODES = [code.value for code in ErrorCode]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# What kio gives another type: how the number is chosen, and kio's form of it.
+# The types that kio maps: how the number is chosen, and kio's form of it.
 CHOICES: dict[str, tuple[int, ...]] = {
     "error_code": tuple(CODES),
     "timedelta_i32": (-(2**31), -1, 0, 1, 30_000, 2**31 - 1),

@@ -1,4 +1,4 @@
-"""What fields identify: Kafka's `entityType`, completed by scripts/generate-messages, and the values found by it."""
+"""The entities of fields: Kafka's `entityType`, completed by scripts/generate-messages, and the values found by it."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ write_uvarint(COMPACT_BILLION, 1_000_000_000)
 SLACK = 4096
 """Bytes that a decode may take however little it reads: the message itself, an exception, its traceback."""
 PER_ELEMENT = 1024
-"""Bytes of objects behind one counted element at most, so that MAX_ELEMENTS of them stay within half a gigabyte."""
+"""The most bytes of objects for one counted element, so that MAX_ELEMENTS of them stay within half a gigabyte."""
 # Where the numbers are not small enough to be shared by the interpreter.
 COSTLY = {
     "bool": True, "int8": -100, "int16": -1000, "uint16": 60_000, "int32": -70_000, "uint32": 70_000,
@@ -160,7 +160,7 @@ def smallest(spec: Any, version: int) -> Any:
 
 
 def swollen(cls: type[Struct], version: int, path: tuple[str, ...], count: int) -> Any:
-    """The smallest message with so many elements of the outermost array on the path, and one in each array within."""
+    """The smallest message with `count` elements in the outermost array on the path, and one in each array within."""
     made = smallest(cls, version)
     spec = next(field.spec for field in plain(cls, version) if field.name == path[0])
     if not isinstance(spec, list):

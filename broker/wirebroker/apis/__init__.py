@@ -16,7 +16,8 @@ from kafkawire.declare import Message
 from kafkawire.messages import APIS
 from kafkawire.registry import KEYS, versions
 from wirebroker.core.profile import Rules
-from wirebroker.exchange import Exchange, Outcome, Steps
+from wirebroker.effects import Outcome
+from wirebroker.exchange import Exchange, Steps
 
 Handler = Callable[[Any, Exchange], "Message | Outcome | Steps"]
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 
 from kafkawire.declare import Message
 from wirebroker.core.partition import Partition
-from wirebroker.exchange import Exchange, Outcome
+from wirebroker.effects import Outcome
+from wirebroker.exchange import Exchange
 
 
 class Delayed:

@@ -22,7 +22,8 @@ from wirebroker.apis.delayed import Delayed
 from wirebroker.core.cluster import INTERNAL_TOPICS
 from wirebroker.core.leadership import leader_error
 from wirebroker.core.partition import Partition
-from wirebroker.exchange import Exchange, Outcome, Steps
+from wirebroker.effects import Outcome
+from wirebroker.exchange import Exchange, Steps
 from wirebroker.slices import pauses
 
 HIGH_WATERMARK = -1

@@ -32,7 +32,8 @@ from wirebroker.core.leadership import leader_error
 from wirebroker.core.partition import Partition
 from wirebroker.core.purgatory import Timer
 from wirebroker.core.racks import RACK_AWARE, preferred_replica
-from wirebroker.exchange import Exchange, Outcome, Steps
+from wirebroker.effects import Outcome
+from wirebroker.exchange import Exchange, Steps
 from wirebroker.slices import sliced
 
 FEW = 256
@@ -349,7 +350,7 @@ class Fetch:
     def _finish(self, now: int) -> Any:
         self._stop()
         if self.exchange.alive and len(self._watched) > FEW:
-            self.exchange.engine.turns.go_on(self.exchange, self._answer_late())
+            self.exchange.engine.go_on(self.exchange, self._answer_late())
             return
         self.leave()
         if self.exchange.alive:

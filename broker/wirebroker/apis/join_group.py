@@ -11,7 +11,8 @@ from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from wirebroker.core.groups.classic import Joined, JoinRequest
-from wirebroker.exchange import Exchange, Outcome
+from wirebroker.effects import Outcome
+from wirebroker.exchange import Exchange
 
 
 def handle(request: JoinGroupRequest, exchange: Exchange) -> Message | Outcome:

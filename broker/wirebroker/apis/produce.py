@@ -20,7 +20,6 @@ from kafkawire.batches import read_header
 from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.produce import (
-    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceData,
@@ -31,7 +30,7 @@ from kafkawire.messages.produce import (
 )
 from kafkawire.primitives import Buffer
 from wirebroker.apis.delayed import Delayed
-from wirebroker.apis.produce_shape import remember_shape
+from wirebroker.apis.produce_shape import answer_of, remember_shape
 from wirebroker.apis.produce_transaction import REFUSALS, check_transaction, message_of, produce_error, unreadable
 from wirebroker.apis.produce_twice import answer_unread, named_once, names_twice
 from wirebroker.core.cluster import Topic
@@ -39,8 +38,9 @@ from wirebroker.core.leadership import leader_error
 from wirebroker.core.partition import Appended, Partition
 from wirebroker.core.record_checks import Checked, RecordReject, TakesLong, check, size_of_only_batch
 from wirebroker.core.transactions.verification import Verified
-from wirebroker.exchange import Aside, Exchange, Outcome, Steps
-from wirebroker.fair_turns import own_records
+from wirebroker.effects import Outcome
+from wirebroker.exchange import Aside, Exchange, Steps
+from wirebroker.requests.parts import own_records
 from wirebroker.slices import pauses
 
 ALL = -1
@@ -210,24 +210,6 @@ def append(
             partition, appended,
         )  # fmt: skip
     return appended
-
-
-def answer_of(index: int, appended: Appended) -> PartitionProduceResponse:
-    """The verdict as the client's answer."""
-    answer = PartitionProduceResponse(
-        index=index,
-        error_code=appended.error_code,
-        base_offset=appended.base_offset,
-        log_append_time_ms=appended.log_append_time,
-        log_start_offset=appended.log_start_offset,
-    )
-    if isinstance(appended.verdict, RecordReject):
-        answer.error_message = appended.verdict.message
-        answer.record_errors = [
-            BatchIndexAndErrorMessage(batch_index=i, batch_index_error_message=text)
-            for i, text in appended.verdict.record_errors
-        ]
-    return answer
 
 
 def _refuse(requested: PartitionProduceData, code: int, message: str | None = None) -> PartitionProduceResponse:

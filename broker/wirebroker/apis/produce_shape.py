@@ -9,12 +9,12 @@ batch itself is checked, judged and stored as usual. Any other request, and any 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafkawire.batches import HEADER_SIZE, TRANSACTIONAL
 from kafkawire.frames import encode_response
 from kafkawire.messages.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -22,12 +22,11 @@ from kafkawire.messages.produce import (
     TopicProduceResponse,
 )
 from kafkawire.primitives import read_uvarint
-from wirebroker.core.partition import Appended, Partition
-from wirebroker.core.record_checks import TakesLong
-from wirebroker.exchange import Connection, Exchange, Reply
-
-if TYPE_CHECKING:
-    from wirebroker.engine import Engine
+from wirebroker.connection import Connection, ProduceShape
+from wirebroker.core.partition import Appended
+from wirebroker.core.record_checks import RecordReject, TakesLong
+from wirebroker.effects import Reply
+from wirebroker.exchange import EngineParts, Exchange
 
 FLEXIBLE_FROM = 9
 ATTRIBUTES_AT = 22
@@ -40,30 +39,6 @@ _NO_TAGS_SIZE = len(_NO_TAGS)
 _new: Any = tuple.__new__
 _SENTINEL = 0x7A5A_3C3C_5A7A_1EAF
 _LENGTH = struct.Struct(">i")
-
-
-class ProduceShape:
-    """The last good Produce of a connection: one topic, one partition, and the form of the answer."""
-
-    __slots__ = (
-        "acks", "after", "answer", "at", "between", "client_id", "cluster_version", "flexible", "head", "partition",
-        "size", "version",
-    )  # fmt: skip
-
-    def __init__(self, head: bytes, partition: Partition, acks: int, exchange: Exchange) -> None:
-        self.head = head
-        self.at = HEAD_START + len(head)
-        self.flexible = exchange.version >= FLEXIBLE_FROM
-        self.partition = partition
-        self.acks = acks
-        self.version = exchange.version
-        self.client_id = exchange.client_id
-        self.cluster_version = exchange.cluster.version
-        self.size = 0
-        self.between = self.after = b""
-        """The answer, without its size, its correlation id and its offsets."""
-        self.answer: Callable[..., bytes]
-        """Joins these parts and the numbers to an answer."""
 
 
 def remember_shape(request: ProduceRequest, exchange: Exchange) -> None:
@@ -92,7 +67,9 @@ def remember_shape(request: ProduceRequest, exchange: Exchange) -> None:
         at = end - size - max((size + 1).bit_length() + 6, 7) // 7
     else:
         at = end - size - _LENGTH.size
-    shape = ProduceShape(bytes(frame[HEAD_START:at]), partition, request.acks, exchange)
+    shape = ProduceShape(
+        bytes(frame[HEAD_START:at]), at, partition, request.acks, exchange.version, exchange.client_id, exchange.cluster.version
+    )
     _cut_answer(shape, data, exchange.version)
     connection.produce_shape = shape
 
@@ -109,14 +86,33 @@ def _cut_answer(shape: ProduceShape, data: TopicProduceData, version: int) -> No
     shape.answer = struct.Struct(f">ii{len(shape.between)}s{numbers}q{len(shape.after)}s").pack
 
 
+def answer_of(index: int, appended: Appended) -> PartitionProduceResponse:
+    """The verdict as the client's answer."""
+    answer = PartitionProduceResponse(
+        index=index,
+        error_code=appended.error_code,
+        base_offset=appended.base_offset,
+        log_append_time_ms=appended.log_append_time,
+        log_start_offset=appended.log_start_offset,
+    )
+    if isinstance(appended.verdict, RecordReject):
+        answer.error_message = appended.verdict.message
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=i, batch_index_error_message=text)
+            for i, text in appended.verdict.record_errors
+        ]
+    return answer
+
+
 def produce_by_shape(
-    engine: Engine, connection: Connection, shape: ProduceShape, frame: memoryview, correlation_id: int, now: int, owned: bool
-) -> bool:
+    engine: EngineParts, connection: Connection, shape: ProduceShape, frame: memoryview, correlation_id: int, now: int,
+    owned: bool,
+) -> bool:  # fmt: skip
     """Handle a Produce request that has this shape; False, with nothing changed, if it has not."""
     at, end = shape.at, len(frame)
     if frame[HEAD_START:at].tobytes() != shape.head or shape.cluster_version != engine.cluster.version:
         return False
-    if shape.flexible:
+    if shape.version >= FLEXIBLE_FROM:
         end -= _NO_TAGS_SIZE
         size, at = read_uvarint(frame, at)
         size -= 1
@@ -159,9 +155,7 @@ def produce_by_shape(
     return True
 
 
-def _refuse(engine: Engine, connection: Connection, correlation_id: int, shape: ProduceShape, appended: Appended) -> None:
-    from wirebroker.apis.produce import answer_of
-
+def _refuse(engine: EngineParts, connection: Connection, correlation_id: int, shape: ProduceShape, appended: Appended) -> None:
     topic = engine.cluster.topics[shape.partition.topic]
     answer = answer_of(shape.partition.index, appended)
     response = ProduceResponse(

@@ -9,7 +9,8 @@ from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from wirebroker.core.groups.classic import Synced
-from wirebroker.exchange import Exchange, Outcome
+from wirebroker.effects import Outcome
+from wirebroker.exchange import Exchange
 
 
 def handle(request: SyncGroupRequest, exchange: Exchange) -> Message | Outcome:

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 
 from wirebroker.clients import ClientName, NotInstalled, driver, silence
 from wirebroker.scenarios.play import Result, play
-from wirebroker.scenarios.scenario import Scenario, ScenarioError, find, names
+from wirebroker.scenarios.reading import find, names
+from wirebroker.scenarios.scenario import Scenario, ScenarioError
 from wirebroker.scenarios.show import Screen, as_json
 
 

@@ -188,7 +188,7 @@ def _engine_maker(options: BrokerOptions, clock: Clock, faults: FaultFile | None
 
 def from_scenario(arguments: argparse.Namespace) -> Part:
     """Add the settings of the scenario to the flags; the part of it that is to be served. Raises ValueError."""
-    from wirebroker.scenarios.scenario import find
+    from wirebroker.scenarios.reading import find
     from wirebroker.scenarios.setup import topics
 
     name, slash, number = arguments.scenario.rpartition("/") if not arguments.scenario.endswith(".toml") else ("", "", "")

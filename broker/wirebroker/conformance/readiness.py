@@ -10,17 +10,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafkawire.errors import ProtocolError
 from kafkawire.messages.describe_transactions import DescribeTransactionsRequest
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.offset_fetch import OffsetFetchRequest
+from wirebroker.conformance.run import Run
 from wirebroker.wire_client import WireClient
-
-if TYPE_CHECKING:
-    from wirebroker.conformance.recording import Json
-    from wirebroker.conformance.replay import Run
 
 PAUSE, WITHIN = 0.02, 10.0
 """Seconds between two requests, and seconds after which the replay goes on regardless."""
@@ -29,11 +26,14 @@ COORDINATOR_CODES = (14, 15, 16)
 _GROUP, _TRANSACTION = 0, 1
 
 
-def prepare(run: Run, steps: list[Json]) -> None:
-    """Let the broker create the internal topics and load the coordinators of this scenario's names.
+def prepare(run: Run) -> None:
+    """Let the broker create the internal topics and load the coordinators of this scenario's names, as before the recording.
 
-    If the broker does not serve one of these requests, the scenario's own steps show it.
+    Not in the group "cold". If the broker does not serve one of these requests, the scenario's own steps show it.
     """
+    if run.scenario.ran_on == "cold":
+        return
+    steps = [row["step"] for row in run.scenario.steps]
     groups = sorted({"g"} | set(_values(steps, "group")))
     transactional_ids = sorted({"a"} | set(_values(steps, "txid")))
     with _asking(run) as client:

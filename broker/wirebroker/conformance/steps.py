@@ -5,63 +5,24 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafkawire.batches import crc_of, iter_batches, iter_records, read_header, read_marker
 from kafkawire.errors import error_name
-from kafkawire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from kafkawire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-from kafkawire.messages.api_versions import ApiVersionsRequest
-from kafkawire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from kafkawire.messages.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from kafkawire.messages.delete_topics import DeleteTopicsRequest
-from kafkawire.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from kafkawire.messages.describe_transactions import DescribeTransactionsRequest
-from kafkawire.messages.end_txn import EndTxnRequest
-from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from kafkawire.messages.find_coordinator import FindCoordinatorRequest
-from kafkawire.messages.heartbeat import HeartbeatRequest
-from kafkawire.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from kafkawire.messages.init_producer_id import InitProducerIdRequest
-from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from kafkawire.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from kafkawire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from kafkawire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from kafkawire.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
 from kafkawire.registry import KEYS
 from wirebroker.conformance.batches import record_data
-from wirebroker.conformance.readiness import COORDINATOR_CODES, markers_written
+from wirebroker.conformance.readiness import COORDINATOR_CODES, markers_written, prepare
 from wirebroker.conformance.recording import Json
-
-if TYPE_CHECKING:
-    from wirebroker.conformance.replay import Run
+from wirebroker.conformance.run import Run
 
 NO_ANSWER_AFTER = 1.5
 """Seconds after which a step that Kafka left unanswered counts as unanswered."""
 RETRY_PAUSE, RETRIES = 0.02, 250
-_CONCURRENT = 51
+NO_LEADER_YET, CONCURRENT = (3, 5, 6), 51
 
-Operation = Callable[["Run", Json], Json]
+Operation = Callable[[Run, Json], Json]
+Codes = tuple[int, ...]
 OPERATIONS: dict[str, Operation] = {}
 
 
@@ -70,19 +31,45 @@ def _operation(function: Operation) -> Operation:
     return function
 
 
+def _repeated(again: Callable[[Json], Codes]) -> Callable[[Operation], Operation]:
+    """An operation that is repeated while its error is one of the codes that `again` gives for the step."""
+
+    def decorate(function: Operation) -> Operation:
+        def operation(run: Run, step: Json) -> Json:
+            return _repeat(lambda: function(run, step), again(step))
+
+        OPERATIONS[function.__name__.removeprefix("op_")] = operation
+        return operation
+
+    return decorate
+
+
 def shown(code: int) -> str:
     """A code as recordings write it: `45 OUT_OF_ORDER_SEQUENCE_NUMBER`."""
     return f"{code} {error_name(code)}"
 
 
-def _repeat(ask: Callable[[], tuple[int, Json]], again: tuple[int, ...]) -> Json:
-    """Repeat while the code is one of these."""
+def _repeat(ask: Callable[[], Json], again: Codes) -> Json:
     for _ in range(RETRIES):
-        code, observed = ask()
-        if code not in again:
+        observed = ask()
+        errors = [observed["error"]] if "error" in observed else observed["errors"]
+        if not any(error in map(shown, again) for error in errors[:1]):
             break
         time.sleep(RETRY_PAUSE)
     return observed
+
+
+def _concurrent(step: Json) -> Codes:
+    """The error while the last transaction of the producer is being ended."""
+    return () if step.get("no_retry") else (CONCURRENT,)
+
+
+def _group(run: Run, step: Json) -> str:
+    return run.name(step.get("group", "g"))
+
+
+def _shown_parts(answer: Any) -> list[str]:
+    return [shown(part.error_code) for topic in answer.topics for part in topic.partitions]
 
 
 # Topics
@@ -90,80 +77,67 @@ def _repeat(ask: Callable[[], tuple[int, Json]], again: tuple[int, ...]) -> Json
 
 @_operation
 def op_create_topic(run: Run, step: Json) -> Json:
-    configs = [CreatableTopicConfig(name=name, value=str(value)) for name, value in (step.get("configs") or {}).items()]
-    topic = CreatableTopic(
-        name=run.topic(step), num_partitions=step.get("partitions", 1), replication_factor=step.get("rf", 1),
-        assignments=[], configs=configs,
-    )  # fmt: skip
-    answer = run.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), step, 5).topics[0]
+    name, partitions = run.topic(step), step.get("partitions", 1)
+    configs = [{"name": name, "value": str(value)} for name, value in (step.get("configs") or {}).items()]
+    topic = {"name": name, "num_partitions": partitions, "replication_factor": step.get("rf", 1), "configs": configs}
+    answer = run.ask("CreateTopics", step, 5, topics=[topic], timeout_ms=10_000).topics[0]
     observed = {"error": shown(answer.error_code)}
     if answer.error_code:
         return observed | {"message": answer.error_message}
-    for index in range(topic.num_partitions):
-        _repeat(lambda i=index: _leader_ready(run, topic.name, i), (3, 5, 6))  # type: ignore[misc]
+    for index in range(partitions):
+        _repeat(lambda i=index: {"error": shown(_list_offsets(run, {}, name, i, -1).error_code)}, NO_LEADER_YET)  # type: ignore[misc]
     return observed
-
-
-def _leader_ready(run: Run, topic: str, index: int) -> tuple[int, Json]:
-    answer = _list_offsets(run, {}, topic, index, -1)
-    return answer.error_code, {}
 
 
 @_operation
 def op_delete_topic(run: Run, step: Json) -> Json:
-    request = DeleteTopicsRequest(topic_names=[run.topic(step)], timeout_ms=10_000)
-    return {"error": shown(run.ask(request, step, 4).responses[0].error_code)}
+    answer = run.ask("DeleteTopics", step, 4, topic_names=[run.topic(step)], timeout_ms=10_000)
+    return {"error": shown(answer.responses[0].error_code)}
 
 
 @_operation
 def op_alter_topic(run: Run, step: Json) -> Json:
-    changes = [AlterableConfig(name=name, config_operation=0, value=str(value)) for name, value in step["configs"].items()]
-    resource = AlterConfigsResource(resource_type=2, resource_name=run.topic(step), configs=changes)
-    answer = run.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), step, 1)
+    changes = [{"name": name, "config_operation": 0, "value": str(value)} for name, value in step["configs"].items()]
+    resource = {"resource_type": 2, "resource_name": run.topic(step), "configs": changes}
+    answer = run.ask("IncrementalAlterConfigs", step, 1, resources=[resource], validate_only=False)
     return {"error": shown(answer.responses[0].error_code)}
 
 
 @_operation
 def op_metadata(run: Run, step: Json) -> Json:
-    request = MetadataRequest(
-        topics=[MetadataRequestTopic(name=run.topic(step))], allow_auto_topic_creation=bool(step.get("auto"))
-    )
-    topic = run.ask(request, step, 9).topics[0]
+    topics, auto = [{"name": run.topic(step)}], bool(step.get("auto"))
+    topic = run.ask("Metadata", step, 9, topics=topics, allow_auto_topic_creation=auto).topics[0]
     leaders = [partition.leader_id for partition in topic.partitions]
     return {"error": shown(topic.error_code), "partitions": len(leaders), "leaders": leaders}
 
 
 @_operation
 def op_delete_records(run: Run, step: Json) -> Json:
-    partition = DeleteRecordsPartition(partition_index=step.get("part", 0), offset=step["offset"])
-    topic = DeleteRecordsTopic(name=run.topic(step), partitions=[partition])
-    answer = run.ask(DeleteRecordsRequest(topics=[topic], timeout_ms=10_000), step, 2).topics[0].partitions[0]
+    partition = {"partition_index": step.get("part", 0), "offset": step["offset"]}
+    topics = [{"name": run.topic(step), "partitions": [partition]}]
+    answer = run.ask("DeleteRecords", step, 2, topics=topics, timeout_ms=10_000).topics[0].partitions[0]
     return {"error": shown(answer.error_code), "low_watermark": answer.low_watermark}
 
 
 # Producing
 
 
-@_operation
-def op_init_pid(run: Run, step: Json) -> Json:
-    again: tuple[int, ...] = (*COORDINATOR_CODES, _CONCURRENT)
+def _init_again(step: Json) -> Codes:
     if step.get("once"):
-        again = ()
-    elif step.get("no_retry"):
-        again = COORDINATOR_CODES
-    return _repeat(lambda: _init_pid(run, step), again)
+        return ()
+    return COORDINATOR_CODES if step.get("no_retry") else (*COORDINATOR_CODES, CONCURRENT)
 
 
-def _init_pid(run: Run, step: Json) -> tuple[int, Json]:
-    request = InitProducerIdRequest(
+@_repeated(_init_again)
+def op_init_pid(run: Run, step: Json) -> Json:
+    answer = run.ask(
+        "InitProducerId", step, 4,
         transactional_id=run.name(step["txid"]) if step.get("txid") else step.get("txid"),
         transaction_timeout_ms=step.get("timeout_ms", 60_000),
         producer_id=step.get("pid", -1),
         producer_epoch=step.get("epoch", -1),
-    )
-    answer = run.ask(request, step, 4)
-    observed = {"error": shown(answer.error_code), "pid": answer.producer_id, "epoch": answer.producer_epoch}
-    return answer.error_code, observed
+    )  # fmt: skip
+    return {"error": shown(answer.error_code), "pid": answer.producer_id, "epoch": answer.producer_epoch}
 
 
 @_operation
@@ -250,9 +224,8 @@ def op_produce_pipeline(run: Run, step: Json) -> Json:
 def op_produce_internal(run: Run, step: Json) -> Json:
     entry = {"pid": -1, "epoch": -1, "seq": -1, "n": 1} | step
     records = record_data(entry, run.batch_timestamp(entry))
-    data = TopicProduceData(name=step["name"], partition_data=[PartitionProduceData(index=0, records=records)])
-    request = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[data])
-    return _produced(run, step, run.ask(request, step, 9), 9)
+    data = {"name": step["name"], "partition_data": [{"index": 0, "records": records}]}
+    return _produced(run, step, run.ask("Produce", step, 9, acks=-1, timeout_ms=5000, topic_data=[data]), 9)
 
 
 # Reading
@@ -262,15 +235,14 @@ def op_produce_internal(run: Run, step: Json) -> Json:
 def op_fetch(run: Run, step: Json) -> Json:
     version = step.get("v", 11)
     name = run.topic(step)
-    partition = FetchPartition(partition=step.get("part", 0), fetch_offset=step.get("offset", 0), partition_max_bytes=1 << 20)
-    topic = FetchTopic(topic=name, partitions=[partition])
-    if version >= 13:
-        topic.topic_id = run.topic_id(name)
-    request = FetchRequest(
-        max_wait_ms=step.get("wait", 100), min_bytes=1, max_bytes=1 << 24, isolation_level=step.get("iso", 0),
-        session_epoch=-1, topics=[topic], forgotten_topics_data=[],
-    )  # fmt: skip
-    answer = run.ask(request, step, version).responses[0].partitions[0]
+    partition = {
+        "partition": step.get("part", 0), "fetch_offset": step.get("offset", 0), "partition_max_bytes": 1 << 20,
+    }  # fmt: skip
+    topic = {"topic": name, "partitions": [partition]} | ({"topic_id": run.topic_id(name)} if version >= 13 else {})
+    answer = run.ask(
+        "Fetch", step, version, max_wait_ms=step.get("wait", 100), min_bytes=1, max_bytes=1 << 24,
+        isolation_level=step.get("iso", 0), session_epoch=-1, topics=[topic],
+    ).responses[0].partitions[0]  # fmt: skip
     aborted = answer.aborted_transactions
     return {
         "error": shown(answer.error_code),
@@ -301,11 +273,8 @@ def _batch(view: memoryview) -> Json:
 
 
 def _list_offsets(run: Run, step: Json, topic: str, index: int, timestamp: int, isolation: int = 0) -> Any:
-    partition = ListOffsetsPartition(partition_index=index, timestamp=timestamp)
-    request = ListOffsetsRequest(
-        replica_id=-1, isolation_level=isolation, topics=[ListOffsetsTopic(name=topic, partitions=[partition])]
-    )
-    return run.ask(request, step, 6).topics[0].partitions[0]
+    topics = [{"name": topic, "partitions": [{"partition_index": index, "timestamp": timestamp}]}]
+    return run.ask("ListOffsets", step, 6, replica_id=-1, isolation_level=isolation, topics=topics).topics[0].partitions[0]
 
 
 @_operation
@@ -321,8 +290,7 @@ def op_state(run: Run, step: Json) -> Json:
     observed: Json = {
         what: _list_offsets(run, {}, name, index, timestamp, isolation).offset for what, (timestamp, isolation) in asked.items()
     }
-    request = DescribeProducersRequest(topics=[TopicRequest(name=name, partition_indexes=[index])])
-    answer = run.ask(request, {}, 0).topics[0].partitions[0]
+    answer = run.ask("DescribeProducers", {}, 0, topics=[{"name": name, "partition_indexes": [index]}]).topics[0].partitions[0]
     observed["producers"] = [
         {
             "pid": p.producer_id, "epoch": p.producer_epoch, "last_seq": p.last_sequence,
@@ -336,101 +304,75 @@ def op_state(run: Run, step: Json) -> Json:
 # Transactions
 
 
-@_operation
+@_repeated(lambda step: () if step.get("once") else COORDINATOR_CODES)
 def op_find_coordinator(run: Run, step: Json) -> Json:
     transactional = "txid" in step
-    key = run.name(step["txid"] if transactional else step["group"])
-    request = FindCoordinatorRequest(key_type=int(transactional), coordinator_keys=[key])
-
-    def ask() -> tuple[int, Json]:
-        answer = run.ask(request, step, 4).coordinators[0]
-        return answer.error_code, {"error": shown(answer.error_code), "node": answer.node_id}
-
-    return _repeat(ask, () if step.get("once") else COORDINATOR_CODES)
+    keys = [run.name(step["txid" if transactional else "group"])]
+    answer = run.ask("FindCoordinator", step, 4, key_type=int(transactional), coordinator_keys=keys).coordinators[0]
+    return {"error": shown(answer.error_code), "node": answer.node_id}
 
 
-def _again(step: Json) -> tuple[int, ...]:
-    return () if step.get("no_retry") else (_CONCURRENT,)
-
-
-@_operation
+@_repeated(_concurrent)
 def op_add_partitions(run: Run, step: Json) -> Json:
-    version = step.get("v", 3)
-    topic = AddPartitionsToTxnTopic(name=run.topic(step), partitions=step.get("parts", [0]))
-    request = AddPartitionsToTxnRequest(
-        v3_and_below_transactional_id=run.name(step["txid"]), v3_and_below_producer_id=step["pid"],
-        v3_and_below_producer_epoch=step["epoch"], v3_and_below_topics=[topic],
+    answer = run.ask(
+        "AddPartitionsToTxn", step, 3,
+        v3_and_below_transactional_id=run.name(step["txid"]),
+        v3_and_below_producer_id=step["pid"],
+        v3_and_below_producer_epoch=step["epoch"],
+        v3_and_below_topics=[{"name": run.topic(step), "partitions": step.get("parts", [0])}],
     )  # fmt: skip
-
-    def ask() -> tuple[int, Json]:
-        answer = run.ask(request, step, version)
-        codes = [
-            partition.partition_error_code
-            for result in answer.results_by_topic_v3_and_below
-            for partition in sorted(result.results_by_partition, key=lambda p: p.partition_index)
-        ]
-        return codes[0] if codes else 0, {"errors": [shown(code) for code in codes]}
-
-    return _repeat(ask, _again(step))
+    codes = [
+        partition.partition_error_code
+        for result in answer.results_by_topic_v3_and_below
+        for partition in sorted(result.results_by_partition, key=lambda p: p.partition_index)
+    ]
+    return {"errors": [shown(code) for code in codes]}
 
 
-@_operation
+@_repeated(_concurrent)
 def op_add_offsets(run: Run, step: Json) -> Json:
-    request = AddOffsetsToTxnRequest(
-        transactional_id=run.name(step["txid"]), producer_id=step["pid"], producer_epoch=step["epoch"],
-        group_id=run.name(step.get("group", "g")),
+    answer = run.ask(
+        "AddOffsetsToTxn", step, 3, transactional_id=run.name(step["txid"]), producer_id=step["pid"],
+        producer_epoch=step["epoch"], group_id=_group(run, step),
     )  # fmt: skip
-
-    def ask() -> tuple[int, Json]:
-        code = run.ask(request, step, 3).error_code
-        return code, {"error": shown(code)}
-
-    return _repeat(ask, _again(step))
+    return {"error": shown(answer.error_code)}
 
 
-@_operation
+def _committed(run: Run, step: Json) -> list[Json]:
+    """The topics of a request that commits one offset."""
+    partition = {
+        "partition_index": step.get("part", 0), "committed_offset": step["offset"],
+        "committed_metadata": step.get("meta", ""),
+    }  # fmt: skip
+    return [{"name": run.topic(step), "partitions": [partition]}]
+
+
+@_repeated(_concurrent)
 def op_txn_offset_commit(run: Run, step: Json) -> Json:
-    partition = TxnOffsetCommitRequestPartition(
-        partition_index=step.get("part", 0), committed_offset=step["offset"], committed_metadata=step.get("meta", "")
-    )
-    request = TxnOffsetCommitRequest(
-        transactional_id=run.name(step["txid"]), group_id=run.name(step.get("group", "g")), producer_id=step["pid"],
-        producer_epoch=step["epoch"], generation_id=step.get("generation", -1), member_id=step.get("member", ""),
-        topics=[TxnOffsetCommitRequestTopic(name=run.topic(step), partitions=[partition])],
+    answer = run.ask(
+        "TxnOffsetCommit", step, 3, transactional_id=run.name(step["txid"]), group_id=_group(run, step),
+        producer_id=step["pid"], producer_epoch=step["epoch"], generation_id=step.get("generation", -1),
+        member_id=step.get("member", ""), topics=_committed(run, step),
     )  # fmt: skip
-
-    def ask() -> tuple[int, Json]:
-        codes = [p.error_code for t in run.ask(request, step, 3).topics for p in t.partitions]
-        return codes[0], {"errors": [shown(code) for code in codes]}
-
-    return _repeat(ask, _again(step))
+    return {"errors": _shown_parts(answer)}
 
 
-@_operation
+@_repeated(_concurrent)
 def op_end_txn(run: Run, step: Json) -> Json:
     version = step.get("v", 3)
-    request = EndTxnRequest(
-        transactional_id=run.name(step["txid"]), producer_id=step["pid"], producer_epoch=step["epoch"],
-        committed=step["commit"],
+    answer = run.ask(
+        "EndTxn", step, version, transactional_id=run.name(step["txid"]), producer_id=step["pid"],
+        producer_epoch=step["epoch"], committed=step["commit"],
     )  # fmt: skip
-
-    def ask() -> tuple[int, Json]:
-        answer = run.ask(request, step, version)
-        observed: Json = {"error": shown(answer.error_code)}
-        if version >= 5:
-            observed |= {"pid": answer.producer_id, "epoch": answer.producer_epoch}
-        return answer.error_code, observed
-
-    ended = _repeat(ask, _again(step))
-    if ended["error"] == shown(0):
+    if not answer.error_code:
         markers_written(run, run.name(step["txid"]))
-    return ended
+    observed: Json = {"error": shown(answer.error_code)}
+    return observed | ({"pid": answer.producer_id, "epoch": answer.producer_epoch} if version >= 5 else {})
 
 
 @_operation
 def op_describe_txn(run: Run, step: Json) -> Json:
-    request = DescribeTransactionsRequest(transactional_ids=[run.name(step["txid"])])
-    state = run.ask(request, step, 0).transaction_states[0]
+    state = run.ask("DescribeTransactions", step, 0, transactional_ids=[run.name(step["txid"])]).transaction_states[0]
     return {
         "error": shown(state.error_code), "state": state.transaction_state, "pid": state.producer_id,
         "epoch": state.producer_epoch, "timeout": state.transaction_timeout_ms, "topics": len(state.topics),
@@ -442,12 +384,11 @@ def op_describe_txn(run: Run, step: Json) -> Json:
 
 @_operation
 def op_join_group(run: Run, step: Json) -> Json:
-    request = JoinGroupRequest(
-        group_id=run.name(step.get("group", "g")), session_timeout_ms=step.get("session_ms", 30_000),
+    answer = run.ask(
+        "JoinGroup", step, 5, group_id=_group(run, step), session_timeout_ms=step.get("session_ms", 30_000),
         rebalance_timeout_ms=step.get("rebalance_ms", 30_000), member_id=step.get("member", ""), protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"meta")],
+        protocols=[{"name": "range", "metadata": b"meta"}],
     )  # fmt: skip
-    answer = run.ask(request, step, 5)
     return {
         "error": shown(answer.error_code), "generation": answer.generation_id, "member": answer.member_id,
         "leader_is_me": bool(answer.member_id) and answer.leader == answer.member_id,
@@ -457,56 +398,43 @@ def op_join_group(run: Run, step: Json) -> Json:
 
 @_operation
 def op_sync_group(run: Run, step: Json) -> Json:
-    assignments = []
-    if step.get("lead"):
-        assignments = [SyncGroupRequestAssignment(member_id=step["member"], assignment=b"assign")]
-    request = SyncGroupRequest(
-        group_id=run.name(step.get("group", "g")), generation_id=step["generation"], member_id=step["member"],
+    assignments = [{"member_id": step["member"], "assignment": b"assign"}] if step.get("lead") else []
+    answer = run.ask(
+        "SyncGroup", step, 3, group_id=_group(run, step), generation_id=step["generation"], member_id=step["member"],
         assignments=assignments,
     )  # fmt: skip
-    answer = run.ask(request, step, 3)
     return {"error": shown(answer.error_code), "assignment": bytes(answer.assignment).decode()}
 
 
 @_operation
 def op_heartbeat(run: Run, step: Json) -> Json:
-    request = HeartbeatRequest(
-        group_id=run.name(step.get("group", "g")), generation_id=step["generation"], member_id=step["member"]
-    )
-    return {"error": shown(run.ask(request, step, 3).error_code)}
+    who = {"generation_id": step["generation"], "member_id": step["member"]}
+    return {"error": shown(run.ask("Heartbeat", step, 3, group_id=_group(run, step), **who).error_code)}
 
 
 @_operation
 def op_leave_group(run: Run, step: Json) -> Json:
-    version = step.get("v", 2)
-    request = LeaveGroupRequest(group_id=run.name(step.get("group", "g")), member_id=step["member"])
-    if version >= 3:
-        request.members = [MemberIdentity(member_id=step["member"])]
-    return {"error": shown(run.ask(request, step, version).error_code)}
+    version, member = step.get("v", 2), {"member_id": step["member"]}
+    members = [member] if version >= 3 else []
+    return {
+        "error": shown(run.ask("LeaveGroup", step, version, group_id=_group(run, step), members=members, **member).error_code)
+    }
 
 
 @_operation
 def op_offset_commit(run: Run, step: Json) -> Json:
-    partition = OffsetCommitRequestPartition(
-        partition_index=step.get("part", 0), committed_offset=step["offset"], committed_metadata=step.get("meta", "")
-    )
-    request = OffsetCommitRequest(
-        group_id=run.name(step.get("group", "g")), generation_id_or_member_epoch=step.get("generation", -1),
-        member_id=step.get("member", ""),
-        topics=[OffsetCommitRequestTopic(name=run.topic(step), partitions=[partition])],
+    answer = run.ask(
+        "OffsetCommit", step, 8, group_id=_group(run, step), generation_id_or_member_epoch=step.get("generation", -1),
+        member_id=step.get("member", ""), topics=_committed(run, step),
     )  # fmt: skip
-    answer = run.ask(request, step, 8)
-    return {"errors": [shown(p.error_code) for topic in answer.topics for p in topic.partitions]}
+    return {"errors": _shown_parts(answer)}
 
 
 @_operation
 def op_offset_fetch(run: Run, step: Json) -> Json:
-    request = OffsetFetchRequest(
-        group_id=run.name(step.get("group", "g")),
-        topics=[OffsetFetchRequestTopic(name=run.topic(step), partition_indexes=[step.get("part", 0)])],
-        require_stable=bool(step.get("stable")),
-    )
-    answer = run.ask(request, step, 7)
+    topics = [{"name": run.topic(step), "partition_indexes": [step.get("part", 0)]}]
+    stable = bool(step.get("stable"))
+    answer = run.ask("OffsetFetch", step, 7, group_id=_group(run, step), topics=topics, require_stable=stable)
     parts = [
         {"offset": p.committed_offset, "error": shown(p.error_code), "meta": p.metadata}
         for topic in answer.topics
@@ -520,13 +448,13 @@ def op_offset_fetch(run: Run, step: Json) -> Json:
 
 @_operation
 def op_ping(run: Run, step: Json) -> Json:
-    return {"error": shown(run.ask(ApiVersionsRequest(), step, 0).error_code)}
+    return {"error": shown(run.ask("ApiVersions", step, 0).error_code)}
 
 
 @_operation
 def op_api_versions(run: Run, step: Json) -> Json:
-    request = ApiVersionsRequest(client_software_name=step.get("name", "wirebroker"), client_software_version="1")
-    answer = run.ask(request, step, step.get("v", 3))
+    software = {"client_software_name": step.get("name", "wirebroker"), "client_software_version": "1"}
+    answer = run.ask("ApiVersions", step, 3, **software)
     return {"error": shown(answer.error_code), "n": len(answer.api_keys)}
 
 
@@ -568,5 +496,5 @@ def op_restart_broker(run: Run, step: Json) -> Json:
     mode = step.get("mode", "clean")
     run.client.close()
     run.broker.restart(mode)
-    run.prepare()
+    prepare(run)
     return {"restarted": mode}

@@ -14,7 +14,7 @@ from kafkawire.batches import CRC_START, HEADER, HEADER_SIZE, LOG_OVERHEAD
 from kafkawire.errors import ProtocolError
 from kafkawire.record_walk import walk_records
 from wirebroker.core.producers import advance_in_order
-from wirebroker.core.record_checks import MANY_RECORDS
+from wirebroker.core.record_checks import MANY_RECORDS, RecordPolicy
 
 if TYPE_CHECKING:
     from wirebroker.core.partition import Partition
@@ -22,18 +22,19 @@ if TYPE_CHECKING:
 _unpack = HEADER.unpack_from
 _NEVER = -1
 """A version that settings never have."""
+_UNREAD = RecordPolicy()
 
 
 class FastPath:
-    """One partition's fast path, with a copy of the settings that it needs.
+    """One partition's fast path, with the settings for records that `Partition.append` and it need.
 
-    The copy is outdated when a setting changes, and when `invalidate` is called because something else that it depends on
-    has changed. Until `renew` is called it then stores nothing.
+    They are outdated when a setting changes, and when `invalidate` is called because something else that the fast path depends
+    on has changed. Until `renew` is called it then stores nothing.
     """
 
     __slots__ = (
         "_after_max_ms", "_before_max_ms", "_full_checks", "_largest", "_partition", "_segment_ms", "_settings", "_window",
-        "segment_bytes", "version",
+        "policy", "segment_bytes", "version",
     )  # fmt: skip
 
     def __init__(self, partition: Partition) -> None:
@@ -42,7 +43,9 @@ class FastPath:
         self._full_checks = partition.full_checks
         self._window = partition.rules.window
         self.version = _NEVER
-        """The version of the settings in the copy. If it is not the current one, call `renew`."""
+        """The version of these settings. If it is not the current one, call `renew`."""
+        self.policy = _UNREAD
+        """The topic's settings for records at that version."""
         self._largest = self._after_max_ms = self._before_max_ms = self.segment_bytes = self._segment_ms = 0
 
     def invalidate(self) -> None:
@@ -50,9 +53,9 @@ class FastPath:
         self.version = _NEVER
 
     def renew(self) -> None:
-        """Copy the settings again; the fast path stays closed if the partition's batches all need a decision."""
+        """Read the settings again; the fast path stays closed if the partition's batches all need a decision."""
         partition = self._partition
-        policy = partition.policy
+        policy = self.policy = self.read_policy()
         plain = policy.compression == "producer" and not policy.append_time and not policy.compacted
         by_id = partition.rules.key == "producer_id"
         writable = not partition.write_fails and partition.offline_at is None
@@ -61,6 +64,11 @@ class FastPath:
         self.segment_bytes = min(policy.segment_bytes, partition.log.largest_segment)
         self._segment_ms = policy.segment_ms
         self.version = self._settings.version
+
+    def read_policy(self) -> RecordPolicy:
+        """The topic's settings for records as they are now."""
+        partition = self._partition
+        return RecordPolicy.from_configs(f"{partition.topic}-{partition.index}", partition.configs)
 
     def append(self, records: memoryview, now: int, owned: bool) -> int:
         """Store the batch and return its base offset; −1, with nothing changed, if `Partition.append` must handle it."""

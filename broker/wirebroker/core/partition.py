@@ -123,8 +123,6 @@ class Partition:
         """The broker whose directory with this partition has failed; see `go_offline`."""
         self.epochs = LeaderEpochs([(0, 0)])
         self._checkpointed_start = (now, 0)
-        self._policy: RecordPolicy | None = None
-        self._policy_version = -1
         self.held_at: int | None = None
         """The high watermark while it is below the end of the log; `Replication.review` computes it."""
         self.replication = Replication(self)
@@ -152,19 +150,16 @@ class Partition:
 
     @property
     def policy(self) -> RecordPolicy:
-        """The topic's settings for records, computed again after a setting has changed."""
-        if self._policy is None or self._policy_version != self._settings.version:
-            self._policy = RecordPolicy.from_configs(f"{self.topic}-{self.index}", self.configs)
-            self._policy_version = self._settings.version
-        return self._policy
+        """The topic's settings for records."""
+        fast_path = self.fast_path
+        return fast_path.policy if fast_path.version == self._settings.version else fast_path.read_policy()
 
     # Writing
 
-    def _follow_settings(self) -> RecordPolicy:
+    def _follow_settings(self) -> None:
         """The settings have changed, or what the fast path depends on: compute again what follows from them."""
         self.fast_path.renew()
         self.replication.review()  # min.insync.replicas may have changed, which a retry has to notice as well
-        return self.policy
 
     def append(
         self,
@@ -184,11 +179,11 @@ class Partition:
         With `at_once` this raises TakesLong, and changes nothing, if the records take long to check. The caller then checks
         them elsewhere (`record_checks.check`) and passes the result as `checked`.
         """
-        policy = self._policy
-        if policy is None or self.fast_path.version != self._settings.version:
-            policy = self._follow_settings()
+        fast_path = self.fast_path
+        if fast_path.version != self._settings.version:
+            self._follow_settings()
         if checked is None:
-            checked = check(records, policy, now, produce_version, self.full_checks, at_once)
+            checked = check(records, fast_path.policy, now, produce_version, self.full_checks, at_once)
         if isinstance(checked, RecordReject):
             start = self.log_start_offset if checked.log_start_known else -1
             return Appended(checked, checked.code, -1, -1, start, checked.header, None)
@@ -262,10 +257,10 @@ class Partition:
 
     def _write(self, checked: Checked, now: int, owned: bool) -> int:
         header, batch, timestamp, _, rewritten = checked
-        policy, log, fast_path = self.policy, self.log, self.fast_path
+        log, fast_path = self.log, self.fast_path
         if fast_path.version != self._settings.version:
             self._follow_settings()
-        active = log.active
+        policy, active = fast_path.policy, log.active
         # LogSegment.shouldRoll compares only the timestamps. The clock counts as well, because a test may have moved it.
         waited = max(now - active.created, timestamp - active.first_timestamp)
         if active.size + len(batch) > fast_path.segment_bytes or waited > policy.segment_ms:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkawire.declare import Message
-from wirebroker.exchange import Connection, Effect, Outcome
+from wirebroker.connection import Connection, Parked
+from wirebroker.effects import Effect, Outcome
 from wirebroker.requests.facts import Facts
 from wirebroker.requests.parts import TopicPartition
 from wirebroker.requests.received import Received
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from wirebroker.faults.strikes import Struck
 
 
-class Exchange(Received, Protocol):
+class Exchange(Received, Parked, Protocol):
     """A request on its way to its answer."""
 
     correlation_id: int

@@ -20,15 +20,15 @@ from kafkawire.errors import ProtocolError
 from kafkawire.frames import read_request_header
 from kafkawire.primitives import Buffer
 from kafkawire.registry import KEYS
-from wirebroker.exchange import Connection, Outcome, Reply, Shaped
-from wirebroker.fair_turns import own_records
+from wirebroker.connection import Connection
+from wirebroker.effects import Outcome, Reply, Shaped
 from wirebroker.faults.forms import FaultError
 from wirebroker.faults.interfaces import Alarm, Broker, Exchange, Host, NothingToChange
 from wirebroker.faults.rules import Rule, Seam, partitions_of
 from wirebroker.faults.strikes import AnswerLine, Hit, Strike, Struck
 from wirebroker.requests.errors import READING, join, overwrite, refuse
 from wirebroker.requests.facts import Facts, facts_of, facts_of_header
-from wirebroker.requests.parts import TopicPartition, Where, named_in, names_topics, part_of
+from wirebroker.requests.parts import TopicPartition, Where, named_in, names_topics, own_records, part_of
 
 SIZE_BYTES = 4
 NOTHING: Where = frozenset()

@@ -22,7 +22,7 @@ from wirebroker.requests.parts import Where
 
 if TYPE_CHECKING:
     from kafkawire.declare import Message
-    from wirebroker.exchange import Outcome
+    from wirebroker.effects import Outcome
     from wirebroker.faults.strikes import AnswerLine, Hit
 
 KINDS: dict[str, type[Rule]] = {}

@@ -6,21 +6,36 @@ Some of them take days in Kafka, or a second client: expiration, fencing, a log 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kafkawire.errors import ErrorCode
 from wirebroker.core.changes import LeaderChange, ProducerChange
+from wirebroker.core.cluster import Cluster
+from wirebroker.core.transactions import TransactionCoordinator
 from wirebroker.core.transactions.coordinator import InitRequest
+from wirebroker.core.transactions.transaction import Transaction
 from wirebroker.core.truncation import truncate as truncate_log
 from wirebroker.faults.interfaces import NothingToChange
-
-if TYPE_CHECKING:
-    from wirebroker.core.transactions.transaction import Transaction
-    from wirebroker.engine import Engine
-    from wirebroker.requests.parts import TopicPartition
+from wirebroker.requests.parts import TopicPartition
 
 ATTEMPTS = 3
 """A producer that begins must try again while the coordinator loads, and while a transaction is being aborted."""
+
+
+class Engine(Protocol):
+    """The cluster of an engine, and how its brokers stop and start."""
+
+    cluster: Cluster
+    transactions: TransactionCoordinator
+
+    def restart(self, mode: str, now: int) -> None:
+        """Stop all brokers and start them again."""
+
+    def kill_broker(self, node_id: int, now: int) -> None:
+        """End a broker as with kill −9."""
+
+    def start_broker(self, node_id: int, now: int) -> None:
+        """Start a broker that was killed."""
 
 
 class EngineBroker:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkawire.declare import Message
-from wirebroker.exchange import Shape
+from wirebroker.effects import Shape
 from wirebroker.faults.interfaces import Exchange
 from wirebroker.faults.rules import Rule
 from wirebroker.requests.facts import Batch, Facts

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 
 from kafkawire.primitives import Buffer
 from wirebroker.clock import Clock
+from wirebroker.connection import Connection
+from wirebroker.effects import Close, Effect, Reply, Shaped
 from wirebroker.engine import Engine
-from wirebroker.exchange import Aside, Close, Connection, Effect, Reply, Shaped
+from wirebroker.exchange import Aside
 from wirebroker.fair_turns import Turns, Unfinished
 from wirebroker.net.accept_errors import AcceptErrorHandler
 from wirebroker.net.forks import give_up_in_children

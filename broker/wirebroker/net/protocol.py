@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 
 from kafkawire.frames import SIZE
 from kafkawire.primitives import Buffer
-from wirebroker.exchange import Shape
+from wirebroker.effects import Shape
 from wirebroker.net.shaping import ShapedLine, reset_connection
 
 if TYPE_CHECKING:

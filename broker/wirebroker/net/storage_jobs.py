@@ -13,8 +13,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from kafkawire.disk.damage import DataError
 from wirebroker.clock import Clock
+from wirebroker.effects import Close, Effect
 from wirebroker.engine import Engine
-from wirebroker.exchange import Close, Effect
 from wirebroker.storage.folder.store import FolderStore, Job
 
 logger = logging.getLogger("wirebroker")

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from kafkawire.declare import Message, Struct
 from kafkawire.entities import first, holders, lists, parts
+from kafkawire.messages.produce import ProduceRequest
 from wirebroker.requests.received import Directory
 
 T = TypeVar("T", bound=Struct)
@@ -118,3 +119,12 @@ def _part_of(part: Any, wanted: Wanted, directory: Directory, plain: bool) -> An
     for name in names:
         setattr(kept, name, [each for each in getattr(part, name) if wanted(topic, partition_index(each))])
     return kept if any(getattr(kept, name) for name in names) else None
+
+
+def own_records(request: Message) -> None:
+    """Give a request that is kept its own copy of the records, which lie in a buffer that others will receive into."""
+    if isinstance(request, ProduceRequest):
+        for data in request.topic_data:
+            for each in data.partition_data:
+                if each.records is not None:
+                    each.records = memoryview(bytes(each.records))

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from kafkawire.messages.fetch import FetchRequest
-from wirebroker.exchange import Connection
+from wirebroker.connection import Connection
 
 
 class Directory(Protocol):

@@ -1,7 +1,8 @@
 """Named misfortunes: what the broker does, what a good client does, and what this client did.
 
 files/      one TOML file for each scenario: the broker, its faults, the workload, the expected outcome
-scenario    the files' form and their errors
+scenario    what a file describes
+reading     the files' form and their errors
 setup       the broker of a scenario
 workload    the application, which does the steps; raw sends the requests of others
 play        one run: broker, faults, workload, result

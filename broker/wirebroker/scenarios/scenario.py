@@ -1,35 +1,18 @@
-"""Scenario files.
-
-A scenario has one or more parts, each played on a broker of its own. The top of the file holds for all parts; a part
-adds to its tables (`broker`, `producer`, `expect`) and replaces its lists (`fault`, `steps`). A step is named after a method of
-the workload, whose parameters are its options.
-"""
+"""A scenario: its parts, their brokers, faults and steps, and the expected outcome."""
 
 from __future__ import annotations
 
-import re
-import tomllib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, make_dataclass, replace
-from difflib import get_close_matches
-from functools import cache
-from importlib.resources import files
-from inspect import Parameter, signature
-from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_type_hints
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
 
-import msgspec
-
-from wirebroker.clients import CLIENTS, ClientName, ProducerSettings
+from wirebroker.clients import ClientName, ProducerSettings
 from wirebroker.faults.files import FaultFileError, parse
 from wirebroker.faults.rules import Rule
 
-T = TypeVar("T")
 TOPIC, RESULTS = "orders", "results"
 """The topic that a workload writes to, and the topic of a pipeline's results."""
 OutcomeName = Literal["recovers", "fails cleanly", "duplicates", "loses", "reorders", "hangs", "refuses"]
 OUTCOMES: tuple[OutcomeName, ...] = get_args(OutcomeName)
-_SOURCE = re.compile(r"[\w.-]+/[\w.-]+(#\d+|: CHANGELOG\.md)|KAFKA-\d+|KIP-\d+|[A-F]\d+[a-z]?")
 
 
 class ScenarioError(ValueError):
@@ -106,178 +89,3 @@ def rules_of(faults: list[dict[str, Any]], where: str) -> list[Rule]:
         return parse({"fault": faults}, where).rules
     except FaultFileError as wrong:
         raise ScenarioError(str(wrong)) from None
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Common:
-    """The tables and lists at the top of a file, or of one part."""
-
-    broker: dict[str, Any] = field(default_factory=dict)
-    producer: dict[str, Any] = field(default_factory=dict)
-    fault: list[dict[str, Any]] | None = None
-    steps: list[Any] | None = None
-    expect: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Part(_Common):
-    name: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _File(_Common):
-    title: str
-    broker_does: str
-    good_client: str
-    sources: list[str]
-    behaviours: list[str] = field(default_factory=list)
-    clients: list[ClientName] = field(default_factory=lambda: list(CLIENTS))
-    others: str = ""
-    part: list[Any] = field(default_factory=lambda: [{}])
-
-
-@cache
-def names() -> tuple[str, ...]:
-    """The names of the scenarios that come with wirebroker: the flows B1, B2 … first."""
-    found = [each.name.removesuffix(".toml") for each in files(__package__).joinpath("files").iterdir()]
-    flows = sorted(filter(_is_flow, found), key=lambda name: int(name[1:]))
-    return (*flows, *sorted(name for name in found if not _is_flow(name)))
-
-
-def _is_flow(name: str) -> bool:
-    return re.fullmatch(r"B\d+", name) is not None
-
-
-def find(name: str) -> Scenario:
-    """The scenario of this name, or in this file if it ends in `.toml`. Raises ScenarioError."""
-    if name.endswith(".toml"):
-        try:
-            return read(Path(name).stem, Path(name).read_text(encoding="utf-8"), name)
-        except OSError as refused:
-            raise ScenarioError(f"{name}: {refused.strerror}") from None
-        except UnicodeDecodeError as wrong:
-            raise ScenarioError(f"{name}: the file is not UTF-8: {wrong}") from None
-    known = {each.lower(): each for each in names()}
-    if name.lower() not in known:
-        raise ScenarioError(f"there is no scenario {name!r}{_nearest(name, names())}")
-    found = f"{known[name.lower()]}.toml"
-    return read(known[name.lower()], files(__package__).joinpath("files", found).read_text(encoding="utf-8"), found)
-
-
-def read(name: str, text: str, where: str) -> Scenario:
-    """The scenario that a file's text describes. Raises ScenarioError."""
-    try:
-        file = _table(_File, tomllib.loads(text), where)
-    except ScenarioError:
-        raise
-    except (ValueError, RecursionError) as damage:  # a number of thousands of digits is a plain ValueError
-        raise ScenarioError(f"{where}: the file is not TOML: {damage}") from None
-    for source in file.sources:
-        if not _SOURCE.fullmatch(source):
-            known = "owner/repository#number, owner/repository: CHANGELOG.md, KAFKA-n, KIP-n or a behaviour"
-            raise ScenarioError(f"{where}: the source {source!r} is not {known}")
-    parts = [_table(_Part, part, f"{where}, part {number}") for number, part in enumerate(file.part, 1)]
-    if len(parts) > 1 and not all(part.name for part in parts):
-        raise ScenarioError(f"{where}: each of several parts needs a name")
-    return Scenario(
-        name, file.title, file.broker_does, file.good_client, file.sources, file.behaviours, file.clients, file.others,
-        [_part(file, part, f"{where}, part {part.name!r}" if part.name else where) for part in parts],
-    )  # fmt: skip
-
-
-def _part(file: _File, own: _Part, where: str) -> Part:
-    steps = own.steps if own.steps is not None else file.steps
-    if not steps:
-        raise ScenarioError(f"{where}: there are no steps, so nothing would happen")
-    for number, step in enumerate(steps, 1):
-        _check_step(step, f"{where}, step {number}")
-    part = Part(
-        own.name,
-        _table(BrokerSettings, file.broker | own.broker, f"{where}, broker"),
-        _table(ProducerSettings, file.producer | own.producer, f"{where}, producer"),
-        steps,
-        _expect(file.expect | own.expect, f"{where}, expect"),
-        (own.fault if own.fault is not None else file.fault) or [],
-        where,
-    )
-    part.rules()  # refuses faults that are wrong
-    return part
-
-
-def _expect(said: dict[str, Any], where: str) -> Expect:
-    """The words of an `expect` table beside tables that are named after clients."""
-    common = {word: value for word, value in said.items() if word not in CLIENTS}
-    own: dict[str, Expect] = {name: _table(Expect, said[name], f"{where}.{name}") for name in CLIENTS if name in said}
-    return replace(_table(Expect, common, where), clients=own)
-
-
-def verb_of(step: Mapping[str, Any]) -> str | None:
-    """The verb of a step; None if it has no known one."""
-    return next((word for word in step if word in _step_forms()), None)
-
-
-@cache
-def _step_forms() -> dict[str, type[Any]]:
-    """Each step's options, by its verb: the parameters of the workload's method, the first of which is the verb's value."""
-    from wirebroker.scenarios.workload import Workload  # it imports this module
-
-    forms: dict[str, type[Any]] = {}
-    for name, method in vars(Workload).items():
-        if verb := name.removeprefix("_do_") if name.startswith("_do_") else "":
-            _, value, *options = signature(method, eval_str=True).parameters.values()
-            needed = [(each.name, each.annotation) for each in options if each.default is Parameter.empty]
-            others = [
-                (each.name, each.annotation, field(default=each.default))
-                for each in options
-                if each.default is not Parameter.empty
-            ]
-            forms[verb] = make_dataclass(verb, [(verb, value.annotation), *needed, *others])
-    return forms
-
-
-def _check_step(step: Any, where: str) -> None:
-    verb = verb_of(step) if isinstance(step, dict) else None
-    if verb is None:
-        word = next(iter(step), "") if isinstance(step, dict) else str(step)
-        raise ScenarioError(f"{where}: there is no step {word!r}{_nearest(word, _step_forms())}")
-    _table(_step_forms()[verb], step, where)
-    if verb == "faults":
-        rules_of(step["faults"], where)
-
-
-def _table(kind: type[T], said: Any, where: str) -> T:
-    """A table as an instance of this dataclass. Raises ScenarioError."""
-    if not isinstance(said, dict):
-        raise ScenarioError(f"{where}: expected a table, got {said!r}")
-    hints = get_type_hints(kind)
-    for word in said:
-        if word not in hints:
-            raise ScenarioError(f"{where}: there is no {word!r} here{_nearest(word, hints)}")
-    try:
-        return msgspec.convert(said, kind)
-    except msgspec.ValidationError as wrong:
-        raise ScenarioError(f"{where}: {_reason(str(wrong), hints)}") from None
-
-
-def _reason(text: str, hints: Mapping[str, Any]) -> str:
-    """msgspec's reason in our words: where, what is wrong, and the nearest word that would be right."""
-    if missing := re.fullmatch(r"Object missing required field `(\w+)`", text):
-        return f"{missing[1]!r} is missing"
-    reason, _, place = text.partition(" - at ")
-    word = re.findall(r"\$\.(\w+)", place)[0]
-    if unknown := re.fullmatch(r"Invalid enum value '(.*)'", reason):
-        return f"{word}: there is no {unknown[1]!r}{_nearest(unknown[1], _choices(hints[word]))}"
-    return f"{word}: {reason[:1].lower()}{reason[1:]}".replace("`", "")
-
-
-def _choices(hint: Any) -> list[str]:
-    """The words of a Literal, at any depth of a type."""
-    return [word for each in get_args(hint) for word in ([each] if isinstance(each, str) else _choices(each))]
-
-
-def _nearest(word: str, known: Iterable[str]) -> str:
-    known = list(known)
-    close = get_close_matches(word, known, 1, 0.5)
-    if close:
-        return f"; did you mean {close[0]!r}?"
-    return f"; it may be {', '.join(known)}" if len(known) < 30 else "; `wirebroker scenario list` has them"

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, make_dataclass
 from datetime import timedelta
+from functools import cache
+from inspect import Parameter, signature
 from typing import Any, Literal, TypeVar
 
 from wirebroker.clients import Refused, sentence
 from wirebroker.mock import MockKafka
 from wirebroker.scenarios import raw
 from wirebroker.scenarios.journal import Journal, Note, Sent, label
-from wirebroker.scenarios.scenario import RESULTS, TOPIC, Part, rules_of, verb_of
+from wirebroker.scenarios.scenario import RESULTS, TOPIC, Part, rules_of
 from wirebroker.scenarios.watch import Watch, named
 
 T = TypeVar("T")
@@ -408,3 +411,25 @@ class _Held:
                 )
         ended, self._open = self._open, []
         return ended
+
+
+@cache
+def step_forms() -> dict[str, type[Any]]:
+    """Each step's options, by its verb: the parameters of the workload's method, the first of which is the verb's value."""
+    forms: dict[str, type[Any]] = {}
+    for name, method in vars(Workload).items():
+        if verb := name.removeprefix("_do_") if name.startswith("_do_") else "":
+            _, value, *options = signature(method, eval_str=True).parameters.values()
+            needed = [(each.name, each.annotation) for each in options if each.default is Parameter.empty]
+            others = [
+                (each.name, each.annotation, field(default=each.default))
+                for each in options
+                if each.default is not Parameter.empty
+            ]
+            forms[verb] = make_dataclass(verb, [(verb, value.annotation), *needed, *others])
+    return forms
+
+
+def verb_of(step: Mapping[str, Any]) -> str | None:
+    """The verb of a step; None if it has no known one."""
+    return next((word for word in step if word in step_forms()), None)

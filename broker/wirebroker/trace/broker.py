@@ -10,6 +10,7 @@ from typing import Any
 
 from kafkawire.batches import BatchHeader, read_header
 from kafkawire.errors import error_name
+from wirebroker.connection import Connection
 from wirebroker.core.changes import (
     BrokerChange,
     Change,
@@ -24,7 +25,6 @@ from wirebroker.core.changes import (
 )
 from wirebroker.core.partition import Appended, Partition, appended_next
 from wirebroker.core.producers import Accept, Duplicate, Reject, epoch_of, explain
-from wirebroker.exchange import Connection
 from wirebroker.trace.recorder import Recorder, cut, software_of
 from wirebroker.trace.rows import (
     BrokerRow,

@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 from kafkawire.declare import Message
 from kafkawire.entities import values
 from kafkawire.errors import error_name
 from kafkawire.registry import api_name
-from wirebroker.exchange import Connection, Traced
+from wirebroker.connection import Connection
 from wirebroker.requests.facts import facts_of
 from wirebroker.requests.received import Received
 from wirebroker.trace.levels import includes
@@ -37,6 +37,15 @@ NAMED = 8
 
 Sink = Callable[[Row], None]
 Text = TypeVar("Text", str, str | None)
+
+
+class Traced(NamedTuple):
+    """The request's part of the trace row of its answer."""
+
+    arrived: int
+    """ms since the epoch"""
+    about: tuple[str, ...]
+    """the topics, groups and transactions that it names"""
 
 
 class Exchange(Received, Protocol):

@@ -18,7 +18,8 @@ from wirebroker.commands.demo.clients import CLIENTS, VALUES, ClientResult, driv
 from wirebroker.commands.demo.show import Screen
 from wirebroker.mock import MockKafka
 from wirebroker.scenarios.play import Result, play
-from wirebroker.scenarios.scenario import Part, Scenario, find
+from wirebroker.scenarios.reading import find
+from wirebroker.scenarios.scenario import Part, Scenario
 
 FLOWS = ("B1", "B2", "B3", "B4", "B7")
 """The scenarios in the demo: the first part of each, with the `wire` client."""

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.errors import ErrorCode
 from wirebroker.core.groups.assignors import NOTHING, Partitions
-from wirebroker.core.groups.consumer_log import Written
 from wirebroker.core.groups.java_order import TimelineOrder
 from wirebroker.core.groups.members import NOT_OWNED, ConsumerMember, Owned
 from wirebroker.core.purgatory import Action, Timer, Timers
@@ -53,6 +53,19 @@ class Subscriptions(NamedTuple):
         if next(iter(self.regexes.values())) != members:
             return False
         return not self.names and all(count == 1 for count in self.by_regex.values())
+
+
+@dataclass(slots=True)
+class Written:
+    """The last written state of a group: members, targets, its two epochs, and the matches of regular expressions."""
+
+    members: dict[str, ConsumerMember] = field(default_factory=dict)
+    targets: dict[str, Partitions] = field(default_factory=dict)
+    epoch: int | None = None
+    assignment_epoch: int | None = None
+    resolved: dict[str, Resolved] = field(default_factory=dict)
+    of_group: tuple[int, int, int, TopicFacts] | None = None
+    """The group's two epochs, the time of its last assignment, and its facts, at the last write."""
 
 
 class ConsumerGroup:

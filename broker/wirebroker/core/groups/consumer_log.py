@@ -9,8 +9,7 @@ topics themselves are compared.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafkawire.coordinator_log import CoordinatorRecord
 from kafkawire.coordinator_records import consumer_group_current_member_assignment as current
@@ -31,11 +30,8 @@ from kafkawire.coordinator_records.consumer_group_target_assignment_metadata imp
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 from kafkawire.declare import Message
-from wirebroker.core.groups.assignors import Partitions
+from wirebroker.core.groups.consumer import ConsumerGroup
 from wirebroker.core.groups.members import ConsumerMember, MemberState, Owned
-
-if TYPE_CHECKING:
-    from wirebroker.core.groups.consumer import ConsumerGroup, Resolved, TopicFacts
 
 STATES = {MemberState.STABLE: 0, MemberState.UNREVOKED_PARTITIONS: 1, MemberState.UNRELEASED_PARTITIONS: 2}
 METADATA = (
@@ -43,19 +39,6 @@ METADATA = (
 )  # fmt: skip
 CURRENT = ("epoch", "previous_epoch", "state", "assigned", "revoking")
 """The fields of a member in each of its two records."""
-
-
-@dataclass(slots=True)
-class Written:
-    """The last written state of a group: members, targets, its two epochs, and the matches of regular expressions."""
-
-    members: dict[str, ConsumerMember] = field(default_factory=dict)
-    targets: dict[str, Partitions] = field(default_factory=dict)
-    epoch: int | None = None
-    assignment_epoch: int | None = None
-    resolved: dict[str, Resolved] = field(default_factory=dict)
-    of_group: tuple[int, int, int, TopicFacts] | None = None
-    """The group's two epochs, the time of its last assignment, and its facts, at the last write."""
 
 
 def mark_written(group: ConsumerGroup) -> None:

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
-from wirebroker.exchange import Outcome
+from wirebroker.effects import Outcome
 from wirebroker.faults.forms import FaultError, nearest
 from wirebroker.faults.rules import Positive, Rule, Seam
 from wirebroker.faults.strikes import Hit

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
-from wirebroker.exchange import Outcome
+from wirebroker.effects import Outcome
 from wirebroker.faults.rules import NonNegative, Rule
 from wirebroker.faults.strikes import Hit
 from wirebroker.requests.facts import Batch, Facts

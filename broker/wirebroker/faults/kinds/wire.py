@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from kafkawire.declare import Message
-from wirebroker.exchange import Outcome
+from wirebroker.effects import Outcome
 from wirebroker.faults.forms import FaultError
 from wirebroker.faults.rules import HEADER_WORDS, Match, NonNegative, Positive, Rule, Seam
 from wirebroker.faults.strikes import AnswerLine, Hit

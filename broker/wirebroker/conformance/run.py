@@ -1,0 +1,113 @@
+"""The run of one scenario: what its steps share."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import Any, Protocol
+
+from kafkawire.declare import from_plain
+from kafkawire.registry import KEYS, request_class
+from wirebroker.conformance.recording import Json, Scenario
+from wirebroker.wire_client import WireClient
+
+_REFERENCE = re.compile(r"\$(\w+)\.(\w+)([+-]\d+)?")
+BEHIND_MS = 750
+"""How far batches are dated back, so that their timestamps are never taken for the broker's time of an append.
+
+More than the half second between two retention checks: a batch that must be gone a second after it was appended, with
+retention.ms=1000, then is, whenever in between the checks fall.
+"""
+CLOCKS_APART_MS = 2000
+"""How far a broker's clock may be from ours for a time it gives to pass as its own present."""
+
+
+class Broker(Protocol):
+    """A broker that scenarios are replayed on."""
+
+    address: tuple[str, int]
+
+    def now(self) -> int:
+        """ms since the epoch, by its clock."""
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass for it."""
+
+    def restart(self, mode: str) -> None:
+        """Stop it ("clean", or "kill" as with kill −9) and start it again."""
+
+
+class Run:
+    """One scenario being replayed: names, remembered results and the timestamps of its batches."""
+
+    def __init__(self, scenario: Scenario, broker: Broker) -> None:
+        self.broker = broker
+        self.client = WireClient(*broker.address)
+        self.scenario = scenario
+        self.index = 0
+        """The number of the present step."""
+        self.results: dict[str, Json] = {}
+        """The observations that later steps may refer to, by name."""
+        self._prefix = f"o{secrets.token_hex(4)}-{scenario.name}"
+        self._last_timestamp = 0
+        self._batches: dict[int, int] = {}
+        self._append_times: set[tuple[int, int]] = set()
+        self._began = broker.now()
+
+    def resolve(self, value: Any) -> Any:
+        """Replace references to earlier results, like `$p.epoch+1`, by their values."""
+        if isinstance(value, dict):
+            return {key: self.resolve(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.resolve(item) for item in value]
+        if isinstance(value, str) and (match := _REFERENCE.fullmatch(value)):
+            result, key, shift = match.groups()
+            found = self.results[result][key]
+            return found + int(shift) if shift else found
+        return value
+
+    def ask(self, api: str, step: Json, version: int, **fields: Any) -> Any:
+        """Send a request of these fields in the step's version, else in this one, and wait for the answer."""
+        request = from_plain(request_class(KEYS[api]), fields)
+        return self.client.request(request, step.get("v", version), step.get("conn", "main"))
+
+    def topic(self, step: Json) -> str:
+        """The topic's real name: `T`, `T2` … are topics of this run, any other name is literal."""
+        name = step.get("topic", "T")
+        if name == "T":
+            return self._prefix
+        return f"{self._prefix}-{name}" if re.fullmatch(r"T\w+", name) else name
+
+    def name(self, name: str) -> str:
+        """A transactional id or group of this run alone."""
+        return f"{self._prefix}-{name}" if name else name
+
+    def topic_id(self, name: str) -> bytes:
+        """The topic's id, as Metadata tells it."""
+        answer = self.ask("Metadata", {}, 12, topics=[{"name": name}], allow_auto_topic_creation=False)
+        topic_id: bytes = answer.topics[0].topic_id
+        return topic_id
+
+    def batch_timestamp(self, entry: Json) -> int:
+        """The timestamp of the next batch: unlike any other of this run, unless the step gives it."""
+        if "ts" in entry:
+            timestamp = int(entry["ts"])
+        elif "ts_offset_ms" in entry:
+            timestamp = self.broker.now() + int(entry["ts_offset_ms"])
+        else:
+            timestamp = max(self.broker.now() - BEHIND_MS, self._last_timestamp + 1)
+            self._last_timestamp = timestamp
+        self._batches.setdefault(timestamp, self.index)
+        return timestamp
+
+    def append_time(self, answered: int, base_offset: int) -> Any:
+        """A LogAppendTime in the words of the recording."""
+        if answered == -1:
+            return -1
+        if answered in self._batches:
+            return f"max_ts_of_batch_in_step_{self._batches[answered]}"
+        if not self._began - CLOCKS_APART_MS <= answered <= self.broker.now() + CLOCKS_APART_MS:
+            return answered
+        known = (answered, base_offset) in self._append_times
+        self._append_times.add((answered, base_offset))
+        return "broker_earlier" if known else "broker_now"

@@ -1,0 +1,111 @@
+"""A client's connection to a broker, and its gate, which decides about each request before the engine decodes it.
+
+Authentication, authorisation of whole requests and quotas belong into a gate. A connection has none unless `Engine.new_gate`
+makes one for it, and a gate may be replaced or removed at any time (`Connection.gate`), as after a successful
+authentication. The gate comes before the ordinary way and before the fast path of Produce.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from wirebroker.core.partition import Partition
+
+
+class Parked(Protocol):
+    """A request that waits for its answer."""
+
+    def left(self) -> None:
+        """The client has gone."""
+
+
+class Connection:
+    """One client's connection to one broker, as far as the engine knows it."""
+
+    __slots__ = (
+        "client_host", "closed", "gate", "halted", "listener", "node_id", "number", "parked", "produce_shape",
+        "silent", "software",
+    )  # fmt: skip
+
+    def __init__(self, number: int, node_id: int, client_host: str, listener: str) -> None:
+        self.number = number
+        self.node_id = node_id
+        self.client_host = client_host
+        self.listener = listener
+        self.software = ("", "")
+        self.gate: Gate | None = None
+        """Decides about each request before it is decoded; None if all are handled."""
+        self.parked: Parked | None = None
+        """The request that waits; nothing else of this connection is handled before it is answered."""
+        self.closed = False
+        self.halted = False
+        """Set where the next request may have to wait: for a parked one, for records that should be sent before more of
+        them are made, or because the connection is closed. The driver of the engine checks the reason and clears it."""
+        self.silent = False
+        """Set when a fault lost an answer: later answers are withheld too, because clients match answers by order."""
+        self.produce_shape: ProduceShape | None = None
+        """The last Produce request up to its records, for the fast path; see `wirebroker.apis.produce_shape`."""
+
+    def silence(self) -> None:
+        """Send no further answer."""
+        self.silent = True
+        self.produce_shape = None
+
+
+class ProduceShape:
+    """The last good Produce of a connection: one topic, one partition, and the form of the answer."""
+
+    __slots__ = (
+        "acks", "after", "answer", "at", "between", "client_id", "cluster_version", "head", "partition",
+        "size", "version",
+    )  # fmt: skip
+
+    def __init__(
+        self, head: bytes, at: int, partition: Partition, acks: int, version: int, client_id: str | None, cluster_version: int
+    ) -> None:
+        self.head = head
+        self.at = at
+        """The position of the records' size."""
+        self.partition = partition
+        self.acks = acks
+        self.version = version
+        self.client_id = client_id
+        self.cluster_version = cluster_version
+        self.size = 0
+        self.between = self.after = b""
+        """The answer, without its size, its correlation id and its offsets."""
+        self.answer: Callable[..., bytes]
+        """Joins these parts and the numbers to an answer."""
+
+
+class Refuse(NamedTuple):
+    """Answer every part of the request with this error code, and do not handle it."""
+
+    error_code: int
+
+
+class Delay(NamedTuple):
+    """Handle the request, and send its answer after `ms`, with that throttle time in it.
+
+    Requests that follow on the connection wait.
+    """
+
+    ms: int
+
+
+class Disconnect(NamedTuple):
+    """Close the connection without an answer. `reason` is a sentence for the log."""
+
+    reason: str
+
+
+Decision = Refuse | Delay | Disconnect
+
+
+class Gate(Protocol):
+    """Decides about the requests of one connection."""
+
+    def decide(self, connection: Connection, key: int, version: int, frame: memoryview, now: int) -> Decision | None:
+        """None if the request is handled as usual. `frame` is the whole request, and is not kept; `now` is in ms."""
