@@ -64,7 +64,9 @@ def shout() -> Iterator[type[Rule]]:
     del KINDS["shout"]
 
 
-def test_a_kind_is_added_by_one_class_and_every_form_knows_it(shout: type[Rule], mock_kafka: MockKafka) -> None:
+def test_a_kind_is_added_by_one_class_and_every_form_knows_it(
+    shout: type[Rule], mock_kafka: MockKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rule = shout(2, api="metadata", nth=1)
     assert str(rule) == "shout(api=Metadata, nth=1, times_louder=2, politely=False)"
     text = '[[fault]]\nkind = "shout"\ntimes_louder = 2\napi = "Metadata"\nnth = 1\n'
@@ -77,6 +79,7 @@ def test_a_kind_is_added_by_one_class_and_every_form_knows_it(shout: type[Rule],
         jsonschema.validate({"kind": "shout", "times_louder": 10}, rule_schema())
     with pytest.raises(ValueError, match=":3: shout: times_louder must be a whole number from 1 to 9, not 10"):
         loads('[[fault]]\nkind = "shout"\ntimes_louder = 10', "the file")
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     tables: Callable[[], str] = runpy.run_path(str(ROOT / "scripts" / "generate-fault-docs"))["tables"]
     assert (
         "| `shout` | The client id is answered in capitals `times_louder`. "
