@@ -8,12 +8,15 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from dataclasses import fields
+from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from kafka import KafkaProducer
@@ -96,8 +99,7 @@ def table(text: str, heading: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("block", [b for b in blocks("python") if "def test_" not in b.code], ids=named)
 def test_python_runs(block: Block, mock_kafka: MockKafka, tmp_path: Path) -> None:
-    imports = "from kafka import KafkaProducer\n" if "import KafkaProducer" not in block.code else ""
-    code = imports + block.code.replace("localhost:9092", mock_kafka.bootstrap_servers)
+    code = block.code.replace("localhost:9092", mock_kafka.bootstrap_servers)
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=40, cwd=tmp_path)
     assert run.returncode == 0, run.stderr
     if code.count(mock_kafka.bootstrap_servers):
@@ -109,25 +111,103 @@ def test_python_runs(block: Block, mock_kafka: MockKafka, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("block", [b for b in blocks("python") if "def test_" in b.code], ids=named)
 def test_python_tests_pass_and_can_fail(block: Block, pytester: pytest.Pytester) -> None:
-    code = "from kafka import KafkaProducer\n" + block.code
-    pytester.makepyfile(test_shown=code, test_otherwise=code.replace('== b"', '!= b"'))
+    pytester.makepyfile(test_shown=block.code, test_otherwise=block.code.replace('== b"', '!= b"'))
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1, failed=1)
 
 
 @pytest.mark.parametrize("block", blocks("java"), ids=named)
 def test_java_runs(block: Block, mock_kafka: MockKafka, tmp_path: Path) -> None:
     jars = kafka_jars()
-    source = tmp_path / "Shown.java"
-    body = block.code.replace("localhost:9092", mock_kafka.bootstrap_servers)
-    source.write_text(
-        "import java.util.Properties;\nimport org.apache.kafka.clients.producer.*;\n"
-        f"public class Shown {{ public static void main(String[] a) throws Exception {{\n{body}}} }}\n"
-    )
+    source = tmp_path / "Orders.java"
+    source.write_text(block.code.replace("localhost:9092", mock_kafka.bootstrap_servers), encoding="utf-8")
     command = ["java", "-XX:TieredStopAtLevel=1", "-cp", jars, str(source)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=50)
     assert run.returncode == 0, run.stderr
     (row,) = mock_kafka.trace.produce("orders")
     assert (row.verdict, row.software, row.acks, row.first_sequence) == ("accepted", "apache-kafka-java/4.3.1", -1, 0)
+
+
+class Shown(NamedTuple):
+    """A command that a text shows after `$ `, and its output there."""
+
+    where: str
+    command: str
+    output: str
+
+
+def shown_commands() -> list[Shown]:
+    found = []
+    for block in blocks("console"):
+        code = block.code.replace("\\\n", " ")
+        for command, output in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", code, re.MULTILINE):
+            found.append(Shown(named(block), re.sub(r" {2,}(#.*)?", " ", command).strip(), output))
+    return found
+
+
+OURS = re.compile(r"(?:wirebroker|scripts/run) (\w+) ?(.*)")
+ELSEWHERE = {
+    "curl": "test_the_control_answers_curl_as_shown", "docker": "test_docker.py", "until docker": "test_docker.py",
+    "go test": "test_go_runs", "venv-pack": "audit_spark/test_submit.py", "spark-submit": "audit_spark/test_submit.py",
+    "pip install": "test_the_extras_that_are_shown_exist",
+}  # fmt: skip
+"""The tests of the other commands that the texts show."""
+
+
+def of_ours(*names: str) -> list[Any]:
+    """The arguments of these commands of ours that the texts show, and the output there."""
+    found = [(shown, OURS.match(shown.command)) for shown in shown_commands()]
+    return [
+        pytest.param([match[1], *shlex.split(match[2])], shown.output, id=f"{shown.where} {match[1]}")
+        for shown, match in found
+        if match and match[1] in names and "bad-input.md" not in shown.where
+    ]
+
+
+def test_every_command_that_is_shown_has_a_test() -> None:
+    ours = {"serve", "scenario", "audit", "demo", "conformance"}
+    for shown in shown_commands():
+        match = OURS.match(shown.command)
+        assert match[1] in ours if match else shown.command.startswith(tuple(ELSEWHERE)), shown
+
+
+@pytest.mark.parametrize(("arguments", "output"), of_ours("serve"))
+def test_a_broker_starts_as_shown(arguments: list[str], output: str, tmp_path: Path) -> None:
+    free = ["0" if before == "--control" else each for before, each in pairwise(["", *arguments])]
+    command = [sys.executable, "-m", "wirebroker.cli", *free, "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if line == "ready\n":
+                process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    without_ports = [re.sub(r":\d+", ":", text) for text in ("".join(lines), output)]
+    assert output == "" or without_ports[0] == without_ports[1]
+
+
+@pytest.mark.parametrize(("arguments", "output"), of_ours("scenario"))
+def test_a_scenario_runs_as_shown(arguments: list[str], output: str) -> None:
+    command = [sys.executable, "-m", "wirebroker.cli", *arguments]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=50)
+    assert run.returncode in (0, 1), run.stderr
+    assert output in run.stdout
+
+
+@pytest.mark.parametrize(("arguments", "output"), of_ours("audit", "demo", "conformance"))
+def test_a_command_that_takes_long_is_understood(arguments: list[str], output: str) -> None:
+    """Their own tests run them; here their flags are read, and the size of the conformance run is compared."""
+    assert build_parser().parse_args(arguments).command == arguments[0]
+    if arguments == ["conformance"]:
+        scenarios = load()
+        steps = sum(len(scenario.steps) for scenario in scenarios)
+        assert output.startswith(f"{len(scenarios)} of {len(scenarios)} scenarios agree with Kafka in every step ({steps} ")
+
+
+def test_the_extras_that_are_shown_exist() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    texts = "".join(path.read_text(encoding="utf-8") for path in TEXTS)
+    assert set(re.findall(r"(?:wirebroker|\.)\[([a-z]+)\]", texts)) <= set(extras)
 
 
 # Output
@@ -164,7 +244,7 @@ def test_readme_shows_the_output_of_serve() -> None:
 def test_readme_shows_how_its_test_fails_without_idempotence(pytester: pytest.Pytester) -> None:
     (block,) = (block for block in blocks("python") if block.path.name == "README.md" and "def test_" in block.code)
     code = block.code.replace("enable_idempotence=True", "enable_idempotence=False")
-    pytester.makepyfile("from kafka import KafkaProducer\n" + code)
+    pytester.makepyfile(code)
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
     result.assert_outcomes(failed=1)
     for line in shown_after(README, "printed by pytest").splitlines():
