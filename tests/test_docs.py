@@ -148,7 +148,7 @@ OURS = re.compile(r"(?:wirebroker|scripts/run) (\w+) ?(.*)")
 ELSEWHERE = {
     "curl": "test_the_control_answers_curl_as_shown", "docker": "test_docker.py", "until docker": "test_docker.py",
     "go test": "test_go_runs", "venv-pack": "audit_spark/test_submit.py", "spark-submit": "audit_spark/test_submit.py",
-    "pip install": "test_the_extras_that_are_shown_exist",
+    "pip install": "test_the_extras_that_are_shown_exist", "./wirebroker.pyz": "scripts/build-zipapp",
 }  # fmt: skip
 """The tests of the other commands that the texts show."""
 
