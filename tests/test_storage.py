@@ -127,6 +127,14 @@ def test_d6_who_lost_his_records_is_known_after_a_restart_while_others_have_some
             assert producer.send(1).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
+def test_d6_a_clean_stop_and_a_start_raise_the_leader_epoch_by_two(data: Path) -> None:
+    epochs = []
+    for _ in range(3):  # the broker hands its partitions over, and is elected again; Kafka 4.3.1 has 0, 2, 4
+        with MockKafka(data=data, topics=None if epochs else ["orders"]) as kafka:
+            epochs.append(kafka.partition("orders").leader_epoch)
+    assert epochs == [0, 2, 4]
+
+
 def test_d6_a_topic_that_is_deleted_leaves_nothing(data: Path) -> None:
     with MockKafka(data=data, topics=["orders"]) as kafka:
         producer = RawProducer(kafka)

@@ -26,7 +26,6 @@ STREAMS_CLASSES = (
     "EOSUncleanShutdown|EmitOnChange|FineGrainedAutoReset|GlobalKTable|GlobalKTableEOS|KStreamAggregation|KafkaStreamsCloseOptions|"
     "LagFetch|MetricsReporter|PapiDsl|PurgeRepartitionTopic|RegexSource|StreamTableJoin|SwallowUnknownTopicError"
 )
-CONNECT_CLASSES = "Y"
 EMBEDDED = "embedded"
 """The address that stands for the real Kafka that a suite starts itself."""
 TOXIPROXY = "github.com/Shopify/toxiproxy/v2@v2.5.0"
@@ -184,11 +183,6 @@ def streams(address: str) -> Run:
     return of_kafka(address, "kafka-streams-integration-tests", STREAMS_CLASSES)
 
 
-def connect(address: str) -> Run:
-    """Kafka Connect's integration tests in the classes that do not stop a broker."""
-    return of_kafka(address, "connect-runtime", CONNECT_CLASSES)
-
-
 def of_kafka(address: str, artifact: str, classes: str) -> Run:
     """Tests of Kafka's own in a jar of Maven Central. Their class that starts a Kafka is replaced by one for wirebroker."""
     folder = cache() / f"suite-kafka-{KAFKA}"
@@ -260,7 +254,6 @@ SUITES = {
             not_offered="TestFuncAdminQuotas|TestFuncAdminUpdateFeatures",
         ),
         Suite("kafka-streams", KAFKA, streams, 900, brokers=0),
-        Suite("kafka-connect", KAFKA, connect, 900, brokers=0),
         Suite(
             "librdkafka", "2.16.0", librdkafka, 600,
             # Two consumers that subscribe at once are meant to be in the first generation both.

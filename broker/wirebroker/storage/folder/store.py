@@ -663,11 +663,7 @@ class FolderStore:
     def _close(self, cluster: Cluster, now: int) -> None:
         self._close_logs()
         image = self._image(cluster)
-        for topic in image.topics.values():  # a broker that stops hands over its partitions
-            topic.partitions = {
-                index: each._replace(leader=NO_LEADER, leader_epoch=each.leader_epoch + 1)
-                for index, each in topic.partitions.items()
-            }
+        image.topics = {topic_id: _handed_over(topic) for topic_id, topic in image.topics.items()}
         self._write_metadata(image, now)
         self.metadata.close()
         self._checkpoint(durable=True)
@@ -725,6 +721,14 @@ def _partitions_of(cluster: Cluster, topic: str) -> Iterable[Partition]:
 def _versions(cluster: Cluster) -> tuple[int, int, int]:
     """How many topics were created, and how many other changes were made, of topics and of settings."""
     return cluster.topics_created, cluster.version - cluster.topics_created, cluster.configs.version
+
+
+def _handed_over(topic: TopicImage) -> TopicImage:
+    """The topic after its broker has stopped: each partition is without a leader, in a new leader epoch, as in Kafka."""
+    partitions = {
+        index: each._replace(leader=NO_LEADER, leader_epoch=each.leader_epoch + 1) for index, each in topic.partitions.items()
+    }
+    return TopicImage(topic.name, partitions)
 
 
 def _topic_image(topic: Topic, known: TopicImage | None) -> TopicImage:
