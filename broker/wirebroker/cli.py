@@ -84,7 +84,8 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--advertise", metavar="H:P", help="the address that clients connect to (each further broker takes the next port)")
     repeated("--listener", metavar="NAME=H:P[@H:P]", help="a further listener; the address after @ is advertised; "
         "each further broker takes the next ports (repeatable)")  # fmt: skip
-    repeated("--topic", metavar="NAME[:N]", help="create this topic with N partitions (repeatable)")
+    repeated("--topic", metavar="NAME[:N][:rf=N][:KEY=VALUE]", help="create this topic with N partitions, N replicas and "
+        "Kafka's topic settings (repeatable)")  # fmt: skip
     add("--partitions", type=whole_number, metavar="N", help="default partitions: num.partitions")
     add("--profile", default="kafka-4.3", metavar="NAME", help="the rules of the validator (%(default)s)")
     repeated("--set", metavar="RULE=VALUE", help="change one rule of the profile (repeatable)")

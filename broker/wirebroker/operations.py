@@ -16,13 +16,17 @@ from wirebroker.core.names import topic_name_error
 from wirebroker.core.partition import Partition
 from wirebroker.core.producers import Key, ProducerEntry, unpack
 from wirebroker.core.record_checks import RecordReject
+from wirebroker.core.setting_definitions import TOPIC_SETTINGS, ConfigError
 from wirebroker.engine import Engine
+from wirebroker.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from wirebroker.audit.stored import StoredPartition
     from wirebroker.faults.files import FaultFile
     from wirebroker.faults.rules import Rule
     from wirebroker.trace.rows import ProduceRow
+
+__tracebackhide__ = True  # pytest shows the caller's line
 
 
 class StoredRecord(NamedTuple):
@@ -57,6 +61,14 @@ class TopicExists(ValueError):
     """There is a topic of this name already."""
 
 
+class NoSuchSetting(ConfigError):
+    """Topics have no setting of this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"topics have no setting {name!r}", suggestion=did_you_mean(name, TOPIC_SETTINGS))
+        self.name = name
+
+
 # Topics
 
 
@@ -82,7 +94,7 @@ def create_topic(
 ) -> Topic:  # fmt: skip
     """Create a topic, with `num.partitions` partitions if `partitions` is None.
 
-    Raises TopicExists, ValueError, OSError if the data directory cannot be written to.
+    Raises TopicExists, NoSuchSetting, ValueError, OSError if the data directory cannot be written to.
     """
     if (error := topic_name_error(name)) is not None:
         raise ValueError(error)
@@ -90,8 +102,12 @@ def create_topic(
         raise TopicExists(f"Topic '{name}' already exists.")
     if partitions is not None and partitions < 1:
         raise ValueError(f"a topic needs at least 1 partition, not {partitions}")
-    if replication_factor is not None and not 1 <= replication_factor <= len(engine.cluster.brokers):
-        raise ValueError(f"{len(engine.cluster.brokers)} brokers cannot hold {replication_factor} replicas")
+    brokers = len(engine.cluster.brokers)
+    if replication_factor is not None and not 1 <= replication_factor <= brokers:
+        raise ValueError(f"{brokers} broker{'s' * (brokers > 1)} cannot hold {replication_factor} replicas of {name!r}")
+    for key in configs or {}:
+        if key not in TOPIC_SETTINGS:
+            raise NoSuchSetting(key)
     if not any(map(engine.cluster.alive, engine.cluster.brokers)):
         raise ValueError(f"{name!r} cannot be created, because all brokers are down")
     overrides = {key: setting(value) for key, value in (configs or {}).items()}
@@ -118,37 +134,14 @@ def setting(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-class PartitionState(NamedTuple):
-    """The state of one partition, in Kafka's terms. `leader` is −1 while the partition has none."""
-
-    leader: int
-    leader_epoch: int
-    replicas: list[int]
-    in_sync: list[int]
-    eligible: list[int]
-    """Replicas that may lead when no replica is in sync (eligible leader replicas, KIP-966)."""
-    offline: list[int]
-    log_start_offset: int
-    high_watermark: int
-    log_end_offset: int
-
-
-def partition_state(engine: Engine, topic: str, index: int) -> PartitionState:
-    """The state of a partition. Raises KeyError or IndexError if it does not exist."""
-    held = engine.cluster.topics[topic].partitions[index]
-    return PartitionState(
-        held.leader, held.leader_epoch, list(held.replicas), list(held.in_sync), list(held.eligible),
-        engine.cluster.offline(held), held.log_start_offset, held.high_watermark, held.log_end_offset,
-    )  # fmt: skip
-
-
 # Records
 
 
 def records(engine: Engine, topic: str, partition: int | None = None) -> list[StoredRecord]:
-    """Every record that is stored, by partition and offset. Raises NoSuchTopic."""
-    held = topic_named(engine, topic).partitions
-    return [record for each in held if partition in (None, each.index) for record in stored_records(each)]
+    """Every record that is stored, by partition and offset. Raises NoSuchTopic, NoSuchPartition."""
+    found = topic_named(engine, topic)
+    held = found.partitions if partition is None else [partition_of(found, partition)]
+    return [record for each in held for record in stored_records(each)]
 
 
 def stored_records(partition: Partition, start_offset: int = 0) -> Iterator[StoredRecord]:
@@ -160,7 +153,7 @@ def stored_records(partition: Partition, start_offset: int = 0) -> Iterator[Stor
             offset = header.base_offset + record.offset_delta
             if offset < start:
                 continue
-            numbered = header.base_sequence >= 0
+            numbered = header.producer_id >= 0 and header.base_sequence >= 0
             yield StoredRecord(
                 partition.topic, partition.index, offset,
                 header.max_timestamp if header.is_log_append_time else header.base_timestamp + record.timestamp_delta,

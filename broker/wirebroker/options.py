@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +14,17 @@ from kafkawire.registry import KEYS, api_name
 from wirebroker import operations
 from wirebroker.apis import served_versions
 from wirebroker.clock import CLOCKS, Clock
-from wirebroker.core.names import topic_name_error
 from wirebroker.core.profile import PROFILES, Rules, profile
 from wirebroker.core.setting_definitions import ignored
 from wirebroker.engine import Engine, first_node
 from wirebroker.suggestions import did_you_mean
+from wirebroker.topic_specs import Topics, TopicSpec, topic_specs
 from wirebroker.trace.levels import LEVELS
 
 if TYPE_CHECKING:
     from wirebroker.storage.folder.store import FolderStore
+
+__tracebackhide__ = True  # pytest shows the caller's line
 
 CHOICES = {
     "clock": CLOCKS, "record_checks": ("full", "header"), "sync": ("always", "interval", "never"), "trace": LEVELS,
@@ -44,7 +47,7 @@ class OptionError(ValueError):
 class BrokerOptions:
     """The options that a cluster of brokers is started with. Raises OptionError.
 
-    `topics` maps names to partition counts, None for `num.partitions`; a list of names means one partition each.
+    `topics` are one or several names, each perhaps with its partitions, replicas and settings (`wirebroker.topic_specs`).
     `configs` are Kafka's settings by Kafka's names; `rules` change single rules of the `profile`. `random_seed` makes the
     ids of each start repeatable, `fault_seed` the probabilities of faults. With `cold_start` coordinators need time at
     first, and so do topics that are created automatically, as in Kafka. `data` is the directory that keeps the logs, and
@@ -52,7 +55,7 @@ class BrokerOptions:
     """
 
     brokers: int = 1
-    topics: Mapping[str, int | None] | Iterable[str] = ()
+    topics: Topics = ()
     profile: str = "kafka-4.3"
     rules: Mapping[str, Any] | None = None
     configs: Mapping[str, Any] | None = None
@@ -79,11 +82,10 @@ class BrokerOptions:
         except ValueError as wrong:
             raise OptionError("rules" if self.profile in PROFILES else "profile", str(wrong)) from None
         self._check_max_versions()
-        for name, partitions in self.partition_counts.items():
-            if (error := topic_name_error(name)) is not None:
-                raise OptionError("topics", error)
-            if partitions is not None and (type(partitions) is not int or partitions < 1):
-                raise OptionError("topics", f"{name!r} needs at least 1 partition, not {partitions!r}")
+        try:
+            _ = self.topic_specs
+        except ValueError as wrong:
+            raise OptionError("topics", str(wrong)) from None
 
     def _check_max_versions(self) -> None:
         served = served_versions(self.new_rules(), {})
@@ -101,10 +103,10 @@ class BrokerOptions:
         """`configs` as Kafka writes them."""
         return {name: operations.setting(value) for name, value in (self.configs or {}).items()}
 
-    @property
-    def partition_counts(self) -> dict[str, int | None]:
-        """The partitions of each topic; None for `num.partitions`."""
-        return dict(self.topics) if isinstance(self.topics, Mapping) else dict.fromkeys(self.topics, 1)
+    @cached_property
+    def topic_specs(self) -> dict[str, TopicSpec]:
+        """The topics to create, by their names."""
+        return topic_specs(self.topics)
 
     @property
     def ignored(self) -> str:
@@ -145,9 +147,12 @@ class BrokerOptions:
             engine.cluster.auto_creation_ms = AUTO_CREATION_MS
         engine.trace_at(self.trace)
         found = store.topics_found if store is not None else ()
-        for name, partitions in self.partition_counts.items():
+        for name, spec in self.topic_specs.items():
             if name not in found:
-                operations.create_topic(engine, name, now, partitions)
+                try:
+                    operations.create_topic(engine, name, now, spec.partitions, spec.configs, spec.replication_factor)
+                except ValueError as refused:
+                    raise OptionError("topics", f"{name}: {refused}") from None
         return engine
 
     def _open_store(self, data: Path, random_bytes: Callable[[int], bytes]) -> FolderStore:

@@ -153,7 +153,7 @@ def broker_options(arguments: argparse.Namespace, faults: FaultFile | None = Non
     seeds = (arguments.random_seed, faults.seed if faults else None, 0)
     return BrokerOptions(
         brokers=arguments.brokers,
-        topics=_topics(arguments.topic),
+        topics=arguments.topic,
         profile=arguments.profile,
         rules=dict(_pair(text, "--set") for text in arguments.set),
         configs=configs,
@@ -214,18 +214,6 @@ def _fault_file(path: str) -> FaultFile:
         raise UsageError(f"--faults {path}: {refused.strerror}") from refused
     except FaultFileError as wrong:
         raise UsageError(f"--faults: {wrong}") from None
-
-
-def _topics(texts: Iterable[str]) -> dict[str, int | None]:
-    topics: dict[str, int | None] = {}
-    for text in texts:
-        name, colon, count = text.partition(":")
-        if name in topics:
-            raise UsageError(f"--topic {text}: this topic is named twice")
-        if colon and _number(count) < 1:
-            raise UsageError(f"--topic {text}: the number of partitions is {count!r}")
-        topics[name] = int(count) if colon else None
-    return topics
 
 
 def _check_sink(sink: str) -> None:

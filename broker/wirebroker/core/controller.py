@@ -52,6 +52,7 @@ class Controller:
     def move_leader(self, topic: str, index: int, to: int, now: int) -> None:
         """Make an in-sync replica the leader, as a reassignment and a preferred election do."""
         partition = self._partition(topic, index)
+        self._replica(partition, to)
         if to not in partition.in_sync or not self._cluster.alive(to):
             where = f"{topic}-{index}, which has {partition.in_sync} in sync"
             raise ValueError(f"broker {to} cannot lead {where}; an unclean election is `elect_leader(…, unclean=True)`")
@@ -165,6 +166,8 @@ class Controller:
 
     def _replica(self, partition: Partition, node_id: int) -> None:
         self._broker(node_id)
-        if node_id not in partition.replicas:
-            where = f"{partition.topic}-{partition.index}"
-            raise ValueError(f"broker {node_id} has no replica of {where}; {partition.replicas} have")
+        held = partition.replicas
+        if node_id not in held:
+            only = f" alone; create the topic with a replication factor of {len(self._cluster.brokers)}"
+            where = f"{partition.topic}-{partition.index}, which is on {held if len(held) > 1 else f'broker {held[0]}{only}'}"
+            raise ValueError(f"broker {node_id} has no replica of {where}")

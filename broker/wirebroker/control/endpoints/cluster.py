@@ -7,18 +7,11 @@ from functools import partial
 from typing import Annotated
 
 from kafkawire.errors import error_name
-from wirebroker import operations
+from wirebroker import operations, states
 from wirebroker.control.controlled import Controlled
 from wirebroker.control.forms import Form, about
 from wirebroker.control.problems import Problem
-
-
-class Broker(Form):
-    """A broker, and the advertised address of each of its listeners."""
-
-    node_id: int
-    alive: Annotated[bool, about("false after it was killed")]
-    listeners: Annotated[dict[str, str], about("name to host:port", examples=[{"PLAINTEXT": "127.0.0.1:9092"}])]
+from wirebroker.states import Broker
 
 
 class Brokers(Form):
@@ -80,12 +73,7 @@ class Replica(Form):
 
 def brokers(controlled: Controlled) -> Brokers:
     """The brokers, whether they are alive, and their advertised addresses."""
-    return Brokers(
-        [
-            Broker(node_id, each.alive, {name: f"{host}:{port}" for name, (host, port) in each.addresses.items()})
-            for node_id, each in controlled.engine.cluster.brokers.items()
-        ]
-    )
+    return Brokers(list(states.brokers(controlled.engine).values()))
 
 
 def kill(controlled: Controlled, node_id: int) -> Brokers:
@@ -151,7 +139,7 @@ def _change(controlled: Controlled, node_id: int, change: Callable[[int, int], N
 
 def _leader(controlled: Controlled, topic: str, partition: int) -> Leader:
     held = operations.partition_of(operations.topic_named(controlled.engine, topic), partition)
-    state = operations.partition_state(controlled.engine, topic, held.index)
+    state = states.partition_state(controlled.engine, held)
     return Leader(
         topic, partition, state.leader, state.leader_epoch, state.replicas, state.in_sync, state.eligible, state.offline
     )

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Annotated
 
-from kafkawire.codec import decode
-from kafkawire.errors import ProtocolError
-from kafkawire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
-from wirebroker import operations
+from wirebroker import operations, states
 from wirebroker.control.controlled import Controlled
-from wirebroker.control.endpoints.topics import PartitionState, partition_state
 from wirebroker.control.forms import Form, about
 from wirebroker.control.problems import Problem
-from wirebroker.core.groups.classic import Group as ClassicGroup
-from wirebroker.core.groups.consumer import CONSUMER, ConsumerGroup
-from wirebroker.core.groups.members import ConsumerMember
 from wirebroker.core.partition import Partition
 from wirebroker.core.producers import Key, ProducerEntry
-from wirebroker.core.transactions.transaction import Transaction as HeldTransaction
+from wirebroker.states import Group, PartitionState, Transaction
 
 
 class Batch(Form):
@@ -59,66 +51,10 @@ class OfPartition(Form):
     partition: Annotated[int | None, about("only this partition")] = None
 
 
-class Partitions(Form):
-    """Partitions of a topic."""
-
-    topic: str
-    partitions: list[int]
-
-
-class Transaction(Form):
-    """A transactional id. Times are ms since the epoch; −1 stands for "none"."""
-
-    transactional_id: str
-    state: Annotated[str, about("Kafka's name of it", examples=["Ongoing"])]
-    producer_id: int
-    producer_epoch: int
-    timeout_ms: int
-    started: int
-    updated: int
-    partitions: Annotated[list[Partitions], about("those in the open transaction")]
-
-
 class Transactions(Form):
     """Transactional ids."""
 
     transactions: list[Transaction]
-
-
-class Member(Form):
-    """A member of a group."""
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    assignment: Annotated[list[Partitions] | None, about("null if it cannot be read: it is the clients' own affair")]
-
-
-class Offset(Form):
-    """A committed offset."""
-
-    topic: str
-    partition: int
-    offset: int
-    leader_epoch: Annotated[int, about("−1 if the client did not say")]
-    metadata: str
-    time: Annotated[int, about("when it was committed, ms since the epoch")]
-    pending: Annotated[bool, about("whether it waits for the end of a transaction")]
-
-
-class Group(Form):
-    """A group."""
-
-    group_id: str
-    type: Annotated[str, about("classic or consumer")]
-    state: Annotated[str, about("Kafka's name of it", examples=["Stable"])]
-    generation: Annotated[int, about("of a consumer group, its epoch")]
-    protocol_type: str
-    protocol: Annotated[str, about("what assigns partitions, as far as it is agreed on")]
-    leader: Annotated[str | None, about("the member that assigns them, in a classic group")]
-    members: list[Member]
-    offsets: list[Offset]
 
 
 class Groups(Form):
@@ -155,28 +91,28 @@ def producers(controlled: Controlled, topic: str, query: OfPartition) -> Produce
 
 def transactions(controlled: Controlled) -> Transactions:
     """Every transactional id, with the state of its transaction."""
-    return Transactions([_transaction(each) for each in controlled.engine.transactions.transactions.values()])
+    return Transactions(list(states.transactions(controlled.engine).values()))
 
 
 def transaction(controlled: Controlled, transactional_id: str) -> Transaction:
     """A transactional id, with the state of its transaction."""
-    found = controlled.engine.transactions.transactions.get(transactional_id)
+    found = states.transactions(controlled.engine).get(transactional_id)
     if found is None:
         raise Problem(404, f"there is no transactional id {transactional_id!r}", "transactional_id")
-    return _transaction(found)
+    return found
 
 
 def groups(controlled: Controlled) -> Groups:
     """Every group, with its members and committed offsets."""
-    return Groups([_group(each, controlled) for each in controlled.engine.groups.groups.values()])
+    return Groups(list(states.groups(controlled.engine).values()))
 
 
 def group(controlled: Controlled, group_id: str) -> Group:
     """A group, with its members and committed offsets."""
-    found = controlled.engine.groups.groups.get(group_id)
+    found = states.groups(controlled.engine).get(group_id)
     if found is None:
         raise Problem(404, f"there is no group {group_id!r}", "group_id")
-    return _group(found, controlled)
+    return found
 
 
 def expire_producer(controlled: Controlled, producer_id: int, body: Where) -> Expired:
@@ -204,7 +140,7 @@ def truncate(controlled: Controlled, topic: str, partition: int, body: Cut) -> P
     held = operations.partition_of(operations.topic_named(controlled.engine, topic), partition)
     controlled.engine.fault_broker.truncate(topic, partition, body.offset, controlled.now)
     controlled.changed()
-    return partition_state(held)
+    return states.partition_state(controlled.engine, held)
 
 
 def _producer(held: Partition, key: Key, entry: ProducerEntry) -> Producer:
@@ -217,66 +153,3 @@ def _producer(held: Partition, key: Key, entry: ProducerEntry) -> Producer:
         held.index, producer_id, name, entry.producer_epoch, entry.last_sequence, entry.last_timestamp,
         entry.coordinator_epoch, entry.current_txn_first_offset, entry.poisoned, batches,
     )  # fmt: skip
-
-
-def _transaction(held: HeldTransaction) -> Transaction:
-    indexes: dict[str, list[int]] = {}
-    for topic, index in sorted(held.partitions):
-        indexes.setdefault(topic, []).append(index)
-    return Transaction(
-        held.transactional_id, held.state.value, held.producer_id, held.producer_epoch, held.timeout_ms, held.started,
-        held.updated, [Partitions(topic, partitions) for topic, partitions in indexes.items()],
-    )  # fmt: skip
-
-
-def _group(held: ClassicGroup | ConsumerGroup, controlled: Controlled) -> Group:
-    offsets = _offsets(held.group_id, controlled)
-    if isinstance(held, ConsumerGroup):
-        members = [_consumer(member, controlled) for member in held.members.values()]
-        assignor = held.preferred_assignor() or controlled.engine.groups.consumers.default_assignor()
-        return Group(held.group_id, CONSUMER, held.state, held.epoch, CONSUMER, assignor, None, members, offsets)
-    classic = [
-        Member(each.member_id, each.instance_id, each.client_id, each.client_host, _assigned(each.assignment, held))
-        for each in held.members.values()
-    ]
-    return Group(
-        held.group_id, "classic", held.state.value, held.generation, held.protocol_type or "", held.protocol or "",
-        held.leader, classic, offsets,
-    )  # fmt: skip
-
-
-def _assigned(assignment: bytes, held: ClassicGroup) -> list[Partitions] | None:
-    """The partitions of a classic member, if its assignment has the form that Kafka's consumers write."""
-    if held.protocol_type != CONSUMER or not assignment:
-        return None if assignment else []
-    try:
-        version = min(max(int.from_bytes(assignment[:2], "big", signed=True), 0), 3)
-        read, _ = decode(ConsumerProtocolAssignment, memoryview(assignment), version, 2)
-    except ProtocolError:
-        return None
-    return [Partitions(each.topic, sorted(each.partitions)) for each in read.assigned_partitions]
-
-
-def _consumer(member: ConsumerMember, controlled: Controlled) -> Member:
-    known = controlled.engine.cluster.topics_by_id
-    owned: dict[str, list[int]] = {}
-    for part in (member.assigned, member.revoking):
-        _collect(part, {topic_id: topic.name for topic_id, topic in known.items()}, owned)
-    assignment = [Partitions(topic, sorted(indexes)) for topic, indexes in owned.items()]
-    return Member(member.member_id, member.instance_id, member.client_id, member.client_host, assignment)
-
-
-def _collect(part: Mapping[bytes, Mapping[int, int]], names: Mapping[bytes, str], into: dict[str, list[int]]) -> None:
-    for topic_id, indexes in part.items():
-        if topic_id in names:
-            into.setdefault(names[topic_id], []).extend(indexes)
-
-
-def _offsets(group_id: str, controlled: Controlled) -> list[Offset]:
-    store = controlled.engine.groups.offsets
-    found = [(where, committed, False) for where, committed in store.of(group_id).items()]
-    found += [(where, committed, True) for where, committed in store.pending_of(group_id)]
-    return [
-        Offset(*where, committed.offset, committed.leader_epoch, committed.metadata, committed.time, pending)
-        for where, committed, pending in found
-    ]
