@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import statistics
 import subprocess
 import sys
@@ -10,20 +11,32 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
+from inspect import signature
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
 
 import pytest
+from aiokafka import AIOKafkaProducer
+from confluent_kafka import Consumer, Producer
+from mypy import api
 
 from answers import sole
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.metadata import MetadataRequest
-from wirebroker import MockKafka
+from wirebroker import MockKafka, faults
+from wirebroker.clock import CLOCKS, ClockName
 from wirebroker.core.configs import ConfigError
+from wirebroker.core.profile import PROFILES, ProfileName
+from wirebroker.faults import FaultError
+from wirebroker.mock import Settings
+from wirebroker.net import host
 from wirebroker.net.host import Host
 from wirebroker.net.protocol import BrokerProtocol
+from wirebroker.options import CHOICES
+from wirebroker.trace.levels import LEVELS, Level
 from wirebroker.wire_client import ConnectionClosed
 from wirekit import RawProducer, batch, client, produce_request
-
-pytest_plugins = ["pytester"]
 
 
 def test_records_have_every_field_of_the_wire() -> None:
@@ -48,6 +61,133 @@ def test_producers_shows_the_validators_state() -> None:
         assert [(b.first_sequence, b.last_sequence, b.first_offset) for b in entry.batches] == [
             (first, first + 1, first) for first in range(2, 12, 2)
         ]
+
+
+def test_topics_have_partitions_replicas_and_settings() -> None:
+    policy = {"cleanup.policy": "compact"}
+    words = {"partitions": 2, "replication_factor": 3, "configs": policy}
+    for topics in ("orders:2:rf=3:cleanup.policy=compact", ["orders:2:rf=3:cleanup.policy=compact"], {"orders": words}):
+        with MockKafka(brokers=3, topics=topics) as kafka:  # type: ignore[arg-type]
+            assert list(kafka.topics()) == ["orders"]
+            orders = kafka.topics()["orders"]
+            assert (orders.configs, [each.replicas for each in orders.partitions]) == (policy, [[1, 2, 3], [2, 3, 1]])
+    throttled = "leader.replication.throttled.replicas"
+    with MockKafka(topics=["one", f"many:4:{throttled}=0:1,1:2"], configs={"num.partitions": 2}) as kafka:
+        assert {name: len(each.partitions) for name, each in kafka.topics().items()} == {"one": 2, "many": 4}
+        assert kafka.topics()["many"].configs == {throttled: "0:1,1:2"}
+        kafka.create_topic("later")
+        assert len(kafka.topics()["later"].partitions) == 2
+
+
+def test_a_topic_has_one_replica_unless_more_are_asked_for() -> None:
+    """As in Kafka: default.replication.factor is 1."""
+    with MockKafka(brokers=3, topics=["orders", "pay:1:rf=2"]) as kafka:
+        assert kafka.partition("orders").replicas == [1]
+        why = "broker 2 has no replica of orders-0, which is on broker 1 alone; create the topic with a replication factor of 3"
+        with pytest.raises(ValueError, match=why):
+            kafka.move_leader("orders", to=2)
+        with pytest.raises(ValueError, match=r"broker 3 has no replica of pay-0, which is on \[1, 2\]"):
+            kafka.move_leader("pay", to=3)
+        with pytest.raises(ValueError, match="there is no broker 7"):
+            kafka.move_leader("pay", to=7)
+        kafka.move_leader("pay", to=2)
+        assert kafka.partition("pay").leader == 2
+    with MockKafka(brokers=3, configs={"default.replication.factor": 3}, topics="orders") as kafka:
+        assert kafka.partition("orders").replicas == [1, 2, 3]
+
+
+def test_groups_offsets_and_transactions() -> None:
+    with MockKafka(topics="orders:2") as kafka:
+        for value in ("tea", "coffee"):
+            kafka.produce("orders", value=value)
+        assert (kafka.groups(), kafka.transactions(), kafka.committed_offsets("team")) == ({}, {}, {})
+        consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "team", "auto.offset.reset": "earliest"})
+        consumer.subscribe(["orders"])
+        assert consumer.consume(2, timeout=10)[0].value() == b"tea"
+        consumer.commit(asynchronous=False)
+        team = kafka.groups()["team"]
+        assert (team.state, len(team.members), kafka.committed_offsets("team")) == ("Stable", 1, {("orders", 0): 2})
+        assert [(each.topic, each.partitions) for each in team.members[0].assignment or ()] == [("orders", [0, 1])]
+        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "till"})
+        producer.init_transactions(10)
+        producer.begin_transaction()
+        producer.produce("orders", b"open", partition=1)
+        producer.flush(10)
+        till = kafka.transactions()["till"]
+        assert (till.state, [(each.topic, each.partitions) for each in till.partitions]) == ("Ongoing", [("orders", [1])])
+        producer.abort_transaction(10)
+        assert kafka.connection_count() > 0
+        consumer.close()
+        assert kafka.groups()["team"].state == "Empty"
+        assert kafka.brokers()[1].listeners == {"PLAINTEXT": kafka.bootstrap_servers}
+
+
+@pytest.mark.parametrize(
+    ("record", "wrong"),
+    [
+        ({"value": {"a": 1}}, r"value is bytes, a text or None, not \{'a': 1\}; serialize it first"),
+        ({"key": 5}, "key is bytes, a text or None, not 5"),
+        ({"headers": "name"}, "headers are a dict, or pairs of a name and its value, not 'name'"),
+        ({"headers": [("a", "b", "c")]}, "headers are a dict, or pairs"),
+        ({"headers": {"a": 5}}, "the header 'a' is bytes, a text or None, not 5"),
+    ],
+)
+def test_seed_data_that_cannot_be_stored_is_refused(record: dict[str, Any], wrong: str) -> None:
+    with MockKafka() as kafka, pytest.raises(TypeError, match=wrong):
+        kafka.produce("orders", **record)
+
+
+def test_seed_data_as_text() -> None:
+    with MockKafka() as kafka:
+        kafka.produce("orders", key="käse", value=bytearray(b"tea"), headers={"a": "b", "none": None})
+        (record,) = kafka.records("orders")
+        assert (record.key, record.value, record.headers) == ("käse".encode(), b"tea", (("a", b"b"), ("none", None)))
+        with pytest.raises(IndexError, match="the topic 'orders' has no partition 5"):
+            kafka.records("orders", 5)
+
+
+def test_a_second_start_is_refused_and_a_restart_is_not() -> None:
+    kafka = MockKafka()
+    assert not kafka.running
+    with kafka:
+        with pytest.raises(RuntimeError, match="already running"):
+            kafka.start()
+        assert kafka.running
+        kafka.produce("orders", value="it still runs")
+    with kafka:
+        assert kafka.topics() == {}
+
+
+def test_choices_that_type_checkers_know_are_all_that_there_are() -> None:
+    assert get_args(ProfileName) == tuple(PROFILES)
+    assert get_args(ClockName) == tuple(CLOCKS)
+    assert get_args(Level) == tuple(LEVELS)
+    hints = get_type_hints(MockKafka.__init__)
+    assert {name: get_args(hints[name]) for name in ("record_checks", "sync")} == {
+        name: CHOICES[name] for name in ("record_checks", "sync")
+    }
+    assert set(Settings.__annotations__) == set(signature(MockKafka).parameters) - {"loop_thread"}
+
+
+@pytest.mark.timeout(300)  # the first time mypy has no cache
+def test_mypy_finds_a_misspelled_word(tmp_path: Path) -> None:
+    """It knows each kind's words; at run time the words are checked as well."""
+    (tmp_path / "typo.py").write_text(
+        "from wirebroker import MockKafka, faults\n"
+        "faults.error(1, ntn=1)\n"
+        "MockKafka(clock='frosen')\n"
+        "faults.lose_akc(api='Produce')\n"
+        "faults.lose_ack(api='Produce', nth=[1, 2])\n"
+        "MockKafka(topics=['orders:3'], profile='kafka-2.3', trace='all').restart('kill')\n"
+    )
+    root = Path(__file__).parents[1]
+    answer, _, _ = api.run(["--config-file", str(root / "pyproject.toml"), "--cache-dir", str(root / ".mypy_cache"),
+                            str(tmp_path / "typo.py")])  # fmt: skip
+    found = re.findall(r"typo.py:(\d+): error: (.*)", answer)
+    assert [int(line) for line, _ in found] == [2, 3, 4]
+    assert found[0][1] == 'Unexpected keyword argument "ntn" for "error"  [call-arg]'
+    with pytest.raises(FaultError, match="error has no option 'ntn'; did you mean 'nth'?"):
+        faults.error(1, ntn=1)  # type: ignore[call-arg]
 
 
 def test_seed_data_without_a_client() -> None:
@@ -102,12 +242,14 @@ def test_reset_closes_the_connections_and_empties_the_broker() -> None:
         producer = RawProducer(kafka)
         producer.send(0)
         kafka.create_topic("more", 2)
+        kafka.clock.advance(days=8)
         kafka.reset()
         with pytest.raises(ConnectionClosed):
             producer.send(1)
         assert kafka.bootstrap_servers == before
         assert kafka.records("orders") == []
         assert kafka.trace.produce() == []
+        assert abs(kafka.clock.now() - time.time() * 1000) < 60_000, "the clock is back"
         topics = client(kafka).request(MetadataRequest(topics=None), 9).topics
         assert [topic.name for topic in topics] == ["orders"]
         assert RawProducer(kafka).pid == 0
@@ -155,6 +297,20 @@ def test_one_seed_makes_ids_repeatable() -> None:
         ({"record_checks": "none"}, ValueError, "record_checks: 'none' is not one of full, header"),
         ({"clock": "fast"}, ValueError, "clock: 'fast' is not one of system, frozen"),
         ({"max_versions": {"Prodce": 3}}, ValueError, "no API named 'Prodce'"),
+        ({"topics": 5}, ValueError, "topics: give a name, a list of names, or a dict of names and partition counts, not 5"),
+        ({"topics": [5]}, ValueError, "topics: the name of a topic is a text, not 5"),
+        ({"topics": ["a", "a:3"]}, ValueError, "topics: the topic 'a' is named twice"),
+        ({"topics": "a:x"}, ValueError, "topics: a:x: the number of partitions is 'x'"),
+        ({"topics": "a:rf=0"}, ValueError, "topics: a:rf=0: the number of replicas is '0'"),
+        ({"topics": "a:1:2"}, ValueError, "topics: a:1:2: '2' is not KEY=VALUE"),
+        ({"topics": "a:rf=1:rf=1"}, ValueError, "topics: a:rf=1:rf=1: rf is set twice"),
+        ({"topics": {"a": "3"}}, ValueError, "topics: 'a' needs at least 1 partition, not '3'"),
+        ({"topics": {"a": {"partitons": 3}}}, ValueError, "no 'partitons'; did you mean 'partitions'?"),
+        ({"topics": {"a": {"retention.ms": 3}}}, ValueError, "no 'retention.ms'; Kafka's settings go into its 'configs'"),
+        ({"topics": {"a": {"configs": "x"}}}, ValueError, "the configs of 'a' are a dict of Kafka's topic settings, not 'x'"),
+        ({"topics": "a:rf=2"}, ValueError, "topics: a: 1 broker cannot hold 2 replicas of 'a'"),
+        ({"topics": "a:clenup.policy=compact"}, ValueError, r"no setting 'clenup.policy'; did you mean 'cleanup.policy'\?"),
+        ({"topics": "a:cleanup.policy=compat"}, ValueError, "topics: a: Invalid value .*compat"),
         ({"topics": {"bad/name": 1}}, ValueError, "characters other than"),
         ({"topics": {"orders": 0}}, ValueError, "topics: 'orders' needs at least 1 partition, not 0"),
     ],
@@ -186,7 +342,7 @@ def test_async_in_the_callers_loop() -> None:
             task = asyncio.create_task(work)
             assert len(await kafka.wait_for_records_async("orders", 5)) == 5
             await task
-            with pytest.raises(RuntimeError, match="await wait_until_async"):
+            with pytest.raises(RuntimeError, match=r"await kafka.wait_until_async\(…\) instead"):
                 kafka.wait_until(lambda: True)
             with pytest.raises(TimeoutError, match="did not come true within 0.01 s"):
                 await kafka.wait_until_async(lambda: False, timeout=0.01)
@@ -208,6 +364,60 @@ def test_wait_until_notices_a_condition_outside_the_broker() -> None:
             await kafka.wait_until_async(lambda: next(found), timeout=0.5)
 
     asyncio.run(scenario())
+
+
+def test_waiting_in_another_loop_than_the_brokers() -> None:
+    """The broker runs in a thread, and the client in the loop of the test: nothing blocks it, and it is woken at once."""
+
+    async def scenario(kafka: MockKafka) -> None:
+        producer = AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
+        await producer.start()
+        sent = [asyncio.ensure_future(producer.send_and_wait("orders", b"tea")) for _ in range(3)]
+        assert len(await kafka.wait_for_records_async("orders", 3)) == 3
+        await asyncio.gather(*sent)
+        for blocking in (lambda: kafka.wait_for_records("orders", 3), lambda: kafka.wait_until(lambda: True)):
+            with pytest.raises(RuntimeError, match="would block the event loop that runs here; await kafka.wait_.*_async"):
+                blocking()
+        with pytest.raises(TimeoutError, match="3 of 4 records were stored in 'orders' within 0.01 s"):
+            await kafka.wait_for_records_async("orders", 4, timeout=0.01)
+        await producer.stop()
+
+    with MockKafka(topics="orders") as kafka:
+        asyncio.run(scenario(kafka))
+
+
+@pytest.mark.parametrize("own_loop", [True, False])
+def test_a_waiter_is_woken_by_a_change_and_not_by_the_recheck(own_loop: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "RECHECK_S", 60)
+
+    async def scenario(kafka: MockKafka) -> None:
+        waiting = asyncio.ensure_future(kafka.wait_for_records_async("orders", 1, timeout=30))
+        await asyncio.sleep(0)
+        loop, woken = asyncio.get_running_loop(), list[object]()
+        wake = loop.call_soon_threadsafe
+        monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *call: (woken.append(call), wake(*call)))
+        threading.Thread(target=kafka.produce, args=["orders"], kwargs={"value": "tea"}).start()
+        assert len(await asyncio.wait_for(waiting, 10)) == 1
+        assert woken, "a loop that sleeps is woken from another thread by this call alone"
+
+    async def in_its_loop() -> None:
+        async with MockKafka() as kafka:
+            await scenario(kafka)
+
+    if own_loop:
+        asyncio.run(in_its_loop())
+    else:
+        with MockKafka() as kafka:
+            asyncio.run(scenario(kafka))
+
+
+def test_a_waiter_whose_loop_has_ended_does_no_harm() -> None:
+    ended = asyncio.new_event_loop()
+    ended.close()
+    with MockKafka(topics="orders") as kafka:
+        kafka._running.watchers.append(partial(host._call_in, ended, print))
+        kafka.produce("orders", value="tea")
+        assert len(kafka.wait_for_records("orders", 1)) == 1
 
 
 def test_many_threads_at_once() -> None:
@@ -239,84 +449,6 @@ def test_it_starts_within_milliseconds() -> None:
 def test_importing_wirebroker_does_not_import_the_broker() -> None:
     script = "import sys, wirebroker; sys.exit('asyncio' in sys.modules or 'wirebroker.mock' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
-
-
-# The plugin
-
-
-def test_the_fixture_gives_each_test_a_broker_of_its_own(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(
-        """
-        import pytest
-        seen = []
-
-        def test_one(mock_kafka):
-            seen.append(mock_kafka.bootstrap_servers)
-            mock_kafka.produce("orders", value=b"x")
-
-        def test_two(mock_kafka):
-            assert mock_kafka.bootstrap_servers not in seen
-            with pytest.raises(KeyError):
-                mock_kafka.records("orders")
-
-        @pytest.mark.mock_kafka(brokers=3, topics={"orders": 6}, profile="textbook")
-        def test_marker(mock_kafka):
-            assert mock_kafka.bootstrap_servers.count(",") == 2
-
-        def test_factory(mock_kafka_factory):
-            assert mock_kafka_factory().bootstrap_servers != mock_kafka_factory(brokers=2).bootstrap_servers
-        """
-    )
-    pytester.runpytest_subprocess("--strict-markers").assert_outcomes(passed=4)
-
-
-def test_the_last_verdicts_join_the_report_of_a_failed_test(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(
-        """
-        from kafka import KafkaProducer
-
-        def test_fails(mock_kafka):
-            producer = KafkaProducer(bootstrap_servers=mock_kafka.bootstrap_servers)
-            producer.send("orders", b"x").get(10)
-            producer.close()
-            assert False
-        """
-    )
-    result = pytester.runpytest_subprocess()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*wirebroker 1: the last verdicts*", "*orders-0*stored at offset 0*"])
-
-
-def test_the_fixture_works_with_pytest_asyncio_and_xdist(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(
-        """
-        import pytest
-        from aiokafka import AIOKafkaProducer
-
-        @pytest.mark.asyncio
-        @pytest.mark.parametrize("n", range(4))
-        async def test_async(mock_kafka, n):
-            producer = AIOKafkaProducer(bootstrap_servers=mock_kafka.bootstrap_servers, enable_idempotence=True)
-            await producer.start()
-            await producer.send_and_wait("orders", b"x")
-            await producer.stop()
-            assert len(mock_kafka.records("orders")) == 1
-        """
-    )
-    pytester.runpytest_subprocess("-n", "2").assert_outcomes(passed=4)
-
-
-def test_a_marker_with_a_position_is_a_usage_error(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(
-        """
-        import pytest
-
-        @pytest.mark.mock_kafka(3)
-        def test_x(mock_kafka): ...
-        """
-    )
-    result = pytester.runpytest_subprocess()
-    result.stdout.fnmatch_lines(["*takes settings by name*"])
 
 
 def test_the_trace_by_topic_and_partition(mock_kafka_factory: Callable[..., MockKafka]) -> None:

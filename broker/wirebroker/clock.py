@@ -1,11 +1,12 @@
 """A broker's clock: the only module beside `net` that reads the machine's time.
 
-Both clocks count milliseconds since the epoch and can be moved forward by a test, never back.
+Both clocks count milliseconds since the epoch and can be moved forward by a test, never back, except to begin again.
 """
 
 from __future__ import annotations
 
 import time
+from typing import Literal
 
 
 class SystemClock:
@@ -14,6 +15,10 @@ class SystemClock:
     running = True
 
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Go back to the machine's time, for a broker that begins again."""
         self._start = time.time_ns() // 1_000_000 - time.monotonic_ns() // 1_000_000
 
     def now(self) -> int:
@@ -31,7 +36,11 @@ class FrozenClock:
     running = False
 
     def __init__(self, now: int | None = None) -> None:
-        self._now = time.time_ns() // 1_000_000 if now is None else now
+        self._began = self._now = time.time_ns() // 1_000_000 if now is None else now
+
+    def reset(self) -> None:
+        """Go back to the time at which the clock was made, for a broker that begins again."""
+        self._now = self._began
 
     def now(self) -> int:
         """ms since the epoch."""
@@ -43,6 +52,7 @@ class FrozenClock:
 
 
 Clock = SystemClock | FrozenClock
+ClockName = Literal["system", "frozen"]
 CLOCKS: dict[str, type[Clock]] = {"system": SystemClock, "frozen": FrozenClock}
 
 

@@ -18,18 +18,23 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, cast
 
 from kafkawire.batches import Record as WireRecord
-from wirebroker import operations
+from wirebroker import made, operations, states
+from wirebroker.clock import ClockName
 from wirebroker.core.producers import ProducerEntry
+from wirebroker.core.profile import ProfileName
 from wirebroker.engine import Engine
 from wirebroker.net.forks import at_home
 from wirebroker.net.host import RECHECK_S, Host
 from wirebroker.net.listener import Address, one_each
-from wirebroker.net.thread import LoopThread, call_on
-from wirebroker.operations import PartitionState, StoredRecord
+from wirebroker.net.thread import LoopThread, call_on, running_loop
+from wirebroker.operations import StoredRecord
 from wirebroker.options import BrokerOptions
+from wirebroker.states import PartitionState
+from wirebroker.topic_specs import Topics
+from wirebroker.trace.levels import Level
 from wirebroker.trace.rows import FaultRow, ProduceRow, Row
 
 if TYPE_CHECKING:
@@ -39,41 +44,67 @@ if TYPE_CHECKING:
     from wirebroker.faults.rules import Rule
 
 T = TypeVar("T")
-__all__ = ["ClockControl", "Faults", "MockKafka", "PartitionState", "StoredRecord", "TraceView"]
+Data = bytes | str | None
+"""A key or value; a text is stored as UTF-8."""
+__all__ = ["ClockControl", "Faults", "MockKafka", "PartitionState", "Settings", "StoredRecord", "TraceView"]
+__tracebackhide__ = True  # pytest shows the caller's line
+
+
+class Settings(TypedDict, total=False):
+    """What `MockKafka` takes, for the fixtures and the marker of pytest."""
+
+    brokers: int
+    topics: Topics
+    profile: ProfileName
+    rules: Mapping[str, Any]
+    configs: Mapping[str, Any]
+    clock: ClockName
+    record_checks: Literal["full", "header"]
+    max_versions: Mapping[str, int]
+    random_seed: int
+    cold_start: bool
+    trace: Level
+    host: str
+    port: int
+    control: bool
+    data: str | os.PathLike[str]
+    sync: Literal["always", "interval", "never"]
 
 
 class MockKafka:
     """A cluster of `brokers` brokers on free loopback ports (or from `port` on).
 
-    `topics` maps names to partition counts; `configs` are Kafka's settings by Kafka's names; `profile` and `rules` are the
-    rules of the validator; `clock` is "system" or "frozen". With `cold_start` the coordinators of groups and transactions, and
-    topics that are created automatically, need time at first, as in Kafka, and clients have to retry. `trace` is how much
-    is traced: "off", "verdicts", "changes", "exchanges" or "all" (`wirebroker.trace.levels`). `control` opens the HTTP
-    control, at `control_url` (needs wirebroker[control]). With `data` the logs are kept in that directory, in Kafka's own
-    files, and what the directory already holds is served; `sync` says when they are flushed to the disk: "always",
-    "interval" or "never". Raises ValueError for an option or setting that cannot be used, DataError (an OSError) if the
-    directory cannot.
+    `topics` are names, each perhaps with its number of partitions: `"orders"`, `["orders:3", "payments"]`, `{"orders": 3}`;
+    or with replicas and Kafka's topic settings as well: `"orders:3:rf=2:cleanup.policy=compact"`, or in a dict `{"orders":
+    {"partitions": 3, "replication_factor": 2, "configs": {"cleanup.policy": "compact"}}}`. `configs` are Kafka's settings by
+    Kafka's names; `profile` and `rules` are the rules of the validator; `clock` is "system" or "frozen". With `cold_start` the
+    coordinators of groups and transactions, and topics that are created automatically, need time at first, as in Kafka, and
+    clients have to retry. `trace` is how much is traced: "off", "verdicts", "changes", "exchanges" or "all"
+    (`wirebroker.trace.levels`). `control` opens the HTTP control, at `control_url` (needs wirebroker[control]). With `data` the
+    logs are kept in that directory, in Kafka's own files, and what the directory already holds is served; `sync` says when they
+    are flushed to the disk: "always", "interval" or "never". Raises ValueError for an option or setting that cannot be used,
+    DataError (an OSError) if the directory cannot.
     """
 
     def __init__(
         self,
         *,
         brokers: int = 1,
-        topics: Mapping[str, int] | Iterable[str] | None = None,
-        profile: str = "kafka-4.3",
+        topics: Topics | None = None,
+        profile: ProfileName = "kafka-4.3",
         rules: Mapping[str, Any] | None = None,
         configs: Mapping[str, Any] | None = None,
-        clock: str = "system",
-        record_checks: str = "full",
+        clock: ClockName = "system",
+        record_checks: Literal["full", "header"] = "full",
         max_versions: Mapping[str, int] | None = None,
         random_seed: int | None = None,
         cold_start: bool = False,
-        trace: str = "verdicts",
+        trace: Level = "verdicts",
         host: str = "127.0.0.1",
         port: int = 0,
         control: bool = False,
         data: str | os.PathLike[str] | None = None,
-        sync: str = "never",
+        sync: Literal["always", "interval", "never"] = "never",
         loop_thread: LoopThread | None = None,
     ) -> None:
         self._options = BrokerOptions(
@@ -89,6 +120,8 @@ class MockKafka:
         self._given_thread = loop_thread
         self._thread: LoopThread | None = None
         self._host: Host | None = None
+        self._ended: Engine | None = None
+        """What it was when it stopped, for the report of a failed test."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ports: list[Address] = []
         self._process = os.getpid()
@@ -116,7 +149,8 @@ class MockKafka:
         await self._stop()
 
     def start(self) -> None:
-        """Start the broker in a thread of its own."""
+        """Start the broker in a thread of its own. RuntimeError if it is running."""
+        self._check_stopped()
         self._thread = self._given_thread or LoopThread()
         try:
             self._thread.await_(self._start())
@@ -143,6 +177,7 @@ class MockKafka:
         self._ports.clear()
 
     async def _start(self) -> None:
+        self._check_stopped()
         engine = self._engine()
         self._process = os.getpid()
         self._loop = asyncio.get_running_loop()
@@ -156,6 +191,11 @@ class MockKafka:
         except BaseException:
             await self._stop()
             raise
+        made.announce(self)
+
+    def _check_stopped(self) -> None:
+        if self._host is not None:
+            raise RuntimeError("this MockKafka is already running; make another one for a second cluster, or stop() it first")
 
     async def _stop(self) -> None:
         if os.getpid() != self._process:
@@ -166,11 +206,17 @@ class MockKafka:
             self._control = None
         host, self._host = self._host, None
         if host is not None:
+            self._ended = host.engine
             self._ports.clear()
             await host.close()
 
     def _engine(self) -> Engine:
         return self._options.new_engine(self._clock.now())
+
+    @property
+    def running(self) -> bool:
+        """Whether it is started, and not stopped."""
+        return self._host is not None
 
     def _started(self) -> None:
         if self._host is None:
@@ -188,6 +234,12 @@ class MockKafka:
         host = self._running
         assert self._loop is not None
         return call_on(self._loop, lambda: function(host.engine))
+
+    def _at_last(self, read: Callable[[Engine], T]) -> T | None:
+        """What a function reads of the engine, also after the broker has stopped. None if it has never run."""
+        if self._host is not None:
+            return self._call(read)
+        return None if self._ended is None else read(self._ended)
 
     def _change(self, function: Callable[[Engine, int], T]) -> T:
         """Run a function of the engine and the time that changes something, and perform its effects."""
@@ -220,18 +272,25 @@ class MockKafka:
         return self._control.url
 
     def create_topic(
-        self, name: str, partitions: int = 1, configs: Mapping[str, Any] | None = None, *,
+        self, name: str, partitions: int | None = None, configs: Mapping[str, Any] | None = None, *,
         replication_factor: int | None = None,
     ) -> None:  # fmt: skip
-        """Create a topic. ValueError if there is one of this name, or if the name or a setting is not allowed."""
+        """Create a topic, with num.partitions partitions and default.replication.factor replicas unless they are given.
+
+        ValueError if there is one of this name, or if the name or a setting is not allowed.
+        """
         self._change(lambda engine, now: operations.create_topic(engine, name, now, partitions, configs, replication_factor))
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic with all that is in it. KeyError for a topic that does not exist."""
         self._change(lambda engine, now: operations.delete_topic(engine, name, now))
 
+    def topics(self, *, internal: bool = False) -> dict[str, states.TopicState]:
+        """The topics by name, with their settings and partitions; with `internal` also the coordinators' own."""
+        return self._call(lambda engine: states.topics(engine, internal=internal))
+
     def records(self, topic: str, partition: int | None = None) -> list[StoredRecord]:
-        """Every record that is stored, by partition and offset. KeyError for a topic that does not exist."""
+        """Every record that is stored, by partition and offset. KeyError or IndexError if there is no such partition."""
         return self._call(lambda engine: operations.records(engine, topic, partition))
 
     def producers(self, topic: str, partition: int) -> dict[int | str, ProducerEntry]:
@@ -246,23 +305,46 @@ class MockKafka:
         self,
         topic: str,
         *,
-        key: bytes | None = None,
-        value: bytes | None = None,
-        headers: Iterable[tuple[str, bytes | None]] = (),
+        key: Data = None,
+        value: Data = None,
+        headers: Mapping[str, Data] | Iterable[tuple[str, Data]] = (),
         partition: int = 0,
         timestamp: int | None = None,
     ) -> int:
-        """Store a record without a client, creating the topic if there is none; its offset."""
-        record = WireRecord(0, 0, key, value, tuple(headers))
+        """Store a record without a client, creating the topic if there is none; its offset. Texts are stored as UTF-8."""
+        record = WireRecord(0, 0, _bytes("key", key), _bytes("value", value), _headers(headers))
         return self._change(lambda engine, now: operations.store(engine, topic, partition, record, timestamp, now))
+
+    # Groups, transactions, connections
+
+    def groups(self) -> dict[str, states.Group]:
+        """Every consumer group by its id: its state, its members with their partitions, its committed offsets."""
+        return self._call(states.groups)
+
+    def committed_offsets(self, group: str) -> dict[tuple[str, int], int]:
+        """The committed offset of each topic and partition; empty for a group that has committed nothing."""
+
+        def read(engine: Engine) -> dict[tuple[str, int], int]:
+            return {where: committed.offset for where, committed in engine.groups.offsets.of(group).items()}
+
+        return self._call(read)
+
+    def transactions(self) -> dict[str, states.Transaction]:
+        """Every transactional id, with the state of its transaction and its partitions."""
+        return self._call(states.transactions)
+
+    def connection_count(self) -> int:
+        """How many connections clients have now."""
+        return self._call(lambda engine: len(engine.connections))
+
+    # Waiting
 
     def wait_until(self, condition: Callable[[], bool], timeout: float = 5.0) -> None:
         """Wait until `condition()` holds. TimeoutError after `timeout` s.
 
         The condition is checked after every change of the broker, and every 50 ms for changes elsewhere.
         """
-        if self._loop is not None and _running_loop() is self._loop:
-            raise RuntimeError("this would block the broker's own loop; await wait_until_async instead")
+        _check_no_loop("wait_until")
         changed, end = threading.Event(), time.monotonic() + timeout
         host = self._running
         host.watchers.append(changed.set)
@@ -277,11 +359,12 @@ class MockKafka:
             host.watchers.remove(changed.set)
 
     async def wait_until_async(self, condition: Callable[[], bool], timeout: float = 5.0) -> None:
-        """`wait_until` for code that runs in the broker's own loop."""
+        """`wait_until` for `async` code, in any event loop."""
         await self._running.wait_until(condition, timeout)
 
     def wait_for_records(self, topic: str, count: int, timeout: float = 5.0) -> list[StoredRecord]:
         """Wait until `count` records are stored in the topic, and return all of them. TimeoutError says how many are."""
+        _check_no_loop("wait_for_records")
         try:
             self.wait_until(lambda: self._stored(topic) >= count, timeout)
         except TimeoutError:
@@ -289,7 +372,7 @@ class MockKafka:
         return self.records(topic)
 
     async def wait_for_records_async(self, topic: str, count: int, timeout: float = 5.0) -> list[StoredRecord]:
-        """`wait_for_records` for code that runs in the broker's own loop."""
+        """`wait_for_records` for `async` code, in any event loop."""
         try:
             await self.wait_until_async(lambda: self._stored(topic) >= count, timeout)
         except TimeoutError:
@@ -335,7 +418,7 @@ class MockKafka:
         """Delete the end of a partition's log, from the batch with `offset` on. Returns its log end offset. ValueError."""
         return self._change(lambda engine, now: engine.fault_broker.truncate(topic, partition, offset, now)[1])
 
-    def restart(self, mode: str = "clean") -> None:
+    def restart(self, mode: Literal["clean", "kill"] = "clean") -> None:
         """Restart the brokers: "clean", or "kill" as with kill −9. Their addresses stay the same."""
         self._change(lambda engine, now: engine.restart(mode, now))
 
@@ -375,16 +458,30 @@ class MockKafka:
         self._change(lambda engine, now: engine.controller.thaw_replica(topic, partition, node_id, now))
 
     def partition(self, topic: str, partition: int = 0) -> PartitionState:
-        """A partition's leader, in-sync replicas and offsets. KeyError for an unknown topic."""
-        return self._call(lambda engine: operations.partition_state(engine, topic, partition))
+        """A partition's leader, in-sync replicas and offsets. KeyError or IndexError if there is no such partition."""
+
+        def read(engine: Engine) -> PartitionState:
+            held = operations.partition_of(operations.topic_named(engine, topic), partition)
+            return states.partition_state(engine, held)
+
+        return self._call(read)
+
+    def brokers(self) -> dict[int, states.Broker]:
+        """The brokers by their node ids: whether each is alive, and its addresses."""
+        return self._call(states.brokers)
 
     def reset(self) -> None:
-        """Close the connections and empty the broker, as if it had just been started."""
+        """Close the connections, empty the broker and set back its clock, as if it had just been started."""
         host = self._running
         assert self._loop is not None
         if host.engine.store is not None:
             raise RuntimeError(f"this broker keeps its data in {host.engine.store.root}, and a reset would delete it")
-        call_on(self._loop, lambda: host.replace(self._engine()))
+
+        def begin_again() -> None:
+            self._clock.reset()
+            host.replace(self._engine())
+
+        call_on(self._loop, begin_again)
 
 
 class ClockControl:
@@ -397,9 +494,15 @@ class ClockControl:
         """ms since the epoch, by the broker's clock."""
         return self._kafka._clock.now()
 
-    def advance(self, delta: timedelta | None = None, **parts: float) -> None:
-        """Move the clock forward, by a timedelta and its parts (`days=8`), and run every timer that falls due, in order."""
-        ms = round(((delta or timedelta()) + timedelta(**parts)) / timedelta(milliseconds=1))
+    def advance(
+        self, delta: timedelta | None = None, *, weeks: float = 0, days: float = 0, hours: float = 0, minutes: float = 0,
+        seconds: float = 0, milliseconds: float = 0,
+    ) -> None:  # fmt: skip
+        """Move the clock forward, by a timedelta and by these parts, and run every timer that falls due, in order."""
+        parts = timedelta(
+            weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds
+        )  # fmt: skip
+        ms = round(((delta or timedelta()) + parts) / timedelta(milliseconds=1))
         host, loop = self._kafka._running, self._kafka._loop
         assert loop is not None
         call_on(loop, lambda: host.advance(ms))
@@ -461,12 +564,12 @@ class TraceView:
         self._kafka = kafka
 
     @property
-    def level(self) -> str:
+    def level(self) -> Level:
         """How much is traced. It can be set at any time."""
-        return self._kafka._call(lambda engine: engine.trace.level)
+        return self._kafka._call(lambda engine: cast(Level, engine.trace.level))
 
     @level.setter
-    def level(self, level: str) -> None:
+    def level(self, level: Level) -> None:
         self._kafka._call(lambda engine: engine.trace_at(level))
 
     def events(self, *names: str) -> list[Row]:
@@ -493,8 +596,25 @@ def _control_class() -> type[Control]:
     return Control
 
 
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
+def _check_no_loop(name: str) -> None:
+    """Raises RuntimeError in a coroutine, whose client could send nothing while its loop is blocked."""
+    if running_loop() is not None:
+        raise RuntimeError(f"kafka.{name} would block the event loop that runs here; await kafka.{name}_async(…) instead")
+
+
+def _bytes(what: str, data: Data) -> bytes | None:
+    if data is None or isinstance(data, bytes):
+        return data
+    if isinstance(data, str):
+        return data.encode()
+    if isinstance(data, bytearray | memoryview):
+        return bytes(data)
+    raise TypeError(f"{what} is bytes, a text or None, not {data!r}; serialize it first, with json.dumps for example")
+
+
+def _headers(headers: Mapping[str, Data] | Iterable[tuple[str, Data]]) -> tuple[tuple[str, bytes | None], ...]:
+    pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
+    for pair in pairs:
+        if not (isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[0], str)):
+            raise TypeError(f"headers are a dict, or pairs of a name and its value, not {headers!r}")
+    return tuple((name, _bytes(f"the header {name!r}", value)) for name, value in pairs)

@@ -1,4 +1,4 @@
-"""The pytest plugin: `mock_kafka`, `mock_kafka_factory`, and the marker that sets them up.
+"""The pytest plugin: brokers as fixtures, and the marker that sets them up.
 
     def test_orders(mock_kafka):
         producer = KafkaProducer(bootstrap_servers=mock_kafka.bootstrap_servers)
@@ -6,30 +6,51 @@
     @pytest.mark.mock_kafka(brokers=3, topics={"orders": 6})
     def test_three(mock_kafka): ...
 
-Every test gets brokers of its own, on new ports, so that a client left over from the test before cannot reach them; they
-share one event loop in a thread that lives as long as the session (under xdist: one per worker).
+With `mock_kafka` every test gets brokers of its own, on new ports, so that a client left over from the test before cannot
+reach them. `module_mock_kafka` and `session_mock_kafka` keep their address for a module or the session, and are reset after
+each test. All share one event loop in a thread that lives as long as the session (under xdist: one per worker).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from wirebroker import made
+
 if TYPE_CHECKING:
-    from wirebroker.mock import MockKafka
+    from wirebroker.mock import MockKafka, Settings
     from wirebroker.net.thread import LoopThread
 
-REPORTED = 20
-"""Trace lines that join the report of a failed test."""
+SHARED = ("module_mock_kafka", "session_mock_kafka")
 _brokers = pytest.StashKey[list["MockKafka"]]()
+"""Every broker that has started, until a test begins after it has stopped."""
+_shared = pytest.StashKey[dict[str, "MockKafka"]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Make the marker known, and hear of every broker that a test makes."""
     config.addinivalue_line("markers", "mock_kafka(**settings): how the mock_kafka fixture's MockKafka is set up")
+    config.stash[_brokers] = []
+    config.stash[_shared] = {}
+    made.listeners.append(config.stash[_brokers].append)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Hear of no more brokers."""
+    made.listeners.remove(config.stash[_brokers].append)
+
+
+# Fixtures
+
+
+@pytest.fixture(scope="session")
+def mock_kafka_settings() -> Settings:
+    """The settings of all fixtures below; override it in a conftest.py, or in a module. A marker adds to it."""
+    return {}
 
 
 @pytest.fixture(scope="session")
@@ -46,60 +67,151 @@ def _wirebroker_thread() -> Iterator[LoopThread]:
 
 
 @pytest.fixture
-def mock_kafka_factory(request: pytest.FixtureRequest, _wirebroker_thread: LoopThread) -> Iterator[Callable[..., MockKafka]]:
+def mock_kafka_factory(mock_kafka_settings: Settings, _wirebroker_thread: LoopThread) -> Iterator[Callable[..., MockKafka]]:
     """Start as many MockKafka as the test wants: `mock_kafka_factory(brokers=3)`; they stop when it ends."""
-    from wirebroker.mock import MockKafka
-
     with ExitStack() as running:
 
         def start(**settings: Any) -> MockKafka:
-            kafka = running.enter_context(MockKafka(loop_thread=_wirebroker_thread, **settings))
-            request.node.stash.setdefault(_brokers, []).append(kafka)
+            __tracebackhide__ = True
+            kafka = _made(_wirebroker_thread, {**mock_kafka_settings, **settings})
+            kafka.start()
+            running.callback(kafka.stop)
             return kafka
 
         yield start
 
 
 @pytest.fixture
-def mock_kafka(request: pytest.FixtureRequest, mock_kafka_factory: Callable[..., MockKafka]) -> MockKafka:
+def mock_kafka(
+    request: pytest.FixtureRequest, mock_kafka_settings: Settings, _wirebroker_thread: LoopThread
+) -> Iterator[MockKafka]:
     """A broker for this test alone, set up by `@pytest.mark.mock_kafka(...)` if there is one."""
+    settings = {**mock_kafka_settings, **_marked(request.node), **getattr(request, "param", {})}
+    kafka = _started(request, settings, _wirebroker_thread)
+    yield kafka
+    kafka.stop()
+
+
+@pytest.fixture(scope="module")
+def module_mock_kafka(
+    request: pytest.FixtureRequest, mock_kafka_settings: Settings, _wirebroker_thread: LoopThread
+) -> Iterator[MockKafka]:
+    """A broker for this module, reset after each test that uses it. `pytestmark` of the module can have the marker."""
+    yield from _kept(request, {**mock_kafka_settings, **_marked(request.node)}, _wirebroker_thread)
+
+
+@pytest.fixture(scope="session")
+def session_mock_kafka(
+    request: pytest.FixtureRequest, mock_kafka_settings: Settings, _wirebroker_thread: LoopThread
+) -> Iterator[MockKafka]:
+    """A broker for the session, set up by `mock_kafka_settings`, and reset after each test that uses it."""
+    yield from _kept(request, {**mock_kafka_settings}, _wirebroker_thread)
+
+
+def _kept(request: pytest.FixtureRequest, settings: dict[str, Any], thread: LoopThread) -> Iterator[MockKafka]:
+    name = request.fixturename or ""
+    if settings.get("data") is not None:
+        pytest.fail(f"{name} is reset after each test, so it cannot keep data in {settings['data']}", pytrace=False)
+    request.config.stash[_shared][name] = kafka = _started(request, settings, thread)
+    yield kafka
+    kafka.stop()
+
+
+def _started(request: pytest.FixtureRequest, settings: dict[str, Any], thread: LoopThread) -> MockKafka:
+    """A running broker. What is wrong with its settings is reported where the test stands, without a traceback."""
+    try:
+        kafka = _made(thread, settings)
+        kafka.start()
+        return kafka
+    except (ValueError, TypeError, OSError) as refused:
+        problem = str(refused)
+    pytest.fail(f"{_place(request.node)}: {request.fixturename} cannot start: {problem}", pytrace=False)
+
+
+def _made(thread: LoopThread, settings: Mapping[str, Any]) -> MockKafka:
+    from wirebroker.mock import MockKafka, Settings
+    from wirebroker.suggestions import did_you_mean
+
+    __tracebackhide__ = True
+    for name in settings:
+        if name not in Settings.__annotations__:
+            raise TypeError(f"MockKafka has no setting {name!r}{did_you_mean(name, Settings.__annotations__)}")
+    return MockKafka(loop_thread=thread, **settings)
+
+
+# The marker
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test once with each profile, if the marker has a list of them."""
+    markers = metafunc.definition.iter_markers("mock_kafka")
+    profiles = next((each.kwargs["profile"] for each in markers if "profile" in each.kwargs), None)
+    if isinstance(profiles, list | tuple) and "mock_kafka" in metafunc.fixturenames:
+        metafunc.parametrize("mock_kafka", [{"profile": name} for name in profiles], ids=profiles, indirect=True)
+
+
+def _marked(node: pytest.Item | pytest.Collector) -> dict[str, Any]:
+    """The settings of the markers of a test, its class and its module; the closest one decides."""
     settings: dict[str, Any] = {}
-    for marker in reversed(list(request.node.iter_markers("mock_kafka"))):
+    for marker in reversed(list(node.iter_markers("mock_kafka"))):
         if marker.args:
-            raise pytest.UsageError("@pytest.mark.mock_kafka takes settings by name, such as brokers=3")
+            pytest.fail(f"{_place(node)}: @pytest.mark.mock_kafka takes settings by name, such as brokers=3", pytrace=False)
         settings |= marker.kwargs
-    return mock_kafka_factory(**settings)
+    return settings
+
+
+def _place(node: pytest.Item | pytest.Collector) -> str:
+    if not isinstance(node, pytest.Item):
+        return node.nodeid or "the session"
+    path, line, name = node.location
+    return f"{path}:{(line or 0) + 1} ({name})"
+
+
+def _check_marker(item: pytest.Item) -> None:
+    """A marker on a test cannot set up a broker that other tests share."""
+    used = getattr(item, "fixturenames", ())
+    shared = [name for name in SHARED if name in used]
+    own = any(not isinstance(node, pytest.Module) for node, _ in item.iter_markers_with_node("mock_kafka"))
+    if own and shared and "mock_kafka" not in used:
+        pytest.fail(
+            f"{_place(item)}: {shared[0]} is shared, and a marker on one test cannot set it up; put the settings into "
+            "pytestmark of the module, or into the fixture mock_kafka_settings",
+            pytrace=False,
+        )
+
+
+# Each test
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Forget the brokers that earlier tests have stopped."""
+    _check_marker(item)
+    brokers = item.config.stash[_brokers]
+    brokers[:] = [kafka for kafka in brokers if kafka.running]
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Reset the shared brokers that this test used."""
+    yield
+    for name, kafka in item.config.stash[_shared].items():
+        if kafka.running and name in getattr(item, "fixturenames", ()):
+            kafka.reset()
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Add the last verdicts to the report of a test that failed."""
+    """Add what each broker has seen to the report of a test that failed."""
     outcome: Any = yield
     report: pytest.TestReport = outcome.get_result()
-    if report.when != "call" or not report.failed:
+    brokers = item.config.stash[_brokers]
+    if not report.failed or not brokers:
         return
-    brokers: list[MockKafka] = item.stash.get(_brokers, [])
-    for number, kafka in enumerate(brokers, 1):
-        lines = _last_lines(kafka)
-        if lines:
-            report.sections.append((f"wirebroker {number}: the last verdicts", lines))
-        if (plan := _plan(kafka)) is not None:
-            report.sections.append((f"wirebroker {number}: its faults, as a file that loads them again", plan))
+    from wirebroker import failure_report
 
-
-def _plan(kafka: MockKafka) -> str | None:
-    try:
-        if not kafka.faults.rules:
-            return None
-        return kafka.faults.as_toml() + "".join(f"# fired {rule.fired} of {rule.seen}: {rule}\n" for rule in kafka.faults.rules)
-    except RuntimeError:  # stopped by the test itself
-        return None
-
-
-def _last_lines(kafka: MockKafka) -> str:
-    from wirebroker.trace.layout import line
-
-    try:
-        return "\n".join(line(row) for row in kafka.trace.last(REPORTED))
-    except RuntimeError:  # stopped by the test itself
-        return ""
+    found: list[dict[str, str] | None] = []
+    with suppress(RuntimeError):  # in a forked process
+        found += [kafka._at_last(failure_report.sections) for kafka in brokers]
+    for number, sections in enumerate(filter(None, found), 1):
+        report.sections += [(f"wirebroker {number}: {title}", text) for title, text in sections.items()]

@@ -11,6 +11,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -252,22 +253,24 @@ class Host:
             watcher()
 
     async def wait_until(self, condition: Callable[[], bool], timeout: float) -> None:
-        """Wait until the condition holds. TimeoutError after `timeout` s.
+        """Wait until the condition holds, in this loop or in another one. TimeoutError after `timeout` s.
 
         It is checked after every change of the broker, and every 50 ms for changes elsewhere.
         """
-        happened, end = asyncio.Event(), self.loop.time() + timeout
-        self.watchers.append(happened.set)
+        loop, happened = asyncio.get_running_loop(), asyncio.Event()
+        wake = happened.set if loop is self.loop else partial(_call_in, loop, happened.set)
+        end = loop.time() + timeout
+        self.watchers.append(wake)
         try:
             while not condition():
-                remaining = end - self.loop.time()
+                remaining = end - loop.time()
                 if remaining <= 0:
                     raise TimeoutError(f"the condition did not come true within {timeout} s")
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(happened.wait(), min(remaining, RECHECK_S))
                 happened.clear()
         finally:
-            self.watchers.remove(happened.set)
+            self.watchers.remove(wake)
 
     def _send(self, connection: Connection | None, parts: Sequence[Buffer]) -> None:
         if connection is None or not parts or (protocol := self._protocols.get(connection)) is None:
@@ -386,6 +389,12 @@ class Host:
         self._servers.clear()
         if self.engine.store is not None:
             self.engine.store.close(self.clock.now())
+
+
+def _call_in(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
+    """Call a function in another thread's loop."""
+    with contextlib.suppress(RuntimeError):  # that loop was closed while it waited
+        loop.call_soon_threadsafe(function)
 
 
 async def open_server(

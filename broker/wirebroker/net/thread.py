@@ -13,6 +13,9 @@ from wirebroker.net.forks import at_home
 from wirebroker.net.host import new_loop
 
 T = TypeVar("T")
+__tracebackhide__ = True  # pytest shows the caller's line
+EXPECTED = (ValueError, LookupError, OSError)
+"""Errors of the caller, which need no traceback of the broker's inside."""
 
 
 class LoopThread:
@@ -36,7 +39,10 @@ class LoopThread:
         except RuntimeError:
             coroutine.close()
             raise
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
+        try:
+            return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
+        except EXPECTED as error:
+            raise error.with_traceback(None) from None
 
     def call(self, function: Callable[[], T]) -> T:
         """Call a function on the loop and wait for its result."""
@@ -54,17 +60,25 @@ class LoopThread:
 def call_on(loop: asyncio.AbstractEventLoop, function: Callable[[], T]) -> T:
     """Call a function in a loop's thread; directly when this is that thread."""
     try:
-        if asyncio.get_running_loop() is loop:
+        if running_loop() is loop:
             return function()
+        future: Future[T] = Future()
+        loop.call_soon_threadsafe(_call, function, future)
+        return future.result()
+    except EXPECTED as error:
+        raise error.with_traceback(None) from None
+
+
+def _call(function: Callable[[], T], future: Future[T]) -> None:
+    try:
+        future.set_result(function())
+    except BaseException as error:
+        future.set_exception(error)
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """The loop that runs in this thread."""
+    try:
+        return asyncio.get_running_loop()
     except RuntimeError:
-        pass
-    future: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(function())
-        except BaseException as error:
-            future.set_exception(error)
-
-    loop.call_soon_threadsafe(run)
-    return future.result()
+        return None

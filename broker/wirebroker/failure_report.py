@@ -1,0 +1,60 @@
+"""What the report of a failed test shows of each broker: the latest verdicts and records, and the faults."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from wirebroker.audit.content import head
+from wirebroker.operations import StoredRecord, stored_records
+from wirebroker.trace.layout import PLACE, line
+
+if TYPE_CHECKING:
+    from wirebroker.engine import Engine
+
+MOST = 20
+"""Lines of each section."""
+
+
+def sections(engine: Engine) -> dict[str, str]:
+    """Title to text; nothing that is empty."""
+    found = {
+        "the last verdicts": "\n".join(line(row) for row in engine.trace.last(MOST)),
+        "the last records": "\n".join(_shown(record) for record in _last_records(engine)),
+        "its faults, as a file that loads them again": _faults(engine),
+    }
+    return {title: text for title, text in found.items() if text}
+
+
+def _last_records(engine: Engine) -> list[StoredRecord]:
+    found: list[StoredRecord] = []
+    for topic in engine.cluster.topics.values():
+        for partition in () if topic.internal else topic.partitions:
+            with suppress(OSError, ValueError):  # a directory that is closed or damaged
+                found += stored_records(partition, partition.log_end_offset - MOST)
+    return sorted(found, key=lambda each: (each.timestamp, each.offset))[-MOST:]
+
+
+def _shown(record: StoredRecord) -> str:
+    place = f"{record.topic}-{record.partition}"
+    if record.control:
+        return f"{place:<{PLACE}} offset {record.offset:<6} the end of a transaction"
+    headers = "".join(f"  {name}: {_text(value)}" for name, value in record.headers)
+    return f"{place:<{PLACE}} offset {record.offset:<6} key {_text(record.key)}  value {_text(record.value)}{headers}"
+
+
+def _text(data: bytes | None) -> str:
+    """The data if it is text, else its size."""
+    try:
+        (data or b"").decode()
+    except UnicodeDecodeError as wrong:
+        return f"{len(wrong.object)} bytes"
+    return head(data)
+
+
+def _faults(engine: Engine) -> str:
+    from wirebroker.faults.files import dump
+
+    rules = engine.plan.rules
+    counts = "".join(f"# fired {rule.fired} of {rule.seen}: {rule}\n" for rule in rules)
+    return dump(rules, engine.plan.seed) + counts if rules else ""

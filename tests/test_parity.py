@@ -1,0 +1,95 @@
+"""What the HTTP control can do, MockKafka can do: every endpoint has a method with the same words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import signature
+from typing import Any, get_type_hints
+
+import pytest
+
+from wirebroker import MockKafka, states
+from wirebroker.control.endpoint import Endpoint
+from wirebroker.control.forms import Form
+from wirebroker.control.table import ENDPOINTS
+from wirebroker.faults.rules import Rule
+from wirebroker.mock import ClockControl, Faults, TraceView
+
+METHODS: dict[str, Callable[..., Any]] = {
+    "GET /health": MockKafka.connection_count,
+    "GET /faults": Faults.rules.fget,  # type: ignore[attr-defined]
+    "POST /faults": Faults.add,
+    "DELETE /faults": Faults.clear,
+    "GET /faults/file": Faults.as_toml,
+    "POST /faults/file": Faults.load,
+    "GET /faults/assert-fired": Faults.assert_fired,
+    "GET /faults/{fault}": Faults.rules.fget,  # type: ignore[attr-defined]
+    "DELETE /faults/{fault}": Faults.remove,
+    "GET /faults/{fault}/assert-fired": Rule.assert_fired,
+    "GET /topics": MockKafka.topics,
+    "POST /topics": MockKafka.create_topic,
+    "GET /topics/{topic}": MockKafka.topics,
+    "DELETE /topics/{topic}": MockKafka.delete_topic,
+    "GET /topics/{topic}/records": MockKafka.records,
+    "POST /topics/{topic}/records": MockKafka.produce,
+    "GET /topics/{topic}/records/wait": MockKafka.wait_for_records,
+    "GET /topics/{topic}/producers": MockKafka.producers,
+    "GET /verdicts": TraceView.produce,
+    "GET /verdicts/wait": MockKafka.wait_until,
+    "GET /verdicts.jsonl": TraceView.produce,
+    "GET /trace.jsonl": TraceView.events,
+    "POST /audit": MockKafka.audit,
+    "GET /transactions": MockKafka.transactions,
+    "POST /transactions/{transactional_id}/expire": MockKafka.expire_transactional_id,
+    "POST /transactions/{transactional_id}/fence": MockKafka.fence,
+    "GET /transactions/{transactional_id}": MockKafka.transactions,
+    "POST /producers/{producer_id}/expire": MockKafka.expire_producer,
+    "GET /groups": MockKafka.groups,
+    "GET /groups/{group_id}": MockKafka.groups,
+    "GET /brokers": MockKafka.brokers,
+    "POST /brokers/{node_id}/kill": MockKafka.kill_broker,
+    "POST /brokers/{node_id}/start": MockKafka.start_broker,
+    "GET /leaders": MockKafka.partition,
+    "POST /topics/{topic}/partitions/{partition}/move-leader": MockKafka.move_leader,
+    "POST /topics/{topic}/partitions/{partition}/elect-leader": MockKafka.elect_leader,
+    "POST /topics/{topic}/partitions/{partition}/freeze-replica": MockKafka.freeze_replica,
+    "POST /topics/{topic}/partitions/{partition}/thaw-replica": MockKafka.thaw_replica,
+    "POST /topics/{topic}/partitions/{partition}/truncate": MockKafka.truncate,
+    "GET /clock": ClockControl.now,
+    "POST /clock/advance": ClockControl.advance,
+    "POST /restart": MockKafka.restart,
+    "POST /reset": MockKafka.reset,
+}
+"""The method for each endpoint."""
+ONLY_HTTP = {"limit", "offset", "from_partition", "follow", "records"}
+"""Words about pages, streams and lists, which Python has without them."""
+CHOSEN_IN_PYTHON = {"GET /verdicts", "GET /verdicts/wait", "GET /verdicts.jsonl", "GET /leaders"}
+"""Their words choose rows, as a comprehension or a condition does."""
+
+
+def name(endpoint: Endpoint) -> str:
+    return f"{endpoint.method} {endpoint.shown_path}"
+
+
+def test_every_endpoint_has_a_method() -> None:
+    assert set(METHODS) == {name(endpoint) for endpoint in ENDPOINTS}
+
+
+@pytest.mark.parametrize("endpoint", [each for each in ENDPOINTS if name(each) not in CHOSEN_IN_PYTHON], ids=name)
+def test_the_method_takes_the_words_of_the_endpoint(endpoint: Endpoint) -> None:
+    words = set()
+    for part in ("query", "body"):
+        form = endpoint.hints.get(part)
+        if isinstance(form, type) and issubclass(form, Form):
+            words |= set(form.__struct_fields__)
+    if name(endpoint) == "POST /topics/{topic}/records":
+        words |= set(get_type_hints(endpoint.hints["body"])["records"].__args__[0].__struct_fields__)
+    assert words - ONLY_HTTP <= set(signature(METHODS[name(endpoint)]).parameters)
+
+
+@pytest.mark.parametrize("kind", [states.TopicState, states.Broker, states.Transaction, states.Group])
+def test_python_returns_the_objects_that_http_writes(kind: type[states.State]) -> None:
+    path = {"TopicState": "topics", "Broker": "brokers", "Transaction": "transactions", "Group": "groups"}[kind.__name__]
+    assert kind in get_type_hints(METHODS[f"GET /{path}"])["return"].__args__
+    answer = next(each for each in ENDPOINTS if name(each) == f"GET /{path}").hints["return"]
+    assert get_type_hints(answer)[path].__args__ == (kind,)

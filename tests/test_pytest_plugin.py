@@ -1,0 +1,234 @@
+"""The pytest plugin: fixtures, the marker, and the report of a failed test."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+
+def test_the_fixture_gives_each_test_a_broker_of_its_own(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+        seen = []
+
+        def test_one(mock_kafka):
+            seen.append(mock_kafka.bootstrap_servers)
+            mock_kafka.produce("orders", value=b"x")
+
+        def test_two(mock_kafka):
+            assert mock_kafka.bootstrap_servers not in seen
+            with pytest.raises(KeyError):
+                mock_kafka.records("orders")
+
+        @pytest.mark.mock_kafka(brokers=3, topics={"orders": 6}, profile="textbook")
+        def test_marker(mock_kafka):
+            assert mock_kafka.bootstrap_servers.count(",") == 2
+
+        @pytest.mark.mock_kafka(profile=["kafka-4.3", "kafka-2.3"], topics="orders")
+        def test_profiles(mock_kafka, request):
+            assert request.node.name == f"test_profiles[{mock_kafka._options.profile}]"
+            assert list(mock_kafka.topics()) == ["orders"]
+
+        def test_factory(mock_kafka_factory):
+            assert mock_kafka_factory().bootstrap_servers != mock_kafka_factory(brokers=2).bootstrap_servers
+        """
+    )
+    pytester.runpytest_inprocess("--strict-markers").assert_outcomes(passed=6)
+
+
+def test_the_last_verdicts_join_the_report_of_a_failed_test(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        from kafka import KafkaProducer
+
+        def test_fails(mock_kafka):
+            producer = KafkaProducer(bootstrap_servers=mock_kafka.bootstrap_servers)
+            producer.send("orders", b"x").get(10)
+            producer.close()
+            assert False
+        """
+    )
+    result = pytester.runpytest_inprocess()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*wirebroker 1: the last verdicts*", "*orders-0*stored at offset 0*"])
+
+
+def test_the_report_has_every_broker_of_the_test_with_its_records(pytester: pytest.Pytester) -> None:
+    """Also those that have stopped, those that a fixture made, and those of a test that fails in its fixture."""
+    pytester.makepyfile(
+        """
+        import pytest
+        from wirebroker import MockKafka, faults
+
+        def test_before():
+            with MockKafka() as kafka:
+                kafka.produce("orders", value="of the test before")
+
+        def test_fails():
+            with MockKafka() as one, MockKafka() as two:
+                one.produce("orders", key="k", value="in one", headers={"h": "x"})
+                two.produce("orders", key=bytes([255, 0]), value=None)
+                two.faults.add(faults.lose_ack(nth=1))
+            assert False
+
+        @pytest.fixture
+        def seeded(mock_kafka):
+            mock_kafka.produce("orders", value="seed")
+            raise OSError("no service")
+
+        def test_fails_in_its_fixture(seeded): ...
+        """
+    )
+    result = pytester.runpytest_inprocess()
+    result.assert_outcomes(passed=1, failed=1, errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*wirebroker 1: the last records*", "orders-0 *offset 0 *value 'seed'",
+            "*wirebroker 1: the last records*", "orders-0 *offset 0 *key 'k'  value 'in one'  h: 'x'",
+            "*wirebroker 2: the last records*", "orders-0 *offset 0 *key 2 bytes  value null",
+            "*wirebroker 2: its faults*", "# fired 0 of 0: lose_ack(nth=1, then=disconnect)",
+        ]
+    )  # fmt: skip
+    result.stdout.no_fnmatch_line("*of the test before*")
+
+
+def test_shared_brokers_keep_their_address_and_are_reset_after_each_test(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(
+        """
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def mock_kafka_settings():
+            return {"topics": {"orders": 2}}
+        """
+    )
+    pytester.makepyfile(
+        """
+        import pytest
+        from wirebroker import faults
+
+        pytestmark = pytest.mark.mock_kafka(topics="pay", clock="frozen")
+        seen = []
+
+        @pytest.fixture(scope="module")
+        def service(module_mock_kafka):
+            return module_mock_kafka.bootstrap_servers
+
+        @pytest.mark.parametrize("turn", range(2))
+        def test_of_the_module(service, request, turn):
+            kafka = request.getfixturevalue("module_mock_kafka")
+            seen.append((service, kafka.clock.now()))
+            assert len(set(seen)) == 1, "the address and the time are as before"
+            assert list(kafka.topics()) == ["pay"]
+            assert kafka.records("pay") == kafka.faults.rules == []
+            kafka.produce("pay", value="x")
+            kafka.faults.add(faults.lose_ack(nth=1))
+            kafka.clock.advance(days=8)
+
+        @pytest.mark.parametrize("turn", range(2))
+        def test_of_the_session(session_mock_kafka, turn):
+            assert list(session_mock_kafka.topics()) == ["orders"]
+            assert session_mock_kafka.records("orders") == []
+            session_mock_kafka.produce("orders", value="x")
+            assert session_mock_kafka.bootstrap_servers != seen[0][0]
+
+        def test_the_settings_are_those_of_all_and_of_the_marker(mock_kafka, mock_kafka_factory, request):
+            assert list(mock_kafka.topics()) == ["pay"]
+            assert list(mock_kafka_factory().topics()) == ["orders"]
+            assert mock_kafka_factory(topics=[]).topics() == {}
+        """
+    )
+    pytester.runpytest_inprocess().assert_outcomes(passed=5)
+
+
+WRONG = """
+import pytest
+from wirebroker import MockKafka, faults
+
+@pytest.mark.mock_kafka(broker=3)
+def test_0(mock_kafka): ...
+
+@pytest.mark.mock_kafka(topics=5)
+def test_1(mock_kafka): ...
+
+@pytest.mark.mock_kafka(3)
+def test_2(mock_kafka): ...
+
+@pytest.mark.mock_kafka(brokers=3)
+def test_3(module_mock_kafka): ...
+
+def test_4():
+    MockKafka(topics={"orders": {"partitons": 3}})
+
+def test_5(mock_kafka_factory):
+    mock_kafka_factory(configs={"num.partitons": 3})
+
+def test_6(mock_kafka):
+    mock_kafka.produce("orders", value=5)
+
+def test_7(mock_kafka):
+    mock_kafka.records("nothing")
+
+def test_8(mock_kafka):
+    mock_kafka.faults.add(faults.error("NOT_LEEDER"))
+
+def test_9(mock_kafka):
+    mock_kafka.wait_for_records("orders", 1, timeout=0.01)
+
+def test_10(mock_kafka):
+    mock_kafka.faults.add(faults.lose_ack(nth=1))
+    mock_kafka.faults.assert_fired()
+
+def test_11(mock_kafka):
+    MockKafka(port=int(mock_kafka.bootstrap_servers.partition(":")[2])).start()
+
+def test_12(mock_kafka):
+    mock_kafka.wait_until(lambda: mock_kafka.records("nothing"))
+"""
+SAID = [
+    "*test_wrong.py:4 (test_0): mock_kafka cannot start: MockKafka has no setting 'broker'; did you mean 'brokers'?",
+    "*test_wrong.py:7 (test_1): mock_kafka cannot start: topics: give a name, a list*, not 5",
+    "*test_wrong.py:10 (test_2): @pytest.mark.mock_kafka takes settings by name, such as brokers=3",
+    "*test_wrong.py:13 (test_3): module_mock_kafka is shared, *; put the settings into pytestmark of the module, *",
+    '>       MockKafka(topics={"orders": {"partitons": 3}})', "E *no 'partitons'; did you mean 'partitions'?",
+    '>       mock_kafka_factory(configs={"num.partitons": 3})', "E *num.partitons (did you mean num.partitions?)",
+    '>       mock_kafka.produce("orders", value=5)', "E *TypeError: value is bytes, a text or None, not 5*",
+    '>       mock_kafka.records("nothing")', "E *there is no topic 'nothing'",
+    '>       mock_kafka.faults.add(faults.error("NOT_LEEDER"))', "E *Kafka has no error 'NOT_LEEDER'*",
+    '>       mock_kafka.wait_for_records("orders", 1, timeout=0.01)', "E *0 of 1 records were stored in 'orders'*",
+    ">       mock_kafka.faults.assert_fired()", "E *the rule lose_ack(nth=1, then=disconnect) did not fire at all*",
+    ">       MockKafka(port=*).start()", "E *cannot listen on 127.0.0.1:*",
+    '>*mock_kafka.wait_until(lambda: mock_kafka.records("nothing"))', "E *there is no topic 'nothing'",
+]  # fmt: skip
+
+
+def test_an_error_is_shown_at_the_line_of_the_caller(pytester: pytest.Pytester) -> None:
+    """With a sentence, and without a line of wirebroker's own code."""
+    pytester.makepyfile(test_wrong=WRONG)
+    result = pytester.runpytest_inprocess("--color=no")
+    result.assert_outcomes(failed=9, errors=4)
+    result.stdout.fnmatch_lines(SAID)
+    for inside in ("*broker/wirebroker/*", "*asyncio/*", "*concurrent/futures*", "*During handling*", "*hidden*"):
+        result.stdout.no_fnmatch_line(inside)
+
+
+@pytest.mark.timeout(180)
+def test_the_fixture_works_with_pytest_asyncio_and_xdist(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+        from aiokafka import AIOKafkaProducer
+
+        @pytest.mark.asyncio
+        @pytest.mark.parametrize("n", range(4))
+        async def test_async(mock_kafka, n):
+            producer = AIOKafkaProducer(bootstrap_servers=mock_kafka.bootstrap_servers, enable_idempotence=True)
+            await producer.start()
+            await producer.send_and_wait("orders", b"x")
+            await producer.stop()
+            assert len(mock_kafka.records("orders")) == 1
+        """
+    )
+    pytester.runpytest_subprocess("-n", "2").assert_outcomes(passed=4)
