@@ -911,7 +911,7 @@ def test_the_marker_opens_the_control(pytester: pytest.Pytester) -> None:
                 assert json.load(answer)["bootstrap_servers"] == mock_kafka.bootstrap_servers
         """
     )
-    pytester.runpytest_subprocess().assert_outcomes(passed=1)
+    pytester.runpytest_inprocess().assert_outcomes(passed=1)
 
 
 def test_the_control_runs_in_the_callers_loop() -> None:

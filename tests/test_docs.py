@@ -54,7 +54,7 @@ def page(name: str) -> str:
 
 
 AUDIT = ROOT / "docs" / "audit.md"
-OF_OTHERS = {"--user", "--detach", "--name", "--check", "--rm", "--build", "--py-files", "--archives", "--prot"}
+OF_OTHERS = {"--full-trace", "--user", "--detach", "--name", "--check", "--rm", "--build", "--py-files", "--archives", "--prot"}
 """Flags of other programs that the texts show, and a mistyped one."""
 
 

@@ -370,3 +370,15 @@ def test_the_documentation_has_every_event_and_level() -> None:
             (row,) = re.findall(rf"^\| `{name}` \|.*\| (.*) \|$", text, re.MULTILINE)
             shown = re.findall(r"`(\w+)`", row)
             assert shown == [field.name for field in fields(event) if field.name != "time"], name
+
+
+def test_a_batch_without_a_producer_id_has_no_sequences(mock_kafka: MockKafka) -> None:
+    """Some clients send base sequence 0 without idempotence; it numbers nothing."""
+    mock_kafka.create_topic("orders")
+    for first in (0, -1):
+        answer = only(client(mock_kafka).request(produce_request("orders", batch(first, 2, pid=-1, epoch=-1)), 9))
+        assert answer.error_code == 0
+    for row in mock_kafka.trace.produce():
+        assert (row.producer_id, row.first_sequence, row.last_sequence) == (-1, -1, -1)
+        assert re.search(r"no pid +– +2 rec", line(row))
+    assert {record.sequence for record in mock_kafka.records("orders")} == {-1}

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    from wirebroker.mock import MockKafka
-
-listeners: list[Callable[[MockKafka], None]] = []
+listeners: list[Callable[[Any], None]] = []
 """Called with each MockKafka that has started."""
 
 
-def announce(kafka: MockKafka) -> None:
+def announce(kafka: Any) -> None:
     """A broker has started."""
     for listener in listeners:
         listener(kafka)

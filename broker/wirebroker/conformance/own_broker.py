@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
+from wirebroker.core.profile import ProfileName
 from wirebroker.mock import MockKafka
 from wirebroker.wire_client import address_of
 
@@ -13,7 +14,7 @@ from wirebroker.wire_client import address_of
 class OwnBroker:
     """A MockKafka that a scenario runs on; to sleep is to move its clock."""
 
-    def __init__(self, settings: Mapping[str, str], *, profile: str = "kafka-4.3", data: Path | None = None) -> None:
+    def __init__(self, settings: Mapping[str, str], *, profile: ProfileName = "kafka-4.3", data: Path | None = None) -> None:
         self.kafka = MockKafka(configs=settings, profile=profile, cold_start=True, data=data)
 
     def __enter__(self) -> OwnBroker:
@@ -36,4 +37,4 @@ class OwnBroker:
 
     def restart(self, mode: str) -> None:
         """Stop and start the broker."""
-        self.kafka.restart(mode)
+        self.kafka.restart("kill" if mode == "kill" else "clean")

@@ -52,6 +52,7 @@ class Controlled:
         """Close the connections and empty the broker, as after a start. Problem if it has a data directory."""
         if self.engine.store is not None:
             raise Problem(409, f"this broker keeps its data in {self.engine.store.root}, and a reset would delete it")
+        self.host.clock.reset()
         self.host.replace(self._new_engine())
 
     def numbered(self, rules: Sequence[Rule]) -> dict[int, Rule]:

@@ -86,6 +86,7 @@ _KAFKA_0_11 = _keys(
     "27:0 28:0 29:0 30:0 31:0 32:0 33:0"
 )
 
+ProfileName = Literal["kafka-4.3", "textbook", "single", "highest", "kafka-2.3", "kafka-0.11", "pulsar"]
 PROFILES: dict[str, Rules] = {
     rules.name: rules
     for rules in (

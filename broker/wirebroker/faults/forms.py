@@ -13,6 +13,8 @@ from typing import Any, Union, get_args, get_origin
 
 import msgspec
 
+__tracebackhide__ = True  # pytest shows the caller's line
+
 LONGEST = 60
 """Characters of a wrong value that a message repeats."""
 MOST_NAMES = 30

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from wirebroker.effects import Outcome
     from wirebroker.faults.strikes import AnswerLine, Hit
 
+__tracebackhide__ = True  # pytest shows the caller's line
+
 KINDS: dict[str, type[Rule]] = {}
 """Every kind of fault by its name, in the order in which they are declared."""
 NonNegative = Annotated[int, Meta(ge=0)]

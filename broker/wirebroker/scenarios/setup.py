@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from kafkawire.declare import Message
 from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from wirebroker import faults
+from wirebroker.core.profile import ProfileName
 from wirebroker.core.transactions.transaction import Transaction
 from wirebroker.engine import Engine
 from wirebroker.faults.rules import Rule
@@ -18,9 +19,8 @@ from wirebroker.scenarios.scenario import RESULTS, TOPIC, Part
 def broker(part: Part, **more: Any) -> MockKafka:
     """The broker of a part, not yet started and without its faults."""
     said = part.broker
-    return MockKafka(
-        brokers=said.brokers, topics=topics(part), profile=said.profile, rules=said.rules, configs=said.configs, **more
-    )
+    profile = cast(ProfileName, said.profile)
+    return MockKafka(brokers=said.brokers, topics=topics(part), profile=profile, rules=said.rules, configs=said.configs, **more)
 
 
 def topics(part: Part) -> dict[str, int]:

@@ -127,7 +127,7 @@ def _row(raw: tuple[Any, ...]) -> ProduceRow:
         partition=partition.index,
         producer_id=header.producer_id,
         producer_epoch=header.producer_epoch,
-        first_sequence=header.base_sequence,
+        first_sequence=header.base_sequence if idempotent else -1,  # some clients send 0 without a producer id
         last_sequence=header.last_sequence if idempotent else -1,
         records=max(header.records_count, 0),
         bytes=header.size if appended.header else 0,

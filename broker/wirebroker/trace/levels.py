@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+Level = Literal["off", "verdicts", "changes", "exchanges", "all"]
 LEVELS: dict[str, tuple[str, ...]] = {
     "off": (),
     "verdicts": ("produce", "fault"),

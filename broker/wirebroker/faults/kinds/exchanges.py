@@ -19,6 +19,7 @@ from wirebroker.requests.errors import throttle as set_throttle_time
 from wirebroker.requests.facts import Facts
 
 __all__ = ["answer", "delay", "disconnect", "error", "lose_ack", "lose_request", "reorder", "throttle"]
+__tracebackhide__ = True  # pytest shows the caller's line
 
 logger = logging.getLogger("wirebroker")
 

@@ -15,6 +15,7 @@ from wirebroker.faults.strikes import AnswerLine, Hit
 from wirebroker.requests.facts import Batch, Facts
 
 __all__ = ["bandwidth", "close", "corrupt", "cut", "refuse", "reset", "slice"]
+__tracebackhide__ = True  # pytest shows the caller's line
 
 SIZE_BYTES = 4
 """The length of an answer's or a request's size, which comes first."""
