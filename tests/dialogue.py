@@ -18,9 +18,8 @@ from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.produce import ProduceRequest
 from kafkawire.registry import api_name, versions
-from wirebroker.mock import MockKafka
 from wirebroker.wire_client import Connection, ConnectionClosed, NoAnswer, address_of
-from wirekit import batch, produce_request
+from wirekit import Reachable, batch, produce_request
 
 WITHIN = 20.0
 """Seconds that a dialogue waits for an answer."""
@@ -121,7 +120,7 @@ ANY_ANSWER = overall()
 class Dialogue:
     """One client of a broker, by default of the first broker of a MockKafka."""
 
-    def __init__(self, kafka: MockKafka, node: int = 0, *, within: float = WITHIN, producer_id: int | None = None) -> None:
+    def __init__(self, kafka: Reachable, node: int = 0, *, within: float = WITHIN, producer_id: int | None = None) -> None:
         address = address_of(kafka.bootstrap_servers.split(",")[node])
         self._connect = lambda: Connection(address, within)
         self._connection: Connection | None = self._connect()

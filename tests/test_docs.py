@@ -16,11 +16,13 @@ from collections.abc import Callable
 from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 from kafka import KafkaProducer
 
+from dialogue import Dialogue, accepted, refused, seq
 from kafkawire.messages.metadata import MetadataRequest
 from wirebroker import faults
 from wirebroker.apis import SERVED
@@ -164,7 +166,7 @@ def of_ours(*names: str) -> list[Any]:
 
 
 def test_every_command_that_is_shown_has_a_test() -> None:
-    ours = {"serve", "scenario", "audit", "demo", "conformance"}
+    ours = {"serve", "scenario", "audit", "demo", "conformance", "proxy"}
     for shown in shown_commands():
         match = OURS.match(shown.command)
         assert match[1] in ours if match else shown.command.startswith(tuple(ELSEWHERE)), shown
@@ -184,6 +186,34 @@ def test_a_broker_starts_as_shown(arguments: list[str], output: str, tmp_path: P
         assert process.wait(20) == 0
     without_ports = [re.sub(r":\d+", ":", text) for text in ("".join(lines), output)]
     assert output == "" or without_ports[0] == without_ports[1]
+
+
+@pytest.mark.parametrize(("arguments", "output"), of_ours("proxy"))
+def test_a_proxy_shows_verdicts_as_shown(arguments: list[str], output: str, mock_kafka: MockKafka) -> None:
+    command = [sys.executable, "-m", "wirebroker.cli", *arguments, "--listen", "127.0.0.1:0"]
+    mock_kafka.create_topic("orders")
+    command[command.index("--upstream") + 1] = mock_kafka.bootstrap_servers
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline(), process.stdout.readline()]
+        port = int(re.findall(r":(\d+)", lines[0])[0])
+        line = Dialogue(SimpleNamespace(bootstrap_servers=f"127.0.0.1:{port}"))
+        (
+            line
+            >> seq(0, 2)
+            << accepted(at=0)
+            >> seq(3, 5)
+            << accepted(at=3)
+            >> seq(0, 2)
+            << accepted(at=0)
+            >> seq(7)
+            << refused(45)
+        )
+        process.send_signal(signal.SIGTERM)
+        lines += process.stdout.readlines()
+        assert process.wait(20) == 0
+    printed, shown = (re.sub(r"\d\d:\d\d:\d\d\.\d+|[\w.-]+:\d+", "", text) for text in ("".join(lines), output))
+    assert printed == shown
 
 
 @pytest.mark.parametrize(("arguments", "output"), of_ours("scenario"))
@@ -574,7 +604,7 @@ def test_flags_and_commands_exist(path: Path) -> None:
     scripts = "".join(script.read_text() for script in (ROOT / "scripts").iterdir() if script.is_file())
     assert {flag for flag in shown if flag not in ours and flag not in scripts and flag != "--strict"} == set()
     commands = re.findall(r"(?:`|\$ )(?:wirebroker|scripts/run) ([a-z]+)", text)
-    known = {"serve", "demo", "scenario", "conformance", "health", "trace", "audit"}
+    known = {"serve", "demo", "scenario", "conformance", "health", "trace", "audit", "proxy"}
     assert set(commands) <= known
 
 
@@ -596,8 +626,3 @@ def test_methods_of_mock_kafka_exist(path: Path) -> None:
             for part in name.split("."):
                 found = getattr(found, part)
             assert callable(found)
-
-
-def test_readme_does_not_promise_what_is_not_built() -> None:
-    for word in ("proxy",):
-        assert word not in README, word

@@ -19,6 +19,7 @@ import kafka as kafka_python
 import pytest
 
 from answers import only
+from dialogue import ANY_ANSWER, Dialogue, seq
 from kafkawire.frames import encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -28,6 +29,7 @@ from kafkawire.messages.join_group import JoinGroupRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from wirebroker import faults
 from wirebroker.mock import MockKafka
+from wirebroker.proxy_kafka import ProxyKafka
 from wirebroker.trace.layout import line
 from wirebroker.trace.levels import LEVELS
 from wirebroker.trace.rows import EVENTS, ConnectionRow, FetchRow, ProduceRow, ReplyRow, RequestRow, Row, row_from_json
@@ -82,7 +84,9 @@ def busy(kafka: MockKafka) -> None:
 def everything() -> list[Row]:
     with MockKafka(topics={"orders": 1}, trace="all") as kafka:
         busy(kafka)
-        return kafka.trace.events()
+        with ProxyKafka(upstream=kafka.bootstrap_servers) as proxy:
+            Dialogue(proxy) >> seq(0) << ANY_ANSWER
+            return kafka.trace.events() + proxy.trace.events("shadow")
 
 
 def test_every_event_happens_and_is_as_its_schema_says(everything: list[Row]) -> None:
@@ -124,7 +128,7 @@ def test_each_level_has_the_events_of_those_before_it(level: str) -> None:
         producer.wire.request(MetadataRequest(topics=[]), 9)
         fetch(producer.wire)
         kafka.restart()
-        elsewhere = {"group", "transaction", "leader", "isr", "broker", "retention"}
+        elsewhere = {"shadow", "group", "transaction", "leader", "isr", "broker", "retention"}
         assert {row.event for row in kafka.trace.events()} == expected - elsewhere
 
 
@@ -366,7 +370,7 @@ def test_the_documentation_has_every_event_and_level() -> None:
     }
     text = text.partition("## Events")[2].partition("## A verdict")[0]
     for name, event in EVENTS.items():
-        if name != "produce":
+        if name not in ("produce", "shadow"):  # the table of a verdict has their fields
             (row,) = re.findall(rf"^\| `{name}` \|.*\| (.*) \|$", text, re.MULTILINE)
             shown = re.findall(r"`(\w+)`", row)
             assert shown == [field.name for field in fields(event) if field.name != "time"], name

@@ -8,7 +8,7 @@ import shutil
 import socket
 import time
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import pytest
 
@@ -20,6 +20,13 @@ from wirebroker.mock import MockKafka
 from wirebroker.wire_client import WireClient, address_of
 
 NOW = 1_800_000_000_000
+
+
+class Reachable(Protocol):
+    """A MockKafka, a ProxyKafka, or anything else with an address."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
 
 
 def header(seq: int = 0, count: int = 1, *, pid: int = 7, epoch: int = 0, timestamp: int = NOW) -> BatchHeader:
@@ -44,7 +51,7 @@ def batch(
     return build_batch(records, base_timestamp=timestamp, producer_id=pid, producer_epoch=epoch, base_sequence=seq, **options)
 
 
-def client(kafka: MockKafka, node: int = 0) -> WireClient:
+def client(kafka: Reachable, node: int = 0) -> WireClient:
     """A raw wire client of one of the brokers."""
     return WireClient.at(kafka.bootstrap_servers.split(",")[node])
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from wirebroker.mock import MockKafka, StoredRecord
+    from wirebroker.proxy_kafka import ProxyKafka
 
 __version__ = "0.1.0"
-__all__ = ["MockKafka", "StoredRecord", "__version__"]
+__all__ = ["MockKafka", "ProxyKafka", "StoredRecord", "__version__"]
 
 
 def __getattr__(name: str) -> object:
@@ -17,4 +18,8 @@ def __getattr__(name: str) -> object:
         from wirebroker import mock
 
         return getattr(mock, name)
+    if name == "ProxyKafka":
+        from wirebroker.proxy_kafka import ProxyKafka
+
+        return ProxyKafka
     raise AttributeError(f"module 'wirebroker' has no attribute {name!r}")

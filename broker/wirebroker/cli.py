@@ -53,6 +53,7 @@ def build_parser() -> argparse.ArgumentParser:
     conformance.add_argument("--json", metavar="FILE", help="write the result to this file")
     conformance.add_argument("--file", metavar="FILE", help="replay the recording in this file")
     conformance.set_defaults(command="conformance")
+    _proxy(commands)
     _scenario(commands)
     _trace(commands)
     _audit(commands)
@@ -135,6 +136,33 @@ def _mirrored(action: argparse.Action, text: str) -> Any:
     if action.choices is not None and text not in action.choices:
         raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(action.choices)}")
     return action.type(text) if callable(action.type) else text
+
+
+def _proxy(commands: argparse._SubParsersAction[Parser]) -> None:
+    parser = commands.add_parser(
+        "proxy",
+        help="stand before a real cluster: trace what passes, and inject faults",
+        description="Pass requests on to a cluster. Each answer that names a broker names a listener of the proxy instead.",
+        epilog=f"Clients connect to --listen. Each further broker of the cluster gets the next port. {EXIT_CODES}",
+    )
+    add = parser.add_argument
+    add("--upstream", required=True, type=_named, metavar="H:P", help="a broker of the cluster")
+    add("--listen", default="127.0.0.1:19092", type=_named, metavar="H:P", help="where clients connect (%(default)s)")
+    add("--faults", metavar="FILE.toml", help="load the faults in this file")
+    add("--allow-faults", action="store_true", help="load faults although the cluster is not on this machine")
+    add("--require-fired", action="store_true", help="exit with code 1 if a fault never fired")
+    add("--random-seed", type=int, metavar="N", help="make the probabilities of faults repeatable")
+    add("--tls-cert", metavar="FILE", help="speak TLS with clients, with this certificate (PEM)")
+    add("--tls-key", metavar="FILE", help="its private key, if it is not in the same file")
+    add("--upstream-tls-ca", metavar="FILE", help="speak TLS with the brokers, whose certificates this authority signed (PEM)")
+    add("--upstream-tls-cert", metavar="FILE", help="the certificate that the brokers want from clients (PEM)")
+    add("--upstream-tls-key", metavar="FILE", help="its private key, if it is not in the same file")
+    add("--trace", action="append", default=[], metavar="console|FILE.jsonl", help="show or write the events (repeatable)")
+    add("--trace-level", default="verdicts", choices=("off", "verdicts", "changes", "exchanges", "all"),
+        help="each level adds events: verdicts and faults; connections; answers and fetched batches; requests "
+        "(%(default)s)")  # fmt: skip
+    add("--loop", default="asyncio", choices=("asyncio", "uvloop"), help="(%(default)s)")
+    parser.set_defaults(command="proxy")
 
 
 def _scenario(commands: argparse._SubParsersAction[Parser]) -> None:

@@ -127,6 +127,11 @@ class Engine:
         return self._plan
 
     @property
+    def refuses_faults(self) -> str:
+        """Nothing: every rule may be loaded."""
+        return ""
+
+    @property
     def fault_broker(self) -> EngineBroker:
         """The inside of this broker, for faults."""
         from wirebroker.faults.state import EngineBroker
@@ -324,6 +329,10 @@ class Engine:
     def deadline(self) -> int | None:
         """When to tick next, in ms since the epoch; None if nothing waits."""
         return self.timers.deadline()
+
+    def emit(self, effect: Effect) -> None:
+        """Send an answer, or close a connection, after the effects before it."""
+        self.effects.append(effect)
 
     def take_effects(self) -> list[Effect]:
         """Take the effects since the last call, in order."""

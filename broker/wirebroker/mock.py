@@ -17,8 +17,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from kafkawire.batches import Record as WireRecord
 from wirebroker import made, operations, states
@@ -35,13 +34,12 @@ from wirebroker.options import BrokerOptions
 from wirebroker.states import PartitionState
 from wirebroker.topic_specs import Topics
 from wirebroker.trace.levels import Level
-from wirebroker.trace.rows import FaultRow, ProduceRow, Row
+from wirebroker.views import Faults, TraceView
 
 if TYPE_CHECKING:
     from wirebroker.audit.journal import Rows
     from wirebroker.audit.report import AuditReport
     from wirebroker.control.server import Control
-    from wirebroker.faults.rules import Rule
 
 T = TypeVar("T")
 Data = bytes | str | None
@@ -240,6 +238,10 @@ class MockKafka:
         if self._host is not None:
             return self._call(read)
         return None if self._ended is None else read(self._ended)
+
+    @property
+    def _fault_seed(self) -> int:
+        return self._options.fault_seed if self._host is None else self._call(lambda engine: engine.plan.seed)
 
     def _change(self, function: Callable[[Engine, int], T]) -> T:
         """Run a function of the engine and the time that changes something, and perform its effects."""
@@ -506,87 +508,6 @@ class ClockControl:
         host, loop = self._kafka._running, self._kafka._loop
         assert loop is not None
         call_on(loop, lambda: host.advance(ms))
-
-
-class Faults:
-    """The faults of a broker: rules from `wirebroker.faults`. Each counts how often it has fired."""
-
-    def __init__(self, kafka: MockKafka) -> None:
-        self._kafka = kafka
-
-    @property
-    def seed(self) -> int:
-        """The seed of the rules' probabilities; `MockKafka(random_seed=…)` repeats a run."""
-        return (
-            self._kafka._options.fault_seed if self._kafka._host is None else self._kafka._call(lambda engine: engine.plan.seed)
-        )
-
-    @property
-    def rules(self) -> list[Rule]:
-        """The loaded rules, in the order in which they are tried."""
-        return self._kafka._call(lambda engine: list(engine.plan.rules))
-
-    def add(self, rule: Rule) -> Rule:
-        """Load a rule, from the next request on. Returns it, so that a test can read its `fired`."""
-        return self._kafka._call(lambda engine: engine.plan.add(rule))
-
-    def remove(self, rule: Rule) -> None:
-        """Unload a rule; harmless if it is not loaded. Requests and answers that it holds back go on."""
-        self._kafka._change(lambda engine, _: engine.plan.remove(rule))
-
-    def clear(self) -> None:
-        """Unload all rules. Requests and answers that they hold back go on."""
-        self._kafka._change(lambda engine, _: engine.plan.clear())
-
-    def load(self, path: str | os.PathLike[str]) -> list[Rule]:
-        """Load the rules of a fault file and return them. FaultFileError names the line that is wrong."""
-        from wirebroker.faults.files import load
-
-        file = load(Path(path))
-        return self._kafka._call(lambda engine: operations.load_faults(engine, file))
-
-    def as_toml(self) -> str:
-        """The loaded rules as a fault file that repeats the run."""
-        from wirebroker.faults.files import dump
-
-        return dump(self.rules, self.seed)
-
-    def assert_fired(self) -> None:
-        """NotFired if a loaded rule has never fired: a test that passes without its fault proves nothing."""
-        for rule in self.rules:
-            rule.assert_fired()
-
-
-class TraceView:
-    """The latest rows of the trace: verdicts and faults, and more events at a higher level."""
-
-    def __init__(self, kafka: MockKafka) -> None:
-        self._kafka = kafka
-
-    @property
-    def level(self) -> Level:
-        """How much is traced. It can be set at any time."""
-        return self._kafka._call(lambda engine: cast(Level, engine.trace.level))
-
-    @level.setter
-    def level(self, level: Level) -> None:
-        self._kafka._call(lambda engine: engine.trace_at(level))
-
-    def events(self, *names: str) -> list[Row]:
-        """Every row of these events ("reply", "group" …), or of all events, oldest first."""
-        return self._kafka._call(lambda engine: engine.trace.events(*names))
-
-    def produce(self, topic: str | None = None, partition: int | None = None) -> list[ProduceRow]:
-        """Every verdict in the ring, oldest first."""
-        return self._kafka._call(lambda engine: engine.trace.produce(topic, partition))
-
-    def faults(self) -> list[FaultRow]:
-        """Every fault that fired, oldest first."""
-        return self._kafka._call(lambda engine: engine.trace.faults())
-
-    def last(self, count: int = 20) -> list[Row]:
-        """The latest rows of any kind, oldest first."""
-        return self._kafka._call(lambda engine: engine.trace.last(count))
 
 
 def _control_class() -> type[Control]:

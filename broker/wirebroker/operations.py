@@ -22,8 +22,6 @@ from wirebroker.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from wirebroker.audit.stored import StoredPartition
-    from wirebroker.faults.files import FaultFile
-    from wirebroker.faults.rules import Rule
     from wirebroker.trace.rows import ProduceRow
 
 __tracebackhide__ = True  # pytest shows the caller's line
@@ -201,10 +199,3 @@ def evidence(
 
 
 # Faults
-
-
-def load_faults(engine: Engine, file: FaultFile) -> list[Rule]:
-    """Load the rules of a fault file and return them. Its seed, if it has one, holds from now on."""
-    if file.seed is not None:
-        engine.plan.reseed(file.seed)
-    return [engine.plan.add(rule) for rule in file.rules]

@@ -24,6 +24,7 @@ from wirebroker import made
 if TYPE_CHECKING:
     from wirebroker.mock import MockKafka, Settings
     from wirebroker.net.thread import LoopThread
+    from wirebroker.proxy_kafka import ProxyKafka
 
 SHARED = ("module_mock_kafka", "session_mock_kafka")
 _brokers = pytest.StashKey[list["MockKafka"]]()
@@ -90,6 +91,19 @@ def mock_kafka(
     kafka = _started(request, settings, _wirebroker_thread)
     yield kafka
     kafka.stop()
+
+
+@pytest.fixture
+def kafka_proxy(_wirebroker_thread: LoopThread) -> Iterator[Callable[..., ProxyKafka]]:
+    """Start as many proxies as the test wants: `kafka_proxy(upstream="broker:9092")`; they stop when it ends."""
+    from wirebroker.proxy_kafka import ProxyKafka
+
+    with ExitStack() as running:
+
+        def start(**settings: Any) -> ProxyKafka:
+            return running.enter_context(ProxyKafka(loop_thread=_wirebroker_thread, **settings))
+
+        yield start
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,9 @@ from wirebroker.suggestions import did_you_mean
 if TYPE_CHECKING:
     from wirebroker.control.server import Control
     from wirebroker.faults.files import FaultFile
+    from wirebroker.faults.plan import FaultPlan
     from wirebroker.scenarios.scenario import Part
+    from wirebroker.trace.recorder import Recorder
 
 logger = logging.getLogger("wirebroker")
 
@@ -49,9 +51,14 @@ class UsageError(ValueError):
     """The command line cannot be carried out; the message is for the user."""
 
 
+def log_to_stderr() -> None:
+    """Log with the time of day, from INFO on."""
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, datefmt="%Y-%m-%d %H:%M:%S", stream=sys.stderr)
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Serve until a signal stops the broker: 0, or 2 if it cannot be started."""
-    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, datefmt="%Y-%m-%d %H:%M:%S", stream=sys.stderr)
+    log_to_stderr()
     try:
         from_environment(arguments, os.environ)
         part = from_scenario(arguments) if arguments.scenario else None
@@ -71,11 +78,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _serve(arguments: argparse.Namespace, resources: ExitStack, part: Part | None) -> int:
-    faults = _fault_file(arguments.faults) if arguments.faults else None
+    faults = fault_file(arguments.faults) if arguments.faults else None
     if arguments.trace and arguments.trace_level == "off":
         raise UsageError("--trace-level off leaves --trace nothing to show")
     for sink in arguments.trace:
-        _check_sink(sink)
+        check_sink(sink)
     if arguments.require_fired and not ((faults and faults.rules) or (part and part.faults) or arguments.control):
         raise UsageError("--require-fired: no fault is there to fire; load one with --faults, --scenario or --control")
     options = broker_options(arguments, faults)
@@ -88,17 +95,17 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack, part: Part
     control = None
     try:
         for sink in arguments.trace:
-            _attach(engine, sink, resources)
+            attach_sink(engine.trace, sink, resources)
         control = _control(arguments, host, new_engine)
-        stop = _stop_signal()
+        stop = stop_signal()
         for listener in listeners(arguments, engine.cluster.brokers):
             bound = await host.listen(listener)
             name = "" if listener.name == "PLAINTEXT" else f", {listener.name}"
-            _print(f"listening on {bound[0]}:{bound[1]} (node {listener.node_id}{name})")
+            print_line(f"listening on {bound[0]}:{bound[1]} (node {listener.node_id}{name})")
         if control is not None:
             await control.listen(*control_address(arguments.control))
-            _print(f"control on {control.url}{' (open to others)' if control.open_to_others else ''}")
-        _print("ready")
+            print_line(f"control on {control.url}{' (open to others)' if control.open_to_others else ''}")
+        print_line("ready")
         # Loaded modules stay, and objects of a request are mostly freed at once or kept for good. A garbage collector that
         # runs often would find nothing.
         gc.collect()
@@ -109,10 +116,10 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack, part: Part
         if control is not None:
             await control.close()
         await host.close()
-    return _unfired(host.engine) if arguments.require_fired else 0
+    return unfired(host.engine.plan, "serve") if arguments.require_fired else 0
 
 
-def _print(text: str) -> None:
+def print_line(text: str) -> None:
     """Print a line on stdout. The broker goes on even if stdout is closed."""
     from wirebroker.trace.sinks import write_line
 
@@ -134,11 +141,11 @@ def _control(arguments: argparse.Namespace, host: Host, new_engine: Callable[[],
     return Control(host, new_engine, arguments.control_allow_host)
 
 
-def _unfired(engine: Engine) -> int:
+def unfired(plan: FaultPlan, command: str) -> int:
     """Name the faults that never fired; 1 if there is one."""
-    silent = [rule for rule in engine.plan.rules if not rule.fired]
+    silent = [rule for rule in plan.rules if not rule.fired]
     for rule in silent:
-        print(f"wirebroker serve: the fault {rule} never fired; {rule.seen} requests matched it", file=sys.stderr)
+        print(f"wirebroker {command}: the fault {rule} never fired; {rule.seen} requests matched it", file=sys.stderr)
     return 1 if silent else 0
 
 
@@ -205,7 +212,8 @@ def from_scenario(arguments: argparse.Namespace) -> Part:
     return part
 
 
-def _fault_file(path: str) -> FaultFile:
+def fault_file(path: str) -> FaultFile:
+    """The rules of a fault file. Raises UsageError."""
     from wirebroker.faults.files import FaultFileError, load
 
     try:
@@ -216,7 +224,7 @@ def _fault_file(path: str) -> FaultFile:
         raise UsageError(f"--faults: {wrong}") from None
 
 
-def _check_sink(sink: str) -> None:
+def check_sink(sink: str) -> None:
     """Refuse a bare word that is not `console`: a mistyped one would become a file."""
     if sink == "console" or Path(sink).suffix or Path(sink).name != sink or Path(sink).exists():
         return
@@ -224,23 +232,25 @@ def _check_sink(sink: str) -> None:
     raise UsageError(f"--trace {sink}: this is neither 'console' nor a name like trace.jsonl{advice}")
 
 
-def _attach(engine: Engine, sink: str, resources: ExitStack) -> None:
+def attach_sink(trace: Recorder, sink: str, resources: ExitStack) -> None:
+    """Write the trace to the console, or to a file. Raises UsageError."""
     from wirebroker.trace.sinks import ConsoleSink, JsonLinesSink
 
     if sink == "console":
         console = ConsoleSink()
         resources.callback(console.close)
-        engine.trace.sinks.append(console)
+        trace.sinks.append(console)
         return
     try:
         file = JsonLinesSink(Path(sink))
     except OSError as refused:
         raise UsageError(f"--trace {sink}: {refused.strerror}") from refused
     resources.callback(file.close)
-    engine.trace.sinks.append(file)
+    trace.sinks.append(file)
 
 
-def _stop_signal() -> asyncio.Event:
+def stop_signal() -> asyncio.Event:
+    """Set by SIGINT and SIGTERM."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

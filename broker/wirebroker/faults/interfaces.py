@@ -115,9 +115,8 @@ class Host(Protocol):
     def now(self) -> int:
         """The latest time that is known, in ms since the epoch."""
 
-    @property
-    def effects(self) -> list[Effect]:
-        """Where answers and closed connections are put."""
+    def emit(self, effect: Effect) -> None:
+        """Send an answer, or close a connection, after the effects before it."""
 
     @property
     def trace(self) -> FiringTrace:
@@ -130,6 +129,10 @@ class Host(Protocol):
     @property
     def fault_broker(self) -> Broker | None:
         """The inside of the broker; None in a proxy, which then refuses rules that act there."""
+
+    @property
+    def refuses_faults(self) -> str:
+        """A sentence that says why no rule may be loaded; "" if rules may be loaded."""
 
     def close(self, connection: Connection, reason: str, *, reset: bool = False) -> None:
         """Close a connection, with `reset` at once."""

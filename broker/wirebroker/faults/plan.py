@@ -14,6 +14,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from kafkawire.declare import Message
 from kafkawire.errors import ProtocolError
@@ -29,6 +30,9 @@ from wirebroker.faults.strikes import AnswerLine, Hit, Strike, Struck
 from wirebroker.requests.errors import READING, join, overwrite, refuse
 from wirebroker.requests.facts import Facts, facts_of, facts_of_header
 from wirebroker.requests.parts import TopicPartition, Where, named_in, names_topics, own_records, part_of
+
+if TYPE_CHECKING:
+    from wirebroker.faults.files import FaultFile
 
 SIZE_BYTES = 4
 NOTHING: Where = frozenset()
@@ -81,14 +85,22 @@ class FaultPlan:
     def add(self, rule: Rule) -> Rule:
         """Load a rule; it strikes from the next request on. A rule that is loaded already stays as it is.
 
-        Raises FaultError for a rule that needs the inside of a broker, if there is none.
+        Raises FaultError if the host refuses faults, and for a rule that needs the inside of a broker, if there is none.
         """
+        if self.host.refuses_faults:
+            raise FaultError("kind", self.host.refuses_faults)
         if rule.needs_broker and self.host.fault_broker is None:
             raise FaultError("kind", f"{rule.kind} acts inside a broker, and this is a proxy; load it in the broker instead")
         if rule not in self.rules:
             self.rules.append(rule)
         self._changed()
         return rule
+
+    def load(self, file: FaultFile) -> list[Rule]:
+        """Load the rules of a fault file and return them. Its seed, if it has one, holds from now on."""
+        if file.seed is not None:
+            self.reseed(file.seed)
+        return [self.add(rule) for rule in file.rules]
 
     def remove(self, rule: Rule) -> None:
         """Unload a rule; harmless if it is not loaded. Its held requests go on, and the disk that it filled has room again."""
@@ -400,7 +412,7 @@ class FaultPlan:
         exchange.now = max(exchange.now, now)
         go_on(request, exchange, exchange.now)
         if _struck(exchange).facts.acks == 0 and exchange.alive:
-            self.host.effects.append(Reply(connection, []))  # sends nothing, and lets the next request go on
+            self.host.emit(Reply(connection, []))  # sends nothing, and lets the next request go on
 
     # After
 
@@ -438,7 +450,7 @@ class FaultPlan:
             if strike.batches:
                 self.report(strike, exchange, strike.rule.send(line))
         connection.halted = True
-        self.host.effects.append(Shaped(connection, parts, line.shape))
+        self.host.emit(Shaped(connection, parts, line.shape))
         for ms, rule in line.closing:
             self._close_later(connection, ms, rule)
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import logging
+import os
 import socket
 import sys
 from collections import deque
@@ -408,10 +409,15 @@ async def open_server(
             socket.socket().close()
             raise OSError("no socket can be made for this address")
     except (OSError, OverflowError) as refused:
-        why = getattr(refused, "strerror", None) or refused
         advice = "; let the process open more (ulimit -n), or start fewer brokers" if _is_out_of_files(refused) else ""
-        raise ListenError(f"cannot listen on {host}:{port}{purpose}: {why}{advice}") from refused
+        raise ListenError(f"cannot listen on {host}:{port}{purpose}: {reason_of(refused)}{advice}") from refused
     return server, server.sockets[0].getsockname()[1]
+
+
+def reason_of(failure: OSError | OverflowError) -> str:
+    """The system's own words for a failed call; asyncio puts longer ones around them."""
+    number = getattr(failure, "errno", None)
+    return os.strerror(number) if number is not None and number > 0 else str(failure)
 
 
 def _is_out_of_files(failure: Exception) -> bool:

@@ -6,6 +6,7 @@ decides about the requests of its connections.
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -44,3 +45,11 @@ def parse_address(text: str) -> Address:
 def reachable(host: str) -> str:
     """A host that clients on this machine can connect to; loopback for a listener on every interface."""
     return {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine's own."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

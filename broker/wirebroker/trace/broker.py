@@ -39,9 +39,9 @@ from wirebroker.trace.rows import (
     TopicRow,
     TransactionRow,
     VerdictName,
+    compression_name,
 )
 
-COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 _NO_HEADER = BatchHeader(-1, -1, -1, -1, 0, 0, -1, -1, -1, -1, -1, -1, 0)
 CHANGED: dict[type[Change], type[Row]] = {
     TopicChange: TopicRow, LeaderChange: LeaderRow, InSyncChange: InSyncRow, BrokerChange: BrokerRow,
@@ -131,7 +131,7 @@ def _row(raw: tuple[Any, ...]) -> ProduceRow:
         last_sequence=header.last_sequence if idempotent else -1,
         records=max(header.records_count, 0),
         bytes=header.size if appended.header else 0,
-        compression=COMPRESSIONS[header.compression] if header.compression < len(COMPRESSIONS) else "?",
+        compression=compression_name(header.compression),
         transactional=header.is_transactional if appended.header else False,
         verdict=_name(appended),
         rule=verdict.rule,

@@ -182,7 +182,7 @@ class Recorder:
         """The verdicts in the ring, oldest first, of one topic or partition if named."""
         return [
             row
-            for row in self.events("produce")
+            for row in self.events("produce", "shadow")
             if isinstance(row, ProduceRow) and topic in (None, row.topic) and partition in (None, row.partition)
         ]
 

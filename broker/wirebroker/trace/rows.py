@@ -19,6 +19,7 @@ MIDDLE = 37
 VerdictName = Literal["accepted", "duplicate", "rejected"]
 YEAR_9999 = 253_370_764_800_000
 """Python cannot show later times as dates in every time zone."""
+COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 PRODUCER_CHANGES = {"created": "known from now on", "epoch": "a new epoch", "expired": "forgotten"}
 
 
@@ -56,6 +57,11 @@ def ordinal(number: int) -> str:
     """1st, 2nd, 3rd, 4th …"""
     suffix = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{suffix}"
+
+
+def compression_name(codec: int) -> str:
+    """The name of a batch's codec, "?" for one that Kafka does not have."""
+    return COMPRESSIONS[codec] if codec < len(COMPRESSIONS) else "?"
 
 
 def _first(about: tuple[str, ...]) -> str:
@@ -113,6 +119,22 @@ class ProduceRow(ClientRow):
         note = f"  [{self.note}]" if self.note else ""
         middle = f"{who:<12} {what:<14} {self.records:>5} rec "
         return f"{self.topic}-{self.partition}", middle, self.verdict, f"{self.explain}{note}"
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowRow(ProduceRow):
+    """A batch that passed a proxy: the answer of the real broker, and the verdict that the sequence rules predicted."""
+
+    event = "shadow"
+
+    predicted: Literal["accepted", "duplicate", "rejected", "unknown"]
+    """the predicted verdict; unknown if too few batches of the producer have passed"""
+    agrees: bool | None
+    """whether prediction and answer agree; null if one of them says nothing about sequences"""
+
+    def parts(self) -> Parts:
+        place, middle, verdict, rest = ProduceRow.parts(self)
+        return place, middle, verdict, rest if self.agrees is not False else f"PREDICTED {self.predicted.upper()}: {rest}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,7 +409,7 @@ class RestartRow(Row):
 EVENTS: dict[str, type[Row]] = {
     row.event: row
     for row in (
-        ProduceRow, FaultRow, ConnectionRow, RequestRow, ReplyRow, FetchRow, TopicRow, LeaderRow, InSyncRow,
+        ProduceRow, ShadowRow, FaultRow, ConnectionRow, RequestRow, ReplyRow, FetchRow, TopicRow, LeaderRow, InSyncRow,
         BrokerRow, ProducerRow, TransactionRow, GroupRow, RetentionRow, RestartRow,
     )
 }  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from wirebroker import operations
 from wirebroker.control.controlled import Controlled
 from wirebroker.control.forms import Form, Natural, about
 from wirebroker.control.problems import Problem
@@ -70,7 +69,7 @@ def as_file(controlled: Controlled) -> str:
 def add_file(controlled: Controlled, text: str) -> Faults:
     """Load every rule of a fault file, which is the body; its seed holds from now on. If one is wrong, none is loaded."""
     try:
-        rules = operations.load_faults(controlled.engine, loads(text, "the file"))
+        rules = controlled.engine.plan.load(loads(text, "the file"))
     except FaultFileError as wrong:
         raise Problem(422, str(wrong)) from None
     return _shown(controlled, rules)

@@ -1,0 +1,108 @@
+"""`wirebroker proxy`: a proxy before a cluster, in a process of its own."""
+
+from __future__ import annotations
+
+import argparse
+import ssl
+import sys
+from contextlib import ExitStack
+
+from wirebroker.clock import SystemClock
+from wirebroker.commands.serve import (
+    UsageError,
+    attach_sink,
+    check_sink,
+    fault_file,
+    log_to_stderr,
+    print_line,
+    stop_signal,
+    unfired,
+)
+from wirebroker.net.host import new_loop
+from wirebroker.net.listener import Address, parse_address
+from wirebroker.net.proxy_host import ProxyHost
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until a signal stops the proxy: 0, or 2 if it cannot be started."""
+    log_to_stderr()
+    try:
+        loop = new_loop(arguments.loop)
+        with ExitStack() as resources:
+            resources.callback(loop.close)
+            return loop.run_until_complete(_serve(arguments, resources))
+    except (OSError, ValueError) as failure:
+        where = f" ({failure.filename})" if isinstance(failure, OSError) and failure.filename else ""
+        print(f"wirebroker proxy: {getattr(failure, 'strerror', None) or failure}{where}", file=sys.stderr)
+        return 2
+
+
+async def _serve(arguments: argparse.Namespace, resources: ExitStack) -> int:
+    upstream, listen = _address(arguments.upstream, "--upstream"), _address(arguments.listen, "--listen")
+    for sink in arguments.trace:
+        check_sink(sink)
+    if arguments.require_fired and not arguments.faults:
+        raise UsageError("--require-fired: no fault is there to fire; load one with --faults")
+    faults = fault_file(arguments.faults) if arguments.faults else None
+    seeds = (arguments.random_seed, faults.seed if faults else None, 0)
+    host = ProxyHost(
+        SystemClock(), upstream, listen, seed=next(seed for seed in seeds if seed is not None),
+        allow_faults=arguments.allow_faults,
+        client_tls=client_tls(arguments.tls_cert, arguments.tls_key),
+        upstream_tls=upstream_tls(arguments.upstream_tls_ca, arguments.upstream_tls_cert, arguments.upstream_tls_key),
+    )  # fmt: skip
+    proxy = host.proxy
+    proxy.trace_at(arguments.trace_level)
+    for rule in faults.rules if faults else ():
+        proxy.plan.add(rule)
+    try:
+        for sink in arguments.trace:
+            attach_sink(proxy.trace, sink, resources)
+        stop = stop_signal()
+        bound = await host.start()
+        print_line(f"listening on {bound[0]}:{bound[1]}, before {upstream[0]}:{upstream[1]}")
+        print_line("ready")
+        await stop.wait()
+    finally:
+        await host.close()
+    return unfired(proxy.plan, "proxy") if arguments.require_fired else 0
+
+
+def client_tls(certificate: str | None, key: str | None) -> ssl.SSLContext | None:
+    """TLS towards clients. Raises UsageError, OSError."""
+    if certificate is None:
+        if key is not None:
+            raise UsageError("--tls-key needs --tls-cert")
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    _load(context, certificate, key, "--tls-cert")
+    return context
+
+
+def upstream_tls(authority: str | None, certificate: str | None, key: str | None) -> ssl.SSLContext | None:
+    """TLS towards the brokers. Raises UsageError, OSError."""
+    if authority is None:
+        if certificate is not None or key is not None:
+            raise UsageError("--upstream-tls-cert needs --upstream-tls-ca, the authority that signed the brokers' certificates")
+        return None
+    try:
+        context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=authority)
+    except ssl.SSLError as wrong:
+        raise UsageError(f"--upstream-tls-ca {authority}: this is not a certificate in PEM form ({wrong.reason})") from None
+    if certificate is not None:
+        _load(context, certificate, key, "--upstream-tls-cert")
+    return context
+
+
+def _load(context: ssl.SSLContext, certificate: str, key: str | None, flag: str) -> None:
+    try:
+        context.load_cert_chain(certificate, key)
+    except ssl.SSLError as wrong:
+        raise UsageError(f"{flag} {certificate}: certificate and key cannot be used ({wrong.reason or wrong})") from None
+
+
+def _address(text: str, flag: str) -> Address:
+    try:
+        return parse_address(text)
+    except ValueError as wrong:
+        raise UsageError(f"{flag}: {wrong}") from None

@@ -1,0 +1,402 @@
+"""A proxy's sockets: a listener for each node of the cluster, and a connection to a broker for each connection of a client."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+from typing import cast
+
+from kafkawire.primitives import Buffer
+from wirebroker.clock import Clock
+from wirebroker.connection import Connection
+from wirebroker.effects import Close, Reply, Shaped
+from wirebroker.net.accept_errors import AcceptErrorHandler
+from wirebroker.net.host import BACKLOG, ListenError, reason_of
+from wirebroker.net.listener import Address, is_loopback
+from wirebroker.net.protocol import SHARED_BUFFER, WRITE_HIGH_WATER, oversized
+from wirebroker.net.shaping import ShapedLine, reset_connection
+from wirebroker.proxy.proxy import Proxy
+from wirebroker.proxy.relay import Forward, Relay
+
+logger = logging.getLogger("wirebroker")
+
+DIAL_TIMEOUT_S = 10.0
+UNKNOWN_NODE = -1
+ELSEWHERE = (
+    "a fault would strike clients of the cluster at {}; if you mean that, allow faults (--allow-faults, allow_faults=True)"
+)
+
+
+class _Node:
+    """A node of the cluster: its own address, the proxy's address for it, and its id once an answer has named it."""
+
+    def __init__(self, upstream: Address, local: Address) -> None:
+        self.upstream = upstream
+        self.local = local
+        self.node_id = UNKNOWN_NODE
+
+
+class ProxyHost:
+    """Drives a proxy. The listener at `listen` leads to `upstream`; each further node gets the next port (0: any free one)."""
+
+    def __init__(
+        self, clock: Clock, upstream: Address, listen: Address, *, seed: int = 0, allow_faults: bool = False,
+        advertised_host: str | None = None,
+        client_tls: ssl.SSLContext | None = None, upstream_tls: ssl.SSLContext | None = None,
+    ) -> None:  # fmt: skip
+        self.clock = clock
+        self.loop = asyncio.get_running_loop()
+        elsewhere = not (allow_faults or is_loopback(upstream[0]))
+        refusal = ELSEWHERE.format(upstream[0]) if elsewhere else ""
+        self.proxy = Proxy(clock.now(), self._locate, seed=seed, refuses_faults=refusal, oversized=oversized)
+        self.watchers: list[Callable[[], None]] = []
+        """Called after each event, to wake those who wait for a condition."""
+        self._upstream = upstream
+        self._listen = listen
+        self._advertised_host = advertised_host
+        self._client_tls, self._upstream_tls = client_tls, upstream_tls
+        self._nodes: dict[Address, _Node] = {}
+        self._servers: list[asyncio.Server] = []
+        self._starting: set[asyncio.Task[None]] = set()
+        self._sides: dict[Connection, ClientSide] = {}
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at: int | None = None
+        self.buffer = bytearray(SHARED_BUFFER)
+        """All connections receive into it: each read is passed on before the next begins."""
+        AcceptErrorHandler.install(self.loop)
+
+    async def start(self) -> Address:
+        """Open the first listener; its address. Raises ListenError."""
+        node = self._open(self._upstream)
+        await asyncio.gather(*self._starting)
+        return node.local
+
+    def _locate(self, host: str, port: int, node_id: int) -> Address:
+        """The proxy's address for a node. A node that was not known gets a listener before its address is given away."""
+        node = self._nodes.get((host, port))
+        if node is None:
+            try:
+                node = self._open((host, port))
+            except ListenError as refused:
+                logger.error("clients cannot reach node %d through this proxy: %s", node_id, refused)
+                return "", 0  # a client does not connect to an empty host, and must not go past the proxy
+            logger.info("node %d at %s:%d is reached by %s:%d", node_id, host, port, *node.local)
+        if node.node_id != node_id:
+            self._learned(node, node_id)
+        return node.local
+
+    def _learned(self, node: _Node, node_id: int) -> None:
+        """An answer has named a node; connections through its listener are known by its id from now on."""
+        node.node_id = node_id
+        for connection, side in self._sides.items():
+            if side.node is node:
+                connection.node_id = node_id
+
+    def _open(self, upstream: Address) -> _Node:
+        """Bind a listener at once, so that its address is known, and start it."""
+        host, port = self._listen
+        bound = self._bound(host, port + len(self._nodes) if port else 0)
+        node = _Node(upstream, (self._advertised_host or host, bound.getsockname()[1]))
+        self._nodes[upstream] = node
+        task = self.loop.create_task(self._serve(node, bound))
+        self._starting.add(task)
+        task.add_done_callback(self._starting.discard)
+        return node
+
+    def _bound(self, host: str, port: int) -> socket.socket:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            return socket.create_server((host, port), family=family, backlog=BACKLOG)
+        except (OSError, OverflowError) as refused:
+            if port and self._nodes:
+                return self._bound(host, 0)  # the next port is taken
+            raise ListenError(f"cannot listen on {host}:{port}: {reason_of(refused)}") from refused
+
+    async def _serve(self, node: _Node, bound: socket.socket) -> None:
+        server = await self.loop.create_server(
+            lambda: ClientSide(self, node), sock=bound, backlog=BACKLOG, ssl=self._client_tls
+        )
+        self._servers.append(server)
+
+    # Connections
+
+    def connected(self, side: ClientSide, client_host: str, node: _Node) -> Relay:
+        """A client has connected: tell the proxy, and dial its broker."""
+        relay = self.proxy.connect(node.node_id, client_host, "PLAINTEXT", self.clock.now())
+        self._sides[relay.connection] = side
+        return relay
+
+    async def dial(self, side: ClientSide, upstream: Address) -> None:
+        """Connect to the broker. The client's connection closes if that fails."""
+        host, port = upstream
+        name = host if self._upstream_tls is not None else None
+        try:
+            async with asyncio.timeout(DIAL_TIMEOUT_S):
+                await self.loop.create_connection(
+                    lambda: BrokerSide(self, side), host, port, ssl=self._upstream_tls, server_hostname=name
+                )
+        except (OSError, TimeoutError) as failure:
+            self.proxy.close(side.relay.connection, f"the broker at {host}:{port} cannot be reached: {_reason(failure)}")
+            self.flush()
+
+    def lost(self, relay: Relay, reason: str) -> None:
+        """One side of a connection is over."""
+        self.proxy.disconnected(relay.connection, reason, self.clock.now())
+        side = self._sides.pop(relay.connection, None)
+        if side is not None:
+            side.close(reset=False)
+        self.flush()
+
+    # Effects
+
+    def flush(self) -> None:
+        """Perform the proxy's effects, and continue with connections that had to wait."""
+        proxy, sides = self.proxy, self._sides
+        while proxy.effects:
+            waiting: dict[Connection, ClientSide] = {}
+            for effect in proxy.take_effects():
+                connection = effect[0]
+                side = sides.get(connection)
+                if side is None:
+                    continue
+                if isinstance(effect, Forward):
+                    side.to_broker(effect.data)
+                elif isinstance(effect, Reply):
+                    side.to_client(effect.parts)
+                elif isinstance(effect, Shaped):
+                    side.send_shaped(effect)
+                else:
+                    self._close(side, effect)
+                if side.waits:
+                    waiting[connection] = side
+            for connection, side in waiting.items():
+                side.relay.go_on(self.clock.now())
+                if connection in sides:
+                    side.balance()
+        if proxy.timers.deadline() != self._alarm_at:
+            self._arm()
+        for watcher in list(self.watchers):
+            watcher()
+
+    def _close(self, side: ClientSide, effect: Close) -> None:
+        connection = effect.connection
+        logger.info("connection %d from %s closed: %s", connection.number, connection.client_host, effect.reason)
+        self._sides.pop(connection, None)
+        side.close(effect.reset)
+
+    def _arm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        self._alarm_at = self.proxy.timers.deadline()
+        if self._alarm_at is not None:
+            delay = max(self._alarm_at - self.clock.now(), 0) / 1000
+            self._alarm = self.loop.call_later(delay, self._wake)
+
+    def _wake(self) -> None:
+        self._alarm = self._alarm_at = None
+        self.proxy.tick(self.clock.now())
+        self.flush()
+
+    def failed(self, relay: Relay) -> None:
+        """Log the current exception, which bytes of this connection raised, and close the connection."""
+        logger.exception("a connection failed because of an error in wirebroker; it is closed")
+        self.proxy.close(relay.connection, "it failed because of an error in wirebroker; see the log")
+
+    async def close(self) -> None:
+        """Close the listeners and all connections."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        await asyncio.gather(*self._starting, return_exceptions=True)
+        for server in self._servers:
+            server.close()
+        for relay in list(self.proxy.relays.values()):
+            self.lost(relay, "the proxy stops")
+        self.proxy.take_effects()
+        for server in self._servers:
+            with contextlib.suppress(Exception):
+                await asyncio.wait_for(server.wait_closed(), 1)
+        self._servers.clear()
+
+
+class ClientSide(asyncio.BufferedProtocol):
+    """The connection of a client."""
+
+    def __init__(self, host: ProxyHost, node: _Node) -> None:
+        self._host = host
+        self.node = node
+        self._view = memoryview(host.buffer)
+        self._broker: BrokerSide | None = None
+        self._dialing: asyncio.Task[None] | None = None
+        self._line: ShapedLine | None = None
+        self._reading = True
+        self.unread = False
+        """Whether the client leaves more than WRITE_HIGH_WATER unread."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.set_write_buffer_limits(WRITE_HIGH_WATER)
+        self._write = self.transport.write
+        peer = transport.get_extra_info("peername")
+        self._read(False)
+        self.relay = self._host.connected(self, str(peer[0]) if peer else "", self.node)
+        self._host.flush()
+        if not self.relay.connection.closed:
+            self._dialing = self._host.loop.create_task(self._host.dial(self, self.node.upstream))
+
+    def joined(self, broker: BrokerSide) -> None:
+        """The connection to the broker is open."""
+        self._broker = broker
+        self.balance()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._dialing is not None:
+            self._dialing.cancel()
+        if self._line is not None:
+            self._line.stop()
+        self._host.lost(self.relay, "the client closed it" if exc is None else f"it broke: {exc}")
+        if self._broker is not None:
+            self._broker.transport.close()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        host = self._host
+        now = host.clock.now()
+        host.proxy.set_time(now)
+        try:
+            self.relay.from_client(self._view[:nbytes], now)
+        except Exception:
+            host.failed(self.relay)
+        host.flush()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self.unread = True
+        if self._broker is not None:
+            self._broker.read(False)
+
+    def resume_writing(self) -> None:
+        self.unread = False
+        if self._broker is not None:
+            self._broker.read(True)
+
+    @property
+    def waits(self) -> bool:
+        """Whether requests have arrived that could not pass, or may not be read."""
+        return not self._reading or self.relay.holds_client or self.relay.has_kept
+
+    def balance(self) -> None:
+        """Read from the client unless its next request has to wait, or the broker does not read."""
+        broker = self._broker
+        self._read(broker is not None and not broker.unread and not self.relay.holds_client)
+
+    def _read(self, wanted: bool) -> None:
+        if wanted != self._reading and not self.transport.is_closing():
+            self._reading = wanted
+            (self.transport.resume_reading if wanted else self.transport.pause_reading)()
+
+    def to_broker(self, data: Buffer) -> None:
+        """Send bytes to the broker."""
+        if self._broker is not None:
+            self._broker.transport.write(data)
+
+    def to_client(self, parts: list[Buffer]) -> None:
+        """Send an answer."""
+        for part in parts:
+            self._write(part)
+
+    def send_shaped(self, effect: Shaped) -> None:
+        """Send an answer in the shape of a fault. Later answers are sent after it."""
+        if self._line is None:
+            self._line = ShapedLine(self.transport, self._host.loop, self._line_is_free)
+            self._write = self._line.write
+        self._line.send(effect.parts, effect.shape)
+
+    def _line_is_free(self) -> None:
+        self._line = None
+        self._write = self.transport.write
+
+    def close(self, reset: bool) -> None:
+        """Close both sides when everything is sent, or reset the client's at once."""
+        if reset:
+            reset_connection(self.transport)
+        elif self._line is not None:
+            self._line.close()
+        else:
+            self.transport.close()
+        if self._broker is not None:
+            self._broker.transport.close()
+
+
+class BrokerSide(asyncio.BufferedProtocol):
+    """The connection to a broker."""
+
+    def __init__(self, host: ProxyHost, client: ClientSide) -> None:
+        self._host = host
+        self._client = client
+        self._view = memoryview(host.buffer)
+        self._reading = True
+        self.unread = False
+        """Whether the broker leaves more than WRITE_HIGH_WATER unread."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.set_write_buffer_limits(WRITE_HIGH_WATER)
+        if self._client.relay.connection.closed:
+            self.transport.close()
+        else:
+            self._client.joined(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        relay = self._client.relay
+        if not relay.connection.closed:
+            reason = relay.broker_closed() if exc is None else f"the connection to the broker broke: {exc}"
+            self._host.proxy.close(relay.connection, reason)
+            self._host.flush()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        host = self._host
+        now = host.clock.now()
+        host.proxy.set_time(now)
+        try:
+            self._client.relay.from_broker(self._view[:nbytes], now)
+        except Exception:
+            host.failed(self._client.relay)
+        host.flush()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self.unread = True
+        self._client.balance()
+
+    def resume_writing(self) -> None:
+        self.unread = False
+        self._client.balance()
+
+    def read(self, wanted: bool) -> None:
+        """Read from the broker, or leave its answers in the system's buffers."""
+        if wanted != self._reading and not self.transport.is_closing():
+            self._reading = wanted
+            (self.transport.resume_reading if wanted else self.transport.pause_reading)()
+
+
+def _reason(failure: OSError) -> str:
+    """Why a broker cannot be reached."""
+    if isinstance(failure, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted ({failure.verify_message})"
+    if isinstance(failure, ssl.SSLError):
+        return f"the TLS handshake failed ({failure.reason or failure}); does it speak TLS?"
+    return reason_of(failure) or f"no answer within {DIAL_TIMEOUT_S:.0f} s"

@@ -1,0 +1,62 @@
+"""The addresses in answers. A client that learned one of them would go past the proxy.
+
+Seven APIs carry addresses of brokers. The answer to DescribeQuorum stays as it is: it names controllers, and no client connects
+to one through the proxy. ApiVersions must not offer newer versions of the seven than this proxy can read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from kafkawire.declare import Message
+from kafkawire.entities import holders
+from kafkawire.messages.api_versions import ApiVersionsResponse
+from kafkawire.registry import KEYS, response_class
+
+Address = tuple[str, int]
+Locate = Callable[[str, int, int], Address]
+"""Where clients find a node through the proxy, by the node's own host and port, and its id."""
+
+CARRIERS = {
+    KEYS["Metadata"]: 0, KEYS["FindCoordinator"]: 0, KEYS["DescribeCluster"]: 0, KEYS["Produce"]: 10, KEYS["Fetch"]: 16,
+    KEYS["ShareFetch"]: 0, KEYS["ShareAcknowledge"]: 0,
+}  # fmt: skip
+"""The APIs whose answers carry addresses, and since which version (KIP-951 for Produce and Fetch)."""
+NODE_LISTS = ("brokers", "coordinators", "node_endpoints")
+
+
+def carries_addresses(key: int, version: int) -> bool:
+    """Whether the answer to this request may carry an address."""
+    since = CARRIERS.get(key)
+    return since is not None and version >= since
+
+
+def redirect(response: Message, locate: Locate) -> bool:
+    """Replace the addresses in an answer by those of the proxy. Returns whether one has changed."""
+    changed = False
+    for node in _nodes(response):
+        if node.host:  # FindCoordinator leaves it empty if there is no coordinator
+            (id_field,) = holders(type(node), "brokerId")
+            own, node.host, node.port = (node.host, node.port), *locate(node.host, node.port, getattr(node, id_field))
+            changed |= own != (node.host, node.port)
+    return changed
+
+
+def _nodes(response: Any) -> Iterator[Any]:
+    """The parts of an answer that have a host and a port."""
+    if hasattr(response, "host"):  # FindCoordinator up to version 3
+        yield response
+    for name in NODE_LISTS:
+        yield from getattr(response, name, ())
+
+
+def limit_versions(response: ApiVersionsResponse) -> bool:
+    """Offer no version of the seven APIs that this proxy cannot read. Returns whether something has changed."""
+    changed = False
+    for offered in response.api_keys:
+        if offered.api_key in CARRIERS:
+            newest = response_class(offered.api_key).__schema__.versions[1]
+            changed |= newest < offered.max_version
+            offered.max_version = min(offered.max_version, newest)
+    return changed

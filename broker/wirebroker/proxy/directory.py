@@ -1,0 +1,79 @@
+"""The names that a proxy learns from passing requests and answers (see `requests.received.Directory`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from kafkawire.declare import Message
+from kafkawire.entities import first, parts
+from kafkawire.messages.fetch import FetchRequest, FetchResponse
+from kafkawire.primitives import ZERO_UUID
+from kafkawire.registry import KEYS
+from wirebroker.requests.parts import NOT_ABOUT, named
+
+TEACHING = frozenset((KEYS["Metadata"], KEYS["CreateTopics"], KEYS["DescribeTopicPartitions"]))
+"""The APIs whose answers name topics and their ids."""
+MOST_SESSIONS = 10_000
+"""Fetch sessions that are remembered; brokers keep 1,000 each."""
+INITIAL_EPOCH, FINAL_EPOCH = 0, -1
+
+Session = tuple[int, int]
+"""A node, and the id of a fetch session there."""
+
+
+class LearnedDirectory:
+    """Topics and fetch sessions, as far as they have passed. Groups' committed offsets are not known."""
+
+    def __init__(self) -> None:
+        self._names: dict[bytes, str] = {}
+        self._ids: dict[str, bytes] = {}
+        self._sessions: dict[Session, set[tuple[str, int]]] = {}
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """The name of the topic with this id."""
+        return self._names.get(topic_id)
+
+    def topic_id(self, name: str) -> bytes:
+        """The id of the topic with this name; zeros if it is not known."""
+        return self._ids.get(name, ZERO_UUID)
+
+    def topics(self) -> Iterable[str]:
+        """The names of the topics that are known."""
+        return tuple(self._ids)
+
+    def session_partitions(self, request: FetchRequest, node_id: int) -> Iterable[tuple[str, int]]:
+        """The partitions that an incremental Fetch reads because its session holds them."""
+        if request.session_epoch <= INITIAL_EPOCH:
+            return ()
+        return tuple(self._sessions.get((node_id, request.session_id), ()))
+
+    def group_partitions(self, group_id: str) -> Iterable[tuple[str, int]]:
+        """Nothing: a proxy does not know the offsets that a group has committed."""
+        return ()
+
+    def learn(self, response: Message) -> None:
+        """Remember the topics that an answer names with their ids."""
+        for part in parts(response):
+            name, topic_id = first(part, "topicName"), first(part, "topicId")
+            if name and topic_id and topic_id != ZERO_UUID:
+                self._names[topic_id] = name
+                self._ids[name] = topic_id
+
+    def fetched(self, request: FetchRequest, response: FetchResponse, node_id: int) -> None:
+        """Follow a fetch session (KIP-227): its partitions are added and forgotten by requests that were answered."""
+        if request.session_epoch == FINAL_EPOCH or not response.session_id or response.error_code:
+            self._sessions.pop((node_id, request.session_id), None)
+            return
+        held = self._sessions.setdefault((node_id, response.session_id), set())
+        if request.session_epoch == INITIAL_EPOCH:
+            held.clear()
+        held.update((topic, index) for topic, index in named(request, self) if index is not None)
+        held.difference_update(self._forgotten(request))
+        if len(self._sessions) > MOST_SESSIONS:
+            self._sessions.pop(next(iter(self._sessions)))
+
+    def _forgotten(self, request: Any) -> Iterable[tuple[str, int]]:
+        for topic in getattr(request, NOT_ABOUT[0]):
+            name = topic.topic or self._names.get(topic.topic_id, "")
+            yield from ((name, index) for index in topic.partitions)

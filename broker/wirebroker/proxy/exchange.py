@@ -1,0 +1,133 @@
+"""One request on its way through the proxy, from its client to the broker and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkawire.declare import Message
+from kafkawire.errors import EncodeError
+from kafkawire.frames import encode_request, encode_response
+from kafkawire.primitives import Buffer
+from wirebroker.connection import Connection
+from wirebroker.effects import Outcome, Reply
+from wirebroker.trace.recorder import Traced
+
+if TYPE_CHECKING:
+    from wirebroker.faults.strikes import Struck
+    from wirebroker.proxy.directory import LearnedDirectory
+    from wirebroker.proxy.relay import Relay
+
+
+class ForwardedExchange:
+    """A request that was decoded. `now` is the time at which it arrived, in ms since the epoch."""
+
+    __slots__ = (
+        "api_key", "client_id", "connection", "correlation_id", "frame", "now", "relay", "request", "struck", "traced",
+        "version", "whole",
+    )  # fmt: skip
+
+    def __init__(
+        self, relay: Relay, api_key: int, version: int, correlation_id: int, client_id: str | None, now: int,
+        request: Message, whole: memoryview,
+    ) -> None:  # fmt: skip
+        self.relay = relay
+        self.connection: Connection = relay.connection
+        self.api_key = api_key
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.now = now
+        self.request = request
+        self.whole = whole
+        """The request as it came, with its size."""
+        self.frame: memoryview | None = whole[4:]
+        self.struck: Struck | None = None
+        """The faults that strike the request and its answer."""
+        self.traced: Traced | None = None
+        """The request's part of the trace row of its answer."""
+
+    @property
+    def directory(self) -> LearnedDirectory:
+        """The names that have passed."""
+        return self.relay.proxy.directory
+
+    @property
+    def node_id(self) -> int:
+        """The broker for which the request is; −1 while its id is not known."""
+        return self.connection.node_id
+
+    @property
+    def alive(self) -> bool:
+        """Whether the client still waits for the answer."""
+        return not self.connection.closed
+
+    @property
+    def acts_on_answer(self) -> bool:
+        """Whether a fault will act on the answer."""
+        struck = self.struck
+        return struck is not None and bool(struck.after or struck.wire or struck.overwrites or struck.refused)
+
+    def handle(self, request: Message) -> None:
+        """Send the request, or the part of it that faults have left, to the broker."""
+        if request is self.request:
+            self.relay.forward(self.whole, self)
+        else:
+            self.request = request
+            changed = encode_request(self.correlation_id, self.client_id, request, self.version)
+            self.relay.forward(memoryview(changed), self)
+        if self.acts_on_answer and self.relay.awaits(self):
+            self.park()
+
+    def answered(self, response: Message, frame: Buffer, changed: bool) -> None:
+        """The broker's answer has come: `frame` is its form with the size, unless the response was `changed`."""
+        if self.acts_on_answer:
+            self.reply(response)
+        elif changed:
+            self._send(response, encode_response(self.correlation_id, response, self.version))
+        else:
+            self._send(response, [frame])
+
+    def reply(self, response: Message) -> None:
+        """Answer the request, after the faults have acted; dropped if the client has gone."""
+        self._unpark()
+        if self.struck is not None:
+            left = self.relay.proxy.plan.answered(response, self)
+            if left is None:
+                return
+            response = left
+        if self.connection.closed or self.connection.silent:
+            return
+        try:
+            self._send(response, encode_response(self.correlation_id, response, self.version))
+        except EncodeError as wrong:
+            self.close(f"its answer cannot be encoded: {wrong}")
+
+    def _send(self, response: Message, parts: list[Buffer]) -> None:
+        proxy = self.relay.proxy
+        self._unpark()
+        if self.connection.closed or self.connection.silent:
+            return
+        if proxy.trace.exchanges:
+            proxy.trace.replied(self, response, sum(map(len, parts)))
+        if self.struck is not None and self.struck.wire:
+            proxy.plan.send(parts, self)
+        else:
+            proxy.effects.append(Reply(self.connection, parts))
+
+    def park(self) -> None:
+        """Hold back the next requests of the connection until this one is answered."""
+        self.connection.parked = self
+
+    def _unpark(self) -> None:
+        if self.connection.parked is self:
+            self.connection.parked = None
+
+    def left(self) -> None:
+        """The client has gone: no rule strikes the answer that it waited for."""
+        if self.struck is not None:
+            self.relay.proxy.plan.left(self)
+
+    def close(self, reason: str) -> Outcome:
+        """Close the connection instead of answering."""
+        self.relay.proxy.close(self.connection, reason)
+        return Outcome.CLOSED

@@ -1,0 +1,162 @@
+"""The proxy as a synchronous machine: no sockets and no clock.
+
+    relay = proxy.connect(node_id, client_host, listener, now)
+    relay.from_client(data, now)      bytes of the client have arrived
+    relay.from_broker(data, now)      bytes of the broker have arrived
+    proxy.take_effects()              bytes to send to either side, and connections to close
+
+It is the host of a fault plan, like the engine of a broker, but has no inside of a broker: rules that act there are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+
+from kafkawire.declare import Message
+from kafkawire.messages.fetch import FetchResponse
+from kafkawire.messages.init_producer_id import InitProducerIdResponse
+from kafkawire.messages.produce import ProduceRequest, ProduceResponse
+from kafkawire.primitives import Buffer
+from kafkawire.registry import API_VERSIONS, FETCH, KEYS, PRODUCE
+from wirebroker.connection import Connection
+from wirebroker.core.purgatory import Timers
+from wirebroker.effects import Close, Effect
+from wirebroker.faults.plan import FaultPlan
+from wirebroker.proxy.addresses import Locate
+from wirebroker.proxy.directory import LearnedDirectory
+from wirebroker.proxy.exchange import ForwardedExchange
+from wirebroker.proxy.recorder import ProxyRecorder, batches_with_answers
+from wirebroker.proxy.relay import Forward, Relay
+from wirebroker.proxy.shadow import Shadow
+from wirebroker.requests.facts import facts_of
+
+FRAME_LIMIT = 256 * 1024 * 1024
+"""The largest request in bytes that passes; a broker's socket.request.max.bytes is usually 100 MiB."""
+
+
+class Proxy:
+    """The connections between clients and a cluster. `locate` gives the proxy's address for a node; `now` is in ms."""
+
+    def __init__(
+        self, now: int, locate: Locate, *, seed: int = 0, refuses_faults: str = "", frame_limit: int = FRAME_LIMIT,
+        oversized: Callable[[bytes, int, int], str] = lambda first, size, limit: f"a frame of {size} bytes",
+    ) -> None:  # fmt: skip
+        self.locate = locate
+        self.refuses_faults = refuses_faults
+        self.frame_limit = frame_limit
+        self._oversized = oversized
+        self._time = now
+        self.timers = Timers()
+        self.effects: list[Effect | Forward] = []
+        self.trace = ProxyRecorder(lambda: self.now)
+        self.faults: FaultPlan | None = None
+        """The plan, while it has a rule."""
+        self.plan = FaultPlan(self, seed)
+        self.directory = LearnedDirectory()
+        self.shadow = Shadow()
+        self.relays: dict[Connection, Relay] = {}
+        self._numbers = count(1)
+
+    @property
+    def now(self) -> int:
+        """The time of the latest event."""
+        return max(self._time, self.timers.reached)
+
+    @property
+    def fault_broker(self) -> None:
+        """A proxy has no inside of a broker."""
+        return None
+
+    def set_time(self, now: int) -> None:
+        """Set the time of the event that follows, in ms since the epoch."""
+        self._time = max(self._time, now)
+
+    def emit(self, effect: Effect) -> None:
+        """Send an answer, or close a connection, after the effects before it."""
+        self.effects.append(effect)
+
+    def take_effects(self) -> list[Effect | Forward]:
+        """The effects since the last call, in order."""
+        effects, self.effects = self.effects, []
+        return effects
+
+    def tick(self, now: int) -> None:
+        """Run the timers that are due."""
+        self.set_time(now)
+        self.timers.run(now)
+
+    def trace_at(self, level: str) -> None:
+        """Set the level of the trace. Raises ValueError for a level that does not exist."""
+        self.trace.set_level(level)
+
+    # Connections
+
+    def connect(self, node_id: int, client_host: str, listener: str, now: int) -> Relay:
+        """A client has connected to the listener of this node; −1 if the node's id is not known yet."""
+        self.set_time(now)
+        connection = Connection(next(self._numbers), node_id, client_host, listener)
+        relay = self.relays[connection] = Relay(self, connection)
+        if self.trace.changes:
+            self.trace.opened(connection)
+        if self.faults is not None:
+            self.faults.connected(connection, now)
+        return relay
+
+    def disconnected(self, connection: Connection, reason: str, now: int) -> None:
+        """A connection is over, on either side. Harmless if it is known."""
+        self.set_time(now)
+        relay = self.relays.pop(connection, None)
+        if relay is not None:
+            if self.trace.changes:
+                self.trace.closed(connection, reason)
+            connection.closed = True
+            relay.ended()
+
+    def close(self, connection: Connection, reason: str, *, reset: bool = False) -> None:
+        """Close both sides of a connection, with a sentence for the log."""
+        if not connection.closed:
+            self.disconnected(connection, reason, self.now)
+            self.effects.append(Close(connection, reason, reset))
+
+    def forward(self, connection: Connection, data: Buffer) -> None:
+        """Send these bytes to the broker."""
+        self.effects.append(Forward(connection, data))
+
+    def oversized(self, first: bytes, size: int) -> str:
+        """A sentence about a size that no request has."""
+        return self._oversized(first, size, self.frame_limit)
+
+    # Requests and answers
+
+    def looks_at(self, key: int) -> bool:
+        """Whether requests of this API are decoded."""
+        trace, faults = self.trace, self.faults
+        if trace.exchanges or (faults is not None and faults.concerns(key)):
+            return True
+        return key == API_VERSIONS or (trace.verdicts and key in (PRODUCE, KEYS["InitProducerId"]))
+
+    def observe(self, exchange: ForwardedExchange, response: Message) -> None:
+        """Learn names and producer ids from an answer, and trace shadow verdicts."""
+        if isinstance(response, InitProducerIdResponse) and not response.error_code:
+            self.shadow.issued(response.producer_id, response.producer_epoch)
+        elif isinstance(response, ProduceResponse) and self.trace.verdicts:
+            self._compare(exchange, response)
+        elif isinstance(response, FetchResponse) and exchange.api_key == FETCH:
+            self.directory.fetched(exchange.request, response, exchange.node_id)  # type: ignore[arg-type]
+            if self.trace.exchanges:
+                self.trace.fetched_all(exchange, response)
+
+    def _compare(self, exchange: ForwardedExchange, response: ProduceResponse) -> None:
+        request = exchange.request
+        assert isinstance(request, ProduceRequest)
+        for topic, batch, answer in batches_with_answers(exchange, response):
+            judged = self.shadow.judged(topic, answer.index, batch, answer.error_code, answer.base_offset)
+            self.trace.compared(exchange, request.acks, topic, batch, answer, judged)
+
+    def unanswered(self, exchange: ForwardedExchange) -> None:
+        """The answer to a request that the broker may have handled is lost."""
+        request = exchange.request
+        if isinstance(request, ProduceRequest):
+            for batch in facts_of(request, exchange).batches:
+                self.shadow.unanswered(batch.topic, batch.partition, batch.producer_id)

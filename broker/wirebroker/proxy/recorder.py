@@ -1,0 +1,88 @@
+"""The recorder of a proxy: the wire and the faults as in a broker, and shadow verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kafkawire.batches import HEADER_SIZE, BatchHeader, read_header
+from kafkawire.errors import error_name
+from kafkawire.messages.fetch import FetchRequest, FetchResponse
+from kafkawire.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse
+from wirebroker.connection import Connection
+from wirebroker.proxy.exchange import ForwardedExchange
+from wirebroker.proxy.shadow import Judged
+from wirebroker.requests.parts import topic_name
+from wirebroker.trace.recorder import Recorder, cut, software_of
+from wirebroker.trace.rows import Row, ShadowRow, compression_name
+
+UNKNOWN_OFFSET = -1
+
+
+class ProxyRecorder(Recorder):
+    """The recorder of a proxy."""
+
+    def compared(
+        self, exchange: ForwardedExchange, acks: int, topic: str, batch: BatchHeader, answer: PartitionProduceResponse,
+        judged: Judged,
+    ) -> None:  # fmt: skip
+        """Note a batch with its prediction and its answer. It becomes a row when somebody reads it."""
+        raw = (
+            self._now(), exchange.connection, exchange.client_id, exchange.version, exchange.correlation_id, acks, topic,
+            answer.index, batch, answer.error_code, answer.base_offset, judged,
+        )  # fmt: skip
+        self._ring.append(raw)
+        if self.sinks:
+            self._hand_out(_row(*raw))
+
+    def _made(self, entry: Any) -> Row:
+        return _row(*entry) if isinstance(entry, tuple) else super()._made(entry)
+
+    def fetched_all(self, exchange: ForwardedExchange, response: FetchResponse) -> None:
+        """Note each partition of an answer to a Fetch."""
+        request = exchange.request
+        assert isinstance(request, FetchRequest)
+        wanted = {
+            (topic_name(topic, exchange.directory), each.partition): each.fetch_offset
+            for topic in request.topics for each in topic.partitions
+        }  # fmt: skip
+        for topic in response.responses:
+            name = topic_name(topic, exchange.directory)
+            for data in topic.partitions:
+                offset = wanted.get((name, data.partition_index), UNKNOWN_OFFSET)
+                self.fetched(exchange, name or "", offset, bool(request.isolation_level), data)
+
+
+def _row(
+    now: int, connection: Connection, client_id: str | None, version: int, correlation_id: int, acks: int, topic: str,
+    partition: int, batch: BatchHeader, code: int, base_offset: int, judged: Judged,
+) -> ShadowRow:  # fmt: skip
+    idempotent = batch.producer_id >= 0
+    return ShadowRow(
+        time=now, node=connection.node_id, connection=connection.number, client_id=cut(client_id),
+        software=software_of(connection), version=version, correlation_id=correlation_id, acks=acks, topic=topic,
+        partition=partition, producer_id=batch.producer_id, producer_epoch=batch.producer_epoch,
+        first_sequence=batch.base_sequence, last_sequence=batch.last_sequence if idempotent else -1,
+        records=max(batch.records_count, 0), bytes=batch.size, compression=compression_name(batch.compression),
+        transactional=batch.is_transactional, verdict=judged.outcome, rule=judged.rule, code=code, error=error_name(code),
+        base_offset=base_offset, note=f"idempotent with acks={acks}" if idempotent and acks != -1 else "",
+        explain=judged.explain(topic, partition, batch, code, base_offset), predicted=judged.predicted, agrees=judged.agrees,
+    )  # fmt: skip
+
+
+def batches_with_answers(
+    exchange: ForwardedExchange, response: ProduceResponse
+) -> Iterator[tuple[str, BatchHeader, PartitionProduceResponse]]:
+    """The topic and header of each batch in a Produce, with its answer; a batch without a whole header is left out."""
+    request = exchange.request
+    assert isinstance(request, ProduceRequest)
+    headers = {
+        (topic_name(topic, exchange.directory), part.index): read_header(part.records)
+        for topic in request.topic_data for part in topic.partition_data
+        if part.records is not None and len(part.records) >= HEADER_SIZE
+    }  # fmt: skip
+    for topic in response.responses:
+        name = topic_name(topic, exchange.directory)
+        for answer in topic.partition_responses:
+            if (header := headers.get((name, answer.index))) is not None:
+                yield name or "", header, answer

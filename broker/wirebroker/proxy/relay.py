@@ -1,0 +1,386 @@
+"""One client's connection and its connection to a broker: bytes in, effects out.
+
+Most requests and answers pass in the pieces in which they arrive, and the relay reads only their headers. An answer has no API
+key. The broker answers in the order of the requests, so the relay keeps a queue of the answers that it awaits.
+
+A request that a fault may strike waits until the answers before it have passed, as a broker handles a connection's requests
+one at a time. So an answer of the proxy's own never overtakes one of the broker's.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from struct import error as StructError  # noqa: N812
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkawire.codec import decode
+from kafkawire.declare import Message
+from kafkawire.errors import ErrorCode, ProtocolError
+from kafkawire.frames import (
+    KEY_VERSION_CORRELATION,
+    SIZE,
+    decode_response,
+    encode_response,
+    read_request_header,
+)
+from kafkawire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kafkawire.messages.produce import ProduceRequest
+from kafkawire.primitives import Buffer, read_uvarint
+from kafkawire.registry import API_VERSIONS, KEYS, PRODUCE, api_name, request_class, request_header_version
+from wirebroker.connection import Connection
+from wirebroker.effects import Reply
+from wirebroker.proxy.addresses import CARRIERS, carries_addresses, limit_versions, redirect
+from wirebroker.proxy.directory import TEACHING
+from wirebroker.proxy.exchange import ForwardedExchange
+
+if TYPE_CHECKING:
+    from wirebroker.proxy.proxy import Proxy
+
+SIZE_BYTES = 4
+REQUEST_START = SIZE_BYTES + KEY_VERSION_CORRELATION.size
+"""Bytes of a request up to its correlation id."""
+ANSWER_START = 8
+LONGEST_START = 1 << 17
+"""Bytes of a Produce up to its acks: two names of up to 32 KiB and the tags of the header."""
+SASL_HANDSHAKE = KEYS["SaslHandshake"]
+
+
+class Forward(NamedTuple):
+    """Send these bytes to the broker."""
+
+    connection: Connection
+    data: Buffer
+
+
+class Awaited(NamedTuple):
+    """An answer that the broker owes. A raw SASL token has no header, and neither has its answer (`key` −1)."""
+
+    correlation_id: int
+    key: int
+    version: int
+    exchange: ForwardedExchange | None = None
+
+    @property
+    def looked_at(self) -> bool:
+        """Whether the answer has to be decoded."""
+        return self.exchange is not None or self.key in TEACHING or carries_addresses(self.key, self.version)
+
+
+class _Inlet:
+    """The bytes of one direction that have arrived and not passed."""
+
+    def __init__(self) -> None:
+        self.tail = bytearray()
+        self.needed = 0
+        """Bytes of `tail` without which nothing can pass."""
+        self.passing = 0
+        """Bytes of the current frame that still have to come, and pass as they come."""
+
+    def taken(self, data: memoryview) -> memoryview | None:
+        """Everything that has arrived; None while too little has."""
+        if not self.tail:
+            return data
+        self.tail += data
+        if len(self.tail) < self.needed:
+            return None
+        whole, self.tail = self.tail, bytearray()
+        return memoryview(whole)
+
+    def keep(self, data: memoryview, needed: int) -> None:
+        """These bytes have not passed; nothing of them can before there are `needed`."""
+        self.tail, self.needed = bytearray(data), needed
+
+
+class Relay:
+    """Passes requests from a client to a broker, and answers back."""
+
+    def __init__(self, proxy: Proxy, connection: Connection) -> None:
+        self.proxy = proxy
+        self.connection = connection
+        self._client = _Inlet()
+        self._broker = _Inlet()
+        self._awaited: deque[Awaited] = deque()
+        self._tokens = False
+        """Whether the client may send SASL tokens without a header, after a SaslHandshake of version 0."""
+        self._drains = False
+        """Whether a request waits for the answers before it."""
+        self._broker_has_sent = False
+        """Whether the broker has sent anything."""
+
+    @property
+    def holds_client(self) -> bool:
+        """Whether the client's next request has to wait, so that reading more of it is useless."""
+        return self._drains or self.connection.parked is not None or self.connection.closed
+
+    @property
+    def has_kept(self) -> bool:
+        """Whether bytes of the client have arrived and not passed."""
+        return bool(self._client.tail)
+
+    def awaits(self, exchange: ForwardedExchange) -> bool:
+        """Whether the broker owes the answer to this request."""
+        return bool(self._awaited) and self._awaited[-1].exchange is exchange
+
+    # From the client
+
+    def from_client(self, data: memoryview, now: int) -> None:
+        """Bytes of the client have arrived; their buffer is not kept. `now` is in ms since the epoch."""
+        taken = self._client.taken(data)
+        if taken is not None:
+            self._take_requests(taken, now)
+
+    def go_on(self, now: int) -> None:
+        """Continue with requests that had to wait, if nothing holds them any more."""
+        if self._drains and not self._awaited:
+            self._drains = False
+        if self._client.tail and not self.holds_client and self._client.needed <= len(self._client.tail):
+            self.from_client(memoryview(b""), now)
+
+    def _take_requests(self, data: memoryview, now: int) -> None:
+        """Forward the requests in `data`, and keep the bytes that have to wait. `begin` is the first byte not forwarded."""
+        client, begin, pos, end, needed = self._client, 0, 0, len(data), 0
+        while pos < end:
+            if client.passing:
+                passed = min(client.passing, end - pos)
+                client.passing -= passed
+                pos += passed
+                continue
+            needed = self._arrived(data[pos:])
+            if needed:
+                break
+            if client.passing:
+                continue
+            self._forward_bytes(data, begin, pos)
+            begin = pos + SIZE.unpack_from(data, pos)[0] + SIZE_BYTES
+            whole, pos = memoryview(bytes(data[pos:begin])), begin
+            self._receive(whole, now)
+        self._forward_bytes(data, begin, pos)
+        if pos < end and not self.connection.closed:
+            client.keep(data[pos:], 0 if self.holds_client else needed)
+
+    def _arrived(self, data: memoryview) -> int:
+        """Decide about the request at the beginning of `data`.
+
+        Returns how many of its bytes are needed before it can pass. With 0 it passes as it comes, if `passing` is set, or is
+        there as a whole, to be looked at.
+        """
+        if self.holds_client or len(data) < SIZE_BYTES:
+            return REQUEST_START
+        size: int = SIZE.unpack_from(data)[0] + SIZE_BYTES
+        if not SIZE_BYTES <= size <= self.proxy.frame_limit:
+            self.proxy.close(self.connection, self.proxy.oversized(bytes(data[:SIZE_BYTES]), size - SIZE_BYTES))
+            return REQUEST_START
+        if self._tokens and size < REQUEST_START:
+            return self._pass_token(size)
+        if len(data) < REQUEST_START:
+            return REQUEST_START
+        key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(data, SIZE_BYTES)
+        if self._tokens and not _is_known(key, version):
+            return self._pass_token(size)
+        self._tokens = key == SASL_HANDSHAKE and version == 0
+        if self._must_drain(key):
+            return REQUEST_START
+        if self.proxy.looks_at(key):
+            if len(data) >= size:
+                return 0
+            if self.proxy.faults is not None:
+                self.proxy.faults.arriving(self.connection, data[SIZE_BYTES:], self.proxy.now)
+            return size
+        answered = key != PRODUCE or _is_acknowledged(data[SIZE_BYTES:size])
+        if answered is None and len(data) < min(size, LONGEST_START):
+            return min(2 * len(data), size, LONGEST_START)
+        if answered is not False:
+            self._awaited.append(Awaited(correlation_id, key, version))
+        self._client.passing = size
+        return 0
+
+    def _pass_token(self, size: int) -> int:
+        """Let a SASL token without a header pass; its answer has none either."""
+        self._awaited.append(Awaited(-1, -1, -1))
+        self._client.passing = size
+        return 0
+
+    def _must_drain(self, key: int) -> bool:
+        """Whether a request of this API has to wait, because a fault may strike it and answers before it are missing."""
+        faults = self.proxy.faults
+        self._drains = faults is not None and bool(self._awaited) and faults.concerns(key)
+        return self._drains
+
+    def _forward_bytes(self, data: memoryview, begin: int, end: int) -> None:
+        if end > begin:
+            self.proxy.forward(self.connection, bytes(data[begin:end]))
+
+    def _receive(self, whole: memoryview, now: int) -> None:
+        """Look at a request, let faults act on it, and forward it. One that cannot be read is forwarded as it is."""
+        proxy = self.proxy
+        key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(whole, SIZE_BYTES)
+        try:
+            header = read_request_header(whole[SIZE_BYTES:])
+            request, _ = decode(request_class(key), whole[SIZE_BYTES:], version, header.end)
+        except (ProtocolError, KeyError):
+            self._awaited.append(Awaited(correlation_id, key, version))
+            proxy.forward(self.connection, whole)
+            return
+        if isinstance(request, ApiVersionsRequest):
+            self.connection.software = (request.client_software_name, request.client_software_version)
+        exchange = ForwardedExchange(self, key, version, correlation_id, header.client_id, now, request, whole)
+        if proxy.trace.exchanges:
+            proxy.trace.requested(request, exchange)
+        if proxy.faults is not None and proxy.faults.concerns(key):
+            proxy.faults.receive(request, exchange)
+        else:
+            exchange.handle(request)
+
+    def forward(self, whole: memoryview, exchange: ForwardedExchange) -> None:
+        """Send a request, with its size, to the broker."""
+        request = exchange.request
+        if not (isinstance(request, ProduceRequest) and request.acks == 0):
+            self._awaited.append(Awaited(exchange.correlation_id, exchange.api_key, exchange.version, exchange))
+        self.proxy.forward(self.connection, whole)
+
+    # From the broker
+
+    def from_broker(self, data: memoryview, now: int) -> None:
+        """Bytes of the broker have arrived; their buffer is not kept."""
+        self._broker_has_sent = True
+        taken = self._broker.taken(data)
+        if taken is not None:
+            self._take_answers(taken)
+        if self._client.tail:
+            self.go_on(now)
+
+    def _take_answers(self, data: memoryview) -> None:
+        """Pass the answers in `data` on, and keep the bytes of one that has to be whole."""
+        broker, begin, pos, end, needed = self._broker, 0, 0, len(data), 0
+        while pos < end and not self.connection.closed:
+            if broker.passing:
+                passed = min(broker.passing, end - pos)
+                broker.passing -= passed
+                pos += passed
+                continue
+            awaited = self._awaited[0] if self._awaited else None
+            start = ANSWER_START if awaited is None or awaited.key >= 0 else SIZE_BYTES
+            if end - pos < start:
+                needed = start
+                break
+            size = SIZE.unpack_from(data, pos)[0] + SIZE_BYTES
+            if awaited is None or size < start or (start > SIZE_BYTES and not _answers(data, pos, awaited)):
+                self._misunderstood(bytes(data[pos : pos + ANSWER_START]), awaited)
+                break
+            if awaited.looked_at:
+                if end - pos < size:
+                    needed = size
+                    break
+                self._reply_bytes(data, begin, pos)
+                self._awaited.popleft()
+                frame = memoryview(bytes(data[pos : pos + size]))
+                begin = pos = pos + size
+                self._answer(awaited, frame)
+                continue
+            self._awaited.popleft()
+            broker.passing = size
+        self._reply_bytes(data, begin, pos)
+        if pos < end and not self.connection.closed:
+            broker.keep(data[pos:], needed)
+
+    def _reply_bytes(self, data: memoryview, begin: int, end: int) -> None:
+        if end > begin and not self.connection.silent:
+            self.proxy.effects.append(Reply(self.connection, [bytes(data[begin:end])]))
+
+    def _misunderstood(self, first: bytes, awaited: Awaited | None) -> None:
+        if first[:2] in (b"\x15\x03", b"\x16\x03"):
+            reason = "the broker speaks TLS; give --upstream-tls-ca"
+        elif awaited is None:
+            reason = "the broker sent an answer to no request"
+        else:
+            reason = (
+                f"the broker's answer is not the one to request {awaited.correlation_id} ({api_name(awaited.key)}); "
+                f"it begins with {first.hex(' ')}"
+            )
+        self.proxy.close(self.connection, reason)
+
+    def _answer(self, awaited: Awaited, frame: memoryview) -> None:
+        """Look at an answer, replace the addresses in it, and pass it on."""
+        key, version, exchange = awaited.key, awaited.version, awaited.exchange
+        try:
+            response = _decoded(frame[SIZE_BYTES:], key, version)
+        except (ProtocolError, KeyError) as damage:
+            self._unreadable(awaited, frame, damage)
+            return
+        proxy = self.proxy
+        changed = carries_addresses(key, version) and redirect(response, proxy.locate)
+        if isinstance(response, ApiVersionsResponse):
+            version = 0 if response.error_code == ErrorCode.UNSUPPORTED_VERSION else version
+            changed = limit_versions(response)
+        if key in TEACHING:
+            proxy.directory.learn(response)
+        if exchange is not None:
+            exchange.version = version
+            proxy.observe(exchange, response)
+            exchange.answered(response, frame, changed)
+            return
+        parts: list[Buffer] = [frame]
+        if changed:
+            parts = encode_response(awaited.correlation_id, response, version)
+        proxy.effects.append(Reply(self.connection, parts))
+
+    def _unreadable(self, awaited: Awaited, frame: memoryview, damage: Exception) -> None:
+        """An answer cannot be decoded: it passes as it is, unless it may carry an address that leads past the proxy."""
+        if awaited.key in CARRIERS:
+            self.proxy.close(self.connection, f"the broker's answer cannot be read: {damage}")
+        else:
+            if awaited.exchange is not None and self.connection.parked is not None:
+                self.connection.parked = None
+            self.proxy.effects.append(Reply(self.connection, [frame]))
+
+    # The end
+
+    def broker_closed(self) -> str:
+        """A sentence for the log about a broker that has closed its connection."""
+        if self._awaited and not self._broker_has_sent:
+            return "the broker closed it before its first answer; does it want TLS (--upstream-tls-ca)?"
+        return "the broker closed it"
+
+    def ended(self) -> None:
+        """The connection is over: answers that are still awaited never come."""
+        for awaited in self._awaited:
+            if awaited.exchange is not None:
+                self.proxy.unanswered(awaited.exchange)
+        self._awaited.clear()
+        parked, self.connection.parked = self.connection.parked, None
+        if parked is not None:
+            parked.left()
+
+
+def _is_known(key: int, version: int) -> bool:
+    """Whether Kafka has this API in this version. A SASL token, read as a request's header, hardly ever looks like that."""
+    return key in KEYS.values() and 0 <= version <= request_class(key).__schema__.versions[1]
+
+
+def _answers(data: memoryview, pos: int, awaited: Awaited) -> bool:
+    correlation_id: int = SIZE.unpack_from(data, pos + SIZE_BYTES)[0]
+    return correlation_id == awaited.correlation_id
+
+
+def _decoded(frame: memoryview, key: int, version: int) -> Message:
+    """An answer without its size. ApiVersions refuses a version that the broker does not know in version 0 (KIP-511)."""
+    if key == API_VERSIONS and len(frame) >= 6 and int.from_bytes(frame[4:6], "big") == ErrorCode.UNSUPPORTED_VERSION:
+        version = 0
+    return decode_response(frame, key, version)[1]
+
+
+def _is_acknowledged(frame: memoryview) -> bool | None:
+    """Whether a Produce gets an answer, that is acks ≠ 0; None if too little of it has arrived, or it cannot be read."""
+    try:
+        header = read_request_header(frame)
+        pos = header.end
+        if request_header_version(PRODUCE, header.api_version) == 2:
+            length, pos = read_uvarint(frame, pos)
+            pos += max(length - 1, 0)
+        elif header.api_version >= 3:
+            pos += 2 + max(int.from_bytes(frame[pos : pos + 2], "big", signed=True), 0)
+        if pos + 2 > len(frame):
+            return None
+        return bytes(frame[pos : pos + 2]) != b"\0\0"
+    except (ProtocolError, StructError, IndexError):
+        return None

@@ -1,0 +1,175 @@
+"""The shadow verdict: what the sequence rules predict for a batch, beside the answer that the real broker gave.
+
+The shadow keeps the validator's state of each producer on each partition, as far as batches have passed. It judges a batch with
+the validator of wirebroker's own broker, and advances the state by the broker's answer. It judges when the answer comes: a
+broker handles a connection's requests in order, so all answers before this one have been taken into account.
+
+Where prediction and answer differ, the shadow takes the broker's side: a client may have written past the proxy.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from kafkawire.batches import TRANSACTIONAL, BatchHeader
+from kafkawire.errors import ErrorCode, error_name
+from wirebroker.core.producers import Accept, Duplicate, Reject, Verdict, advance, epoch_of, explain, judge, last_offset, unpack
+from wirebroker.core.profile import Rules
+
+MOST_STATES = 100_000
+"""Producers on partitions that are remembered; the ones that have been idle longest are forgotten first."""
+KAFKA = Rules()
+VALIDATOR_CODES = frozenset((
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+))  # fmt: skip
+"""The errors by which the validator refuses a batch. Other errors say nothing about sequences."""
+STORED_NEVERTHELESS = frozenset((ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.REQUEST_TIMED_OUT))
+"""Errors of batches that the leader has stored."""
+
+Outcome = Literal["accepted", "duplicate", "rejected"]
+Predicted = Literal["accepted", "duplicate", "rejected", "unknown"]
+Key = tuple[str, int, int]
+"""Topic, partition, producer id."""
+
+
+class Judged(NamedTuple):
+    """The prediction for one batch beside its answer."""
+
+    verdict: Verdict | None
+    """the prediction, None if too little has passed for one"""
+    state: bytes | None
+    """the producer's state that it was predicted from"""
+    outcome: Outcome
+    """the meaning of the broker's answer, as far as the shadow can tell"""
+    agrees: bool | None
+    """None if the answer or the prediction says nothing about sequences"""
+
+    @property
+    def predicted(self) -> Predicted:
+        """The predicted verdict in a word."""
+        return "unknown" if self.verdict is None else _name(self.verdict)
+
+    @property
+    def rule(self) -> str:
+        """Which rule decided."""
+        return "unknown" if self.verdict is None else self.verdict.rule
+
+    def explain(self, topic: str, partition: int, batch: BatchHeader, code: int, base_offset: int) -> str:
+        """Answer and prediction as a sentence."""
+        answer = f"answered {code} {error_name(code)}" if code else f"stored at offset {base_offset}"
+        if self.verdict is None:
+            return f"{answer}: too little has passed of producer {batch.producer_id} on {topic}-{partition} to predict it"
+        words = explain(self.verdict, batch, self.state, topic, partition)
+        if self.agrees or (batch.producer_id < 0 and not code):
+            return words
+        if batch.producer_id < 0:
+            return answer
+        return f"{answer}, but the sequences say: {words}" if self.agrees is False else f"{answer}; the sequences say: {words}"
+
+
+@dataclass(slots=True)
+class _Known:
+    """The state of a producer on a partition. It is `whole` if every batch of the window has passed."""
+
+    state: bytes
+    whole: bool
+
+
+class Shadow:
+    """The producers' states on the brokers, as far as batches have passed."""
+
+    def __init__(self, most: int = MOST_STATES) -> None:
+        self._most = most
+        self._states: OrderedDict[Key, _Known] = OrderedDict()
+        self._new: OrderedDict[int, None] = OrderedDict()
+        """Producer ids whose first use passes here, so that no partition knows them yet."""
+
+    def issued(self, producer_id: int, producer_epoch: int) -> None:
+        """A broker answered InitProducerId. With epoch 0 the id is new."""
+        if producer_epoch == 0:
+            self._new[producer_id] = None
+            if len(self._new) > self._most:
+                self._new.popitem(last=False)
+
+    def unanswered(self, topic: str, partition: int, producer_id: int) -> None:
+        """A batch was sent and its answer is lost: nothing is known any more."""
+        self._states.pop((topic, partition, producer_id), None)
+        self._new.pop(producer_id, None)
+
+    def judged(self, topic: str, partition: int, batch: BatchHeader, code: int, base_offset: int) -> Judged:
+        """Predict the verdict on a batch, compare it with its answer, and advance the state by the answer."""
+        batch = batch._replace(attributes=batch.attributes & ~TRANSACTIONAL)  # markers do not pass, so only sequences count
+        if batch.producer_id < 0:
+            return Judged(judge(None, batch, KAFKA, base_offset), None, "rejected" if code else "accepted", None)
+        key = topic, partition, batch.producer_id
+        known = self._states.get(key)
+        verdict = self._verdict(known, batch, base_offset)
+        outcome = _outcome(known, verdict, code, base_offset)
+        agrees = _agreement(verdict, outcome, code)
+        self._advance(key, batch, verdict, outcome, agrees, code, base_offset)
+        return Judged(verdict, known.state if known else None, outcome, agrees)
+
+    def _verdict(self, known: _Known | None, batch: BatchHeader, base_offset: int) -> Verdict | None:
+        """The verdict, or None if too little has passed for one."""
+        if known is None:
+            return judge(None, batch, KAFKA, base_offset) if batch.producer_id in self._new else None
+        verdict = judge(known.state, batch, KAFKA, base_offset)
+        if not known.whole and isinstance(verdict, Reject) and _older(known.state, batch):
+            return None  # it may repeat a batch that did not pass
+        return verdict
+
+    def _advance(
+        self, key: Key, batch: BatchHeader, verdict: Verdict | None, outcome: Outcome, agrees: bool | None, code: int,
+        base_offset: int,
+    ) -> None:  # fmt: skip
+        known = self._states.get(key)
+        if outcome == "accepted" or (code in STORED_NEVERTHELESS and not isinstance(verdict, Duplicate)):
+            self._states[key] = _after(known, batch, verdict, base_offset)
+            if len(self._states) > self._most:
+                self._states.popitem(last=False)
+        elif agrees is False:
+            self._states.pop(key, None)  # the broker knows better
+        if key in self._states:
+            self._states.move_to_end(key)
+
+
+def _after(known: _Known | None, batch: BatchHeader, verdict: Verdict | None, base_offset: int) -> _Known:
+    """The state after the broker has stored a batch, whatever was predicted."""
+    before = known if isinstance(verdict, Accept) else None
+    state = advance(before.state if before else None, batch, base_offset, 0, KAFKA)
+    begins = batch.base_sequence == 0 and (before is None or epoch_of(before.state) != batch.producer_epoch)
+    whole = begins or (before is not None and before.whole) or len(unpack(state).batches) >= KAFKA.window
+    return _Known(state, whole)
+
+
+def _name(verdict: Verdict) -> Predicted:
+    return "accepted" if isinstance(verdict, Accept) else "duplicate" if isinstance(verdict, Duplicate) else "rejected"
+
+
+def _outcome(known: _Known | None, verdict: Verdict | None, code: int, base_offset: int) -> Outcome:
+    """The meaning of the answer. Kafka answers a retry without an error; only the offset shows that nothing was stored."""
+    if code:
+        return "duplicate" if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER else "rejected"
+    if isinstance(verdict, Duplicate) and verdict.base_offset in (base_offset, -1):
+        return "duplicate"
+    earlier = known is not None and 0 <= base_offset <= last_offset(known.state)
+    return "duplicate" if earlier and not isinstance(verdict, Accept) else "accepted"
+
+
+def _agreement(verdict: Verdict | None, outcome: Outcome, code: int) -> bool | None:
+    if verdict is None or (code and code not in VALIDATOR_CODES):
+        return None
+    if isinstance(verdict, Reject):
+        return verdict.code == code
+    return _name(verdict) == outcome
+
+
+def _older(state: bytes, batch: BatchHeader) -> bool:
+    """Whether the batch is older than the newest known one, by its epoch or its sequence."""
+    if batch.producer_epoch != epoch_of(state):
+        return batch.producer_epoch < epoch_of(state)
+    newest = unpack(state).last_sequence
+    return 0 < (newest - batch.base_sequence) % (1 << 31) < 1 << 30

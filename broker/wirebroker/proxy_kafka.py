@@ -1,0 +1,113 @@
+"""ProxyKafka: a proxy before a real cluster, inside the process that tests run in.
+
+    with ProxyKafka(upstream="127.0.0.1:9092") as kafka:
+        kafka.faults.add(faults.lose_ack(topic="orders", nth=4))
+        producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
+
+It runs in a thread with an event loop of its own. Every method may be called from any thread.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from typing import TypeVar
+
+from wirebroker.clock import SystemClock
+from wirebroker.net.listener import Address, parse_address
+from wirebroker.net.proxy_host import ProxyHost
+from wirebroker.net.thread import LoopThread, call_on
+from wirebroker.proxy.proxy import Proxy
+from wirebroker.views import Faults, TraceView
+
+T = TypeVar("T")
+
+
+class ProxyKafka:
+    """A proxy before the cluster of which `upstream` is one broker; `trace` is as for MockKafka.
+
+    If the cluster is not on this machine, `faults.add` raises FaultError unless `allow_faults` is set.
+    `client_tls` is for connections of clients, `upstream_tls` for those to brokers. Raises ValueError for an
+    address that cannot be read.
+    """
+
+    def __init__(
+        self, *, upstream: str, listen: str = "127.0.0.1:0", trace: str = "verdicts", allow_faults: bool = False,
+        random_seed: int = 0, client_tls: ssl.SSLContext | None = None, upstream_tls: ssl.SSLContext | None = None,
+        loop_thread: LoopThread | None = None,
+    ) -> None:  # fmt: skip
+        self._upstream, self._listen = parse_address(upstream), parse_address(listen)
+        self._level, self._seed = trace, random_seed
+        self._allow_faults = allow_faults
+        self._tls = client_tls, upstream_tls
+        self._given_thread = loop_thread
+        self._thread: LoopThread | None = None
+        self._host: ProxyHost | None = None
+        self._address: Address = ("", 0)
+        self.faults = Faults(self)
+        self.trace = TraceView(self)
+
+    def __enter__(self) -> ProxyKafka:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Open the first listener. The other brokers get theirs when an answer names them. Raises OSError."""
+        self._thread = self._given_thread or LoopThread()
+        try:
+            self._address = self._thread.await_(self._start())
+        except BaseException:
+            self.stop()
+            raise
+
+    async def _start(self) -> Address:
+        client_tls, upstream_tls = self._tls
+        self._host = ProxyHost(
+            SystemClock(), self._upstream, self._listen, seed=self._seed, allow_faults=self._allow_faults,
+            client_tls=client_tls, upstream_tls=upstream_tls,
+        )  # fmt: skip
+        self._host.proxy.trace_at(self._level)
+        return await self._host.start()
+
+    def stop(self) -> None:
+        """Close all connections and listeners. Harmless if it is not running."""
+        thread, self._thread = self._thread, None
+        host, self._host = self._host, None
+        if thread is not None:
+            if host is not None:
+                thread.await_(host.close())
+            if self._given_thread is None:
+                thread.stop()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients connect: `127.0.0.1:PORT`."""
+        self._running()
+        return "{}:{}".format(*self._address)
+
+    def _running(self) -> tuple[LoopThread, ProxyHost]:
+        if self._thread is None or self._host is None:
+            raise RuntimeError("this ProxyKafka is not running; use it in a with statement, or call start()")
+        return self._thread, self._host
+
+    def _call(self, function: Callable[[Proxy], T]) -> T:
+        """Run a function of the proxy in its loop's thread, and perform its effects."""
+        thread, host = self._running()
+
+        def run() -> T:
+            result = function(host.proxy)
+            host.flush()
+            return result
+
+        return call_on(thread.loop, run)
+
+    def _change(self, function: Callable[[Proxy, int], T]) -> T:
+        """Run a function of the proxy and the time, and perform its effects."""
+        return self._call(lambda proxy: function(proxy, proxy.now))
+
+    @property
+    def _fault_seed(self) -> int:
+        return self._seed if self._host is None else self._call(lambda proxy: proxy.plan.seed)

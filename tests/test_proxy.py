@@ -1,0 +1,291 @@
+"""The proxy with sockets: clients on one side, a wirebroker on the other, or nothing."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import pytest
+import trustme
+
+from dialogue import ANY_ANSWER, CLOSED, INIT_PRODUCER_ID, Dialogue, accepted, each, fetch, overall, plain, refused, seq
+from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from wirebroker import faults
+from wirebroker.faults import FaultError
+from wirebroker.mock import MockKafka
+from wirebroker.net.protocol import WRITE_HIGH_WATER
+from wirebroker.proxy_kafka import ProxyKafka
+from wirebroker.trace.rows import ShadowRow
+from wirekit import batch, client
+
+
+@pytest.fixture
+def upstream() -> Iterator[MockKafka]:
+    with MockKafka(topics={"orders": 1}) as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def proxy(upstream: MockKafka) -> Iterator[ProxyKafka]:
+    with ProxyKafka(upstream=upstream.bootstrap_servers) as kafka:
+        yield kafka
+
+
+def verdicts(proxy: ProxyKafka) -> list[tuple[str, str, bool | None]]:
+    """Of each batch: the predicted verdict, the answered one, and whether they agree."""
+    return [(row.predicted, row.verdict, row.agrees) for row in proxy.trace.produce() if isinstance(row, ShadowRow)]
+
+
+# Addresses
+
+
+def test_each_broker_is_reached_through_the_proxy() -> None:
+    with (
+        MockKafka(brokers=3, topics={"orders": 3}) as kafka,
+        ProxyKafka(upstream=kafka.bootstrap_servers.split(",")[0]) as proxy,
+    ):
+        brokers = client(proxy).request(MetadataRequest(topics=None), 12).brokers
+        shown = {f"{broker.host}:{broker.port}" for broker in brokers}
+        assert [broker.node_id for broker in brokers] == [1, 2, 3]
+        assert len(shown) == 3
+        assert not shown & set(kafka.bootstrap_servers.split(","))
+        for address in shown:
+            host, port = address.split(":")
+            with closing(socket.create_connection((host, int(port)), 5)):
+                pass
+
+
+def test_the_first_broker_is_known_by_its_id_once_an_answer_names_it(proxy: ProxyKafka) -> None:
+    (
+        Dialogue(proxy)
+        >> plain("x")
+        << accepted(at=0)
+        >> MetadataRequest(topics=None)
+        << ANY_ANSWER
+        >> plain("x")
+        << accepted(at=1)
+    )
+    assert [row.node for row in proxy.trace.produce()] == [1, 1]
+
+
+def test_a_broker_keeps_its_address_behind_the_proxy(proxy: ProxyKafka) -> None:
+    first, second = (client(proxy).request(MetadataRequest(topics=None), 12).brokers for _ in range(2))
+    assert first == second
+
+
+def test_the_fixture_starts_a_proxy(upstream: MockKafka, kafka_proxy: Callable[..., ProxyKafka]) -> None:
+    proxy = kafka_proxy(upstream=upstream.bootstrap_servers, trace="all")
+    Dialogue(proxy) >> plain("x") << accepted(at=0)
+    assert {row.event for row in proxy.trace.events()} == {"connection", "request", "shadow", "reply"}
+
+
+# Shadow verdicts
+
+
+def test_a_retry_is_seen_although_kafka_answers_it_without_an_error(proxy: ProxyKafka) -> None:
+    Dialogue(proxy) >> seq(0, 2) << accepted(at=0) >> seq(3) << accepted(at=3) >> seq(0, 2) << accepted(at=0)
+    assert verdicts(proxy) == [("accepted", "accepted", True), ("accepted", "accepted", True), ("duplicate", "duplicate", True)]
+    assert proxy.trace.produce()[-1].explain.startswith("duplicate of offset 0")
+
+
+def test_a_gap_is_predicted_with_its_reason(proxy: ProxyKafka) -> None:
+    Dialogue(proxy) >> seq(0) << accepted(at=0) >> seq(2) << refused(45)
+    assert verdicts(proxy)[-1] == ("rejected", "rejected", True)
+    assert "expected sequence 1" in proxy.trace.produce()[-1].explain
+
+
+def test_pipelined_batches_are_judged_in_the_order_of_their_answers(proxy: ProxyKafka) -> None:
+    line = Dialogue(proxy)
+    for number in range(5):
+        line >> seq(number)
+    for number in range(5):
+        line << accepted(at=number)
+    assert verdicts(proxy) == [("accepted", "accepted", True)] * 5
+
+
+def test_nothing_is_predicted_of_a_producer_whose_batches_did_not_pass(upstream: MockKafka, proxy: ProxyKafka) -> None:
+    direct = Dialogue(upstream)
+    direct >> seq(0) << accepted(at=0) >> seq(1) << accepted(at=1)
+    late = Dialogue(proxy, producer_id=direct.producer_id)
+    late >> seq(2) << accepted(at=2) >> seq(0) << accepted(at=0) >> seq(3) << accepted(at=3) >> seq(5) << refused(45)
+    assert verdicts(proxy) == [
+        ("unknown", "accepted", None), ("unknown", "duplicate", None), ("accepted", "accepted", True),
+        ("rejected", "rejected", True),
+    ]  # fmt: skip
+
+
+def test_the_broker_is_right_where_another_client_wrote_past_the_proxy(upstream: MockKafka, proxy: ProxyKafka) -> None:
+    line = Dialogue(proxy) >> seq(0) << accepted(at=0)
+    Dialogue(upstream, producer_id=line.producer_id) >> seq(1) << accepted(at=1)
+    line >> seq(2) << accepted(at=2) >> seq(3) << accepted(at=3)
+    assert verdicts(proxy) == [("accepted", "accepted", True), ("rejected", "accepted", False), ("accepted", "accepted", True)]
+
+
+def test_a_producer_that_the_broker_forgot_disagrees_once(upstream: MockKafka, proxy: ProxyKafka) -> None:
+    line = Dialogue(proxy) >> seq(0) << accepted(at=0) >> seq(1) << accepted(at=1)
+    upstream.expire_producer(line.producer_id)
+    line >> seq(0) << accepted(at=2) >> seq(1) << accepted(at=3)
+    assert [agrees for *_, agrees in verdicts(proxy)] == [True, True, False, True]
+
+
+# Faults
+
+
+def test_an_error_is_answered_and_the_batch_does_not_reach_the_broker(upstream: MockKafka, proxy: ProxyKafka) -> None:
+    rule = proxy.faults.add(faults.error("NOT_LEADER_OR_FOLLOWER", topic="orders", nth=2))
+    Dialogue(proxy) >> seq(0) << accepted(at=0) >> seq(1) << refused(6) >> seq(1) << accepted(at=1)
+    rule.assert_fired()
+    assert len(upstream.records("orders")) == 2
+    assert [row.kind for row in proxy.trace.faults()] == ["error"]
+
+
+def test_a_lost_answer_belongs_to_a_batch_that_is_stored(upstream: MockKafka, proxy: ProxyKafka) -> None:
+    proxy.faults.add(faults.lose_ack(topic="orders", nth=2))
+    Dialogue(proxy) >> seq(0) << accepted(at=0) >> seq(1) << CLOSED >> seq(1) << accepted(at=1)
+    assert len(upstream.records("orders")) == 2
+
+
+def test_answers_of_the_proxy_do_not_overtake_those_of_the_broker(proxy: ProxyKafka) -> None:
+    proxy.faults.add(faults.error(51, api="InitProducerId"))
+    line = Dialogue(proxy) >> fetch(wait_ms=300) >> INIT_PRODUCER_ID >> plain("x")
+    line << overall(session_id=0) << overall(error_code=51) << accepted(at=0)
+
+
+def test_a_delay_holds_back_the_requests_after_it(proxy: ProxyKafka) -> None:
+    proxy.faults.add(faults.delay(50, after=True, api="Produce", nth=1))
+    Dialogue(proxy) >> seq(0) >> seq(1) << accepted(at=0) << accepted(at=1)
+    assert [row.kind for row in proxy.trace.faults()] == ["delay"]
+
+
+def test_a_rule_finds_the_topic_behind_an_id(proxy: ProxyKafka) -> None:
+    line = Dialogue(proxy) >> MetadataRequest(topics=[MetadataRequestTopic(name="orders")]) << ANY_ANSWER
+    data = [
+        TopicProduceData(topic_id=line.last.topics[0].topic_id, partition_data=[PartitionProduceData(index=0, records=batch())])
+    ]
+    rule = proxy.faults.add(faults.error(19, topic="orders"))
+    line >> (ProduceRequest(acks=-1, timeout_ms=100, topic_data=data), 13) << refused(19)
+    rule.assert_fired()
+
+
+def test_a_request_that_is_cut_off_does_not_reach_the_broker(upstream: MockKafka, proxy: ProxyKafka) -> None:
+    proxy.faults.add(faults.cut(20, request=True, api="Produce"))
+    Dialogue(proxy) >> plain("x") << CLOSED
+    assert upstream.records("orders") == []
+
+
+def test_a_damaged_answer_is_damaged_on_its_way(upstream: MockKafka, proxy: ProxyKafka) -> None:
+    proxy.faults.add(faults.corrupt(1, at=-1, api="Produce", times=1))
+    raw = client(proxy)
+    raw.send(plain("x"), 3)
+    assert raw.frame()[-1] == 0xFF
+    assert len(upstream.records("orders")) == 1
+
+
+def test_a_connection_is_refused(proxy: ProxyKafka) -> None:
+    proxy.faults.add(faults.refuse(times=1))
+    with pytest.raises(ConnectionError):
+        client(proxy).request(plain("x"), 9)
+    Dialogue(proxy) >> plain("x") << accepted(at=0)
+
+
+@pytest.mark.parametrize("rule", [faults.restart(), faults.expire_producer(), faults.disk_full(), faults.fail_write()], ids=str)
+def test_a_rule_that_acts_inside_a_broker_is_refused(proxy: ProxyKafka, rule: faults.Rule) -> None:
+    with pytest.raises(FaultError, match="acts inside a broker, and this is a proxy"):
+        proxy.faults.add(rule)
+
+
+def test_faults_before_a_cluster_elsewhere_need_consent() -> None:
+    with ProxyKafka(upstream="192.0.2.1:9092") as proxy, pytest.raises(FaultError, match="allow_faults=True"):
+        proxy.faults.add(faults.delay(5))
+
+
+# Bad input
+
+
+def test_a_broker_that_cannot_be_reached_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as free:
+        port = free.getsockname()[1]
+    caplog.set_level(logging.INFO)
+    with ProxyKafka(upstream=f"127.0.0.1:{port}") as proxy:
+        Dialogue(proxy) >> plain("x") << CLOSED
+    assert f"the broker at 127.0.0.1:{port} cannot be reached" in caplog.text
+
+
+def test_a_broker_that_goes_away_takes_its_connections_with_it(upstream: MockKafka, proxy: ProxyKafka) -> None:
+    line = Dialogue(proxy) >> plain("x") << accepted(at=0)
+    upstream.stop()
+    line >> plain("x") << CLOSED
+
+
+@pytest.mark.parametrize("hello", [b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"])
+def test_a_client_that_speaks_something_else_is_closed_with_a_sentence(
+    proxy: ProxyKafka, hello: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    raw = client(proxy)
+    raw.send_bytes(hello)
+    with pytest.raises(ConnectionError):
+        raw.frame()
+    assert "the client speaks" in caplog.text
+
+
+def test_a_client_that_does_not_read_holds_up_nobody_and_takes_no_memory(upstream: MockKafka, proxy: ProxyKafka) -> None:
+    upstream.produce("orders", value=bytes(900_000))
+    rude = Dialogue(proxy)
+    for _ in range(100):
+        rude >> fetch()
+    Dialogue(proxy) >> plain("x") << accepted(at=1)
+    most = proxy._call(lambda _: max(side.transport.get_write_buffer_size() for side in proxy._running()[1]._sides.values()))
+    assert most < 3 * WRITE_HIGH_WATER
+    for _ in range(100):
+        rude << ANY_ANSWER
+
+
+# TLS
+
+
+def test_tls_towards_clients_and_towards_brokers(upstream: MockKafka) -> None:
+    authority = trustme.CA()
+    served, trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    authority.issue_cert("127.0.0.1").configure_cert(served)
+    authority.configure_trust(trusting)
+    with (
+        ProxyKafka(upstream=upstream.bootstrap_servers, client_tls=served) as secured,
+        ProxyKafka(upstream=secured.bootstrap_servers, upstream_tls=trusting) as plaintext,
+    ):
+        Dialogue(plaintext) >> seq(0) << accepted(at=0) >> fetch(0) << each(offsets=[[0]])
+
+
+def test_a_broker_whose_certificate_is_not_trusted_is_named(upstream: MockKafka, caplog: pytest.LogCaptureFixture) -> None:
+    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(served)
+    caplog.set_level(logging.INFO)
+    with (
+        ProxyKafka(upstream=upstream.bootstrap_servers, client_tls=served) as secured,
+        ProxyKafka(upstream=secured.bootstrap_servers, upstream_tls=ssl.create_default_context()) as plaintext,
+    ):
+        Dialogue(plaintext) >> plain("x") << CLOSED
+    assert "cannot be reached: its certificate is not trusted (unable to get local issuer certificate)" in caplog.text
+
+
+def test_a_broker_that_speaks_tls_is_recognised(upstream: MockKafka, caplog: pytest.LogCaptureFixture) -> None:
+    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(served)
+    caplog.set_level(logging.INFO)
+    with (
+        ProxyKafka(upstream=upstream.bootstrap_servers, client_tls=served) as secured,
+        ProxyKafka(upstream=secured.bootstrap_servers) as mistaken,
+    ):
+        Dialogue(mistaken) >> plain("x") << CLOSED
+    assert "does it want TLS (--upstream-tls-ca)?" in caplog.text
+
+
+def test_a_broker_without_tls_is_named(upstream: MockKafka, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    with ProxyKafka(upstream=upstream.bootstrap_servers, upstream_tls=ssl.create_default_context()) as mistaken:
+        Dialogue(mistaken) >> plain("x") << CLOSED
+    assert f"the broker at {upstream.bootstrap_servers} cannot be reached" in caplog.text

@@ -1,0 +1,258 @@
+"""The proxy's relay without sockets: which bytes pass, and which addresses change."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dialogue import plain
+from kafkawire.declare import Message
+from kafkawire.frames import SIZE, decode_response, encode_request, encode_response
+from kafkawire.messages import APIS
+from kafkawire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from kafkawire.messages.produce import ProduceRequest
+from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest
+from kafkawire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from kafkawire.registry import KEYS, PRODUCE, api_name, request_class, response_class, versions
+from wire.random_messages import Maker, versions_of
+from wirebroker.effects import Close, Reply
+from wirebroker.proxy.addresses import CARRIERS, carries_addresses
+from wirebroker.proxy.proxy import Proxy
+from wirebroker.proxy.relay import Forward, Relay
+from wirekit import NOW, batch, produce_request
+
+ANSWERED = [(key, version) for key in APIS for version in versions_of(response_class(key))]
+
+
+def through_proxy(host: str, port: int, node_id: int) -> tuple[str, int]:
+    return "proxy", port % 1000
+
+
+class Line:
+    """A relay between a client and a broker, and the bytes that have reached them."""
+
+    def __init__(self, level: str = "off") -> None:
+        self.proxy = Proxy(NOW, through_proxy)
+        self.proxy.trace_at(level)
+        self.relay: Relay = self.proxy.connect(1, "127.0.0.1", "PLAINTEXT", NOW)
+        self.to_broker, self.to_client = bytearray(), bytearray()
+        self.closed: str | None = None
+
+    def client_sends(self, data: bytes) -> Line:
+        self.relay.from_client(memoryview(data), NOW)
+        return self._perform()
+
+    def broker_sends(self, data: bytes) -> Line:
+        self.relay.from_broker(memoryview(data), NOW)
+        return self._perform()
+
+    def _perform(self) -> Line:
+        for effect in self.proxy.take_effects():
+            if isinstance(effect, Forward):
+                self.to_broker += effect.data
+            elif isinstance(effect, Reply):
+                self.to_client += b"".join(effect.parts)
+            elif isinstance(effect, Close):
+                self.closed = effect.reason
+        return self
+
+
+def request_bytes(key: int, version: int, correlation_id: int = 7) -> bytes:
+    """Any request of this API; a Produce wants an answer."""
+    version = min(max(version, versions_of(request_class(key))[0]), versions_of(request_class(key))[-1])
+    message = Maker((key, version)).message(request_class(key), version)
+    if isinstance(message, ProduceRequest):
+        message.acks = -1
+    return encode_request(correlation_id, "client", message, version)
+
+
+def answer_bytes(response: Message, version: int, correlation_id: int = 7) -> bytes:
+    return b"".join(encode_response(correlation_id, response, version))
+
+
+def random_answer(key: int, version: int, seed: int = 0) -> Message:
+    """Any answer; ApiVersions without the error that has another form."""
+    made: Message = Maker((key, version, seed)).message(response_class(key), version)
+    if isinstance(made, ApiVersionsResponse):
+        made.error_code = 0
+    return made
+
+
+def hosts(response: Any) -> list[tuple[str, int]]:
+    nodes = [response] if hasattr(response, "host") else []
+    for name in ("brokers", "coordinators", "node_endpoints"):
+        nodes += getattr(response, name, ())
+    return [(node.host, node.port) for node in nodes]
+
+
+@pytest.mark.parametrize("level", ["off", "all"])
+@pytest.mark.parametrize(("key", "version"), ANSWERED, ids=lambda each: str(each))
+def test_every_answer_passes_and_names_no_broker(key: int, version: int, level: str) -> None:
+    if version not in versions_of(request_class(key)):
+        pytest.skip("only the answer has this version")
+    line, response = Line(level), random_answer(key, version)
+    request, answer = request_bytes(key, version), answer_bytes(response, version)
+    line.client_sends(request).broker_sends(answer)
+    assert line.closed is None
+    assert line.to_broker == request
+    if not hosts(response):
+        assert line.to_client == answer or key == KEYS["ApiVersions"]
+        return
+    _, passed = decode_response(memoryview(line.to_client)[4:], key, version)
+    assert hosts(passed) == [("proxy", port % 1000) if host else ("", port) for host, port in hosts(response)]
+
+
+def test_every_answer_with_a_host_belongs_to_a_carrier() -> None:
+    with_hosts = {key for key in APIS if hosts(_full(response_class(key)))}
+    assert with_hosts == set(CARRIERS)
+
+
+def _full(cls: type[Message]) -> Any:
+    """A message with one element in every list of nodes."""
+    made: Any = cls.__new__(cls)
+    for field in cls.__wire__:
+        if isinstance(field.spec, list) and isinstance(field.spec[0], type):
+            names = [inner.name for inner in field.spec[0].__wire__]
+            setattr(made, field.name, [Maker(1).message(field.spec[0], 32000)] if {"host", "port"} <= set(names) else [])
+        elif field.name == "host":
+            made.host, made.port = "h", 1
+    return made
+
+
+@given(st.randoms(use_true_random=False), st.sampled_from(["off", "verdicts", "all"]))
+def test_bytes_may_arrive_in_any_pieces(random: Random, level: str) -> None:
+    keys = [(key, version) for key, version in ANSWERED if version in versions_of(request_class(key))]
+    chosen = [random.choice(keys) for _ in range(5)]
+    requests = [request_bytes(key, version, number) for number, (key, version) in enumerate(chosen)]
+    answers = [answer_bytes(random_answer(key, version), version, number) for number, (key, version) in enumerate(chosen)]
+    whole, pieces = Line(level), Line(level)
+    whole.client_sends(b"".join(requests)).broker_sends(b"".join(answers))
+    for part in _cut(random, b"".join(requests)):
+        pieces.client_sends(part)
+    for part in _cut(random, b"".join(answers)):
+        pieces.broker_sends(part)
+    assert whole.closed is pieces.closed is None
+    assert pieces.to_broker == whole.to_broker == b"".join(requests)
+    assert pieces.to_client == whole.to_client
+
+
+def _cut(random: Random, data: bytes) -> list[bytes]:
+    ends = sorted({0, len(data), *(random.randrange(len(data) + 1) for _ in range(random.randrange(12)))})
+    return [data[start:end] for start, end in pairwise(ends)]
+
+
+@pytest.mark.parametrize("level", ["off", "verdicts"])
+@pytest.mark.parametrize("version", range(3, 14))
+def test_a_produce_with_acks_0_has_no_answer(version: int, level: str) -> None:
+    line = Line(level)
+    silent = encode_request(1, "client", produce_request("orders", batch(), acks=0), version)
+    for part in (silent[:9], silent[9:15], silent[15:]):
+        line.client_sends(part)
+    loud = encode_request(2, None, produce_request("orders", batch()), version)
+    answer = answer_bytes(response_class(PRODUCE)(responses=[]), version, 2)
+    line.client_sends(loud).broker_sends(answer)
+    assert line.closed is None
+    assert line.to_broker == silent + loud
+    assert line.to_client == answer
+
+
+def test_an_api_that_is_not_known_passes_byte_for_byte() -> None:
+    line = Line("all")
+    request = SIZE.pack(12) + bytes.fromhex("03e7 0005 00000009 ffff abcd".replace(" ", ""))
+    line.client_sends(request).broker_sends(b"\0\0\0\x06\0\0\0\x09xy")
+    assert (bytes(line.to_broker), bytes(line.to_client)) == (request, b"\0\0\0\x06\0\0\0\x09xy")
+
+
+def test_a_newer_version_than_we_know_passes_unless_it_may_carry_an_address() -> None:
+    heartbeat, metadata = KEYS["Heartbeat"], KEYS["Metadata"]
+    for key, passes in ((heartbeat, True), (metadata, False)):
+        line = Line()
+        request = SIZE.pack(10) + key.to_bytes(2, "big") + b"\0\x63" + b"\0\0\0\x09" + b"\xff\xff"
+        line.client_sends(request).broker_sends(b"\0\0\0\x06\0\0\0\x09xy")
+        assert (line.closed is None) is passes, api_name(key)
+
+
+def test_api_versions_offers_no_version_of_the_carriers_that_is_not_known() -> None:
+    offered = [ApiVersion(api_key=key, min_version=0, max_version=30000) for key in (*APIS, 999)]
+    line = Line()
+    line.client_sends(encode_request(7, "c", ApiVersionsRequest(), 4))
+    line.broker_sends(answer_bytes(ApiVersionsResponse(error_code=0, api_keys=offered), 4))
+    _, passed = decode_response(memoryview(line.to_client)[4:], KEYS["ApiVersions"], 4)
+    limited = {each.api_key: each.max_version for each in passed.api_keys if each.max_version != 30000}  # type: ignore[attr-defined]
+    assert limited == {key: versions(key)[1] for key in CARRIERS}
+
+
+def test_api_versions_of_an_older_broker_is_refused_in_version_0() -> None:
+    line, refusal = (
+        Line("all"),
+        ApiVersionsResponse(error_code=35, api_keys=[ApiVersion(api_key=18, min_version=0, max_version=2)]),
+    )
+    line.client_sends(encode_request(7, "c", ApiVersionsRequest(), 4)).broker_sends(answer_bytes(refusal, 0))
+    assert line.to_client == answer_bytes(refusal, 0)
+
+
+@pytest.mark.parametrize("level", ["off", "all"])
+@pytest.mark.parametrize(
+    "token", [b"\0alice\0secret", b"\0A\0pw", b"n,,n=user,r=fyko", b"", b"x"], ids=["plain", "short", "scram", "empty", "one"]
+)
+def test_sasl_tokens_without_a_header_pass(token: bytes, level: str) -> None:
+    line = Line(level)
+    handshake = encode_request(7, "c", SaslHandshakeRequest(mechanism="PLAIN"), 0)
+    accepted = answer_bytes(SaslHandshakeResponse(error_code=0, mechanisms=["PLAIN"]), 0)
+    line.client_sends(handshake).broker_sends(accepted)
+    line.client_sends(SIZE.pack(len(token)) + token).broker_sends(SIZE.pack(0))
+    after = request_bytes(KEYS["Heartbeat"], 4, 8)
+    answer = answer_bytes(random_answer(KEYS["Heartbeat"], 4), 4, 8)
+    line.client_sends(after).broker_sends(answer)
+    assert line.closed is None
+    assert line.to_broker == handshake + SIZE.pack(len(token)) + token + after
+    assert line.to_client == accepted + SIZE.pack(0) + answer
+
+
+def test_secrets_are_in_no_row() -> None:
+    line, secret = Line("all"), b"\0alice\0hunter2"
+    line.client_sends(encode_request(8, "c", SaslAuthenticateRequest(auth_bytes=secret), 2))
+    rows = "".join(row.as_json() for row in line.proxy.trace.events())
+    assert "SaslAuthenticate" in rows
+    assert "hunter2" not in rows
+    assert secret.hex() not in rows
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (b"\x15\x03\x03\x00\x02\x02\x28\x00", "the broker speaks TLS; give --upstream-tls-ca"),
+        (b"HTTP/1.1", "the broker's answer is not the one to request 7 (Metadata); it begins with 48 54 54 50 2f 31 2e 31"),
+        (b"\xff\xff\xff\xff\0\0\0\x07", "the broker's answer is not the one to request 7 (Metadata)"),
+    ],
+)
+def test_an_answer_that_makes_no_sense_closes_the_connection(said: bytes, reason: str) -> None:
+    line = Line().client_sends(request_bytes(KEYS["Metadata"], 12)).broker_sends(said)
+    assert str(line.closed).startswith(reason)
+
+
+def test_an_answer_to_no_request_closes_the_connection() -> None:
+    assert Line().broker_sends(answer_bytes(random_answer(12, 4), 4)).closed == "the broker sent an answer to no request"
+
+
+@pytest.mark.parametrize("size", [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff"])
+def test_a_size_that_no_request_has_closes_the_connection(size: bytes) -> None:
+    assert Line().client_sends(size + bytes(8)).closed is not None
+
+
+def test_a_large_request_passes_before_it_is_complete() -> None:
+    line = Line()
+    request = encode_request(7, "c", plain("x", 1), 12)
+    large = SIZE.pack(200_000_000) + request[4:100]
+    line.client_sends(large)
+    assert line.to_broker == large
+
+
+@pytest.mark.parametrize(("api", "since"), [("Produce", 10), ("Fetch", 16)])
+def test_answers_name_other_leaders_since_kip_951(api: str, since: int) -> None:
+    assert [carries_addresses(KEYS[api], version) for version in (since - 1, since)] == [False, True]
