@@ -15,7 +15,7 @@ import struct
 import tempfile
 import time
 import traceback
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +29,9 @@ from kafkawire.codec import decode
 from kafkawire.declare import Message
 from kafkawire.errors import EncodeError, ProtocolError, TooManyElements
 from kafkawire.frames import decode_response, encode_request, read_request_header
-from kafkawire.registry import API_VERSIONS, PRODUCE, api_name, request_class, response_class
+from kafkawire.messages.join_group import JoinGroupRequest
+from kafkawire.messages.produce import ProduceRequest
+from kafkawire.registry import API_VERSIONS, KEYS, PRODUCE, api_name, request_class, response_class
 from wirebroker import faults
 from wirebroker.connection import Connection
 from wirebroker.effects import Close, Reply
@@ -106,6 +108,8 @@ class World:
         self.now = START
         self.links: dict[int, Link] = {}
         self.acknowledged = Acknowledged()
+        self.joins: Counter[tuple[str, str]] = Counter()
+        """How often a member of a group has asked to join."""
         self.slowest = 0.0
         self.slowest_request = ""
         self.requests = self.answers = 0
@@ -234,6 +238,8 @@ class World:
         asked = asked_by(frame, self.engine)
         if asked is not None and asked.answered:
             link.awaited.append(asked)
+            if isinstance(asked.request, JoinGroupRequest):
+                self.joins[asked.request.group_id, asked.request.member_id] += 1
         self.requests += 1
         what = f"{asked or 'a frame without a header'} of {len(frame)} bytes"
         buffer = bytearray(frame)
@@ -304,7 +310,7 @@ class World:
         except ProtocolError as wrong:
             raise Finding(f"{asked}: an answer that cannot be read", f"{wrong}: {raw[:200].hex()}") from None
         self.answers += 1
-        if asked.key == PRODUCE and asked.request is not None:
+        if isinstance(asked.request, ProduceRequest):
             self.acknowledged.note(asked.request, response, self._topic_id)
         return Answer(link.number, asked, response)
 
@@ -350,7 +356,15 @@ class World:
         raise Finding(f"a good client's {api_name(key)} v{version} is not answered", "")
 
     def _waiting(self) -> list[str]:
-        return [str(link.awaited[0]) for link in self.links.values() if link.awaited]
+        return [str(link.awaited[0]) for link in self.links.values() if link.awaited and not self._replaced(link.awaited[0])]
+
+    def _replaced(self, asked: Asked) -> bool:
+        """Whether a JoinGroup may have been replaced by another one of its member over another connection.
+
+        Kafka forgets the first then, and never answers it (ClassicGroup.updateMember).
+        """
+        request = asked.request
+        return isinstance(request, JoinGroupRequest) and self.joins[request.group_id, request.member_id] > 1
 
     def check_log(self) -> None:
         """Everything acknowledged is in the log, and offsets are dense."""
@@ -391,7 +405,7 @@ def asked_by(frame: bytes, engine: Engine) -> Asked | None:
     except struct.error:
         return None
     request = None
-    if key == PRODUCE and _in(version, engine.versions.get(key, (1, 0))):
+    if key in (PRODUCE, KEYS["JoinGroup"]) and _in(version, engine.versions.get(key, (1, 0))):
         try:
             request, _ = decode(request_class(key), frame, version, read_request_header(frame).end)
         except ProtocolError:
