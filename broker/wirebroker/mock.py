@@ -32,6 +32,7 @@ from wirebroker.net.thread import LoopThread, call_on, running_loop
 from wirebroker.operations import StoredRecord
 from wirebroker.options import BrokerOptions
 from wirebroker.states import PartitionState
+from wirebroker.suggestions import did_you_mean
 from wirebroker.topic_specs import Topics
 from wirebroker.trace.levels import Level
 from wirebroker.views import Faults, TraceView
@@ -382,7 +383,9 @@ class MockKafka:
         return self.records(topic)
 
     def _too_few(self, topic: str, count: int, timeout: float) -> TimeoutError:
-        return TimeoutError(f"{self._stored(topic)} of {count} records were stored in {topic!r} within {timeout} s")
+        known = self._call(lambda engine: list(engine.cluster.topics))
+        advice = "" if topic in known else f"; no topic has this name{did_you_mean(topic, known)}"
+        return TimeoutError(f"{self._stored(topic)} of {count} records were stored in {topic!r} within {timeout} s{advice}")
 
     def _stored(self, topic: str) -> int:
         return self._call(lambda engine: operations.record_count(engine, topic))

@@ -63,6 +63,8 @@ class Faults:
 
     def add(self, rule: Rule) -> Rule:
         """Load a rule, from the next request on. Returns it, so that a test can read its `fired`."""
+        if not isinstance(rule, Rule):
+            raise TypeError(f"a rule such as faults.lose_ack(topic='orders') can be added, not {rule!r}")
         return self._kafka._call(lambda host: host.plan.add(rule))
 
     def remove(self, rule: Rule) -> None:

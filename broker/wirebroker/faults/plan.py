@@ -93,6 +93,7 @@ class FaultPlan:
             raise FaultError("kind", f"{rule.kind} acts inside a broker, and this is a proxy; load it in the broker instead")
         if rule not in self.rules:
             self.rules.append(rule)
+            rule.added = True
         self._changed()
         return rule
 

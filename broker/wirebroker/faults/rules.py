@@ -198,6 +198,7 @@ class Rule(_Declared, kw_only=True):
         self.match = Match(**{word: read[word] for word in Match.__slots__ if word in read})
         self.count = Count(**{word: read[word] for word in Count.__slots__ if word in read})
         self.seen = self.fired = 0
+        self.added = False
         self._check_rule()
         self.check_options()
 
@@ -271,13 +272,14 @@ class Rule(_Declared, kw_only=True):
         wanted = "at all" if times is None else f"{times} times"
         raise NotFired(
             f"the rule {self} did not fire {wanted}: it matched {self.seen} and struck {self.fired}"
-            f"{'' if self.seen else '; no request matched this rule'}"
+            f"{'' if self.seen else '; no request matched this rule' if self.added else '; it was never added to a broker'}"
         )
 
     def copy(self) -> Self:
         """The same rule with its counts at zero."""
         made = copy(self)
         made.seen = made.fired = 0
+        made.added = False
         return made
 
     # Writing
