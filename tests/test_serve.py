@@ -552,3 +552,12 @@ def test_an_empty_variable_is_refused_like_an_empty_flag(
     with pytest.raises(SystemExit, match="2"):
         main(["serve", "--help-not"])
     assert "WIREBROKER_DATA: the value is empty" in capsys.readouterr().err
+
+
+def test_a_misspelt_variable_is_named_with_the_right_one(serve: Start) -> None:
+    process = serve("--port", "0", WIREBROKER_TRACE_LEVE="off", WIREBROKER_SERVICE_HOST="10.0.0.1")
+    until_ready(process)
+    process.terminate()
+    (line,) = process.communicate(timeout=10)[1].splitlines()
+    sentence = "the environment variable WIREBROKER_TRACE_LEVE has no effect; did you mean 'WIREBROKER_TRACE_LEVEL'?"
+    assert line.endswith(f" WARNING {sentence}")

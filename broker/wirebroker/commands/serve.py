@@ -39,6 +39,8 @@ FLAGS = {
 }
 """The flags that are named differently from their option."""
 LOG_FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s %(message)s"
+SPELLING = 0.9
+"""How like a flag's variable another one must be to count as misspelt. Kubernetes sets WIREBROKER_SERVICE_HOST and others."""
 KAFKA_PREFIX = "KAFKA_"
 NOT_SETTINGS = frozenset({"KAFKA_LISTENERS", "KAFKA_ADVERTISED_LISTENERS", "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP",
                           "KAFKA_BROKER_ID", "KAFKA_PROCESS_ROLES", "KAFKA_CONTROLLER_QUORUM_VOTERS",
@@ -291,6 +293,10 @@ def control_address(text: str) -> Address:
 
 def from_environment(arguments: argparse.Namespace, environment: Mapping[str, str]) -> None:
     """Read the variables of Kafka's images, where no flag is given."""
+    own = {f"WIREBROKER_{name.upper()}" for name in vars(arguments)}
+    for variable in environment:
+        if variable.startswith("WIREBROKER_") and variable not in own and (advice := did_you_mean(variable, own, SPELLING)):
+            logger.warning("the environment variable %s has no effect%s", variable, advice)
     with suppress(KeyError):
         _kafka_listeners(arguments, environment["KAFKA_LISTENERS"], environment.get("KAFKA_ADVERTISED_LISTENERS", ""))
     named = {text.partition("=")[0] for text in arguments.config}

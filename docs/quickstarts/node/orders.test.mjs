@@ -8,7 +8,7 @@ before(async () => {
   broker = await startWirebroker("--topic", "orders:3");
 });
 beforeEach(() => broker.ask("POST", "/reset"));
-after(() => broker.stop());
+after(() => broker?.stop());
 
 test("a lost acknowledgement doubles nothing", async () => {
   const lost = await broker.ask("POST", "/faults", { kind: "lose_ack", api: "Produce", topic: "orders", nth: 1 });
