@@ -20,11 +20,13 @@ from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkawire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kafkawire.registry import KEYS, PRODUCE, api_name, request_class, response_class, versions
 from wire.random_messages import Maker, versions_of
+from wirebroker import faults
 from wirebroker.effects import Close, Reply
 from wirebroker.proxy.addresses import CARRIERS, carries_addresses
 from wirebroker.proxy.proxy import Proxy
 from wirebroker.proxy.relay import Forward, Relay
-from wirekit import NOW, batch, produce_request
+from wirebroker.proxy.shadow import Shadow
+from wirekit import NOW, batch, header, produce_request
 
 ANSWERED = [(key, version) for key in APIS for version in versions_of(response_class(key))]
 
@@ -256,3 +258,100 @@ def test_a_large_request_passes_before_it_is_complete() -> None:
 @pytest.mark.parametrize(("api", "since"), [("Produce", 10), ("Fetch", 16)])
 def test_answers_name_other_leaders_since_kip_951(api: str, since: int) -> None:
     assert [carries_addresses(KEYS[api], version) for version in (since - 1, since)] == [False, True]
+
+
+# Faults, and requests that wait
+
+
+def test_an_answer_of_the_proxy_waits_for_the_end_of_one_that_is_passing() -> None:
+    line = Line()
+    line.proxy.plan.add(faults.error(6, api="Produce"))
+    answer = answer_bytes(random_answer(KEYS["Heartbeat"], 4), 4, 1)
+    line.client_sends(request_bytes(KEYS["Heartbeat"], 4, 1)).broker_sends(answer[:9])
+    line.client_sends(encode_request(2, "c", plain("x"), 12))
+    assert line.to_client == answer[:9]
+    line.broker_sends(answer[9:])
+    assert line.to_client[: len(answer)] == answer
+    _, refused = decode_response(memoryview(line.to_client)[len(answer) + 4 :], PRODUCE, 12)
+    assert refused.responses[0].partition_responses[0].error_code == 6  # type: ignore[attr-defined]
+
+
+def test_a_silent_connection_gets_no_further_answer() -> None:
+    line = Line()
+    line.proxy.plan.add(faults.lose_ack(api="Produce", then="silence"))
+    line.client_sends(encode_request(1, "c", plain("x"), 12) + request_bytes(KEYS["Metadata"], 12, 2))
+    line.broker_sends(answer_bytes(response_class(PRODUCE)(responses=[]), 12, 1))
+    line.broker_sends(answer_bytes(random_answer(KEYS["Metadata"], 12), 12, 2))
+    assert line.to_client == b""
+    assert not line.relay.holds_client
+
+
+def test_a_request_without_a_header_closes_the_connection_after_those_before_it() -> None:
+    line = Line("all")
+    silent = encode_request(1, "client", produce_request("orders", batch(), acks=0), 12)
+    line.client_sends(silent + SIZE.pack(5) + b"short")
+    assert line.to_broker == silent
+    assert line.closed == "the client's request of 5 bytes has no header"
+
+
+def test_a_cut_acts_when_its_bytes_have_arrived() -> None:
+    line = Line()
+    line.proxy.plan.add(faults.cut(2000, request=True, api="Produce"))
+    request = encode_request(1, "c", produce_request("orders", batch(tag="v" * 50_000)), 12)
+    line.client_sends(request[:1000])
+    assert line.closed is None
+    line.client_sends(request[1000:2100])
+    assert line.closed is not None
+
+
+# Shadow verdicts
+
+FIRST, SECOND = header(0), header(1)
+
+
+def test_a_batch_at_sequence_0_may_be_a_retry_if_its_producer_did_not_pass() -> None:
+    shadow = Shadow()
+    shadow.judged("orders", 0, FIRST, 0, 100)
+    assert shadow.judged("orders", 0, header(7), 0, 107).predicted == "unknown"
+
+
+def test_a_new_producer_is_judged_from_its_first_batch_on() -> None:
+    shadow = Shadow()
+    shadow.issued(7, 0)
+    verdicts = [
+        shadow.judged("orders", 0, each, code, at) for each, code, at in ((FIRST, 0, 0), (SECOND, 0, 1), (header(5), 45, -1))
+    ]
+    assert [(each.predicted, each.agrees) for each in verdicts] == [("accepted", True), ("accepted", True), ("rejected", True)]
+
+
+def test_a_duplicate_that_is_stored_elsewhere_disagrees() -> None:
+    shadow = Shadow()
+    shadow.issued(7, 0)
+    shadow.judged("orders", 0, FIRST, 0, 0)
+    again = shadow.judged("orders", 0, FIRST, 0, 9)
+    assert (again.predicted, again.outcome, again.agrees) == ("duplicate", "accepted", False)
+
+
+def test_a_producer_that_may_be_fenced_is_not_predicted() -> None:
+    shadow = Shadow()
+    shadow.issued(7, 0)
+    shadow.judged("orders", 0, FIRST, 0, 0)
+    shadow.issued(7, 1)
+    assert shadow.judged("orders", 0, SECOND, 47, -1).agrees is None
+
+
+def test_sequences_wrap() -> None:
+    shadow, last = Shadow(), 2**31 - 1
+    shadow.issued(7, 0)
+    shadow.judged("orders", 0, header(0, last), 0, 0)
+    assert shadow.judged("orders", 0, header(last), 0, last).agrees
+    assert shadow.judged("orders", 0, FIRST, 0, last + 1).agrees
+
+
+@pytest.mark.parametrize("code", [7, 20])
+def test_a_batch_that_is_stored_in_spite_of_an_error_is_known(code: int) -> None:
+    shadow = Shadow()
+    shadow.issued(7, 0)
+    assert shadow.judged("orders", 0, FIRST, code, -1).agrees is None
+    assert shadow.judged("orders", 0, FIRST, 0, 0).outcome == "duplicate"
+    assert shadow.judged("orders", 0, SECOND, 0, 1).agrees

@@ -148,6 +148,7 @@ def _proxy(commands: argparse._SubParsersAction[Parser]) -> None:
     add = parser.add_argument
     add("--upstream", required=True, type=_named, metavar="H:P", help="a broker of the cluster")
     add("--listen", default="127.0.0.1:19092", type=_named, metavar="H:P", help="where clients connect (%(default)s)")
+    add("--advertise", type=_named, metavar="HOST", help="the name of this machine for clients, if they are not on it")
     add("--faults", metavar="FILE.toml", help="load the faults in this file")
     add("--allow-faults", action="store_true", help="load faults although the cluster is not on this machine")
     add("--require-fired", action="store_true", help="exit with code 1 if a fault never fired")

@@ -10,6 +10,7 @@ It runs in a thread with an event loop of its own. Every method may be called fr
 from __future__ import annotations
 
 import ssl
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -20,6 +21,7 @@ from wirebroker.net.thread import LoopThread, call_on
 from wirebroker.proxy.proxy import Proxy
 from wirebroker.views import Faults, TraceView
 
+RECHECK_S = 0.01
 T = TypeVar("T")
 
 
@@ -87,6 +89,14 @@ class ProxyKafka:
         """Where clients connect: `127.0.0.1:PORT`."""
         self._running()
         return "{}:{}".format(*self._address)
+
+    def wait_until(self, condition: Callable[[], bool], timeout: float = 5.0) -> None:
+        """Wait until `condition()` holds, which is checked every 10 ms. TimeoutError after `timeout` s."""
+        end = time.monotonic() + timeout
+        while not condition():
+            if time.monotonic() > end:
+                raise TimeoutError(f"the condition did not come true within {timeout} s")
+            time.sleep(RECHECK_S)
 
     def _running(self) -> tuple[LoopThread, ProxyHost]:
         if self._thread is None or self._host is None:

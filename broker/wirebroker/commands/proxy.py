@@ -47,7 +47,7 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack) -> int:
     seeds = (arguments.random_seed, faults.seed if faults else None, 0)
     host = ProxyHost(
         SystemClock(), upstream, listen, seed=next(seed for seed in seeds if seed is not None),
-        allow_faults=arguments.allow_faults,
+        allow_faults=arguments.allow_faults, advertised_host=arguments.advertise,
         client_tls=client_tls(arguments.tls_cert, arguments.tls_key),
         upstream_tls=upstream_tls(arguments.upstream_tls_ca, arguments.upstream_tls_cert, arguments.upstream_tls_key),
     )  # fmt: skip

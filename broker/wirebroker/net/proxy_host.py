@@ -16,7 +16,7 @@ from wirebroker.connection import Connection
 from wirebroker.effects import Close, Reply, Shaped
 from wirebroker.net.accept_errors import AcceptErrorHandler
 from wirebroker.net.host import BACKLOG, ListenError, reason_of
-from wirebroker.net.listener import Address, is_loopback
+from wirebroker.net.listener import Address, is_loopback, reachable
 from wirebroker.net.protocol import SHARED_BUFFER, WRITE_HIGH_WATER, oversized
 from wirebroker.net.shaping import ShapedLine, reset_connection
 from wirebroker.proxy.proxy import Proxy
@@ -100,7 +100,7 @@ class ProxyHost:
         """Bind a listener at once, so that its address is known, and start it."""
         host, port = self._listen
         bound = self._bound(host, port + len(self._nodes) if port else 0)
-        node = _Node(upstream, (self._advertised_host or host, bound.getsockname()[1]))
+        node = _Node(upstream, (self._advertised_host or reachable(host), bound.getsockname()[1]))
         self._nodes[upstream] = node
         task = self.loop.create_task(self._serve(node, bound))
         self._starting.add(task)
@@ -139,7 +139,7 @@ class ProxyHost:
                 await self.loop.create_connection(
                     lambda: BrokerSide(self, side), host, port, ssl=self._upstream_tls, server_hostname=name
                 )
-        except (OSError, TimeoutError) as failure:
+        except (OSError, TimeoutError, UnicodeError) as failure:
             self.proxy.close(side.relay.connection, f"the broker at {host}:{port} cannot be reached: {_reason(failure)}")
             self.flush()
 
@@ -174,13 +174,20 @@ class ProxyHost:
                 if side.waits:
                     waiting[connection] = side
             for connection, side in waiting.items():
-                side.relay.go_on(self.clock.now())
+                self.go_on(side)
                 if connection in sides:
                     side.balance()
         if proxy.timers.deadline() != self._alarm_at:
             self._arm()
         for watcher in list(self.watchers):
             watcher()
+
+    def go_on(self, side: ClientSide) -> None:
+        """Continue with requests of a connection that had to wait."""
+        try:
+            side.relay.go_on(self.clock.now())
+        except Exception:
+            self.failed(side.relay)
 
     def _close(self, side: ClientSide, effect: Close) -> None:
         connection = effect.connection
@@ -199,7 +206,10 @@ class ProxyHost:
 
     def _wake(self) -> None:
         self._alarm = self._alarm_at = None
-        self.proxy.tick(self.clock.now())
+        try:
+            self.proxy.tick(self.clock.now())
+        except Exception:
+            logger.exception("a timer failed because of an error in wirebroker")
         self.flush()
 
     def failed(self, relay: Relay) -> None:
@@ -231,6 +241,8 @@ class ClientSide(asyncio.BufferedProtocol):
         self.node = node
         self._view = memoryview(host.buffer)
         self._broker: BrokerSide | None = None
+        self._early: list[Buffer] = []
+        """Bytes for the broker until the connection to it is open."""
         self._dialing: asyncio.Task[None] | None = None
         self._line: ShapedLine | None = None
         self._reading = True
@@ -242,15 +254,18 @@ class ClientSide(asyncio.BufferedProtocol):
         self.transport.set_write_buffer_limits(WRITE_HIGH_WATER)
         self._write = self.transport.write
         peer = transport.get_extra_info("peername")
-        self._read(False)
         self.relay = self._host.connected(self, str(peer[0]) if peer else "", self.node)
         self._host.flush()
         if not self.relay.connection.closed:
+            self._host.loop.call_soon(self.balance)  # not at once: uvloop forgets a pause that is made here
             self._dialing = self._host.loop.create_task(self._host.dial(self, self.node.upstream))
 
     def joined(self, broker: BrokerSide) -> None:
         """The connection to the broker is open."""
         self._broker = broker
+        for data in self._early:
+            broker.transport.write(data)
+        self._early.clear()
         self.balance()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -274,6 +289,7 @@ class ClientSide(asyncio.BufferedProtocol):
         except Exception:
             host.failed(self.relay)
         host.flush()
+        self.balance()
 
     def eof_received(self) -> bool:
         return False
@@ -286,7 +302,7 @@ class ClientSide(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self.unread = False
         if self._broker is not None:
-            self._broker.read(True)
+            self._broker.read(self._line is None)
 
     @property
     def waits(self) -> bool:
@@ -307,6 +323,8 @@ class ClientSide(asyncio.BufferedProtocol):
         """Send bytes to the broker."""
         if self._broker is not None:
             self._broker.transport.write(data)
+        else:
+            self._early.append(data)
 
     def to_client(self, parts: list[Buffer]) -> None:
         """Send an answer."""
@@ -318,11 +336,20 @@ class ClientSide(asyncio.BufferedProtocol):
         if self._line is None:
             self._line = ShapedLine(self.transport, self._host.loop, self._line_is_free)
             self._write = self._line.write
+            self.relay.sending = True
+            if self._broker is not None:
+                self._broker.read(False)
         self._line.send(effect.parts, effect.shape)
 
     def _line_is_free(self) -> None:
         self._line = None
         self._write = self.transport.write
+        self.relay.sending = False
+        if self._broker is not None:
+            self._broker.read(not self.unread)
+        self._host.go_on(self)
+        self._host.flush()
+        self.balance()
 
     def close(self, reset: bool) -> None:
         """Close both sides when everything is sent, or reset the client's at once."""
@@ -393,10 +420,12 @@ class BrokerSide(asyncio.BufferedProtocol):
             (self.transport.resume_reading if wanted else self.transport.pause_reading)()
 
 
-def _reason(failure: OSError) -> str:
+def _reason(failure: OSError | UnicodeError) -> str:
     """Why a broker cannot be reached."""
     if isinstance(failure, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted ({failure.verify_message})"
     if isinstance(failure, ssl.SSLError):
         return f"the TLS handshake failed ({failure.reason or failure}); does it speak TLS?"
+    if isinstance(failure, UnicodeError):
+        return f"this is not a host's name ({failure})"
     return reason_of(failure) or f"no answer within {DIAL_TIMEOUT_S:.0f} s"

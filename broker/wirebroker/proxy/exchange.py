@@ -93,6 +93,7 @@ class ForwardedExchange:
         if self.struck is not None:
             left = self.relay.proxy.plan.answered(response, self)
             if left is None:
+                self.relay.proxy.emit(Reply(self.connection, []))  # sends nothing, and lets the next request go on
                 return
             response = left
         if self.connection.closed or self.connection.silent:

@@ -104,13 +104,17 @@ class Relay:
         """Whether the client may send SASL tokens without a header, after a SaslHandshake of version 0."""
         self._drains = False
         """Whether a request waits for the answers before it."""
+        self.sending = False
+        """Whether an answer is being sent in the shape of a fault; the next request waits for its end."""
+        self._waits_for_whole = False
+        """Whether a part of a request that a fault may strike has arrived."""
         self._broker_has_sent = False
         """Whether the broker has sent anything."""
 
     @property
     def holds_client(self) -> bool:
         """Whether the client's next request has to wait, so that reading more of it is useless."""
-        return self._drains or self.connection.parked is not None or self.connection.closed
+        return self._drains or self.sending or self.connection.parked is not None or self.connection.closed
 
     @property
     def has_kept(self) -> bool:
@@ -125,28 +129,34 @@ class Relay:
 
     def from_client(self, data: memoryview, now: int) -> None:
         """Bytes of the client have arrived; their buffer is not kept. `now` is in ms since the epoch."""
+        if self.holds_client:
+            self._client.tail += data
+            return
         taken = self._client.taken(data)
         if taken is not None:
             self._take_requests(taken, now)
+        elif self._waits_for_whole and self.proxy.faults is not None:
+            with memoryview(self._client.tail) as tail, tail[SIZE_BYTES:] as part:
+                self.proxy.faults.arriving(self.connection, part, now)
 
     def go_on(self, now: int) -> None:
         """Continue with requests that had to wait, if nothing holds them any more."""
-        if self._drains and not self._awaited:
+        if self._drains and not self._owes_answers:
             self._drains = False
         if self._client.tail and not self.holds_client and self._client.needed <= len(self._client.tail):
             self.from_client(memoryview(b""), now)
 
     def _take_requests(self, data: memoryview, now: int) -> None:
         """Forward the requests in `data`, and keep the bytes that have to wait. `begin` is the first byte not forwarded."""
-        client, begin, pos, end, needed = self._client, 0, 0, len(data), 0
+        client, begin, pos, end, needed, refused = self._client, 0, 0, len(data), 0, ""
         while pos < end:
             if client.passing:
                 passed = min(client.passing, end - pos)
                 client.passing -= passed
                 pos += passed
                 continue
-            needed = self._arrived(data[pos:])
-            if needed:
+            needed, refused = self._arrived(data[pos:])
+            if needed or refused:
                 break
             if client.passing:
                 continue
@@ -155,25 +165,31 @@ class Relay:
             whole, pos = memoryview(bytes(data[pos:begin])), begin
             self._receive(whole, now)
         self._forward_bytes(data, begin, pos)
-        if pos < end and not self.connection.closed:
+        if refused:
+            self.proxy.close(self.connection, refused)
+        elif pos < end and not self.connection.closed:
             client.keep(data[pos:], 0 if self.holds_client else needed)
 
-    def _arrived(self, data: memoryview) -> int:
+    def _arrived(self, data: memoryview) -> tuple[int, str]:
         """Decide about the request at the beginning of `data`.
 
-        Returns how many of its bytes are needed before it can pass. With 0 it passes as it comes, if `passing` is set, or is
-        there as a whole, to be looked at.
+        Returns how many of its bytes are needed before it can pass, and why the connection has to be closed, "" if it has not.
+        With 0 it passes as it comes, if `passing` is set, or is there as a whole, to be looked at.
         """
+        self._waits_for_whole = False
         if self.holds_client or len(data) < SIZE_BYTES:
-            return REQUEST_START
+            return REQUEST_START, ""
         size: int = SIZE.unpack_from(data)[0] + SIZE_BYTES
         if not SIZE_BYTES <= size <= self.proxy.frame_limit:
-            self.proxy.close(self.connection, self.proxy.oversized(bytes(data[:SIZE_BYTES]), size - SIZE_BYTES))
-            return REQUEST_START
-        if self._tokens and size < REQUEST_START:
-            return self._pass_token(size)
-        if len(data) < REQUEST_START:
-            return REQUEST_START
+            return 0, self.proxy.oversized(bytes(data[:SIZE_BYTES]), size - SIZE_BYTES)
+        if size < REQUEST_START:
+            return (
+                (self._pass_token(size), "") if self._tokens else (0, f"the client's request of {size - 4} bytes has no header")
+            )
+        return (self._begun(data, size) if len(data) >= REQUEST_START else REQUEST_START), ""
+
+    def _begun(self, data: memoryview, size: int) -> int:
+        """Decide about a request whose header's beginning has arrived; `size` is its own with the four bytes of its size."""
         key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(data, SIZE_BYTES)
         if self._tokens and not _is_known(key, version):
             return self._pass_token(size)
@@ -183,6 +199,7 @@ class Relay:
         if self.proxy.looks_at(key):
             if len(data) >= size:
                 return 0
+            self._waits_for_whole = True
             if self.proxy.faults is not None:
                 self.proxy.faults.arriving(self.connection, data[SIZE_BYTES:], self.proxy.now)
             return size
@@ -203,8 +220,13 @@ class Relay:
     def _must_drain(self, key: int) -> bool:
         """Whether a request of this API has to wait, because a fault may strike it and answers before it are missing."""
         faults = self.proxy.faults
-        self._drains = faults is not None and bool(self._awaited) and faults.concerns(key)
+        self._drains = faults is not None and self._owes_answers and faults.concerns(key)
         return self._drains
+
+    @property
+    def _owes_answers(self) -> bool:
+        """Whether the broker has yet to answer, or an answer is on its way."""
+        return bool(self._awaited) or self._broker.passing > 0
 
     def _forward_bytes(self, data: memoryview, begin: int, end: int) -> None:
         if end > begin:
@@ -251,7 +273,7 @@ class Relay:
 
     def _take_answers(self, data: memoryview) -> None:
         """Pass the answers in `data` on, and keep the bytes of one that has to be whole."""
-        broker, begin, pos, end, needed = self._broker, 0, 0, len(data), 0
+        broker, begin, pos, end, needed, misunderstood = self._broker, 0, 0, len(data), 0, ""
         while pos < end and not self.connection.closed:
             if broker.passing:
                 passed = min(broker.passing, end - pos)
@@ -265,7 +287,7 @@ class Relay:
                 break
             size = SIZE.unpack_from(data, pos)[0] + SIZE_BYTES
             if awaited is None or size < start or (start > SIZE_BYTES and not _answers(data, pos, awaited)):
-                self._misunderstood(bytes(data[pos : pos + ANSWER_START]), awaited)
+                misunderstood = _misunderstood(bytes(data[pos : pos + ANSWER_START]), awaited)
                 break
             if awaited.looked_at:
                 if end - pos < size:
@@ -280,24 +302,14 @@ class Relay:
             self._awaited.popleft()
             broker.passing = size
         self._reply_bytes(data, begin, pos)
-        if pos < end and not self.connection.closed:
+        if misunderstood:
+            self.proxy.close(self.connection, misunderstood)
+        elif pos < end and not self.connection.closed:
             broker.keep(data[pos:], needed)
 
     def _reply_bytes(self, data: memoryview, begin: int, end: int) -> None:
         if end > begin and not self.connection.silent:
             self.proxy.effects.append(Reply(self.connection, [bytes(data[begin:end])]))
-
-    def _misunderstood(self, first: bytes, awaited: Awaited | None) -> None:
-        if first[:2] in (b"\x15\x03", b"\x16\x03"):
-            reason = "the broker speaks TLS; give --upstream-tls-ca"
-        elif awaited is None:
-            reason = "the broker sent an answer to no request"
-        else:
-            reason = (
-                f"the broker's answer is not the one to request {awaited.correlation_id} ({api_name(awaited.key)}); "
-                f"it begins with {first.hex(' ')}"
-            )
-        self.proxy.close(self.connection, reason)
 
     def _answer(self, awaited: Awaited, frame: memoryview) -> None:
         """Look at an answer, replace the addresses in it, and pass it on."""
@@ -322,7 +334,7 @@ class Relay:
         parts: list[Buffer] = [frame]
         if changed:
             parts = encode_response(awaited.correlation_id, response, version)
-        proxy.effects.append(Reply(self.connection, parts))
+        self._reply(parts)
 
     def _unreadable(self, awaited: Awaited, frame: memoryview, damage: Exception) -> None:
         """An answer cannot be decoded: it passes as it is, unless it may carry an address that leads past the proxy."""
@@ -331,7 +343,11 @@ class Relay:
         else:
             if awaited.exchange is not None and self.connection.parked is not None:
                 self.connection.parked = None
-            self.proxy.effects.append(Reply(self.connection, [frame]))
+            self._reply([frame])
+
+    def _reply(self, parts: list[Buffer]) -> None:
+        if not self.connection.silent:
+            self.proxy.effects.append(Reply(self.connection, parts))
 
     # The end
 
@@ -360,6 +376,18 @@ def _is_known(key: int, version: int) -> bool:
 def _answers(data: memoryview, pos: int, awaited: Awaited) -> bool:
     correlation_id: int = SIZE.unpack_from(data, pos + SIZE_BYTES)[0]
     return correlation_id == awaited.correlation_id
+
+
+def _misunderstood(first: bytes, awaited: Awaited | None) -> str:
+    """A sentence about an answer that makes no sense, by its first bytes."""
+    if first[:2] in (b"\x15\x03", b"\x16\x03"):
+        return "the broker speaks TLS; give --upstream-tls-ca"
+    if awaited is None:
+        return "the broker sent an answer to no request"
+    return (
+        f"the broker's answer is not the one to request {awaited.correlation_id} ({api_name(awaited.key)}); "
+        f"it begins with {first.hex(' ')}"
+    )
 
 
 def _decoded(frame: memoryview, key: int, version: int) -> Message:

@@ -86,9 +86,14 @@ class Shadow:
         self._states: OrderedDict[Key, _Known] = OrderedDict()
         self._new: OrderedDict[int, None] = OrderedDict()
         """Producer ids whose first use passes here, so that no partition knows them yet."""
+        self._latest: OrderedDict[int, int] = OrderedDict()
+        """The latest epoch that InitProducerId gave to a producer id."""
 
     def issued(self, producer_id: int, producer_epoch: int) -> None:
-        """A broker answered InitProducerId. With epoch 0 the id is new."""
+        """A broker answered InitProducerId. With epoch 0 the id is new; a higher one may fence batches of earlier epochs."""
+        self._latest[producer_id] = producer_epoch
+        if len(self._latest) > self._most:
+            self._latest.popitem(last=False)
         if producer_epoch == 0:
             self._new[producer_id] = None
             if len(self._new) > self._most:
@@ -114,11 +119,13 @@ class Shadow:
 
     def _verdict(self, known: _Known | None, batch: BatchHeader, base_offset: int) -> Verdict | None:
         """The verdict, or None if too little has passed for one."""
+        if batch.producer_epoch < self._latest.get(batch.producer_id, -1):
+            return None  # it is fenced where the new epoch has been written
         if known is None:
             return judge(None, batch, KAFKA, base_offset) if batch.producer_id in self._new else None
         verdict = judge(known.state, batch, KAFKA, base_offset)
-        if not known.whole and isinstance(verdict, Reject) and _older(known.state, batch):
-            return None  # it may repeat a batch that did not pass
+        if not known.whole and isinstance(verdict, Reject):
+            return None  # batches that did not pass may explain it
         return verdict
 
     def _advance(
@@ -129,9 +136,12 @@ class Shadow:
         if outcome == "accepted" or (code in STORED_NEVERTHELESS and not isinstance(verdict, Duplicate)):
             self._states[key] = _after(known, batch, verdict, base_offset)
             if len(self._states) > self._most:
-                self._states.popitem(last=False)
+                (_, _, forgotten), _ = self._states.popitem(last=False)
+                self._new.pop(forgotten, None)
         elif agrees is False:
             self._states.pop(key, None)  # the broker knows better
+        if agrees is False:
+            self._new.pop(batch.producer_id, None)
         if key in self._states:
             self._states.move_to_end(key)
 
@@ -140,7 +150,8 @@ def _after(known: _Known | None, batch: BatchHeader, verdict: Verdict | None, ba
     """The state after the broker has stored a batch, whatever was predicted."""
     before = known if isinstance(verdict, Accept) else None
     state = advance(before.state if before else None, batch, base_offset, 0, KAFKA)
-    begins = batch.base_sequence == 0 and (before is None or epoch_of(before.state) != batch.producer_epoch)
+    first = before is None or epoch_of(before.state) != batch.producer_epoch
+    begins = batch.base_sequence == 0 and first and isinstance(verdict, Accept)
     whole = begins or (before is not None and before.whole) or len(unpack(state).batches) >= KAFKA.window
     return _Known(state, whole)
 
@@ -153,8 +164,8 @@ def _outcome(known: _Known | None, verdict: Verdict | None, code: int, base_offs
     """The meaning of the answer. Kafka answers a retry without an error; only the offset shows that nothing was stored."""
     if code:
         return "duplicate" if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER else "rejected"
-    if isinstance(verdict, Duplicate) and verdict.base_offset in (base_offset, -1):
-        return "duplicate"
+    if isinstance(verdict, Duplicate):
+        return "duplicate" if verdict.base_offset in (base_offset, -1) else "accepted"
     earlier = known is not None and 0 <= base_offset <= last_offset(known.state)
     return "duplicate" if earlier and not isinstance(verdict, Accept) else "accepted"
 
@@ -165,11 +176,3 @@ def _agreement(verdict: Verdict | None, outcome: Outcome, code: int) -> bool | N
     if isinstance(verdict, Reject):
         return verdict.code == code
     return _name(verdict) == outcome
-
-
-def _older(state: bytes, batch: BatchHeader) -> bool:
-    """Whether the batch is older than the newest known one, by its epoch or its sequence."""
-    if batch.producer_epoch != epoch_of(state):
-        return batch.producer_epoch < epoch_of(state)
-    newest = unpack(state).last_sequence
-    return 0 < (newest - batch.base_sequence) % (1 << 31) < 1 << 30
