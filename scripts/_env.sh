@@ -38,6 +38,7 @@ ensure_env() {
             .venv/bin/python -m pip install --quiet --disable-pip-version-check "pip>=25.1" >&2
             .venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".[demo,codecs,control,uvloop]" --group dev >&2
         else
+            [ "$group" != audit ] || echo "fetching PySpark and a Java runtime, some 500 MB ..." >&2
             .venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".[$group,control]" >&2
         fi
     fi

@@ -22,7 +22,7 @@ A Kafka test double that speaks the real wire protocol and answers as Apache Kaf
   wirebroker conformance                     compare with what a real Kafka answered
   wirebroker audit --path DIR --out REPORT   was delivery exactly once? of any Kafka's log directory
 """
-EXIT_CODES = "exit codes: 0 success, 1 a difference or a finding, 2 the command could not run"
+EXIT_CODES = "exit codes: 0 success, 1 a difference or a certain finding, 2 the command could not run"
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -20,6 +20,7 @@ public class Wirebroker implements BeforeAllCallback, BeforeEachCallback, AfterA
     private final HttpClient http = HttpClient.newHttpClient();
     private final List<String> command = new ArrayList<>();
     private Process process;
+    private int depth;
     private String bootstrap;
     private String control;
 
@@ -31,6 +32,7 @@ public class Wirebroker implements BeforeAllCallback, BeforeEachCallback, AfterA
 
     @Override
     public void beforeAll(ExtensionContext context) throws Exception {
+        if (depth++ > 0) return; // a nested class uses the broker of the class around it
         process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
         var lines = process.inputReader();
         for (String line = lines.readLine(); !"ready".equals(line); line = lines.readLine()) {
@@ -47,7 +49,7 @@ public class Wirebroker implements BeforeAllCallback, BeforeEachCallback, AfterA
 
     @Override
     public void afterAll(ExtensionContext context) {
-        if (process != null) process.destroy();
+        if (--depth == 0 && process != null) process.destroy();
     }
 
     public String bootstrap() {
