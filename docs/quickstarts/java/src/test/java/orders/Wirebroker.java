@@ -32,7 +32,8 @@ public class Wirebroker implements BeforeAllCallback, BeforeEachCallback, AfterA
 
     @Override
     public void beforeAll(ExtensionContext context) throws Exception {
-        if (depth++ > 0) return; // a nested class uses the broker of the class around it
+        depth += 1;
+        if (depth > 1) return; // a nested class uses the broker of the class around it
         process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
         var lines = process.inputReader();
         for (String line = lines.readLine(); !"ready".equals(line); line = lines.readLine()) {
@@ -49,7 +50,8 @@ public class Wirebroker implements BeforeAllCallback, BeforeEachCallback, AfterA
 
     @Override
     public void afterAll(ExtensionContext context) {
-        if (--depth == 0 && process != null) process.destroy();
+        depth -= 1;
+        if (depth == 0 && process != null) process.destroy();
     }
 
     public String bootstrap() {
