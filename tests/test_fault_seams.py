@@ -142,6 +142,7 @@ class Proxy:
     """Sends requests to a cluster that answers when the test says so."""
 
     fault_broker = None
+    refuses_faults = ""
 
     def __init__(self) -> None:
         self.now = NOW
@@ -152,6 +153,9 @@ class Proxy:
         self.directory = Learned()
         self.faults: FaultPlan | None = None
         self.upstream: list[Message] = []
+
+    def emit(self, effect: Effect) -> None:
+        self.effects.append(effect)
 
     def close(self, connection: Connection, reason: str, *, reset: bool = False) -> None:
         connection.closed = True

@@ -111,25 +111,25 @@ def does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def answers_another_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = Exchange.send
+    original = Exchange._deliver
 
     def send(self: Exchange, response: Any, parts: Any) -> None:
         if self.api_key == 60:
             parts[0][7] ^= 1
         original(self, response, parts)
 
-    monkeypatch.setattr(Exchange, "send", send)
+    monkeypatch.setattr(Exchange, "_deliver", send)
 
 
 def answers_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = Exchange.send
+    original = Exchange._deliver
 
     def send(self: Exchange, response: Any, parts: Any) -> None:
         original(self, response, parts)
         if self.api_key == 60:
             original(self, response, parts)
 
-    monkeypatch.setattr(Exchange, "send", send)
+    monkeypatch.setattr(Exchange, "_deliver", send)
 
 
 def takes_long(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -151,7 +151,7 @@ def stored_records(partition: Partition, start_offset: int = 0) -> Iterator[Stor
             offset = header.base_offset + record.offset_delta
             if offset < start:
                 continue
-            numbered = header.producer_id >= 0 and header.base_sequence >= 0
+            numbered = header.base_sequence >= 0 and (header.producer_id >= 0 or partition.rules.key == "client_id")
             yield StoredRecord(
                 partition.topic, partition.index, offset,
                 header.max_timestamp if header.is_log_append_time else header.base_timestamp + record.timestamp_delta,

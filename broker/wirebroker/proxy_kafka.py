@@ -22,6 +22,7 @@ from wirebroker.proxy.proxy import Proxy
 from wirebroker.views import Faults, TraceView
 
 RECHECK_S = 0.01
+__tracebackhide__ = True  # pytest shows the caller's line
 T = TypeVar("T")
 
 

@@ -57,6 +57,7 @@ TOPICS: dict[str, tuple[int, dict[str, str]]] = {
 """The topics from the beginning: partitions and settings."""
 WAITS = (1000, 60_000, 700_000)
 """How long an answer is waited for in the end, in ms."""
+JOIN_GROUP = KEYS["JoinGroup"]
 ASKING = 98
 """The number of the connection that compares what is there before and after a restart."""
 LONGEST_WAIT = 2**31
@@ -86,6 +87,8 @@ class Asked:
     correlation_id: int
     request: Message | None
     answered: bool = True
+    member: tuple[str, str] | None = None
+    """The group and the member that asks to join it."""
 
     def __str__(self) -> str:
         return f"{api_name(self.key)} v{self.version}"
@@ -238,8 +241,8 @@ class World:
         asked = asked_by(frame, self.engine)
         if asked is not None and asked.answered:
             link.awaited.append(asked)
-            if isinstance(asked.request, JoinGroupRequest):
-                self.joins[asked.request.group_id, asked.request.member_id] += 1
+            if asked.member is not None:
+                self.joins[asked.member] += 1
         self.requests += 1
         what = f"{asked or 'a frame without a header'} of {len(frame)} bytes"
         buffer = bytearray(frame)
@@ -363,8 +366,7 @@ class World:
 
         Kafka forgets the first then, and never answers it (ClassicGroup.updateMember).
         """
-        request = asked.request
-        return isinstance(request, JoinGroupRequest) and self.joins[request.group_id, request.member_id] > 1
+        return asked.member is not None and self.joins[asked.member] > 1
 
     def check_log(self) -> None:
         """Everything acknowledged is in the log, and offsets are dense."""
@@ -405,11 +407,13 @@ def asked_by(frame: bytes, engine: Engine) -> Asked | None:
     except struct.error:
         return None
     request = None
-    if key in (PRODUCE, KEYS["JoinGroup"]) and _in(version, engine.versions.get(key, (1, 0))):
+    if key in (PRODUCE, JOIN_GROUP) and _in(version, engine.versions.get(key, (1, 0))):
         try:
             request, _ = decode(request_class(key), frame, version, read_request_header(frame).end)
         except ProtocolError:
             request = None
+    if isinstance(request, JoinGroupRequest):
+        return Asked(key, version, correlation_id, None, member=(request.group_id, request.member_id))
     return Asked(key, version, correlation_id, request, answered=getattr(request, "acks", 1) != 0)
 
 

@@ -114,6 +114,7 @@ def _row(raw: tuple[Any, ...]) -> ProduceRow:
     header = appended.header or _NO_HEADER
     verdict = appended.verdict
     idempotent = header.producer_id >= 0
+    sequenced = idempotent or partition.rules.key == "client_id"
     return ProduceRow(
         time=now,
         node=connection.node_id,
@@ -127,8 +128,8 @@ def _row(raw: tuple[Any, ...]) -> ProduceRow:
         partition=partition.index,
         producer_id=header.producer_id,
         producer_epoch=header.producer_epoch,
-        first_sequence=header.base_sequence if idempotent else -1,  # some clients send 0 without a producer id
-        last_sequence=header.last_sequence if idempotent else -1,
+        first_sequence=header.base_sequence if sequenced else -1,  # some clients send 0 without a producer id
+        last_sequence=header.last_sequence if sequenced else -1,
         records=max(header.records_count, 0),
         bytes=header.size if appended.header else 0,
         compression=compression_name(header.compression),

@@ -115,7 +115,7 @@ class ProduceRow(ClientRow):
 
     def parts(self) -> Parts:
         who = f"pid {self.producer_id}/{self.producer_epoch}" if self.producer_id >= 0 else "no pid"
-        what = f"seq {self.first_sequence}–{self.last_sequence}" if min(self.producer_id, self.first_sequence) >= 0 else "–"
+        what = f"seq {self.first_sequence}–{self.last_sequence}" if self.first_sequence >= 0 else "–"
         note = f"  [{self.note}]" if self.note else ""
         middle = f"{who:<12} {what:<14} {self.records:>5} rec "
         return f"{self.topic}-{self.partition}", middle, self.verdict, f"{self.explain}{note}"
