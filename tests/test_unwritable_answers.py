@@ -44,7 +44,8 @@ FAILED = ErrorCode.UNKNOWN_SERVER_ERROR
 @pytest.fixture(autouse=True)
 def no_tracebacks(caplog: pytest.LogCaptureFixture) -> Any:
     yield
-    assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
+    ours = [each for each in caplog.records if not each.name.startswith("kafka.")]  # a client of an earlier test may still look
+    assert not [each for each in ours if each.levelno >= logging.ERROR]
 
 
 @pytest.fixture(params=["memory", "disk"])
