@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from wirebroker.clock import SystemClock
 from wirebroker.commands.serve import (
     UsageError,
+    address_in,
     attach_sink,
     check_sink,
     fault_file,
@@ -19,7 +20,6 @@ from wirebroker.commands.serve import (
     unfired,
 )
 from wirebroker.net.host import new_loop
-from wirebroker.net.listener import Address, parse_address
 from wirebroker.net.proxy_host import ProxyHost
 
 
@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _serve(arguments: argparse.Namespace, resources: ExitStack) -> int:
-    upstream, listen = _address(arguments.upstream, "--upstream"), _address(arguments.listen, "--listen")
+    upstream, listen = address_in(arguments.upstream, "--upstream"), address_in(arguments.listen, "--listen")
     for sink in arguments.trace:
         check_sink(sink)
     if arguments.require_fired and not arguments.faults:
@@ -99,10 +99,3 @@ def _load(context: ssl.SSLContext, certificate: str, key: str | None, flag: str)
         context.load_cert_chain(certificate, key)
     except ssl.SSLError as wrong:
         raise UsageError(f"{flag} {certificate}: certificate and key cannot be used ({wrong.reason or wrong})") from None
-
-
-def _address(text: str, flag: str) -> Address:
-    try:
-        return parse_address(text)
-    except ValueError as wrong:
-        raise UsageError(f"{flag}: {wrong}") from None

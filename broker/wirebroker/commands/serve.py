@@ -268,17 +268,18 @@ def stop_signal() -> asyncio.Event:
 
 def listeners(arguments: argparse.Namespace, node_ids: Collection[int]) -> list[Listener]:
     """Every socket to open. Raises UsageError for a bad address."""
-    advertised = _address(arguments.advertise, "--advertise") if arguments.advertise else None
+    advertised = address_in(arguments.advertise, "--advertise") if arguments.advertise else None
     found = one_each(node_ids, arguments.host, arguments.port, advertised)
     for text in arguments.listener:
         name, where = _pair(text, "--listener")
         bind, _, shown = where.partition("@")
-        shown_address = _address(shown, "--listener") if shown else None
-        found += one_each(node_ids, *_address(bind, "--listener"), shown_address, name)
+        shown_address = address_in(shown, "--listener") if shown else None
+        found += one_each(node_ids, *address_in(bind, "--listener"), shown_address, name)
     return found
 
 
-def _address(text: str, flag: str) -> Address:
+def address_in(text: str, flag: str) -> Address:
+    """The address that a flag names. Raises UsageError."""
     try:
         return parse_address(text)
     except ValueError as wrong:
@@ -288,7 +289,7 @@ def _address(text: str, flag: str) -> Address:
 def control_address(text: str) -> Address:
     """Where --control says to listen; a port alone is one of loopback. Raises UsageError."""
     port = text.removeprefix(":")
-    return _address(f"127.0.0.1:{port}" if _number(port) >= 0 else text, "--control")
+    return address_in(f"127.0.0.1:{port}" if _number(port) >= 0 else text, "--control")
 
 
 def from_environment(arguments: argparse.Namespace, environment: Mapping[str, str]) -> None:
@@ -326,7 +327,7 @@ def _kafka_address(text: str) -> tuple[str, Address]:
     name, mark, where = text.strip().partition("://")
     if not mark:
         raise UsageError(f"KAFKA_LISTENERS: {text!r} is not NAME://host:port")
-    return name, _address(where, "KAFKA_LISTENERS")
+    return name, address_in(where, "KAFKA_LISTENERS")
 
 
 def _pair(text: str, flag: str) -> tuple[str, str]:

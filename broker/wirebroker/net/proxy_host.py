@@ -7,7 +7,6 @@ import contextlib
 import logging
 import socket
 import ssl
-from collections.abc import Callable
 from typing import cast
 
 from kafkawire.primitives import Buffer
@@ -53,8 +52,6 @@ class ProxyHost:
         elsewhere = not (allow_faults or is_loopback(upstream[0]))
         refusal = ELSEWHERE.format(upstream[0]) if elsewhere else ""
         self.proxy = Proxy(clock.now(), self._locate, seed=seed, refuses_faults=refusal, oversized=oversized)
-        self.watchers: list[Callable[[], None]] = []
-        """Called after each event, to wake those who wait for a condition."""
         self._upstream = upstream
         self._listen = listen
         self._advertised_host = advertised_host
@@ -179,8 +176,6 @@ class ProxyHost:
                     side.balance()
         if proxy.timers.deadline() != self._alarm_at:
             self._arm()
-        for watcher in list(self.watchers):
-            watcher()
 
     def go_on(self, side: ClientSide) -> None:
         """Continue with requests of a connection that had to wait."""
@@ -233,25 +228,49 @@ class ProxyHost:
         self._servers.clear()
 
 
-class ClientSide(asyncio.BufferedProtocol):
+class Side(asyncio.BufferedProtocol):
+    """One side of a connection: what the client's and the broker's have in common."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, host: ProxyHost) -> None:
+        self._host = host
+        self._view = memoryview(host.buffer)
+        self._reading = True
+        self.unread = False
+        """Whether the other end leaves more than WRITE_HIGH_WATER unread."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.set_write_buffer_limits(WRITE_HIGH_WATER)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._view
+
+    def eof_received(self) -> bool:
+        return False
+
+    def read(self, wanted: bool) -> None:
+        """Read, or leave what arrives in the system's buffers."""
+        if wanted != self._reading and not self.transport.is_closing():
+            self._reading = wanted
+            (self.transport.resume_reading if wanted else self.transport.pause_reading)()
+
+
+class ClientSide(Side):
     """The connection of a client."""
 
     def __init__(self, host: ProxyHost, node: _Node) -> None:
-        self._host = host
+        super().__init__(host)
         self.node = node
-        self._view = memoryview(host.buffer)
         self._broker: BrokerSide | None = None
         self._early: list[Buffer] = []
         """Bytes for the broker until the connection to it is open."""
         self._dialing: asyncio.Task[None] | None = None
         self._line: ShapedLine | None = None
-        self._reading = True
-        self.unread = False
-        """Whether the client leaves more than WRITE_HIGH_WATER unread."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)
-        self.transport.set_write_buffer_limits(WRITE_HIGH_WATER)
+        super().connection_made(transport)
         self._write = self.transport.write
         peer = transport.get_extra_info("peername")
         self.relay = self._host.connected(self, str(peer[0]) if peer else "", self.node)
@@ -277,9 +296,6 @@ class ClientSide(asyncio.BufferedProtocol):
         if self._broker is not None:
             self._broker.transport.close()
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._view
-
     def buffer_updated(self, nbytes: int) -> None:
         host = self._host
         now = host.clock.now()
@@ -290,9 +306,6 @@ class ClientSide(asyncio.BufferedProtocol):
             host.failed(self.relay)
         host.flush()
         self.balance()
-
-    def eof_received(self) -> bool:
-        return False
 
     def pause_writing(self) -> None:
         self.unread = True
@@ -312,12 +325,7 @@ class ClientSide(asyncio.BufferedProtocol):
     def balance(self) -> None:
         """Read from the client unless its next request has to wait, or the broker does not read."""
         broker = self._broker
-        self._read(broker is not None and not broker.unread and not self.relay.holds_client)
-
-    def _read(self, wanted: bool) -> None:
-        if wanted != self._reading and not self.transport.is_closing():
-            self._reading = wanted
-            (self.transport.resume_reading if wanted else self.transport.pause_reading)()
+        self.read(broker is not None and not broker.unread and not self.relay.holds_client)
 
     def to_broker(self, data: Buffer) -> None:
         """Send bytes to the broker."""
@@ -363,20 +371,15 @@ class ClientSide(asyncio.BufferedProtocol):
             self._broker.transport.close()
 
 
-class BrokerSide(asyncio.BufferedProtocol):
+class BrokerSide(Side):
     """The connection to a broker."""
 
     def __init__(self, host: ProxyHost, client: ClientSide) -> None:
-        self._host = host
+        super().__init__(host)
         self._client = client
-        self._view = memoryview(host.buffer)
-        self._reading = True
-        self.unread = False
-        """Whether the broker leaves more than WRITE_HIGH_WATER unread."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)
-        self.transport.set_write_buffer_limits(WRITE_HIGH_WATER)
+        super().connection_made(transport)
         if self._client.relay.connection.closed:
             self.transport.close()
         else:
@@ -389,9 +392,6 @@ class BrokerSide(asyncio.BufferedProtocol):
             self._host.proxy.close(relay.connection, reason)
             self._host.flush()
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._view
-
     def buffer_updated(self, nbytes: int) -> None:
         host = self._host
         now = host.clock.now()
@@ -402,9 +402,6 @@ class BrokerSide(asyncio.BufferedProtocol):
             host.failed(self._client.relay)
         host.flush()
 
-    def eof_received(self) -> bool:
-        return False
-
     def pause_writing(self) -> None:
         self.unread = True
         self._client.balance()
@@ -412,12 +409,6 @@ class BrokerSide(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self.unread = False
         self._client.balance()
-
-    def read(self, wanted: bool) -> None:
-        """Read from the broker, or leave its answers in the system's buffers."""
-        if wanted != self._reading and not self.transport.is_closing():
-            self._reading = wanted
-            (self.transport.resume_reading if wanted else self.transport.pause_reading)()
 
 
 def _reason(failure: OSError | UnicodeError) -> str:

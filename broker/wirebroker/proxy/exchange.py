@@ -78,14 +78,12 @@ class ForwardedExchange:
         if self.acts_on_answer and self.relay.awaits(self):
             self.park()
 
-    def answered(self, response: Message, frame: Buffer, changed: bool) -> None:
-        """The broker's answer has come: `frame` is its form with the size, unless the response was `changed`."""
+    def answered(self, response: Message, parts: list[Buffer]) -> None:
+        """The broker's answer has come; `parts` are its encoded form, which holds unless faults change the answer."""
         if self.acts_on_answer:
             self.reply(response)
-        elif changed:
-            self._send(response, encode_response(self.correlation_id, response, self.version))
         else:
-            self._send(response, [frame])
+            self._send(response, parts)
 
     def reply(self, response: Message) -> None:
         """Answer the request, after the faults have acted; dropped if the client has gone."""

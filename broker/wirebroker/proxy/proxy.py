@@ -104,7 +104,7 @@ class Proxy:
         return relay
 
     def disconnected(self, connection: Connection, reason: str, now: int) -> None:
-        """A connection is over, on either side. Harmless if it is known."""
+        """A connection is over, on either side. Harmless if that is known already."""
         self.set_time(now)
         relay = self.relays.pop(connection, None)
         if relay is not None:

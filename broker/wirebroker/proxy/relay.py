@@ -308,8 +308,8 @@ class Relay:
             broker.keep(data[pos:], needed)
 
     def _reply_bytes(self, data: memoryview, begin: int, end: int) -> None:
-        if end > begin and not self.connection.silent:
-            self.proxy.effects.append(Reply(self.connection, [bytes(data[begin:end])]))
+        if end > begin:
+            self._reply([bytes(data[begin:end])])
 
     def _answer(self, awaited: Awaited, frame: memoryview) -> None:
         """Look at an answer, replace the addresses in it, and pass it on."""
@@ -326,15 +326,13 @@ class Relay:
             changed = limit_versions(response)
         if key in TEACHING:
             proxy.directory.learn(response)
-        if exchange is not None:
-            exchange.version = version
-            proxy.observe(exchange, response)
-            exchange.answered(response, frame, changed)
+        parts: list[Buffer] = encode_response(awaited.correlation_id, response, version) if changed else [frame]
+        if exchange is None:
+            self._reply(parts)
             return
-        parts: list[Buffer] = [frame]
-        if changed:
-            parts = encode_response(awaited.correlation_id, response, version)
-        self._reply(parts)
+        exchange.version = version
+        proxy.observe(exchange, response)
+        exchange.answered(response, parts)
 
     def _unreadable(self, awaited: Awaited, frame: memoryview, damage: Exception) -> None:
         """An answer cannot be decoded: it passes as it is, unless it may carry an address that leads past the proxy."""
