@@ -166,7 +166,7 @@ def of_ours(*names: str) -> list[Any]:
 
 
 def test_every_command_that_is_shown_has_a_test() -> None:
-    ours = {"serve", "scenario", "audit", "demo", "conformance", "proxy"}
+    ours = {"serve", "scenario", "audit", "demo", "conformance", "proxy", "decode", "encode"}
     for shown in shown_commands():
         match = OURS.match(shown.command)
         assert match[1] in ours if match else shown.command.startswith(tuple(ELSEWHERE)), shown
@@ -214,6 +214,12 @@ def test_a_proxy_shows_verdicts_as_shown(arguments: list[str], output: str, mock
         assert process.wait(20) == 0
     printed, shown = (re.sub(r"\d\d:\d\d:\d\d\.\d+|[\w.-]+:\d+", "", text) for text in ("".join(lines), output))
     assert printed == shown
+
+
+@pytest.mark.parametrize(("arguments", "output"), of_ours("decode", "encode"))
+def test_bytes_are_decoded_as_shown(arguments: list[str], output: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 0
+    assert capsys.readouterr().out == output
 
 
 @pytest.mark.parametrize(("arguments", "output"), of_ours("scenario"))
@@ -604,7 +610,7 @@ def test_flags_and_commands_exist(path: Path) -> None:
     scripts = "".join(script.read_text() for script in (ROOT / "scripts").iterdir() if script.is_file())
     assert {flag for flag in shown if flag not in ours and flag not in scripts and flag != "--strict"} == set()
     commands = re.findall(r"(?:`|\$ )(?:wirebroker|scripts/run) ([a-z]+)", text)
-    known = {"serve", "demo", "scenario", "conformance", "health", "trace", "audit", "proxy"}
+    known = {"serve", "demo", "scenario", "conformance", "health", "trace", "audit", "proxy", "decode", "encode"}
     assert set(commands) <= known
 
 

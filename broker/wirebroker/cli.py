@@ -22,6 +22,8 @@ A Kafka test double that speaks the real wire protocol and answers as Apache Kaf
   wirebroker conformance                     compare with what a real Kafka answered
   wirebroker audit --path DIR --out REPORT   was delivery exactly once? of any Kafka's log directory
 """
+FORMS = ("hex", "base64", "xxd", "python", "binary")
+"""The forms of bytes on the command line; `decode.forms` reads and writes them."""
 EXIT_CODES = "exit codes: 0 success, 1 a difference or a certain finding, 2 the command could not run"
 
 
@@ -56,6 +58,7 @@ def build_parser() -> argparse.ArgumentParser:
     _proxy(commands)
     _scenario(commands)
     _trace(commands)
+    _decode(commands)
     _audit(commands)
     return parser
 
@@ -200,6 +203,30 @@ def _trace(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--follow", action="store_true", help="show each row as it is appended, until Ctrl-C")
     add("--timeline", action="store_true", help="draw each producer's sequences: stored, duplicate, missing, stored again")
     show.set_defaults(command="trace")
+
+
+def _decode(commands: argparse._SubParsersAction[Parser]) -> None:
+    decode = commands.add_parser(
+        "decode",
+        help="bytes of the protocol to named fields",
+        description="Show requests, answers or record batches with their fields. A request and batches are recognised; "
+        "for an answer name the API and version.",
+        epilog="Exit codes: 0 success, 1 record data is damaged, 2 the bytes cannot be read.",
+    )
+    add = decode.add_argument
+    add("input", type=_named, metavar="INPUT", help="a file, - for standard input, or the bytes themselves: hex, base64, "
+        "output of xxd, a literal of Python (b'…')")  # fmt: skip
+    add("--api", metavar="NAME", help="the bytes are answers of this API")
+    add("--version", type=whole_number, metavar="N", help="... in this version")
+    add("--form", choices=FORMS, help="the form of INPUT, if it is not recognised")
+    add("--json", action="store_true", help="print JSON, which `encode` reads")
+    decode.set_defaults(command="decode")
+    encode = commands.add_parser("encode", help="what `decode --json` printed, perhaps changed, to bytes")
+    add = encode.add_argument
+    add("input", type=_named, metavar="INPUT", help="a file, - for standard input, or JSON")
+    add("--form", choices=FORMS, default="hex", help="(%(default)s)")
+    add("--out", type=_named, metavar="FILE", help="write to this file")
+    encode.set_defaults(command="encode")
 
 
 def _audit(commands: argparse._SubParsersAction[Parser]) -> None:

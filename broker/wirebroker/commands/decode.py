@@ -1,0 +1,52 @@
+"""`wirebroker decode`: bytes to named fields."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from kafkawire.errors import ProtocolError
+from wirebroker.decode.forms import UnknownForm, read_bytes
+from wirebroker.decode.frames import decode_all
+from wirebroker.decode.show import lines
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the frames: 0, 1 if record data in them is damaged, 2 if they cannot be read."""
+    complaints = []
+    try:
+        if (arguments.api is None) != (arguments.version is None):
+            raise UnknownForm("an answer needs both --api and --version")
+        data = read_bytes(given(arguments.input), arguments.form)
+        for decoded in decode_all(data, arguments.api, arguments.version):
+            if arguments.json:
+                print(json.dumps(decoded.plain, ensure_ascii=False, indent=2))
+            else:
+                print("\n".join(lines(decoded)))
+            complaints += decoded.complaints
+    except OSError as refused:
+        if isinstance(refused, BrokenPipeError):
+            raise
+        print(f"wirebroker decode: {arguments.input}: {refused.strerror}", file=sys.stderr)
+        return 2
+    except (UnknownForm, ProtocolError) as wrong:
+        complaints.append(str(wrong))
+        return 2
+    finally:
+        sys.stdout.flush()
+        for sentence in complaints:
+            print(f"wirebroker decode: {sentence}", file=sys.stderr)
+    return 1 if complaints else 0
+
+
+def given(text: str) -> bytes:
+    """What an argument means: standard input for `-`, a file's content, or itself. Raises OSError."""
+    if text == "-":
+        return sys.stdin.buffer.read()
+    try:
+        is_file = Path(text).is_file()
+    except (OSError, ValueError):  # longer than a path may be
+        is_file = False
+    return Path(text).read_bytes() if is_file else text.encode(errors="replace")

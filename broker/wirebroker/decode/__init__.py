@@ -1,0 +1,1 @@
+"""Frames and record batches for people: bytes to named fields, and back."""

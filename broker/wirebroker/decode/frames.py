@@ -1,0 +1,211 @@
+"""Frames to plain data and back: requests, answers, and record data that stands by itself, as in a segment of a log.
+
+{"kind": "request", "api": "Produce", "version": 9, "correlation_id": 3, "client_id": "billing", "body": {…}}
+{"kind": "answer", "api": "Produce", "version": 9, "correlation_id": 3, "body": {…}}
+{"kind": "batches", "batches": […]}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafkawire.batches import CorruptBatch, next_batch_size
+from kafkawire.declare import Message
+from kafkawire.errors import EncodeError, ErrorCode, ProtocolError
+from kafkawire.fields import Node, read_fields
+from kafkawire.frames import SIZE, encode_request, encode_response, read_request_header, read_response_header
+from kafkawire.messages import APIS
+from kafkawire.registry import API_VERSIONS, KEYS, api_name, request_class, response_class
+from wirebroker.decode.batches import RecordData, record_data
+from wirebroker.decode.embedded import embedded_bytes, in_field
+from wirebroker.decode.plain import PlainError, message_of, plain_of
+from wirebroker.suggestions import did_you_mean
+
+SIZE_BYTES = SIZE.size
+SMALLEST = 4
+"""Bytes of the smallest frame, a correlation id."""
+KIND = "kind"
+
+
+@dataclass(slots=True)
+class Decoded:
+    """A frame as plain data; `complaints` are sentences about damage that does not hide the rest."""
+
+    plain: dict[str, Any]
+    size: int
+    """its bytes, with the four of the size if they were there"""
+    complaints: list[str] = field(default_factory=list)
+
+
+class NotRecognised(ProtocolError):
+    """Bytes that are neither a request nor batches; the message says what they lack."""
+
+
+def decode_all(data: bytes, api: str | None = None, version: int | None = None) -> Iterator[Decoded]:
+    """The frames in `data`: answers to `api` in `version` if these are given, else requests or record data.
+
+    Frames may have their size in front. Raises ProtocolError, with the position in `data` and the field.
+    """
+    if not data:
+        raise NotRecognised("there are no bytes")
+    if api is None and are_batches(data):
+        reader = RecordData()
+        yield Decoded({KIND: "batches", "batches": reader.read(data, None, 0, "batches")}, len(data), reader.complaints)
+        return
+    key = None if api is None else key_of(api)
+    for start, end in _frames(data, key is not None):
+        begin = start + SIZE_BYTES if start != end and _sized(data, start) == end else start
+        decoded = _request(data[:end], begin) if key is None else _answer(data[:end], begin, key, version or 0)
+        decoded.size = end - start
+        yield decoded
+
+
+def key_of(api: str) -> int:
+    """The key of an API by its name or number. Raises NotRecognised."""
+    names = {name.lower(): key for name, key in KEYS.items()}
+    key = int(api) if api.isdecimal() else names.get(api.lower(), -1)
+    if key not in APIS:
+        raise NotRecognised(f"there is no API {api!r}{did_you_mean(api, KEYS)}")
+    return key
+
+
+def are_batches(data: bytes) -> bool:
+    """Whether the bytes begin with a record batch that is whole."""
+    try:
+        size = next_batch_size(memoryview(data), 0)
+    except CorruptBatch:
+        return False
+    return size is not None and size <= len(data) and data[16] == 2
+
+
+def _sized(data: bytes, pos: int) -> int:
+    """The end of the frame whose size stands at `pos`; −1 if there is none."""
+    if len(data) - pos < SIZE_BYTES:
+        return -1
+    size: int = SIZE.unpack_from(data, pos)[0]
+    return pos + SIZE_BYTES + size if size >= SMALLEST else -1
+
+
+def _frames(data: bytes, answers: bool) -> list[tuple[int, int]]:
+    """Where frames begin and end: those whose sizes fill the data exactly, else all of it as one without a size."""
+    found, pos = [], 0
+    while pos < len(data):
+        end = _sized(data, pos)
+        if not pos < end <= len(data):
+            break
+        found.append((pos, end))
+        pos = end
+    if found and pos == len(data):
+        return found
+    end = _sized(data, pos)
+    if end > 0 and not answers and not _is_request(data, 0) and (found or _is_request(data, SIZE_BYTES)):
+        announced, left = end - pos - SIZE_BYTES, len(data) - pos - SIZE_BYTES
+        raise ProtocolError(f"byte {pos}: the frame announces {announced} bytes, and {left} are left")
+    return [(0, len(data))]
+
+
+def _is_request(data: bytes, pos: int) -> bool:
+    """Whether the header of a request that can be read begins there."""
+    key, version = int.from_bytes(data[pos : pos + 2], "big"), int.from_bytes(data[pos + 2 : pos + 4], "big")
+    if key not in APIS:
+        return False
+    oldest, newest = request_class(key).__schema__.versions
+    return oldest <= version <= newest
+
+
+def _request(data: bytes, begin: int) -> Decoded:
+    if not _is_request(data, begin):
+        key, version = int.from_bytes(data[begin : begin + 2], "big"), int.from_bytes(data[begin + 2 : begin + 4], "big")
+        raise NotRecognised(_unrecognised(key, version, len(data) - begin))
+    header = read_request_header(memoryview(data)[begin:])
+    reader, cls = RecordData(), request_class(header.api_key)
+    body, end = _body(cls, data, header.api_version, begin + header.end, reader)
+    plain = {
+        KIND: "request", "api": api_name(header.api_key), "version": header.api_version,
+        "correlation_id": header.correlation_id, "client_id": header.client_id, "body": body,
+    }  # fmt: skip
+    return Decoded(plain, 0, reader.complaints + _left_over(cls, len(data) - end, end))
+
+
+def _unrecognised(key: int, version: int, size: int) -> str:
+    remedy = "an answer needs --api and --version"
+    if size < 8:
+        return f"{size} bytes are too few for a request; {remedy}"
+    if key not in APIS:
+        return f"this is not a request: it begins with API key {key}, which Kafka 4.3.1 does not have; {remedy}"
+    oldest, newest = request_class(key).__schema__.versions
+    return f"this is {api_name(key)} version {version}, and versions {oldest} to {newest} can be read; {remedy}"
+
+
+def _answer(data: bytes, begin: int, key: int, version: int) -> Decoded:
+    cls = response_class(key)
+    oldest, newest = cls.__schema__.versions
+    if not oldest <= version <= newest:
+        raise NotRecognised(f"{api_name(key)} has versions {oldest} to {newest}, not {version}")
+    error = data[begin + 4 : begin + 6]
+    if key == API_VERSIONS and int.from_bytes(error, "big") == ErrorCode.UNSUPPORTED_VERSION:
+        version = 0  # KIP-511
+    correlation_id, pos = read_response_header(memoryview(data)[begin:], key, version)
+    reader = RecordData()
+    body, end = _body(cls, data, version, begin + pos, reader)
+    plain = {KIND: "answer", "api": api_name(key), "version": version, "correlation_id": correlation_id, "body": body}
+    return Decoded(plain, 0, reader.complaints + _left_over(cls, len(data) - end, end))
+
+
+def _left_over(cls: type[Message], count: int, pos: int) -> list[str]:
+    return [f"byte {pos}: {count} bytes follow after the end of {cls.__name__}"] if count else []
+
+
+def _body(cls: type[Message], data: bytes, version: int, pos: int, reader: RecordData) -> tuple[dict[str, Any], int]:
+    """The message as plain data, with the batches in it, and its end."""
+    try:
+        nodes, end = read_fields(cls, data, version, pos)
+    except ProtocolError as damage:
+        raise ProtocolError(f"{cls.__name__} v{version}, {damage}") from None
+    topic: str | None = None
+    path = "records"
+
+    def records(node: Node) -> Any:
+        return reader.read(node.value, topic, node.end - len(node.value), path)
+
+    plain: dict[str, Any] = {}
+    for node in nodes:
+        if isinstance(node.spec, list) and isinstance(node.spec[0], type) and node.value is not None:
+            plain[node.name] = []
+            for each in node.value:  # the topics of a Produce or Fetch
+                topic = next((str(part.value) for part in each.value if part.name in ("name", "topic")), None)
+                path = f"{node.name}{each.name} ({topic}), records" if topic else f"{node.name}{each.name}, records"
+                plain[node.name].append(plain_of(each.value, in_field, records))
+        else:
+            plain |= plain_of([node], in_field, records)
+    return plain, end
+
+
+# Back
+
+
+def encode_plain(plain: Any) -> bytes:
+    """The bytes of a frame, with its size in front, or of batches. Raises PlainError."""
+    if not isinstance(plain, dict) or plain.get(KIND) not in ("request", "answer", "batches"):
+        raise PlainError("this is not a frame: an object whose `kind` is request, answer or batches")
+    if plain[KIND] == "batches":
+        return record_data(plain.get("batches", []), "batches")
+    try:
+        key, version, correlation_id = key_of(str(plain["api"])), plain["version"], plain.get("correlation_id", 0)
+    except KeyError as absent:
+        raise PlainError(f"the {plain[KIND]} has no {absent}") from None
+    except NotRecognised as unknown:
+        raise PlainError(f"api: {unknown}") from None
+    cls = request_class(key) if plain[KIND] == "request" else response_class(key)
+    oldest, newest = cls.__schema__.versions
+    if not isinstance(version, int) or not oldest <= version <= newest:
+        raise PlainError(f"version: {cls.__name__} has versions {oldest} to {newest}, not {version!r}")
+    message = message_of(cls, plain.get("body", {}), embedded_bytes, "body", record_data)
+    try:
+        if plain[KIND] == "request":
+            return encode_request(correlation_id, plain.get("client_id"), message, version)
+        return b"".join(encode_response(correlation_id, message, version))
+    except EncodeError as wrong:
+        raise PlainError(str(wrong)) from None

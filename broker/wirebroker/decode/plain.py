@@ -1,0 +1,120 @@
+"""Fields as plain data that JSON can hold, and back.
+
+A text stays a text. Bytes become a text if they are one that people can read, else `{"hex": …}`; an id becomes Kafka's text
+for it. A field's declaration says on the way back which of these it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from kafkawire.declare import Struct
+from kafkawire.fields import UNKNOWN_TAG, Node
+from kafkawire.primitives import format_uuid, parse_uuid
+from wirebroker.suggestions import did_you_mean
+
+S = TypeVar("S", bound=Struct)
+InBytes = Callable[[str, bytes], Any]
+"""What bytes in a field of this name mean; None if they are only bytes."""
+FromPlain = Callable[[dict[str, Any], str], bytes]
+"""The bytes of what InBytes gave; the text is its path. Raises PlainError."""
+
+
+class PlainError(ValueError):
+    """Plain data that is not the fields of its message; the message is a sentence with the field's path."""
+
+
+def plain_of(nodes: list[Node], in_bytes: InBytes, records: Callable[[Node], Any] | None = None) -> dict[str, Any]:
+    """The fields of a message or struct; `records` reads a field of record batches."""
+    return {node.name: _plain(node, node.name, in_bytes, records) for node in nodes}
+
+
+def _plain(node: Node, name: str, in_bytes: InBytes, records: Callable[[Node], Any] | None) -> Any:
+    value, spec = node.value, node.spec
+    if value is None:
+        return None
+    if isinstance(spec, list):
+        return [_plain(each, name, in_bytes, records) for each in value]
+    if isinstance(spec, type):
+        return plain_of(value, in_bytes, records)
+    if spec == "uuid":
+        return format_uuid(value)
+    if spec == "records" and records is not None:
+        return records(node)
+    if spec in ("bytes", "records"):
+        found = in_bytes(name, value)
+        return plain_bytes(value) if found is None else found
+    return value
+
+
+def plain_bytes(raw: bytes | None) -> Any:
+    """Bytes as a text if people can read it, else as `{"hex": …}`."""
+    if raw is None:
+        return None
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        return {"hex": raw.hex()}
+    return text if all(letter.isprintable() or letter in "\n\t" for letter in text) else {"hex": raw.hex()}
+
+
+def bytes_of(plain: Any, from_plain: FromPlain, path: str) -> bytes | None:
+    """The bytes of what `plain_bytes` or `InBytes` gave. Raises PlainError."""
+    if plain is None:
+        return None
+    if isinstance(plain, str):
+        try:
+            return plain.encode()
+        except UnicodeEncodeError:
+            raise PlainError(f"{path}: this text is not valid Unicode") from None
+    if not isinstance(plain, Mapping):
+        raise PlainError(f'{path}: {plain!r} is not a text, and not {{"hex": …}}')
+    if set(plain) != {"hex"}:
+        return from_plain(dict(plain), path)
+    try:
+        return bytes.fromhex(plain["hex"])
+    except (TypeError, ValueError):
+        raise PlainError(f"{path}: {plain['hex']!r} is not hex") from None
+
+
+def message_of(
+    cls: type[S], plain: Any, from_plain: FromPlain, path: str = "",
+    records: Callable[[Any, str], bytes] | None = None,
+) -> S:  # fmt: skip
+    """The message or struct of these fields; those that are absent get their defaults. Raises PlainError."""
+    if not isinstance(plain, Mapping):
+        raise PlainError(f"{path}: {plain!r} is not an object with the fields of {cls.__name__}")
+    specs = {field.name: field.spec for field in cls.__wire__}
+    values = {}
+    for name, value in plain.items():
+        where = f"{path}.{name}" if path else name
+        if name.startswith(UNKNOWN_TAG):
+            raise PlainError(f"{where}: wirebroker writes no tagged field that Kafka 4.3.1 does not have; leave it out")
+        if name not in specs:
+            raise PlainError(f"{where}: {cls.__name__} has no such field{did_you_mean(name, specs)}")
+        values[name] = _value(specs[name], value, from_plain, where, records)
+    return cls(**values)
+
+
+def _value(spec: Any, plain: Any, from_plain: FromPlain, path: str, records: Callable[[Any, str], bytes] | None) -> Any:
+    if plain is None:
+        return None
+    if isinstance(spec, list):
+        if not isinstance(plain, list):
+            raise PlainError(f"{path}: {plain!r} is not a list")
+        return [_value(spec[0], each, from_plain, f"{path}[{at}]", records) for at, each in enumerate(plain)]
+    if isinstance(spec, type):
+        return message_of(spec, plain, from_plain, path, records)
+    if spec == "records" and records is not None:
+        return records(plain, path)
+    if spec in ("bytes", "records"):
+        return bytes_of(plain, from_plain, path)
+    if spec == "uuid":
+        try:
+            return parse_uuid(plain)
+        except (TypeError, ValueError):
+            raise PlainError(f"{path}: {plain!r} is not an id as Kafka prints it") from None
+    if spec == "float64" and isinstance(plain, int):
+        return float(plain)
+    return plain
