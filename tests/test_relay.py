@@ -22,6 +22,7 @@ from kafkawire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshak
 from kafkawire.registry import KEYS, PRODUCE, api_name, request_class, response_class, versions
 from wire.random_messages import Maker, versions_of
 from wirebroker import faults
+from wirebroker.core.producers import Reject, explain
 from wirebroker.effects import Close, Reply
 from wirebroker.proxy.addresses import CARRIERS, carries_addresses
 from wirebroker.proxy.proxy import Proxy
@@ -356,3 +357,31 @@ def test_a_batch_that_is_stored_in_spite_of_an_error_is_known(code: int) -> None
     assert shadow.judged("orders", 0, FIRST, code, -1).agrees is None
     assert shadow.judged("orders", 0, FIRST, 0, 0).outcome == "duplicate"
     assert shadow.judged("orders", 0, SECOND, 0, 1).agrees
+
+
+def test_the_sentences_have_no_number_that_stands_for_none() -> None:
+    shadow = Shadow()
+    shadow.issued(7, 0)
+    nobody = header(-1, pid=-1, epoch=-1)
+    cases = [(nobody, 0, 5), (nobody, 0, -1), (nobody, 3, -1), (FIRST, 3, -1), (FIRST, 0, 0), (SECOND, 0, 1), (SECOND, 46, -1)]
+    sentences = [shadow.judged("orders", 0, each, code, at).explain("orders", 0, each, code, at) for each, code, at in cases]
+    first = "sequence 0 is the first of producer 7 epoch 0 on orders-0, which has no state here"
+    again = "sequence 1 of producer 7 epoch 0 on orders-0 is batch 1 of 2 in the window, counted from the newest"
+    assert sentences == [
+        "stored at offset 5: a batch without a producer id is not checked",
+        "accepted: a batch without a producer id is not checked",
+        "answered 3 UNKNOWN_TOPIC_OR_PARTITION",
+        f"answered 3 UNKNOWN_TOPIC_OR_PARTITION; the sequences say: accepted: {first}",
+        f"stored at offset 0: {first}",
+        "stored at offset 1: sequence 1 is the next of producer 7 epoch 0 on orders-0",
+        f"duplicate of offset 1: {again}; not stored again",
+    ]
+
+
+def test_a_batch_without_a_producer_that_cannot_be_stored_is_explained_in_words() -> None:
+    nobody = header(-1, pid=-1, epoch=-1)
+    sentence = explain(Reject(56, "write_failed", -1, -1), nobody, None, "orders", 0)
+    assert sentence == (
+        "rejected 56 KAFKA_STORAGE_ERROR: the log could not be written; "
+        "the batch of a producer without an id on orders-0 is not stored"
+    )

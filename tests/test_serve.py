@@ -320,7 +320,8 @@ def test_the_trace_on_the_console_and_in_a_file(serve: Start, tmp_path: Path, ca
         "rejected",
         "duplicate",
     ]  # type: ignore[index]
-    rows = [json.loads(text) for text in file.read_text().splitlines()]
+    run, *rows = [json.loads(text) for text in file.read_text().splitlines()]
+    assert (run["event"], run["change"]) == ("run", "started")
     assert [(row["verdict"], row["code"], row["base_offset"]) for row in rows] == [
         ("accepted", 0, 0), ("rejected", 45, -1), ("duplicate", 0, 0),
     ]  # fmt: skip
@@ -331,7 +332,7 @@ def test_the_trace_on_the_console_and_in_a_file(serve: Start, tmp_path: Path, ca
     shown = capsys.readouterr()
     assert shown.out.count("\n") == 1
     assert "got 5" in shown.out
-    assert f"{file}:4" in shown.err
+    assert f"{file}:5" in shown.err
 
 
 def test_the_trace_at_another_level(serve: Start) -> None:
@@ -493,12 +494,39 @@ def test_a_reset_goes_back_to_the_start(serve: Start, tmp_path: Path) -> None:
     assert control.ask("GET", "/topics")["topics"] == before
     assert [fault["fired"] for fault in control.ask("GET", "/faults")["faults"]] == [0]
     WireClient(host, port).request(produce_request("orders", batch()), 9)
-    assert [json.loads(text)["event"] for text in trace.read_text().splitlines()] == ["produce", "produce", "fault"]
+    assert [json.loads(text)["event"] for text in trace.read_text().splitlines()] == [
+        "run",
+        "produce",
+        "run",
+        "produce",
+        "fault",
+    ]
     plan.unlink()
     control.ask("POST", "/reset")
     assert len(control.ask("GET", "/faults")["faults"]) == 1, "the file was read at the start"
     process.send_signal(signal.SIGTERM)
     assert process.wait(5) == 1, "after the reset the fault has not fired"
+
+
+def test_faults_that_never_fired_are_named_although_they_are_gone(serve: Start) -> None:
+    from wirekit import batch, produce_request
+
+    process = serve("--port", "0", "--control", "0", "--topic", "orders", "--require-fired")
+    ((host, port, _),), url = until_ready_with_control(process)
+    control, ids = ControlClient(url), []
+    for name in ("deleted", "fired"):
+        rule = {"kind": "throttle", "ms": 1, "api": "Produce", "name": name, "nth": 2 if name == "deleted" else 1}
+        ids.append(control.ask("POST", "/faults", rule)["id"])
+    WireClient(host, port).request(produce_request("orders", batch()), 9)
+    for each in ids:
+        control.ask("DELETE", f"/faults/{each}")
+    control.ask("POST", "/faults", {"kind": "throttle", "ms": 1, "name": "reset"})
+    control.ask("POST", "/reset")
+    process.send_signal(signal.SIGTERM)
+    *_, first, second = process.communicate(timeout=10)[1].splitlines()
+    assert "the fault throttle(api=Produce, nth=2, ms=1, name=deleted) never fired; 1 request matched it" in first
+    assert "the fault throttle(ms=1, name=reset) never fired; 0 requests matched it" in second
+    assert process.returncode == 1
 
 
 def test_a_reset_sets_up_the_scenario_again_and_keeps_the_trace_level(serve: Start) -> None:

@@ -32,7 +32,7 @@ from wirebroker.mock import MockKafka
 from wirebroker.proxy_kafka import ProxyKafka
 from wirebroker.trace.layout import line
 from wirebroker.trace.levels import LEVELS
-from wirebroker.trace.rows import EVENTS, ConnectionRow, FetchRow, ProduceRow, ReplyRow, RequestRow, Row, row_from_json
+from wirebroker.trace.rows import EVENTS, ConnectionRow, FetchRow, ProduceRow, ReplyRow, RequestRow, Row, RunRow, row_from_json
 from wirebroker.trace.schema import schema
 from wirebroker.trace.sinks import MOST_LINES, ConsoleSink
 from wirebroker.wire_client import ConnectionClosed
@@ -86,7 +86,7 @@ def everything() -> list[Row]:
         busy(kafka)
         with ProxyKafka(upstream=kafka.bootstrap_servers) as proxy:
             Dialogue(proxy) >> seq(0) << ANY_ANSWER
-            return kafka.trace.events() + proxy.trace.events("shadow")
+            return kafka.trace.events() + proxy.trace.events("shadow") + [RunRow(kafka.clock.now(), "started")]
 
 
 def test_every_event_happens_and_is_as_its_schema_says(everything: list[Row]) -> None:
@@ -128,7 +128,7 @@ def test_each_level_has_the_events_of_those_before_it(level: str) -> None:
         producer.wire.request(MetadataRequest(topics=[]), 9)
         fetch(producer.wire)
         kafka.restart()
-        elsewhere = {"shadow", "group", "transaction", "leader", "isr", "broker", "retention"}
+        elsewhere = {"shadow", "group", "transaction", "leader", "isr", "broker", "retention", "run"}
         assert {row.event for row in kafka.trace.events()} == expected - elsewhere
 
 

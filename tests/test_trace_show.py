@@ -23,7 +23,7 @@ from wirebroker.cli import main
 from wirebroker.commands.trace import moment
 from wirebroker.mock import MockKafka
 from wirebroker.trace.layout import line
-from wirebroker.trace.rows import FaultRow, ProduceRow, row_from_json
+from wirebroker.trace.rows import FaultRow, ProduceRow, RunRow, ShadowRow, row_from_json
 from wirebroker.trace.timeline import LINES, timelines
 from wirebroker.wire_client import WireClient
 from wirekit import RawProducer, batch, produce_request
@@ -100,13 +100,14 @@ def test_moments() -> None:
     ("options", "said"),
     [
         (["--since", "noon"], "'noon' is not a time; write 12:30"),
-        (["--event", "verdict"], "there is no event 'verdict'"),
+        (["--event", "verdict"], "there is no event 'verdict'; there are produce, shadow, fault"),
+        (["--event", "faults"], "there is no event 'faults'; did you mean 'fault'?\n"),
         (["--api", "Prodce"], "there is no API 'Prodce'; did you mean 'Produce'?"),
         (["--topic", "oders"], "no row is about the topic 'oders'; did you mean 'orders'?"),
         (["--client", "nobody"], "no row is about the client 'nobody'; there are wirebroker-conformance"),
         (["--producer", "7"], "no row is about the producer 7; there are 0, 1"),
         (["--connection", "9"], "no row is about the connection 9"),
-        (["--group", "readers"], "no row is about a group; serve --trace-level all traces everything"),
+        (["--group", "readers"], "no row is about a group\n"),
         (["--follow", "--timeline"], "--timeline draws a whole trace, so --follow cannot be given with it"),
     ],
 )
@@ -117,13 +118,34 @@ def test_what_cannot_be_meant(capsys: pytest.CaptureFixture[str], file: Path, op
 
 def test_a_line_that_is_no_row_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
-    path.write_text('{"event": "reply"}\n[]\n{"event": "restart", "time": 1, "mode": "kill"}\n')
+    path.write_text('{"event": "reply"}\n[]\nx\n{"event": "restart", "time": 1, "mode": "kill"}\n')
     assert main(["trace", "show", str(path)]) == 0
     out, err = capsys.readouterr()
-    assert [text.partition(" (")[0] for text in err.splitlines()] == [
-        f"{path}:1: this line is not a row of a trace", f"{path}:2: this line is not a row of a trace",
-    ]  # fmt: skip
+    assert err.splitlines() == [
+        f"{path}:1: this line is not a row of a trace (Object missing required field `time`)",
+        f"{path}:2: this line is not a row of a trace (it is not a JSON object)",
+        f"{path}:3: this line is not a row of a trace (Expecting value: line 1 column 1 (char 0))",
+    ]
     assert "restarted (kill)" in out
+
+
+def test_a_trace_without_rows_to_show_says_so(capsys: pytest.CaptureFixture[str], tmp_path: Path, file: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.write_text("")
+    assert main(["trace", "show", str(path)]) == 0
+    assert capsys.readouterr() == ("", f"{path} is empty: nothing was traced\n")
+    assert main(["trace", "show", str(file), "--event", "group"]) == 0
+    assert capsys.readouterr().err.endswith(f"rows in {file} is chosen by the flags\n")
+    path.write_text('{"event": "run", "time": 1, "change": "started"}\n')
+    assert main(["trace", "show", str(path), "--timeline"]) == 0
+    assert capsys.readouterr() == ("", f"none of the 1 rows in {path} is a batch to draw\n")
+
+
+def test_a_trace_of_few_events_says_how_to_get_more(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.write_text('{"event": "restart", "time": 1, "mode": "kill"}\n')
+    assert main(["trace", "show", str(path), "--group", "readers"]) == 2
+    assert "no row is about a group; serve --trace-level all traces everything" in capsys.readouterr().err
 
 
 def test_damage_within_a_row_is_named_too(capsys: pytest.CaptureFixture[str], tmp_path: Path, file: Path) -> None:
@@ -162,7 +184,42 @@ def test_a_timeline(capsys: pytest.CaptureFixture[str], file: Path) -> None:
     assert [line[:2] + line[16:] if line[4:5] == ":" else line for line in lines] == PICTURE.splitlines()
     docs = Path(__file__).resolve().parent.parent / "docs" / "trace.md"
     assert f"```text\n{PICTURE}```" in docs.read_text(encoding="utf-8")
-    assert len(show(capsys, file, "--timeline")) == len(lines) + 4, "and one for the other producer"
+    assert len(show(capsys, file, "--timeline")) == len(lines) + 8, "and one for each other producer"
+
+
+def test_a_timeline_of_some_rows_sums_up_all_of_them(capsys: pytest.CaptureFixture[str], file: Path) -> None:
+    heading, *lines, summary = show(capsys, file, "--timeline", "--verdict", "duplicate")
+    assert heading == "producer 0 epoch 0 on orders-0: sequences 0–41, shown 5–9"
+    assert [line[16:] for line in lines] == [f"{'5–9':<15} |{'▒' * 48}|  duplicate  of offset 5"]
+    assert summary == "  4 accepted, 1 duplicate, 2 rejected; never stored: 24–41; 1 of 7 batches shown"
+
+
+def test_a_batch_that_a_fault_stopped_is_drawn_without_a_verdict(mock_kafka: MockKafka) -> None:
+    mock_kafka.create_topic("orders")
+    mock_kafka.faults.add(faults.delay(1, api="Produce", nth=2))
+    mock_kafka.faults.add(faults.error(7, api="Produce", nth=2, name="slow-disk"))
+    producer = RawProducer(mock_kafka)
+    producer.send(0, 1)
+    producer.send(2, 3)
+    mock_kafka.faults.clear()
+    mock_kafka.faults.add(faults.error(7, api="Produce", nth=[2, 3]))
+    for _ in range(3):
+        producer.raw(batch(-1, 2, pid=-1, epoch=-1))
+    shown = [text.rpartition("|  ")[2] for text in timelines(mock_kafka.trace.events())]
+    assert shown == [
+        "producer 0 epoch 0 on orders-0: sequences 0–3",
+        "accepted   offset 0",
+        "fault      stopped by delay(api=Produce, nth=2, ms=1, after=False), "
+        "error(api=Produce, nth=2, code=7, after=False, name=slow-disk)",
+        "  1 accepted, 0 duplicate, 0 rejected, 1 stopped by a fault; never stored: 2–3",
+        "",
+        "client 'wirebroker-conformance' without idempotence on orders-0: offsets 2–5",
+        "accepted   offset 2",
+        "fault      stopped by error(api=Produce, nth=[2, 3], code=7, after=False)",
+        "fault      stopped by error(api=Produce, nth=[2, 3], code=7, after=False)",
+        "  1 accepted, 0 duplicate, 0 rejected, 2 stopped by a fault; without sequences, so a retry is not recognised",
+    ]
+    assert "seq 2–3     2 rec  fault" in line(mock_kafka.trace.faults()[0])
 
 
 @pytest.fixture(scope="module")
@@ -256,6 +313,32 @@ def test_a_file_is_followed(mixed: Path, tmp_path: Path) -> None:
 # Timelines
 
 
+def test_runs_in_one_file_are_kept_apart(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Connections, correlation ids and producers have the same numbers in each run."""
+    path = tmp_path / "trace.jsonl"
+    with path.open("w", encoding="utf-8") as file:
+        for nth in (9, 2):
+            with MockKafka(topics={"orders": 1}, clock="frozen") as kafka:
+                kafka.faults.add(faults.error(7, api="Produce", nth=nth))
+                producer = RawProducer(kafka)
+                producer.send(0, 4)
+                producer.send(5, 9)
+                rows = [RunRow(kafka.clock.now(), "started"), *kafka.trace.events()]
+                file.writelines(each.as_json() + "\n" for each in rows)
+    shown = [text.rpartition("|  ")[2].partition(" at ")[0] for text in show(capsys, path, "--timeline")]
+    heading = ["the run that began", "", "producer 0 epoch 0 on orders-0: sequences 0–9", "accepted   offset 0"]
+    assert shown == [
+        *heading,
+        "accepted   offset 5",
+        "  2 accepted, 0 duplicate, 0 rejected; nothing is missing",
+        "",
+        *heading,
+        "fault      stopped by error(api=Produce, nth=2, code=7, after=False)",
+        "  1 accepted, 0 duplicate, 0 rejected, 1 stopped by a fault; never stored: 5–9",
+    ]
+    assert len(show(capsys, path, "--verdict", "accepted", "--producer", "0")) == 3
+
+
 def row(first: int, last: int, verdict: Any = "accepted", offset: int = 0, **others: Any) -> ProduceRow:
     values: dict[str, Any] = {field.name: 0 for field in fields(ProduceRow)} | {
         "topic": "orders", "first_sequence": first, "last_sequence": last, "verdict": verdict, "base_offset": offset,
@@ -295,7 +378,7 @@ def test_a_producer_without_idempotence_lies_at_its_offsets_and_its_doubling_is_
     rule = "lose_ack(api=Produce, nth=5, then=disconnect)"
     lost = FaultRow(0, 0, 0, "billing", "Produce", 9, 4, "lose_ack", rule, ("payments-0",), 1)
     elsewhere = FaultRow(0, 0, 0, "billing", "Produce", 9, 7, "lose_ack", rule, ("orders-0",), 1)
-    picture = [text[:2] + text[16:] if text[4:5] == ":" else text for text in timelines(rows, context=[*rows, lost, elsewhere])]
+    picture = [text[:2] + text[16:] if text[4:5] == ":" else text for text in timelines([*rows, lost, elsewhere])]
     docs = Path(__file__).resolve().parent.parent / "docs" / "trace.md"
     assert "```text\n" + "\n".join(picture) + "\n```" in docs.read_text(encoding="utf-8")
 
@@ -307,11 +390,32 @@ def test_a_doubling_under_a_new_epoch_is_marked_with_the_retry_that_was_rejected
         producer.send(first, first + 1)
     producer.send(0, 1, epoch=1)
     rows = mock_kafka.trace.produce("orders")
-    marked = [text.partition("accepted   ")[2] for text in timelines(rows, context=rows) if "◄" in text]
+    marked = [text.partition("accepted   ")[2] for text in timelines(rows) if "◄" in text]
     assert marked == [
         "offset 0  ◄ probably stored again at offset 12",
         "offset 12  ◄ probably the batch of offset 0 again: its retry was rejected, 45 OUT_OF_ORDER_SEQUENCE_NUMBER",
     ]
+
+
+def test_the_rows_of_a_proxy_are_drawn_and_a_surprise_is_marked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    texts = {"client_id": "till", "software": "", "compression": "none", "transactional": False, "rule": "", "error": ""}
+    for first, predicted in ((0, "accepted"), (1, "duplicate")):
+        plain = row(first, first, **texts, note="", explain="")
+        shadow = ShadowRow(**{each.name: getattr(plain, each.name) for each in fields(plain)},
+                           predicted=predicted, agrees=predicted == "accepted")  # fmt: skip
+        with path.open("a", encoding="utf-8") as file:
+            file.write(shadow.as_json() + "\n")
+    assert len(show(capsys, path, "--api", "Produce")) == 2
+    _, *lines, _ = show(capsys, path, "--timeline")
+    assert [text.rpartition("|  ")[2] for text in lines] == [
+        "accepted   offset 0", "accepted   offset 0  ◄ the sequences predict duplicate"
+    ]  # fmt: skip
+
+
+def test_a_duplicate_of_an_earlier_run_is_not_missing() -> None:
+    *_, summary = timelines([row(0, 4, "duplicate", offset=0), row(5, 9, offset=5)])
+    assert summary == "  1 accepted, 1 duplicate, 0 rejected; nothing is missing"
 
 
 def test_a_timeline_goes_on_behind_the_wrap() -> None:

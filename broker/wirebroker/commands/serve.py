@@ -144,10 +144,11 @@ def _control(arguments: argparse.Namespace, host: Host, new_engine: Callable[[],
 
 
 def unfired(plan: FaultPlan, command: str) -> int:
-    """Name the faults that never fired; 1 if there is one."""
-    silent = [rule for rule in plan.rules if not rule.fired]
+    """Name the faults that never fired, also those that were removed; 1 if there is one."""
+    silent = plan.unfired()
     for rule in silent:
-        print(f"wirebroker {command}: the fault {rule} never fired; {rule.seen} requests matched it", file=sys.stderr)
+        requests = f"{rule.seen} request{'s' * (rule.seen != 1)}"
+        print(f"wirebroker {command}: the fault {rule} never fired; {requests} matched it", file=sys.stderr)
     return 1 if silent else 0
 
 
@@ -249,6 +250,7 @@ def attach_sink(trace: Recorder, sink: str, resources: ExitStack) -> None:
         raise UsageError(f"--trace {sink}: {refused.strerror}") from refused
     resources.callback(file.close)
     trace.sinks.append(file)
+    trace.begin_run("started", file)
 
 
 def stop_signal() -> asyncio.Event:

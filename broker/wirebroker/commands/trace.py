@@ -11,17 +11,18 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from datetime import datetime
+from itertools import pairwise
 from typing import BinaryIO
 
 from kafkawire.registry import KEYS
 from wirebroker.suggestions import did_you_mean
 from wirebroker.trace.layout import has_colour, line
-from wirebroker.trace.rows import EVENTS, ProduceRow, Row, row_from_json
+from wirebroker.trace.rows import EVENTS, Row, RunRow, row_from_json
 from wirebroker.trace.selection import NAMES, Subject, topics_of
 from wirebroker.trace.timeline import timelines
 
 _CLOCK = re.compile(r"(\d\d?):(\d\d)(?::(\d\d)(?:[.,](\d{1,3}))?)?")
-_API_OF = {"produce": "Produce", "fetch": "Fetch"}
+_API_OF = {"produce": "Produce", "shadow": "Produce", "fetch": "Fetch"}
 PAUSE_S = 0.2
 """Seconds between two looks at a file that is followed."""
 
@@ -46,19 +47,48 @@ def _show(file: BinaryIO, selection: Selection) -> int:
     """Show a whole file. All rows are read first, because later rows tell to whom earlier ones belong."""
     lines = file.read().splitlines()
     rows = list(_read(selection.options.file, lines))
-    for row in rows:
-        selection.learn(row)
+    selection.learn(rows)
     if rows:
         selection.check_names()
-    wanted = filter(selection.has, rows)
-    colour = has_colour(sys.stdout)
-    if selection.options.timeline:
-        shown = timelines((row for row in wanted if isinstance(row, ProduceRow)), colour, rows)
-    else:
-        shown = (line(row, colour) for row in wanted)
-    for text in shown:
+    runs = [(run, selection.of_run(run)) for run in _runs(rows)]
+    printed = 0
+    for text in (_pictures if selection.options.timeline else _chosen)(runs, has_colour(sys.stdout)):
         print(text)
+        printed += 1
+    if not printed and (rows or not lines):
+        print(_nothing(len(rows), selection.options), file=sys.stderr)
     return 2 if lines and not rows else 0
+
+
+def _nothing(rows: int, options: argparse.Namespace) -> str:
+    """A sentence instead of rows."""
+    name = _name_of(options.file)
+    if not rows:
+        return f"{name} is empty: nothing was traced"
+    return f"none of the {rows:,} rows in {name} {'is a batch to draw' if options.timeline else 'is chosen by the flags'}"
+
+
+def _runs(rows: list[Row]) -> list[list[Row]]:
+    """The rows of each run: one file may have several, and numbers of connections and producers begin again in each."""
+    starts = sorted({0, *(index for index, row in enumerate(rows) if isinstance(row, RunRow)), len(rows)})
+    return [rows[first:last] for first, last in pairwise(starts)]
+
+
+def _chosen(runs: list[Run], colour: bool) -> Iterator[str]:
+    for rows, selection in runs:
+        yield from (line(row, colour) for row in rows if selection.has(row))
+
+
+def _pictures(runs: list[Run], colour: bool) -> Iterator[str]:
+    """The pictures of each run, with a heading if there are several."""
+    drawn = [(rows, lines) for rows, selection in runs if (lines := list(timelines(rows, colour, selection.has)))]
+    for number, (rows, lines) in enumerate(drawn):
+        if len(runs) > 1:
+            began = f"{datetime.fromtimestamp(rows[0].time // 1000):%Y-%m-%d %H:%M:%S}"
+            yield from [""] * (number > 0)
+            yield f"the run that began at {began}"
+            yield ""
+        yield from lines
 
 
 def _follow(file: BinaryIO, selection: Selection) -> int:
@@ -68,7 +98,8 @@ def _follow(file: BinaryIO, selection: Selection) -> int:
     colour = has_colour(sys.stdout)
     lines = iter(file.readline, b"") if file is sys.stdin.buffer else appended(file)
     for row in _read(selection.options.file, lines):
-        selection.learn(row)
+        selection = selection.of_run([]) if isinstance(row, RunRow) else selection
+        selection.learn([row])
         if selection.has(row):
             print(line(row, colour), flush=True)
     return 0
@@ -91,41 +122,55 @@ def appended(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _read(name: str, lines: Iterable[bytes]) -> Iterator[Row]:
-    shown = "standard input" if name == "-" else name
     for number, text in enumerate(lines, 1):
         try:
             yield row_from_json(json.loads(text))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as wrong:
-            print(f"{shown}:{number}: this line is not a row of a trace ({wrong!r})", file=sys.stderr)
+        except (ValueError, RecursionError) as wrong:
+            print(f"{_name_of(name)}:{number}: this line is not a row of a trace ({wrong})", file=sys.stderr)
+
+
+def _name_of(file: str) -> str:
+    return "standard input" if file == "-" else file
+
+
+Run = tuple[list[Row], "Selection"]
+"""The rows of one run, and which of them the flags choose."""
 
 
 class Selection:
     """The rows that the flags choose. Raises ValueError for flags that no row could meet."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
+    def __init__(self, options: argparse.Namespace, day: int | None = None) -> None:
         self.options = options
         if options.event is not None and options.event not in EVENTS:
-            advice = did_you_mean(options.event, EVENTS)
-            raise ValueError(f"there is no event {options.event!r}{advice}; there are {', '.join(EVENTS)}")
+            advice = did_you_mean(options.event, EVENTS) or f"; there are {', '.join(EVENTS)}"
+            raise ValueError(f"there is no event {options.event!r}{advice}")
         apis = {name.lower(): name for name in KEYS}
         self._api = apis.get((options.api or "").lower())
         if options.api and self._api is None:
             raise ValueError(f"there is no API {options.api!r}{did_you_mean(options.api, KEYS)}")
         self._subjects = [Subject(kind, getattr(options, kind)) for kind in NAMES if getattr(options, kind) is not None]
-        self._day: int | None = None
-        self._set_times(0)
+        self._day = day
+        self._set_times(day or 0)
 
     def _set_times(self, day: int) -> None:
         self._since = moment(self.options.since, day) if self.options.since else None
         self._until = moment(self.options.until, day) if self.options.until else None
 
-    def learn(self, row: Row) -> None:
-        """Note what a row says about others. The first one gives the day of a time without a date."""
-        if self._day is None:
-            self._day = row.time
-            self._set_times(row.time)
-        for subject in self._subjects:
-            subject.learn(row)
+    def of_run(self, rows: Iterable[Row]) -> Selection:
+        """The same choice among the rows of one run."""
+        selection = Selection(self.options, self._day)
+        selection.learn(rows)
+        return selection
+
+    def learn(self, rows: Iterable[Row]) -> None:
+        """Note what rows say about others. The first one gives the day of a time without a date."""
+        for row in rows:
+            if self._day is None:
+                self._day = row.time
+                self._set_times(row.time)
+            for subject in self._subjects:
+                subject.learn(row)
 
     def check_names(self) -> None:
         """Raises ValueError if a flag names what no learnt row names."""

@@ -426,14 +426,15 @@ def advance_in_order(
 def explain(verdict: Verdict, batch: BatchHeader, state: bytes | None, topic: str, partition: int) -> str:
     """The verdict as a sentence: the received and expected sequences, and the batches in the window."""
     one = batch.base_sequence == batch.last_sequence
+    who = f"producer {batch.producer_id} epoch {batch.producer_epoch}"
     came = f"sequence{'' if one else 's'} {_range(batch.base_sequence, batch.last_sequence)}"
-    words = {
-        "came": came,
-        "are": "is" if one else "are",
-        "who": f"producer {batch.producer_id} epoch {batch.producer_epoch} on {topic}-{partition}",
-    }
+    if batch.producer_id < 0:
+        who = "a producer without an id"
+        one, came = (True, "the batch") if batch.base_sequence < 0 else (one, came)
+    words = {"came": came, "are": "is" if one else "are", "who": f"{who} on {topic}-{partition}"}
     if isinstance(verdict, Accept):
-        return f"stored at offset {verdict.base_offset}: {_ACCEPTED[verdict.rule].format(**words)}"
+        stored = f"stored at offset {verdict.base_offset}" if verdict.base_offset >= 0 else "accepted"
+        return f"{stored}: {_ACCEPTED[verdict.rule].format(**words)}"
     if isinstance(verdict, Duplicate):
         if not verdict.position:
             return "dropped: {came} of {who} {are} at or below the highest stored; acknowledged with offset −1".format(**words)
@@ -442,7 +443,8 @@ def explain(verdict: Verdict, batch: BatchHeader, state: bytes | None, topic: st
             return f"dropped: {{came}} of {{who}} {{are}} {found}; acknowledged with offset −1".format(**words)
         return f"duplicate of offset {verdict.base_offset}: {{came}} of {{who}} {{are}} {found}".format(**words)
     reason = _REJECTED[verdict.rule].format(**words, got=verdict.got, expected=verdict.expected)
-    return f"rejected {verdict.code} {error_name(verdict.code)}: {reason}; {_window(state)}"
+    window = f"; {_window(state)}" if state is not None or batch.producer_id >= 0 else ""
+    return f"rejected {verdict.code} {error_name(verdict.code)}: {reason}{window}"
 
 
 _ACCEPTED = {

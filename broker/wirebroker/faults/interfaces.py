@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kafkawire.declare import Message
 from wirebroker.connection import Connection, Parked
 from wirebroker.effects import Effect, Outcome
-from wirebroker.requests.facts import Facts
+from wirebroker.requests.facts import Batch, Facts
 from wirebroker.requests.parts import TopicPartition
 from wirebroker.requests.received import Received
 
@@ -65,7 +65,7 @@ class FiringTrace(Protocol):
 
     def fired(
         self, now: int, connection: Connection, rule: Rule, number: int, facts: Facts | None = None,
-        partitions: Iterable[tuple[str, int | None]] | None = None, correlation_id: int = -1,
+        partitions: Iterable[tuple[str, int | None]] | None = None, correlation_id: int = -1, batch: Batch | None = None,
     ) -> None:  # fmt: skip
         """Note that a rule struck for the `number`th time."""
 

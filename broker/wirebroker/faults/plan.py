@@ -11,6 +11,7 @@ the engine does not call it at all.
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from wirebroker.faults.files import FaultFile
 
 SIZE_BYTES = 4
+REMEMBERED = 1000
+"""Rules without a strike that are remembered after they were unloaded."""
 NOTHING: Where = frozenset()
 REFUSED_ACKS_0 = "a fault refused a Produce with acks=0, which has no answer that could say so"
 
@@ -68,6 +71,8 @@ class FaultPlan:
         self._at_unload: dict[Rule, list[Callable[[], None]]] = {}
         self._seen_parts: dict[Connection, set[Rule]] = {}
         """Rules that have matched a request of which only a part has arrived."""
+        self._unloaded_unfired: deque[Rule] = deque(maxlen=REMEMBERED)
+        """Rules that never struck and are no longer loaded; the latest ones, as a test may load any number of rules."""
         self._keys: frozenset[int] = frozenset()
         """Keys of the APIs that rules may strike."""
 
@@ -115,11 +120,21 @@ class FaultPlan:
         for rule in rules:
             if rule in self.rules:
                 self.rules.remove(rule)
+                self._unloaded_unfired += [] if rule.fired else [rule]
             for restore in self._at_unload.pop(rule, ()):
                 restore()
         self._changed()
         for held in [each for each in self._held if each.rule in rules]:
             self._let_go(held, self.host.now)
+
+    def unfired(self) -> list[Rule]:
+        """The rules that never struck, oldest first: unloaded ones and those that are still loaded."""
+        return [*self._unloaded_unfired, *(rule for rule in self.rules if not rule.fired)]
+
+    def succeed(self, earlier: FaultPlan) -> None:
+        """Remember, after a reset, rules of the earlier plan that never struck, except those that are loaded again."""
+        again = set(map(str, self.rules))
+        self._unloaded_unfired += [rule for rule in earlier.unfired() if str(rule) not in again]
 
     def _changed(self) -> None:
         self.host.faults = self if self.rules else None
@@ -253,7 +268,7 @@ class FaultPlan:
             several = batch is not None and len(strike.batches) > 1
             only = {(batch.topic, batch.partition)} if batch is not None and several else strike.only
             self.host.trace.fired(
-                self.host.now, exchange.connection, strike.rule, before + number, facts, only, exchange.correlation_id
+                self.host.now, exchange.connection, strike.rule, before + number, facts, only, exchange.correlation_id, batch
             )
 
     @staticmethod

@@ -360,6 +360,8 @@ class Host:
         for node_id, broker in self.engine.cluster.brokers.items():
             engine.cluster.brokers[node_id].addresses.update(broker.addresses)
         engine.trace.sinks += self.engine.trace.sinks
+        engine.trace.begin_run("reset", *engine.trace.sinks)
+        engine.plan.succeed(self.engine.plan)
         self.engine.turns.drop()
         self.engine = engine
         self.limits.configs = engine.configs

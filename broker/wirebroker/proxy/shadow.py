@@ -59,14 +59,16 @@ class Judged(NamedTuple):
 
     def explain(self, topic: str, partition: int, batch: BatchHeader, code: int, base_offset: int) -> str:
         """Answer and prediction as a sentence."""
-        answer = f"answered {code} {error_name(code)}" if code else f"stored at offset {base_offset}"
+        answer = f"stored at offset {base_offset}" if base_offset >= 0 else "answered without an error and without an offset"
+        if code:
+            answer = f"answered {code} {error_name(code)}"
         if self.verdict is None:
             return f"{answer}: too little has passed of producer {batch.producer_id} on {topic}-{partition} to predict it"
         words = explain(self.verdict, batch, self.state, topic, partition)
-        if self.agrees or (batch.producer_id < 0 and not code):
-            return words
         if batch.producer_id < 0:
-            return answer
+            return answer if code else words
+        if self.agrees:
+            return words
         return f"{answer}, but the sequences say: {words}" if self.agrees is False else f"{answer}; the sequences say: {words}"
 
 
@@ -108,7 +110,7 @@ class Shadow:
         """Predict the verdict on a batch, compare it with its answer, and advance the state by the answer."""
         batch = batch._replace(attributes=batch.attributes & ~TRANSACTIONAL)  # markers do not pass, so only sequences count
         if batch.producer_id < 0:
-            return Judged(judge(None, batch, KAFKA, base_offset), None, "rejected" if code else "accepted", None)
+            return Judged(Accept(base_offset, "no_producer"), None, "rejected" if code else "accepted", None)
         key = topic, partition, batch.producer_id
         known = self._states.get(key)
         verdict = self._verdict(known, batch, base_offset)

@@ -33,6 +33,7 @@ class Batch:
     producer_epoch: int = -1
     first_sequence: int = -1
     last_sequence: int = -1
+    records: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,5 +137,6 @@ def _batches(request: ProduceRequest, directory: Directory) -> Iterator[Batch]:
                 continue
             header = read_header(part.records)
             yield Batch(
-                topic, part.index, header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence
-            )
+                topic, part.index, header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence,
+                max(header.records_count, 0),
+            )  # fmt: skip

@@ -1,11 +1,13 @@
-"""Remarks on the batches of a trace: which fault met an answer, and which records were probably stored again because of it."""
+"""Remarks on the batches of a trace: which fault met an answer, which records were probably stored again because of it, and
+where a real broker did not do what the sequences predict.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
 
-from wirebroker.trace.rows import FaultRow, ProduceRow, Row
+from wirebroker.trace.rows import FaultRow, ProduceRow, Row, ShadowRow
 
 Exchange = tuple[int, int, int]
 """Node, connection and correlation id."""
@@ -40,6 +42,8 @@ class _Doublings:
             rules = ", ".join(fault.rule for fault in self._struck(row))
             if rules:
                 self._remarks[id(row)].append(rules)
+            if isinstance(row, ShadowRow) and row.agrees is False:
+                self._remarks[id(row)].append(f"the sequences predict {row.predicted}")
             if row.verdict == "accepted":
                 self._accepted(row, f"its answer met {rules}" if rules else "")
             elif (original := self._stored.get(_sequence(row))) is not None:

@@ -19,12 +19,12 @@ from wirebroker.connection import Connection
 from wirebroker.requests.facts import facts_of
 from wirebroker.requests.received import Received
 from wirebroker.trace.levels import includes
-from wirebroker.trace.rows import ConnectionRow, FaultRow, FetchRow, ProduceRow, ReplyRow, RequestRow, Row
+from wirebroker.trace.rows import ConnectionRow, FaultRow, FetchRow, ProduceRow, ReplyRow, RequestRow, Row, RunRow
 
 if TYPE_CHECKING:
     from kafkawire.messages.fetch import PartitionData
     from wirebroker.faults.rules import Rule
-    from wirebroker.requests.facts import Facts
+    from wirebroker.requests.facts import Batch, Facts
 
 logger = logging.getLogger("wirebroker")
 
@@ -86,15 +86,15 @@ class Recorder:
 
     def fired(
         self, now: int, connection: Connection, rule: Rule, number: int, facts: Facts | None = None,
-        partitions: Iterable[tuple[str, int | None]] | None = None, correlation_id: int = -1,
+        partitions: Iterable[tuple[str, int | None]] | None = None, correlation_id: int = -1, batch: Batch | None = None,
     ) -> None:  # fmt: skip
-        """Note that a rule struck a connection, a request, or some of a request's partitions, for the `number`th time."""
+        """Note that a rule struck a connection, a request, or some of its partitions or a batch, for the `number`th time."""
         if not self.verdicts:
             return
         client_id, api, version = (cut(facts.client_id), facts.api, facts.version) if facts is not None else (None, "", -1)
         row = FaultRow(
             now, connection.node_id, connection.number, client_id, api, version, correlation_id, rule.kind, str(rule),
-            tuple(sorted(topic if index is None else f"{topic}-{index}" for topic, index in partitions or ())), number,
+            tuple(sorted(topic if index is None else f"{topic}-{index}" for topic, index in partitions or ())), number, batch,
         )  # fmt: skip
         self._add(row)
 
@@ -155,9 +155,9 @@ class Recorder:
 
     # Sinks
 
-    def _hand_out(self, row: Row) -> None:
-        """Give a row to every sink. One that raises is detached: what the row tells has happened already."""
-        for sink in tuple(self.sinks):
+    def _hand_out(self, row: Row, sinks: Iterable[Sink] | None = None) -> None:
+        """Give a row to these sinks, or to all. One that raises is detached: what the row tells has happened already."""
+        for sink in tuple(self.sinks if sinks is None else sinks):
             try:
                 sink(row)
             except KeyboardInterrupt:
@@ -166,6 +166,10 @@ class Recorder:
                 self.detach(sink)
                 reason = getattr(failure, "strerror", None) or repr(failure)
                 logger.warning("the trace no longer goes to %s (%s); the broker goes on without it", _named(sink), reason)
+
+    def begin_run(self, change: Literal["started", "reset"], *sinks: Sink) -> None:
+        """Separate for these sinks, which get the rows already, a new run from the rows of earlier ones."""
+        self._hand_out(RunRow(self._now(), change), sinks)
 
     def detach(self, sink: Sink) -> None:
         """Give this sink no more rows; harmless if it gets none."""

@@ -12,6 +12,8 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
+from wirebroker.requests.facts import Batch
+
 Parts = tuple[str, str, str, str]
 """The topic or group, the request, the outcome in a word, and the rest."""
 MIDDLE = 37
@@ -76,6 +78,10 @@ def _spread(left: str, right: str) -> str:
     return f"{left}{right:>{max(MIDDLE - len(left), len(right) + 1)}}"
 
 
+def _sequences(batch: ProduceRow | Batch) -> str:
+    return f"seq {batch.first_sequence}–{batch.last_sequence}" if batch.first_sequence >= 0 else "–"
+
+
 # Decisions and faults
 
 
@@ -115,9 +121,8 @@ class ProduceRow(ClientRow):
 
     def parts(self) -> Parts:
         who = f"pid {self.producer_id}/{self.producer_epoch}" if self.producer_id >= 0 else "no pid"
-        what = f"seq {self.first_sequence}–{self.last_sequence}" if self.first_sequence >= 0 else "–"
         note = f"  [{self.note}]" if self.note else ""
-        middle = f"{who:<12} {what:<14} {self.records:>5} rec "
+        middle = f"{who:<12} {_sequences(self):<14} {self.records:>5} rec "
         return f"{self.topic}-{self.partition}", middle, self.verdict, f"{self.explain}{note}"
 
 
@@ -157,10 +162,15 @@ class FaultRow(Row):
     """the partitions that it struck, as topic-partition; empty if it struck the whole request"""
     number: int
     """how often the rule has struck, including this time"""
+    batch: Batch | None = None
+    """the batch of a Produce that it struck"""
 
     def parts(self) -> Parts:
-        what = f"{self.api} v{self.version}" if self.api else "connection"
-        return ", ".join(self.partitions), what, "fault", f"{self.rule}, for the {ordinal(self.number)} time"
+        what, batch, places = f"{self.api} v{self.version}" if self.api else "connection", self.batch, self.partitions
+        if batch is not None:
+            places = places or (f"{batch.topic}-{batch.partition}",)
+            what = _spread(what, f"{_sequences(batch)} {batch.records:>5} rec ")
+        return ", ".join(places), what, "fault", f"{self.rule}, for the {ordinal(self.number)} time"
 
 
 # The wire
@@ -395,6 +405,18 @@ class RetentionRow(Row):
 
 
 @dataclass(frozen=True, slots=True)
+class RunRow(Row):
+    """A broker or a proxy started, or the broker was reset: numbers of connections and producers begin again."""
+
+    event = "run"
+
+    change: Literal["started", "reset"]
+
+    def parts(self) -> Parts:
+        return "", "wirebroker", "changed", f"{self.change}; a new run begins"
+
+
+@dataclass(frozen=True, slots=True)
 class RestartRow(Row):
     """The brokers stopped and started again."""
 
@@ -410,14 +432,16 @@ EVENTS: dict[str, type[Row]] = {
     row.event: row
     for row in (
         ProduceRow, ShadowRow, FaultRow, ConnectionRow, RequestRow, ReplyRow, FetchRow, TopicRow, LeaderRow, InSyncRow,
-        BrokerRow, ProducerRow, TransactionRow, GroupRow, RetentionRow, RestartRow,
+        BrokerRow, ProducerRow, TransactionRow, GroupRow, RetentionRow, RestartRow, RunRow,
     )
 }  # fmt: skip
 """Every event, by the name that its JSON has."""
 
 
-def row_from_json(row: dict[str, Any]) -> Row:
+def row_from_json(row: Any) -> Row:
     """The row that `as_json` wrote. Raises ValueError, which names the field that is missing or has a wrong value."""
+    if not isinstance(row, dict):
+        raise ValueError("it is not a JSON object")
     event = row.get("event", "produce")
     if event not in EVENTS:
         raise ValueError(f"there is no event {event!r}")

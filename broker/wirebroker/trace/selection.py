@@ -10,8 +10,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from wirebroker.requests.facts import Batch
 from wirebroker.suggestions import did_you_mean
-from wirebroker.trace.rows import GroupRow, ProduceRow, Row, TopicRow, TransactionRow
+from wirebroker.trace.rows import FaultRow, GroupRow, ProduceRow, RequestRow, Row, TopicRow, TransactionRow
 
 _IN_NAME = re.compile(r"(.*)-(\d+)")
 GROUP, TRANSACTION = "group ", "transaction "
@@ -25,6 +26,8 @@ def topics_of(row: Row) -> Iterator[tuple[str, int | None]]:
     if hasattr(row, "topic"):
         yield row.topic, getattr(row, "partition", None)
         return
+    if (batch := batch_of(row)) is not None:
+        yield batch.topic, batch.partition
     for name in _about(row):
         if " " not in name:
             yield name, None
@@ -53,6 +56,17 @@ def _about(row: Row) -> tuple[str, ...]:
     return named
 
 
+def batch_of(row: Row) -> ProduceRow | Batch | None:
+    """The batch that a row is about: its own, or the one that a fault struck."""
+    return row if isinstance(row, ProduceRow) else row.batch if isinstance(row, FaultRow) else None
+
+
+def _producers_of(row: Row) -> Iterator[int]:
+    producer_id = getattr(batch_of(row) or row, "producer_id", None)
+    if producer_id is not None:
+        yield producer_id
+
+
 def _values(field: str) -> Callable[[Row], Iterable[Any]]:
     def read(row: Row) -> Iterable[Any]:
         value = getattr(row, field, None)
@@ -65,7 +79,7 @@ NAMES: Mapping[str, Callable[[Row], Iterable[Any]]] = {
     "topic": lambda row: [topic for topic, _ in topics_of(row)],
     "client": _values("client_id"),
     "connection": _values("connection"),
-    "producer": _values("producer_id"),
+    "producer": _producers_of,
     "transaction": transactions_of,
     "group": groups_of,
 }
@@ -86,16 +100,18 @@ class Subject:
         self._connections: set[tuple[int, int]] = set()
         self._exchanges: set[tuple[int, int, int]] = set()
         self._of_others: set[tuple[int, int, int]] = set()
+        self._traces_requests = False
 
     def learn(self, row: Row) -> None:
         """Note what other rows have to do with the subject. For a whole trace, learn every row before the first question."""
         names = self._names(row)
         self._seen.update(names)
         named = self.name in self._names(row)
-        if self.kind == "producer" and isinstance(row, ProduceRow):
+        self._traces_requests = self._traces_requests or isinstance(row, RequestRow)
+        if self.kind == "producer" and batch_of(row) is not None:
             (self._exchanges if named else self._of_others).add(_exchange(row))
             if named:
-                self._connections.add((row.node, row.connection))
+                self._connections.add(_exchange(row)[:2])
         elif named and isinstance(row, TransactionRow):
             if row.producer_id >= 0:
                 self._producers.add((row.producer_id, row.producer_epoch))
@@ -128,7 +144,8 @@ class Subject:
             return ""
         others = sorted(map(str, self._seen - {-1}))
         if not others:
-            return f"no row is about a {self.kind}; serve --trace-level all traces everything"
+            everything = "" if self._traces_requests else "; serve --trace-level all traces everything"
+            return f"no row is about a {self.kind}{everything}"
         advice = did_you_mean(self.name, others) if isinstance(self.name, str) else ""
         named = f"; there are {', '.join(others[:SHOWN])}{' …' * (len(others) > SHOWN)}"
         return f"no row is about the {self.kind} {self.name!r}{advice or named}"

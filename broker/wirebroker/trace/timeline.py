@@ -1,4 +1,4 @@
-"""A producer's batches as a picture in text: stored batches, duplicates and gaps.
+"""A producer's batches as a picture in text: stored batches, duplicates, gaps, and batches that a fault stopped.
 
 A batch of an idempotent producer lies at its sequences, one without a producer id at its offsets.
 """
@@ -6,13 +6,14 @@ A batch of an idempotent producer lies at its sequences, one without a producer 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 
+from wirebroker.requests.facts import Batch as SentBatch
 from wirebroker.trace.doublings import remarks_on
 from wirebroker.trace.layout import COLOURS, PLAIN, time_of_day
-from wirebroker.trace.rows import ProduceRow, Row
+from wirebroker.trace.rows import FaultRow, ProduceRow, Row
 
 SEQUENCES = 2**31
 WIDTH = 48
@@ -21,7 +22,10 @@ FOLDED = 4
 """Like batches in a row that are drawn as one line; fewer have a line each."""
 LINES = 60
 """Lines of one picture. If there are more, neighbours share a line."""
-MARKS = {"accepted": "█", "duplicate": "▒", "rejected": "×"}
+VERDICTS = ("accepted", "duplicate", "rejected")
+FAULT = "fault"
+"""In place of a verdict: a fault stopped the batch before the validator saw it."""
+MARKS = {"accepted": "█", "duplicate": "▒", "rejected": "×", FAULT: "!"}
 MISSING = "·"
 
 Span = tuple[int, int]
@@ -29,10 +33,22 @@ Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
+class Sending:
+    """A batch that was sent, with its verdict or the faults that stopped it."""
+
+    row: ProduceRow | FaultRow
+    sent: ProduceRow | SentBatch
+    verdict: str
+    base_offset: int
+    problem: str
+    """the error, or the faults"""
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """A batch in the picture."""
 
-    row: ProduceRow
+    sending: Sending
     span: Span
     gap: Span | None
     """the sequences that are missing before it"""
@@ -40,75 +56,114 @@ class Batch:
 
     def is_followed_by(self, other: Batch) -> bool:
         """Whether the other one is alike and goes on after this one, or is the same batch again."""
-        if self.remark or other.remark or (self.row.verdict, self.row.code) != (other.row.verdict, other.row.code):
+        mine, its = ((each.verdict, each.problem) for each in (self.sending, other.sending))
+        if self.remark or other.remark or mine != its:
             return False
         if (self.gap is None) != (other.gap is None) or (self.gap and other.gap and self.gap[0] != other.gap[0]):
             return False
-        goes_on = other.span[0] == self.span[1] + 1 if self.row.producer_id >= 0 else other.span[0] > self.span[1]
+        has_sequences = self.sending.sent.producer_id >= 0
+        goes_on = other.span[0] == self.span[1] + 1 if has_sequences else other.span[0] > self.span[1]
         return goes_on or self.span == other.span
 
 
-def timelines(rows: Iterable[ProduceRow], colour: bool = False, context: Iterable[Row] = ()) -> Iterator[str]:
+def timelines(rows: Iterable[Row], colour: bool = False, chosen: Callable[[Row], bool] = lambda _: True) -> Iterator[str]:
     """The lines of one picture for each producer epoch on each partition, in the order of their first batches.
 
-    `context` are all rows of the trace, with the faults; remarks on the batches come from them.
+    The lines are those of the chosen rows. Everything else, such as what was never stored, is about all rows.
     """
-    found: dict[tuple[object, ...], list[ProduceRow]] = {}
+    rows = list(rows)
+    found: dict[tuple[object, ...], list[Sending]] = {}
+    for sending in _sendings(rows):
+        sent = sending.sent
+        key = (sent.producer_id, sent.producer_epoch) if sent.producer_id >= 0 else (sending.row.client_id,)
+        found.setdefault((sent.topic, sent.partition, *key), []).append(sending)
+    remarks = remarks_on(rows)
+    first = True
+    for sendings in found.values():
+        shown = [chosen(each.row) for each in sendings]
+        if any(shown):
+            yield from [] if first else [""]
+            yield from _timeline(sendings, shown, remarks, colour)
+            first = False
+
+
+def _sendings(rows: list[Row]) -> list[Sending]:
+    """Every batch of the rows. One without a verdict is there if faults struck it."""
+    found: list[Sending] = []
+    judged = {_place(row, row) for row in rows if isinstance(row, ProduceRow)}
+    stopped: dict[tuple[object, ...], int] = {}
     for row in rows:
-        key = (row.producer_id, row.producer_epoch) if row.producer_id >= 0 else (row.client_id,)
-        found.setdefault((row.topic, row.partition, *key), []).append(row)
-    remarks = remarks_on(context)
-    for number, batches in enumerate(found.values()):
-        if number:
-            yield ""
-        yield from _timeline(batches, remarks, colour)
+        if isinstance(row, ProduceRow):
+            found.append(Sending(row, row, row.verdict, row.base_offset, f"{row.code} {row.error}"))
+        elif isinstance(row, FaultRow) and row.batch is not None and (place := _place(row, row.batch)) not in judged:
+            if place in stopped:
+                earlier = found[stopped[place]]
+                found[stopped[place]] = replace(earlier, problem=f"{earlier.problem}, {row.rule}")
+            else:
+                stopped[place] = len(found)
+                found.append(Sending(row, row.batch, FAULT, -1, row.rule))
+    return found
 
 
-def _timeline(rows: list[ProduceRow], remarks: dict[int, str], colour: bool) -> Iterator[str]:
-    idempotent = rows[0].producer_id >= 0
-    spans = _sequences(rows) if idempotent else _offsets(rows)
-    whole = min(first for first, _ in spans), max(last for _, last in spans)
-    yield _heading(rows[0], whole)
-    batches = list(_batches(rows, spans, remarks))
-    for group in _lines(batches):
-        yield _line(group, whole, colour)
-    yield f"  {_summary(batches, whole if idempotent else None)}"
+def _place(row: ProduceRow | FaultRow, sent: ProduceRow | SentBatch) -> tuple[object, ...]:
+    return row.node, row.connection, row.correlation_id, sent.topic, sent.partition
 
 
-def _heading(row: ProduceRow, whole: Span) -> str:
-    place = f"{row.topic}-{row.partition}"
-    if row.producer_id < 0:
-        return f"client {row.client_id!r} without idempotence on {place}: offsets {_shown(whole, wraps=False)}"
-    return f"producer {row.producer_id} epoch {row.producer_epoch} on {place}: sequences {_shown(whole)}"
+def _timeline(sendings: list[Sending], shown: list[bool], remarks: dict[int, str], colour: bool) -> Iterator[str]:
+    idempotent = sendings[0].sent.producer_id >= 0
+    spans = _sequences(sendings) if idempotent else _offsets(sendings)
+    batches = list(_batches(sendings, spans, remarks))
+    chosen = [batch for batch, wanted in zip(batches, shown, strict=True) if wanted]
+    whole, part = _extent(batches), _extent(chosen)
+    yield _heading(sendings[0], whole) + (f", shown {_shown(part, idempotent)}" if part != whole else "")
+    for group in _lines(chosen):
+        yield _line(group, part, colour)
+    some = f"; {len(chosen):,} of {len(batches):,} batches shown" if len(chosen) < len(batches) else ""
+    yield f"  {_summary(batches, whole if idempotent else None)}{some}"
 
 
-def _sequences(rows: list[ProduceRow]) -> list[Span]:
+def _extent(batches: list[Batch]) -> Span:
+    """From the first to the last sequence or offset of the batches and the gaps before them."""
+    spans = [span for batch in batches for span in (batch.span, batch.gap) if span is not None]
+    return min(first for first, _ in spans), max(last for _, last in spans)
+
+
+def _heading(sending: Sending, whole: Span) -> str:
+    sent, place = sending.sent, f"{sending.sent.topic}-{sending.sent.partition}"
+    if sent.producer_id < 0:
+        return f"client {sending.row.client_id!r} without idempotence on {place}: offsets {_shown(whole, wraps=False)}"
+    return f"producer {sent.producer_id} epoch {sent.producer_epoch} on {place}: sequences {_shown(whole)}"
+
+
+def _sequences(sendings: list[Sending]) -> list[Span]:
     """The sequences of each batch, counted on where they wrap from 2³¹−1 to 0."""
-    wrapped = max(row.first_sequence for row in rows) - min(row.first_sequence for row in rows) > SEQUENCES // 2
+    firsts = [each.sent.first_sequence for each in sendings]
+    wrapped = max(firsts) - min(firsts) > SEQUENCES // 2
     spans = []
-    for row in rows:
-        first = row.first_sequence + (SEQUENCES if wrapped and row.first_sequence < SEQUENCES // 2 else 0)
-        spans.append((first, first + (row.last_sequence - row.first_sequence) % SEQUENCES))
+    for each in sendings:
+        first = each.sent.first_sequence + (SEQUENCES if wrapped and each.sent.first_sequence < SEQUENCES // 2 else 0)
+        spans.append((first, first + (each.sent.last_sequence - each.sent.first_sequence) % SEQUENCES))
     return spans
 
 
-def _offsets(rows: list[ProduceRow]) -> list[Span]:
+def _offsets(sendings: list[Sending]) -> list[Span]:
     """The offsets of each batch; one that has none lies where the next would be stored."""
-    end = next((row.base_offset for row in rows if row.base_offset >= 0), 0)
+    end = next((each.base_offset for each in sendings if each.base_offset >= 0), 0)
     spans = []
-    for row in rows:
-        first = row.base_offset if row.base_offset >= 0 else end
-        spans.append((first, first + max(row.records, 1) - 1))
-        end = spans[-1][1] + 1 if row.base_offset >= 0 else end
+    for each in sendings:
+        first = each.base_offset if each.base_offset >= 0 else end
+        spans.append((first, first + max(each.sent.records, 1) - 1))
+        end = spans[-1][1] + 1 if each.base_offset >= 0 else end
     return spans
 
 
-def _batches(rows: list[ProduceRow], spans: list[Span], remarks: dict[int, str]) -> Iterator[Batch]:
+def _batches(sendings: list[Sending], spans: list[Span], remarks: dict[int, str]) -> Iterator[Batch]:
     expected: int | None = None
-    for row, span in zip(rows, spans, strict=True):
-        is_gap = row.producer_id >= 0 and row.verdict == "rejected" and expected is not None and expected < span[0]
-        yield Batch(row, span, (expected, span[0] - 1) if is_gap and expected is not None else None, remarks.get(id(row), ""))
-        if row.verdict == "accepted":
+    for each, span in zip(sendings, spans, strict=True):
+        is_gap = each.verdict == "rejected" and each.sent.producer_id >= 0 and expected is not None and expected < span[0]
+        gap = (expected, span[0] - 1) if is_gap and expected is not None else None
+        yield Batch(each, span, gap, remarks.get(id(each.row), ""))
+        if each.verdict == "accepted":
             expected = span[1] + 1
 
 
@@ -136,13 +191,14 @@ def _goes_on(run: Sequence[Batch]) -> bool:
 
 
 def _line(batches: list[Batch], whole: Span, colour: bool) -> str:
-    verdicts = Counter(batch.row.verdict for batch in batches)
-    word = batches[0].row.verdict if len(verdicts) == 1 else "mixed"
+    verdicts = Counter(batch.sending.verdict for batch in batches)
+    word = batches[0].sending.verdict if len(verdicts) == 1 else "mixed"
     picture, padded = _picture(batches, whole), f"{word:<9}"
     if colour and word != "mixed":
         picture, padded = (f"{COLOURS[word]}{text}{PLAIN}" for text in (picture, padded))
     span = batches[0].span[0], max(batch.span[1] for batch in batches)
-    when, shown = time_of_day(batches[0].row.time), _shown(span, wraps=batches[0].row.producer_id >= 0)
+    first = batches[0].sending
+    when, shown = time_of_day(first.row.time), _shown(span, wraps=first.sent.producer_id >= 0)
     outcome = _outcome(batches) if word != "mixed" else ", ".join(f"{count:,} {verdict}" for verdict, count in verdicts.items())
     remarks = [batch.remark for batch in batches if batch.remark]
     more = f" (and {len(remarks) - 1:,} more)" if remarks[1:] else ""
@@ -153,7 +209,7 @@ def _picture(batches: list[Batch], whole: Span) -> str:
     columns = [" "] * WIDTH
     low, width = whole[0], whole[1] - whole[0] + 1
     parts = [(batch.gap, MISSING) for batch in batches] + [
-        (batch.span, mark) for verdict, mark in MARKS.items() for batch in batches if batch.row.verdict == verdict
+        (batch.span, mark) for verdict, mark in MARKS.items() for batch in batches if batch.sending.verdict == verdict
     ]
     for part, mark in parts:
         if part is not None:
@@ -165,27 +221,36 @@ def _picture(batches: list[Batch], whole: Span) -> str:
 
 def _outcome(batches: list[Batch]) -> str:
     """The result of batches with the same verdict."""
-    first, last = batches[0].row, batches[-1].row
+    first, last = batches[0].sending, batches[-1].sending
     count = "" if len(batches) == 1 else f"{len(batches):,} {'batches' if _goes_on(batches) else 'times'}, "
     offsets = f"offset {first.base_offset}"
     if len(batches) > 1 and _goes_on(batches):
-        offsets = f"offsets {first.base_offset}–{last.base_offset + max(last.records, 1) - 1}"
+        offsets = f"offsets {first.base_offset}–{last.base_offset + max(last.sent.records, 1) - 1}"
     if first.verdict == "accepted":
         return count + offsets
     if first.verdict == "duplicate":
         return count + (f"of {offsets}" if first.base_offset >= 0 else "not stored again")
+    problems = ", ".join(dict.fromkeys(batch.sending.problem for batch in batches))
+    if first.verdict == FAULT:
+        return f"{count}stopped by {problems}"
     gap = batches[0].gap
-    errors = dict.fromkeys(f"{batch.row.code} {batch.row.error}" for batch in batches)
-    return count + ", ".join(errors) + (f", missing {_shown(gap)}" if gap is not None else "")
+    return count + problems + (f", missing {_shown(gap)}" if gap is not None else "")
 
 
 def _summary(batches: list[Batch], whole: Span | None) -> str:
     """The verdicts counted; `whole` are the sequences, if the producer has any."""
-    counts = [f"{sum(batch.row.verdict == verdict for batch in batches):,} {verdict}" for verdict in MARKS]
+    found = Counter(batch.sending.verdict for batch in batches)
+    counts = [f"{found[verdict]:,} {verdict}" for verdict in VERDICTS]
+    counts += [f"{found[FAULT]:,} stopped by a fault"] if found[FAULT] else []
     if whole is None:
         return ", ".join(counts) + "; without sequences, so a retry is not recognised"
-    lacking = list(_lacking(sorted(batch.span for batch in batches if batch.row.verdict == "accepted"), whole))
+    lacking = list(_lacking(sorted(batch.span for batch in batches if _is_stored(batch.sending)), whole))
     return ", ".join(counts) + (f"; never stored: {', '.join(map(_shown, lacking))}" if lacking else "; nothing is missing")
+
+
+def _is_stored(sending: Sending) -> bool:
+    """Whether the log has the batch: from now on, or from an earlier run if it is a duplicate."""
+    return sending.verdict == "accepted" or (sending.verdict == "duplicate" and sending.base_offset >= 0)
 
 
 def _lacking(stored: list[Span], whole: Span) -> Iterator[Span]:
