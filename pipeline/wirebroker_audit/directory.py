@@ -1,56 +1,41 @@
 """A Kafka log directory: which partitions it holds, where each log starts, and how far compaction got.
 
-The directory may be a broker's (`log.dirs`), or contain several of those, or be a single partition's folder. If several
-brokers hold a partition, the replica with the highest end offset is read. The audit leaves out what Kafka does not count as
-part of a log: `.deleted`, `.cleaned` and `.swap` files, folders of deleted, stray and future partitions, and
-`__cluster_metadata`.
+The directory may be a broker's (`log.dirs`), or contain several of those, or be a single partition's folder. `replicas` chooses
+the one that is read if several brokers hold a partition. The audit leaves out what Kafka does not count as part of a log:
+`.deleted`, `.cleaned` and `.swap` files, folders of deleted, stray and future partitions, and `__cluster_metadata`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkawire.batches import read_header
-from kafkawire.disk.checkpoints import CLEANED, LOG_STARTS, Offsets, read_offsets
+from kafkawire.disk.checkpoints import CLEAN_SHUTDOWN, CLEANED, HIGH_WATERMARKS, LOG_STARTS, Offsets, read_offsets
 from kafkawire.disk.damage import DamagedFile
-from kafkawire.disk.metadata import METADATA_TOPIC, compacted_topics
-from kafkawire.disk.names import LOG, file_name, is_deleted_folder, offsets_in, partition_of
-from kafkawire.disk.properties import META_PROPERTIES
+from kafkawire.disk.metadata import METADATA_TOPIC, WrittenImage, written_image
+from kafkawire.disk.names import LOG, is_deleted_folder, offsets_in, partition_of
+from kafkawire.disk.properties import META_PROPERTIES, PARTITION_METADATA, read_partition_metadata, read_properties
+from wirebroker_audit.replicas import Cluster, PartitionFolder, choose
 from wirebroker_audit.scan import EVERYTHING
-from wirebroker_audit.segments import whole_batches
 
+NOT_PARTITIONS = {
+    "delete": "waits for its deletion",
+    "stray": "was set aside by its broker, because the partition does not belong there",
+    "future": "is a copy that its broker has not finished",
+}
+"""Why a folder like `orders-0.0123…cdef-stray` is not read (LogManager)."""
+_ASIDE = re.compile(rf"(.+)-[0-9]+\.[0-9a-f]{{32}}-({'|'.join(NOT_PARTITIONS)})")
 LOST_AND_FOUND = "lost+found"
 """A file system keeps this folder at its root, and only root may read it."""
 
 
 class NotALogDirectory(Exception):
     """The directory holds nothing to audit; the text names the missing thing."""
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionFolder:
-    """One partition's folder, and what the checkpoints beside it record."""
-
-    path: Path
-    topic: str
-    partition: int
-    log_start: int
-    """offsets below it are no longer part of the log"""
-    cleaned_until: int
-    """compaction may have removed offsets below it; −1 if the cleaner never ran"""
-    passed_over: tuple[Path, ...] = ()
-    """its other replicas"""
-    first_segment: int = 0
-    """the first segment's base offset. Kafka writes no checkpoint when retention deletes whole segments"""
-
-    @property
-    def begins_at(self) -> int:
-        """The log start offset, from the checkpoint and the segments' names."""
-        return max(self.log_start, self.first_segment)
 
 
 class LogDirectory(NamedTuple):
@@ -62,12 +47,16 @@ class LogDirectory(NamedTuple):
     notices: list[str]
 
 
-class _Checkpoints(NamedTuple):
-    """The two checkpoints of a log directory that the audit uses."""
+class _LogDir(NamedTuple):
+    """What the files of a log directory record about its partitions."""
 
     starts: Offsets
     cleaned: Offsets | None
     """None if the file is damaged"""
+    high_watermarks: Offsets
+    node: int | None
+    was_stopped: bool
+    written: WrittenImage | None
     problems: list[str]
 
 
@@ -78,29 +67,28 @@ def read_directory(root: Path, topics: tuple[str, ...] = ()) -> LogDirectory:
     resolved = root.resolve()
     problems: list[str] = []
     try:
-        if _is_partition(resolved.name) and offsets_in(resolved, LOG):
+        if alone := _is_partition(resolved.name) and bool(offsets_in(resolved, LOG)):
             by_log_dir = {resolved.parent: [resolved]}
         elif folders := _folders_in(resolved):
             by_log_dir = {resolved: folders}
         else:
             by_log_dir, problems = _log_dirs_in(resolved)
-        checkpoints = {log_dir: _read_checkpoints(log_dir) for log_dir in by_log_dir}
-        found = _partitions_in(by_log_dir, checkpoints)
+        log_dirs = {path: _read_log_dir(path) for path in by_log_dir}
+        found = _partitions_in(by_log_dir, log_dirs)
+        notices = [] if alone else [each for path in by_log_dir for each in _set_aside(path, topics)]
     except OSError as refused:
         raise NotALogDirectory(f"{refused.filename}: {refused.strerror}") from refused
     if not found:
         raise NotALogDirectory(f"{root} holds no partition: it contains no folder like `orders-0`")
     if topics and (missing := set(topics) - {each.topic for each in found}):
         raise NotALogDirectory(f"{root} holds no topic {', '.join(sorted(missing))}")
-    chosen = _farthest_replicas([each for each in found if not topics or each.topic in topics])
+    cluster = Cluster([] if alone else [each.written for each in log_dirs.values() if each.written is not None])
+    chosen, more = _chosen([each for each in found if not topics or each.topic in topics], cluster)
+    if not chosen:
+        raise NotALogDirectory(f"{root} holds no partition of a topic that exists: {more[0]}")
     used = {each.path.parent for each in chosen}
-    problems = [problem for log_dir in sorted(used) for problem in checkpoints[log_dir].problems] + problems
-    notices = [
-        f"{each.topic}-{each.partition}: {path} is another replica and was not read"
-        for each in chosen
-        for path in each.passed_over
-    ]
-    return LogDirectory(chosen, problems, notices)
+    problems = [problem for log_dir in sorted(used) for problem in log_dirs[log_dir].problems] + problems
+    return LogDirectory(chosen, problems, notices + more)
 
 
 def find_partitions(root: Path, topics: tuple[str, ...] = ()) -> list[PartitionFolder]:
@@ -131,10 +119,23 @@ def _log_dirs_in(root: Path) -> tuple[dict[Path, list[Path]], list[str]]:
     return found, problems
 
 
-def _read_checkpoints(log_dir: Path) -> _Checkpoints:
+def _set_aside(log_dir: Path, topics: tuple[str, ...]) -> list[str]:
+    """A sentence for each kind of folder that Kafka keeps beside the partitions and does not count as one."""
+    found: dict[str, list[str]] = {}
+    for name in sorted(os.listdir(log_dir)):
+        if (match := _ASIDE.fullmatch(name)) and (not topics or match[1] in topics):
+            found.setdefault(match[2], []).append(name)
+    return [
+        f"{log_dir / names[0]} {NOT_PARTITIONS[kind]}; it was not read"
+        + (f", and neither were {len(names) - 1:,} more of this kind" if names[1:] else "")
+        for kind, names in found.items()
+    ]
+
+
+def _read_log_dir(log_dir: Path) -> _LogDir:
     read: list[Offsets | None] = []
     problems = []
-    for name in (LOG_STARTS, CLEANED):
+    for name in (LOG_STARTS, CLEANED, HIGH_WATERMARKS):
         try:
             read.append(read_offsets(log_dir / name).offsets)
         except DamagedFile as damaged:
@@ -143,24 +144,38 @@ def _read_checkpoints(log_dir: Path) -> _Checkpoints:
         except OSError as refused:
             read.append(None)
             problems.append(f"{log_dir / name}: {refused.strerror}")
-    starts, cleaned = read
-    return _Checkpoints(starts or {}, cleaned, problems)
+    starts, cleaned, high_watermarks = read
+    node = None
+    with suppress(OSError, ValueError):
+        node = int(read_properties(log_dir / META_PROPERTIES).get("node.id", ""))
+    stopped = (log_dir / CLEAN_SHUTDOWN).exists()
+    return _LogDir(starts or {}, cleaned, high_watermarks or {}, node, stopped, written_image(log_dir), problems)
 
 
-def _partitions_in(by_log_dir: Mapping[Path, list[Path]], checkpoints: Mapping[Path, _Checkpoints]) -> list[PartitionFolder]:
-    compacted = frozenset[str]().union(*map(compacted_topics, by_log_dir))
+def _partitions_in(by_log_dir: Mapping[Path, list[Path]], log_dirs: Mapping[Path, _LogDir]) -> list[PartitionFolder]:
+    images = (each.written for each in log_dirs.values())
+    compacted = frozenset[str]().union(*(each.compacted_topics() for each in images if each is not None))
     result = []
     for log_dir, folders in by_log_dir.items():
-        starts, cleaned, _ = checkpoints[log_dir]
+        starts, cleaned, high_watermarks, node, was_stopped, *_ = log_dirs[log_dir]
         for folder in folders:
             key = partition_of(folder.name)
             assert key is not None
             # if the checkpoint does not tell how far compaction got, compaction may explain every hole
             unknown = cleaned is None or (key not in cleaned and key[0] in compacted)
             cleaned_until = EVERYTHING if unknown else (cleaned or {}).get(key, -1)
-            made = PartitionFolder(folder, *key, starts.get(key, 0), cleaned_until)
+            made = PartitionFolder(
+                folder, *key, starts.get(key, 0), cleaned_until, node=node, topic_id=_topic_id(folder),
+                high_watermark=high_watermarks.get(key, -1), was_stopped=was_stopped,
+            )  # fmt: skip
             result.append(_with_segments(made, key[0] in compacted))
     return result
+
+
+def _topic_id(folder: Path) -> bytes | None:
+    with suppress(OSError):  # DamagedFile is one
+        return read_partition_metadata(folder / PARTITION_METADATA)
+    return None
 
 
 def _with_segments(folder: PartitionFolder, compacts: bool) -> PartitionFolder:
@@ -182,28 +197,10 @@ def _with_segments(folder: PartitionFolder, compacts: bool) -> PartitionFolder:
     return replace(folder, first_segment=starts[0] if starts else 0, cleaned_until=cleaned_until)
 
 
-def _farthest_replicas(found: list[PartitionFolder]) -> list[PartitionFolder]:
-    """One replica of each partition, the one with the highest end offset, in the order of topic and partition."""
+def _chosen(found: Sequence[PartitionFolder], cluster: Cluster) -> tuple[list[PartitionFolder], list[str]]:
+    """The replica of each partition that is read, in the order of topic and partition; and sentences about the others."""
     replicas: dict[tuple[str, int], list[PartitionFolder]] = {}
     for each in found:
         replicas.setdefault((each.topic, each.partition), []).append(each)
-    chosen = []
-    for _, alike in sorted(replicas.items()):
-        farthest = max(alike, key=_end_offset) if len(alike) > 1 else alike[0]
-        chosen.append(replace(farthest, passed_over=tuple(each.path for each in alike if each is not farthest)))
-    return chosen
-
-
-def _end_offset(folder: PartitionFolder) -> int:
-    """The offset after the last whole batch. The segments' names cannot tell: each replica rolls its own segments."""
-    end = -1
-    try:
-        segments = offsets_in(folder.path, LOG)
-        if segments:
-            end = segments[-1]
-            with (folder.path / file_name(end, LOG)).open("rb") as file:
-                for _, view, walked in whole_batches(file, 0, os.fstat(file.fileno()).st_size):
-                    end = read_header(view, walked.positions[-1]).last_offset + 1
-    except OSError:
-        return -1
-    return end
+    choices = [choose(alike, cluster) for _, alike in sorted(replicas.items())]
+    return [each.read for each in choices if each.read is not None], [each for choice in choices for each in choice.notices]

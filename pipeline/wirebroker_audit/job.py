@@ -186,11 +186,14 @@ class _Audit:
         bounds = checks.with_compaction(self.origin.bounds_frame(), folded).localCheckpoint()
         findings = self._with_findings(checks.findings_of(batches, folded, bounds, self.request.expiration_ms))
         totals = self._totals(folded)
+        if (between := self.origin.between_replicas()) is not None:
+            self.stage("comparing replicas")
+            findings = self._with_findings(between)
         for found in self._by_content(batches, bounds, findings, totals, intended):
             findings = self._with_findings(found)
         outcomes = self._what_if(arrivals)
         self.stage("writing the report")
-        summary = self._summary(findings, totals, outcomes)
+        summary = self._summary(findings, totals, outcomes) | {"ranges": self._ranges(folded)}
         shown = write_report(self.folder, summary, batches, folded, findings, outcomes)
         shutil.rmtree(self.folder / WORK, ignore_errors=True)
         (self.folder / SUMMARY).write_text(json.dumps(summary, indent=1), encoding="utf-8")
@@ -240,6 +243,16 @@ class _Audit:
             sf.sum((sf.col("marker") == 0).cast("int")).alias("aborted"),
         ).orderBy("topic").collect()  # fmt: skip
         return {row["topic"]: {name: int(row[name]) for name in row.asDict() if name != "topic"} for row in rows}
+
+    def _ranges(self, folded: DataFrame) -> list[dict[str, Any]]:
+        """The offsets of each partition that were read, from `first` up to `end`; and which of several replicas."""
+        rows = folded.groupBy(*checks.PARTITION).agg(sf.max("last_offset").alias("last")).collect()
+        last = {(row["topic"], row["partition"]): row["last"] for row in rows}
+        return [
+            {"topic": topic, "partition": partition, "first": first, "end": last.get((topic, partition), first - 1) + 1}
+            | self.origin.replica(topic, partition)
+            for topic, partition, first, _ in self.origin.bounds
+        ]
 
     def _by_content(
         self, batches: DataFrame, bounds: DataFrame, found: DataFrame, totals: dict[str, dict[str, int]],

@@ -20,7 +20,7 @@ from kafkawire.disk.damage import DamagedFile
 from kafkawire.disk.names import LOG, SWAP, offset_of
 from kafkawire.disk.properties import PARTITION_METADATA, read_partition_metadata
 from kafkawire.primitives import format_uuid
-from wirebroker_audit.directory import PartitionFolder
+from wirebroker_audit.replicas import PartitionFolder
 from wirebroker_audit.scan import Array, Chunk, Place, damage_row, headers_at, looks_like_batch
 from wirebroker_audit.segments import Split, read_opened, whole_batches
 from wirebroker_audit.splits import SPLIT_BYTES

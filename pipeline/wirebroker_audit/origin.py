@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from wirebroker_audit import schema
+from wirebroker_audit.comparison import at_the_ends, compare, pairs
 from wirebroker_audit.directory import read_directory
 from wirebroker_audit.scan import EVERYTHING
 from wirebroker_audit.sources.broker import partitions_as_text
 from wirebroker_audit.sources.files import save_plan
 from wirebroker_audit.wire import Client
+
+TASKS = 1000
+"""Tasks at most of a comparison of replicas."""
 
 
 class Origin(ABC):
@@ -50,6 +55,14 @@ class Origin(ABC):
     def records(self) -> DataFrame:
         """The records in the batches."""
 
+    def replica(self, topic: str, partition: int) -> dict[str, Any]:
+        """For the report: the replica that is read (`read`), why (`why`), and its `others`; nothing without a choice."""
+        return {}
+
+    def between_replicas(self) -> DataFrame | None:
+        """Findings about the replicas of a partition; None if there is nothing to compare."""
+        return None
+
     def bounds_frame(self) -> DataFrame:
         """`bounds` as a DataFrame."""
         return self._spark.createDataFrame(self.bounds, schema.BOUNDS)
@@ -78,11 +91,26 @@ class Directory(Origin):
         self.options["plan"] = str(plan)
 
     def look(self) -> None:
-        folders, self.problems, self.notices = read_directory(self._path, self._topics)
-        self.bounds = [(each.topic, each.partition, each.begins_at, each.cleaned_until) for each in folders]
+        self._folders, self.problems, self.notices = read_directory(self._path, self._topics)
+        self.bounds = [(each.topic, each.partition, each.begins_at, each.cleaned_until) for each in self._folders]
+        self._several = {(each.topic, each.partition): each for each in self._folders if each.why}
+
+    def replica(self, topic: str, partition: int) -> dict[str, Any]:
+        if (folder := self._several.get((topic, partition))) is None:
+            return {}
+        return {"read": str(folder.path), "why": folder.why, "others": [str(each.path) for each in folder.others]}
 
     def records(self) -> DataFrame:
         return self._spark.read.format("kafka-segment-records").options(**self.options).load()
+
+    def between_replicas(self) -> DataFrame | None:
+        found = [finding for each in self._folders for finding in at_the_ends(each)]
+        work = list(pairs(self._folders))
+        if not work and not found:
+            return None
+        ends = self._spark.createDataFrame(found, schema.FINDINGS)
+        tasks = self._spark.sparkContext.parallelize(work, min(len(work), TASKS) or 1)
+        return ends.unionAll(self._spark.createDataFrame(tasks.flatMap(compare), schema.FINDINGS))
 
 
 class Cluster(Origin):

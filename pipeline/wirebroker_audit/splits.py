@@ -12,7 +12,8 @@ import numpy as np
 
 from kafkawire.disk.indexes import OFFSET_ENTRY
 from kafkawire.disk.names import LOG, OFFSET_INDEX, offset_of
-from wirebroker_audit.directory import PartitionFolder, find_partitions
+from wirebroker_audit.directory import find_partitions
+from wirebroker_audit.replicas import PartitionFolder
 from wirebroker_audit.scan import find_batch
 from wirebroker_audit.segments import CHUNK, Split
 

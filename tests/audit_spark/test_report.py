@@ -174,6 +174,7 @@ def test_names_and_contents_do_no_harm(tmp_path: Path, monkeypatch: pytest.Monke
         "complete": False, "origin": NAMES[1], "audited_at": "2026-01-02 03:04:05 UTC", "host": NAMES[1], "version": "1.2.3",
         "problems": [NAMES[1]], "notices": [NAMES[4]], "kinds": counted(("gap", "certain", 9)), "severities": {"certain": 9},
         "topics": dict.fromkeys(NAMES, counts),
+        "ranges": [{"topic": each, "partition": 0, "read": each, "why": "", "others": [each]} for each in NAMES],
     }  # fmt: skip
     page.write_report(tmp_path, summary, None, None, None, [])  # type: ignore[arg-type]
     written = (tmp_path / page.PAGE).read_text(encoding="utf-8")

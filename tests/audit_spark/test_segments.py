@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from audit_spark.synthetic import FAULTS, Writer, bad_length, batch, make_directory, ordinary, torn_tail, zeros
-from kafkawire.disk.metadata import compacted_topics
+from kafkawire.disk.metadata import written_image
 from wirebroker import MockKafka
 from wirebroker.audit.findings import BatchRow
 from wirebroker.audit.stored import scan
@@ -196,19 +196,6 @@ def test_a_brokers_directory_is_no_partition_whatever_its_name(tmp_path: Path) -
     assert [each.topic for each in find_partitions(tmp_path)] == ["orders"]
 
 
-def test_of_several_replicas_the_one_that_reaches_farthest_is_read(tmp_path: Path) -> None:
-    writer = log(tmp_path)
-    writer.data(1)
-    writer.save(tmp_path / "a")
-    writer.data(1)
-    writer.save(tmp_path / "b")
-    (found,) = find_partitions(tmp_path)
-    assert (found.path.parent.name, found.passed_over) == ("b", (tmp_path / "a" / "orders-0",))
-    assert len(rows_of(tmp_path)) == 2
-    _, problems, notices = read_directory(tmp_path)
-    assert (problems, notices) == ([], [f"orders-0: {tmp_path / 'a' / 'orders-0'} is another replica and was not read"])
-
-
 def test_a_compacted_topic_may_have_holes_where_no_checkpoint_says_so(tmp_path: Path) -> None:
     """A replica copies what its leader has left; a pass of the cleaner is written down when it is through."""
     with MockKafka(data=tmp_path) as kafka:
@@ -223,7 +210,9 @@ def test_a_compacted_topic_may_have_holes_where_no_checkpoint_says_so(tmp_path: 
         writer.data(1, count=10)
     writer.save(tmp_path)
     checkpoint = tmp_path / "cleaner-offset-checkpoint"
-    assert compacted_topics(tmp_path) == {"orders"}
+    written = written_image(tmp_path)
+    assert written is not None
+    assert written.compacted_topics() == {"orders"}
     for said, cleaned_until in (("0\n0\n", EVERYTHING), ("0\n1\norders 0 3\n", 20)):
         checkpoint.write_text(said)
         assert [(each.topic, each.cleaned_until) for each in find_partitions(tmp_path)] == [

@@ -24,6 +24,9 @@ CERTAIN: dict[str, str] = {
     "bad_batch": "the length, magic byte or counts of a batch contradict each other",
     "offset_regression": "a batch begins at or before the last offset of the batch before it",
     "open_transaction": "a transaction has been neither committed nor aborted",
+    "truncated": "the log ends below the high watermark that its broker wrote down",
+    "replica_divergence": "replicas hold different batches below the high watermark",
+    "replica_damage": "a batch of another replica than the one that was read is damaged",
 }
 LIKELY: dict[str, str] = {
     "epoch_duplicate": "a record is stored again under a higher epoch of its producer",
@@ -33,7 +36,10 @@ LIKELY: dict[str, str] = {
     "lost": "a record that the application meant to send is not stored",
     "unacknowledged_stored": "a record is stored although its sending was reported as failed",
 }
-INFORMATION: dict[str, str] = {"marker_without_data": "a marker ends a transaction that has no batch here"}
+INFORMATION: dict[str, str] = {
+    "marker_without_data": "a marker ends a transaction that has no batch here",
+    "replica_behind": "a replica ends before the high watermark",
+}
 KINDS = CERTAIN | LIKELY | INFORMATION
 """Every kind and its meaning. A likely kind becomes certain if the application's journal names the records."""
 DAMAGE = ("crc", "bad_batch", "torn_tail")

@@ -42,6 +42,8 @@ td:first-child{{font-weight:600}}td+td::before{{content:attr(title)' ';color:var
 """On a phone each picture is drawn narrower, and each row of a table becomes a paragraph: nothing is cut off."""
 OPEN = 5
 """Findings of each kind in sight; the reader unfolds the others."""
+CHOICES = 50
+"""Partitions at most of which the page shows the replica that was read."""
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """The page shows names and contents of records from anywhere; whatever they hold, nothing of it runs or is fetched."""
 
@@ -61,7 +63,7 @@ def write_report(
         parts += ["<h2>Partitions and producers</h2>", plots.heat_map(cells)]
     if outcomes:
         parts += ["<h2>What if the broker had other rules?</h2>", plots.what_if(outcomes), _outcomes(outcomes)]
-    parts += [_topics(summary["topics"]), "</body></html>\n"]
+    parts += [_topics(summary["topics"]), *_replicas(summary["ranges"]), "</body></html>\n"]
     (folder / PAGE).write_text("\n".join(parts), encoding="utf-8")
     return shown
 
@@ -107,6 +109,20 @@ def _topics(topics: Mapping[str, Mapping[str, int]]) -> str:
     names = ("partitions", "batches", "records", "bytes", "producers", "committed", "aborted")
     rows = [[_text(topic), *(f"{counts[name]:,}" for name in names)] for topic, counts in topics.items()]
     return "<h2>What was read</h2>" + _table(["topic", *names], rows)
+
+
+def _replicas(ranges: Sequence[Row]) -> Iterable[str]:
+    """Which replica was read, where there are several."""
+    chosen = [each for each in ranges if "why" in each]
+    if chosen:
+        rows = [
+            [f"{_text(each['topic'])}-{each['partition']}", _text(each["read"]), _text(each["why"]),
+             "<br>".join(map(_text, each["others"]))]
+            for each in chosen[:CHOICES]
+        ]  # fmt: skip
+        yield "<h2>Which replica was read</h2>" + _table(["partition", "read", "because", "compared with it"], rows)
+    if len(chosen) > CHOICES:
+        yield f"<p class='about'>{len(chosen) - CHOICES:,} more are in <code>summary.json</code></p>"
 
 
 def _outcomes(outcomes: Sequence[Row]) -> str:

@@ -20,9 +20,10 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from wirebroker_audit.directory import NotALogDirectory, PartitionFolder, find_partitions
+from wirebroker_audit.directory import NotALogDirectory, find_partitions
 from wirebroker_audit.live_log import Range, Restarted, read_range
 from wirebroker_audit.live_segments import UNREAD, Ahead, Mark, Stretch, mark_from, read_stretch, stretches
+from wirebroker_audit.replicas import PartitionFolder
 from wirebroker_audit.sources.packing import packed
 from wirebroker_audit.wire import Client, LivePartition
 

@@ -194,20 +194,39 @@ def replay(walk: Walk, image: Image, transactions: Transactions, since: int = 0)
         yield header
 
 
-def compacted_topics(log_dir: Path) -> frozenset[str]:
-    """The topics with `cleanup.policy` compact, as far as the metadata can be read; none without metadata.
+class WrittenImage(NamedTuple):
+    """The image in a log directory's `__cluster_metadata`. Every node has one; that of a node that is down is old."""
 
-    Every node of a cluster has the metadata beside its logs. The cleaner's checkpoint is not enough: it has no line for a
-    replica that was copied from a compacted one, and such a replica has holes too.
-    """
+    image: Image
+    leader_epoch: int
+    end: int
+    """the offset after the last record that was read"""
+    is_whole: bool
+    """whether everything in the files could be read, but for what a power cut may leave at their end"""
+
+    def compacted_topics(self) -> frozenset[str]:
+        """The topics with `cleanup.policy` compact.
+
+        The cleaner's checkpoint is not enough: it has no line for a replica that was copied from a compacted one, and such
+        a replica has holes too.
+        """
+        settings = self.image.settings
+        default = settings.get((BROKER, ""), {}).get("log.cleanup.policy", "")
+        names = (topic.name for topic in self.image.topics.values())
+        return frozenset(name for name in names if "compact" in settings.get((TOPIC, name), {}).get("cleanup.policy", default))
+
+
+def written_image(log_dir: Path) -> WrittenImage | None:
+    """The image in this log directory, as far as it can be read; None without metadata."""
     image, transactions = Image(), Transactions()
+    epoch, end, whole = -1, 0, False
     with suppress(OSError):
         files = metadata_files(log_dir / METADATA_FOLDER)
-        for walk in filter(None, [files.snapshot, *files.segments]):
-            for _ in replay(walk, image, transactions, 0 if walk is files.snapshot else files.since):
-                pass
-    default = image.settings.get((BROKER, ""), {}).get("log.cleanup.policy", "")
-    names = (topic.name for topic in image.topics.values())
-    return frozenset(
-        name for name in names if "compact" in image.settings.get((TOPIC, name), {}).get("cleanup.policy", default)
-    )
+        walks = [each for each in (files.snapshot, *files.segments) if each is not None]
+        for walk in walks:
+            for header in replay(walk, image, transactions, 0 if walk is files.snapshot else files.since):
+                if walk is not files.snapshot:
+                    epoch, end = header.partition_leader_epoch, header.last_offset + 1
+        end = max(end, files.since)
+        whole = not any(each.damage for each in walks[:-1])
+    return WrittenImage(image, epoch, end, whole) if end else None

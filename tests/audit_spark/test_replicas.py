@@ -1,0 +1,287 @@
+"""Which of a partition's replicas is read, and what the comparison of all of them shows."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import tarfile
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
+
+from audit_spark.synthetic import Writer
+from wirebroker import MockKafka
+from wirebroker.audit.findings import Finding
+from wirebroker_audit import tails
+from wirebroker_audit.comparison import at_the_ends, compare, pairs
+from wirebroker_audit.directory import NotALogDirectory, find_partitions, read_directory
+from wirebroker_audit.job import Request, audit
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def log(batches: int, seed: int = 1, *, roll: bool = False) -> Writer:
+    """So many batches of ten records; two logs of one seed begin alike."""
+    writer = Writer("orders", 0, random.Random(seed))
+    for number in range(batches):
+        if roll and number:
+            writer.roll()
+        writer.data(1, count=10, values=[b"%d.%d of %d" % (number, n, seed) for n in range(10)])
+    return writer
+
+
+def save(writer: Writer, node: Path, *, epochs: str = "", high_watermark: int | None = None, number: int = 0) -> Path:
+    """A broker's directory with this log alone; the partition's folder."""
+    writer.save(node)
+    folder = node / f"{writer.topic}-{writer.partition}"
+    (node / "meta.properties").write_text(f"version=1\nnode.id={number or int(node.name[-1])}\n")
+    if epochs:
+        lines = epochs.split(",")
+        (folder / "leader-epoch-checkpoint").write_text("\n".join(["0", str(len(lines)), *lines]) + "\n")
+    if high_watermark is not None:
+        (node / "replication-offset-checkpoint").write_text(f"0\n1\n{writer.topic} {writer.partition} {high_watermark}\n")
+    return folder
+
+
+def compared(root: Path) -> list[Finding]:
+    folders = find_partitions(root)
+    return [found for each in folders for found in at_the_ends(each)] + [
+        found for pair in pairs(folders) for found in compare(pair)
+    ]
+
+
+def short(found: list[Finding]) -> list[tuple[str, str, int, int]]:
+    return sorted((each.kind, each.severity, each.first_offset, each.last_offset) for each in found)
+
+
+# The choice
+
+
+def test_within_one_leader_epoch_the_replica_that_reaches_farthest_is_read(tmp_path: Path) -> None:
+    save(log(1), tmp_path / "node-1")
+    save(log(2, roll=True), tmp_path / "node-2")
+    (found,) = find_partitions(tmp_path)
+    assert (found.node, [each.node for each in found.others]) == (2, [1])
+    assert found.why == "its end offset is 20, the others' at most 10"
+    assert read_directory(tmp_path)[1:] == ([], [])
+
+
+def test_after_an_unclean_election_the_newer_leader_epoch_is_read(tmp_path: Path) -> None:
+    save(log(15), tmp_path / "node-1", epochs="0 0", high_watermark=150)
+    save(log(5), tmp_path / "node-2", epochs="0 0,1 50", high_watermark=50)
+    (found,), problems, notices = read_directory(tmp_path)
+    assert (found.node, found.why) == (2, "its leader epoch is 1, the others' at most 0")
+    assert problems == []
+    assert "node 1 reaches offset 150, in leader epoch 0" in notices[0]
+
+
+def recreated(tmp_path: Path) -> None:
+    """Node 1 was down while `orders` was deleted and created again, and its log is longer."""
+    with MockKafka(topics=["orders"], data=tmp_path / "node-2") as kafka:
+        for value in range(5):
+            kafka.produce("orders", value=f"{value} of the old topic")
+    shutil.copytree(tmp_path / "node-2", tmp_path / "node-1")
+    with MockKafka(data=tmp_path / "node-2") as kafka:
+        kafka.delete_topic("orders")
+        kafka.create_topic("orders")
+        kafka.produce("orders", value="of the new topic")
+
+
+def test_the_folder_of_a_deleted_topic_is_not_read_where_its_name_was_used_again(tmp_path: Path) -> None:
+    recreated(tmp_path)
+    (found,), _, notices = read_directory(tmp_path)
+    assert (found.path.parent.name, found.others) == ("node-2", ())
+    assert "node-1/orders-0 belongs to a deleted topic of this name" in notices[0]
+    shutil.rmtree(tmp_path / "node-2" / "orders-0")
+    with pytest.raises(NotALogDirectory, match="belongs to a deleted topic of this name"):
+        read_directory(tmp_path)
+    assert find_partitions(tmp_path / "node-1" / "orders-0"), "a folder that is named is read"
+
+
+def test_without_metadata_the_topic_whose_last_record_is_newer_is_read(tmp_path: Path) -> None:
+    recreated(tmp_path)
+    for node in ("node-1", "node-2"):
+        shutil.rmtree(tmp_path / node / "__cluster_metadata-0")
+    old, new = (tmp_path / node / "orders-0" for node in ("node-1", "node-2"))
+    assert tails.tail_of(old).end > tails.tail_of(new).end
+    writer = Writer("orders", 0, random.Random(1), time=1_600_000_000_000)
+    writer.data(1, count=30)
+    (old / f"{0:020}.log").write_bytes(b"".join(writer.pieces))
+    (found,), _, notices = read_directory(tmp_path)
+    assert found.path == new
+    assert "node-1/orders-0 belongs to another topic of this name" in notices[0]
+
+
+def test_folders_that_kafka_sets_aside_are_named(tmp_path: Path) -> None:
+    node = tmp_path / "node-1"
+    save(log(1), node)
+    for kind in ("delete", "stray", "stray", "future"):
+        (node / f"old-{len(list(node.iterdir()))}.{'0a' * 16}-{kind}").mkdir()
+    notices = read_directory(tmp_path).notices
+    assert len(notices) == 3
+    assert any(
+        "because the partition does not belong there; it was not read, and neither were 1 more" in each for each in notices
+    )
+    assert read_directory(tmp_path, ("orders",)).notices == []
+
+
+def test_the_end_of_a_log_takes_a_few_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the offset index, even where it is mostly empty; and without one, from headers alone."""
+    writer = log(400)
+    folder = save(writer, tmp_path / "node-1")
+    places = [0, *accumulate(map(len, writer.pieces))]
+    assert tails.tail_of(folder).end == 4000
+    entries = b"".join((n * 10 + 9).to_bytes(4, "big") + places[n].to_bytes(4, "big") for n in range(20, 400, 20))
+    (folder / f"{0:020}.index").write_bytes(entries + bytes(10_000))
+    begun = []
+    real = tails._last_header
+    monkeypatch.setattr(tails, "_last_header", lambda file, begin: begun.append(begin) or real(file, begin))  # type: ignore[func-returns-value]
+    assert tails.tail_of(folder).end == 4000
+    assert begun == [places[380]]
+    (folder / f"{0:020}.index").write_bytes(entries[:-4] + (7).to_bytes(4, "big"))
+    assert tails.tail_of(folder).end == 4000, "an index that points nowhere"
+
+
+@pytest.fixture
+def kafka_4_3_1(tmp_path: Path) -> Path:
+    """The log directories of three nodes of Kafka 4.3.1 with replication.factor=2 (large indexes are cut).
+
+    `unclean-0`: 50 records; node 2 was stopped; 100 more, committed by node 1 alone; node 1 was killed for good, node 2 became
+    the leader, 20 records. `again-0`: 50 records on nodes 1 and 2, deleted and created again on 2 and 3 while node 1 was
+    dead, 20 records. `fine-0`: 70 records on nodes 3 and 2. Nodes 2 and 3 were killed in the end.
+    """
+    with tarfile.open(Path(__file__).parents[1] / "data" / "replicas-kafka-4.3.1.tar.xz") as file:
+        file.extractall(tmp_path / "real", filter="data")
+    return tmp_path / "real"
+
+
+def test_a_real_cluster_after_an_unclean_election_and_a_topic_created_again(kafka_4_3_1: Path) -> None:
+    found, problems, notices = read_directory(kafka_4_3_1)
+    read = {each.topic: (each.node, each.tail.end, each.why) for each in found}
+    assert read == {
+        "again": (2, 20, "it is the leader, in leader epoch 0"),
+        "fine": (3, 70, "it is the leader, in leader epoch 0"),
+        "unclean": (2, 70, "it is the leader, in leader epoch 1"),
+    }
+    assert problems == []
+    assert [each.partition(": ")[0] for each in notices[1:]] == ["again-0", "unclean-0"]
+    assert "waits for its deletion" in notices[0]
+    assert short(compared(kafka_4_3_1)) == [("replica_divergence", "certain", 50, 149)]
+
+
+def test_a_real_cluster_without_its_metadata(kafka_4_3_1: Path) -> None:
+    """The files of the replicas alone lead to the same ones."""
+    for each in kafka_4_3_1.glob("node-*/__cluster_metadata-0"):
+        shutil.rmtree(each)
+    found, _, notices = read_directory(kafka_4_3_1)
+    assert [(each.topic, each.tail.end) for each in found] == [("again", 20), ("fine", 70), ("unclean", 70)]
+    assert "whose last record is older" in notices[1]
+
+
+def test_a_damaged_follower_of_a_real_cluster(kafka_4_3_1: Path) -> None:
+    path = kafka_4_3_1 / "node-2" / "fine-0" / f"{0:020}.log"
+    raw = bytearray(path.read_bytes())
+    raw[-1] ^= 16
+    path.write_bytes(raw)
+    os.truncate(kafka_4_3_1 / "node-3" / "fine-0" / path.name, len(raw) - 1)
+    assert short(compared(kafka_4_3_1)) == [
+        ("replica_damage", "certain", 60, 69),
+        ("replica_divergence", "certain", 50, 149),
+        ("truncated", "likely", 60, 69),
+    ]
+
+
+# The comparison
+
+
+def test_replicas_that_are_alike_have_no_finding(tmp_path: Path) -> None:
+    save(log(9), tmp_path / "node-1", epochs="0 0", high_watermark=90)
+    save(log(9, roll=True), tmp_path / "node-2", epochs="0 0", high_watermark=80)
+    assert compared(tmp_path) == []
+
+
+def test_a_follower_that_is_behind_and_a_tail_that_is_gone(tmp_path: Path) -> None:
+    save(log(9), tmp_path / "node-1", epochs="0 0", high_watermark=90)
+    save(log(7), tmp_path / "node-2", epochs="0 0", high_watermark=80)
+    assert short(compared(tmp_path)) == [("replica_behind", "info", 70, 89), ("truncated", "likely", 70, 79)]
+    (tmp_path / "node-2" / ".kafka_cleanshutdown").write_text("")
+    assert ("truncated", "certain", 70, 79) in short(compared(tmp_path))
+    shutil.rmtree(tmp_path / "node-1")
+    assert short(compared(tmp_path)) == [("truncated", "certain", 70, 79)], "of one replica as well"
+
+
+@pytest.mark.parametrize("rolled", [False, True])
+def test_bit_rot_on_a_follower(rolled: bool, tmp_path: Path) -> None:
+    save(log(9), tmp_path / "node-1", epochs="0 0", high_watermark=90)
+    folder = save(log(9, roll=rolled), tmp_path / "node-2", epochs="0 0", high_watermark=90)
+    paths = sorted(folder.glob("*.log"))
+    path, at = (paths[4], 70) if rolled else (paths[0], 4 * (paths[0].stat().st_size // 9) + 70)
+    raw = bytearray(path.read_bytes())
+    raw[at] ^= 1
+    path.write_bytes(raw)
+    (found,) = compared(tmp_path)
+    assert short([found]) == [("replica_damage", "certain", 40, 49)]
+    assert f"position {at - 70} of {path}" in found.explanation
+    raw[at - 70 + 16] = 9  # its magic byte: the batch is not recognised as one
+    path.write_bytes(raw)
+    kinds = {each.kind for each in compared(tmp_path)}
+    assert kinds == ({"replica_divergence"} if rolled else {"replica_damage"})
+
+
+def test_a_batch_that_a_follower_lacks_or_holds_otherwise(tmp_path: Path) -> None:
+    save(log(9), tmp_path / "node-1", epochs="0 0", high_watermark=90)
+    without = log(9)
+    del without.pieces[3]
+    save(without, tmp_path / "node-2", epochs="0 0", high_watermark=90)
+    (found,) = compared(tmp_path)
+    assert short([found]) == [("replica_divergence", "certain", 30, 39)]
+    shutil.rmtree(tmp_path / "node-2")
+    other = log(9)
+    other.pieces[5:7] = log(9, seed=2).pieces[5:7]
+    save(other, tmp_path / "node-2", epochs="0 0", high_watermark=90)
+    assert short(compared(tmp_path)) == [("replica_divergence", "certain", 50, 69)]
+
+
+def test_what_an_unclean_election_lost_was_below_the_old_leaders_high_watermark(tmp_path: Path) -> None:
+    save(log(15), tmp_path / "node-1", epochs="0 0", high_watermark=120)
+    new = log(5)
+    for number in range(3):
+        new.data(7, count=10, values=[b"later %d" % number] * 10)
+    save(new, tmp_path / "node-2", epochs="0 0,1 50", high_watermark=80)
+    (found,) = compared(tmp_path)
+    assert short([found]) == [("replica_divergence", "certain", 50, 119)], "what is beyond 120 was never committed"
+    assert "not in the cluster any more" in found.explanation
+
+
+def test_compaction_and_retention_make_no_difference(tmp_path: Path) -> None:
+    save(log(9, roll=True), tmp_path / "node-1", epochs="0 0", high_watermark=90)
+    folder = save(log(9, roll=True), tmp_path / "node-2", epochs="0 0", high_watermark=90)
+    (folder / f"{0:020}.log").unlink()
+    os.truncate(folder / f"{20:020}.log", 0)
+    (tmp_path / "node-2" / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 25\n")
+    assert compared(tmp_path) == []
+
+
+def test_a_report_of_three_nodes(spark: SparkSession, tmp_path: Path) -> None:
+    for number in (1, 2, 3):
+        save(log(9), tmp_path / "logs" / f"node-{number}", epochs="0 0", high_watermark=90)
+    path = tmp_path / "logs" / "node-3" / "orders-0" / f"{0:020}.log"
+    raw = bytearray(path.read_bytes())
+    raw[-1] ^= 1
+    path.write_bytes(raw)
+    result = audit(spark, Request(tmp_path / "out", tmp_path / "logs"))
+    assert result.summary["findings"] == {"replica_damage": 1}
+    (read,) = result.summary["ranges"]
+    assert (read["topic"], read["partition"], read["first"], read["end"]) == ("orders", 0, 0, 90)
+    assert (read["why"], len(read["others"])) == ("the replicas end alike", 2)
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "the replicas end alike" in page
+    assert str(tmp_path / "logs" / "node-1" / "orders-0") in page
