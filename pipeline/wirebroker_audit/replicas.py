@@ -87,7 +87,7 @@ class Cluster:
         if self._image is None or folder.topic_id in (None, current):
             return ""
         if current is None:
-            return "is what is left of a deleted topic: the cluster's metadata has no topic of this name"
+            return "belongs to a deleted topic: the cluster's metadata has no topic of this name"
         ids = format_uuid(folder.topic_id or b""), format_uuid(current)
         return "belongs to a deleted topic of this name, with the id {}; the topic now has the id {}".format(*ids)
 

@@ -202,7 +202,7 @@ class WrittenImage(NamedTuple):
     end: int
     """the offset after the last record that was read"""
     is_whole: bool
-    """whether everything in the files could be read, but for what a power cut may leave at their end"""
+    """whether the files could be read to their ends; a power cut may have torn the last batch"""
 
     def compacted_topics(self) -> frozenset[str]:
         """The topics with `cleanup.policy` compact.
