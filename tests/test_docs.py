@@ -150,6 +150,7 @@ OURS = re.compile(r"(?:wirebroker|scripts/run) (\w+) ?(.*)")
 ELSEWHERE = {
     "curl": "test_the_control_answers_curl_as_shown", "docker": "test_docker.py", "until docker": "test_docker.py",
     "go test": "test_go_runs", "venv-pack": "audit_spark/test_submit.py", "spark-submit": "audit_spark/test_submit.py",
+    "tshark": "test_a_capture_is_shown_as_shown",
     "pip install": "test_the_extras_that_are_shown_exist", "./wirebroker.pyz": "scripts/build-zipapp",
 }  # fmt: skip
 """The tests of the other commands that the texts show."""
@@ -166,7 +167,7 @@ def of_ours(*names: str) -> list[Any]:
 
 
 def test_every_command_that_is_shown_has_a_test() -> None:
-    ours = {"serve", "scenario", "audit", "demo", "conformance", "proxy", "decode", "encode"}
+    ours = {"serve", "scenario", "audit", "demo", "conformance", "proxy", "decode", "encode", "trace"}
     for shown in shown_commands():
         match = OURS.match(shown.command)
         assert match[1] in ours if match else shown.command.startswith(tuple(ELSEWHERE)), shown
@@ -220,6 +221,26 @@ def test_a_proxy_shows_verdicts_as_shown(arguments: list[str], output: str, mock
 def test_bytes_are_decoded_as_shown(arguments: list[str], output: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 0
     assert capsys.readouterr().out == output
+
+
+def test_a_capture_is_shown_as_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with MockKafka(topics={"orders": 1}, capture="session.pcapng") as kafka:
+        producer = RawProducer(kafka)
+        for first, last in ((0, 2), (3, 5), (3, 5), (9, 9)):
+            producer.send(first, last)
+    Path("incident.pcap").write_bytes(Path("session.pcapng").read_bytes())
+    shown = [each for each in shown_commands() if each.command.startswith(("wirebroker trace", "tshark"))]
+    assert len(shown) == 2
+    for each in shown:
+        program, *arguments = shlex.split(each.command)
+        if program == "wirebroker":
+            assert main(arguments) == 0
+            assert without_times(capsys.readouterr().out) == without_times(each.output)
+        elif shutil.which("tshark") is not None:
+            assert subprocess.run([program, *arguments], capture_output=True, text=True, timeout=40).stdout == each.output
 
 
 @pytest.mark.parametrize(("arguments", "output"), of_ours("scenario"))

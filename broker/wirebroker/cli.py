@@ -108,6 +108,9 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--record-checks", default="full", choices=("full", "header"), help="check every record as Kafka does, or "
         "the batch header only (%(default)s)")  # fmt: skip
     repeated("--trace", metavar="console|FILE.jsonl", help="show or write the events of --trace-level (repeatable)")
+    add(
+        "--capture", metavar="FILE.pcapng", help="write what passes into this file for Wireshark, with the verdicts as comments"
+    )
     add("--control", metavar="H:P", help="open the HTTP control, for tests in any language; a port alone listens on "
         "127.0.0.1, 0 = any free (needs wirebroker[control])")  # fmt: skip
     repeated("--control-allow-host", metavar="NAME", help="accept requests to the control under "
@@ -162,6 +165,9 @@ def _proxy(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--upstream-tls-cert", metavar="FILE", help="the certificate that the brokers want from clients (PEM)")
     add("--upstream-tls-key", metavar="FILE", help="its private key, if it is not in the same file")
     add("--trace", action="append", default=[], metavar="console|FILE.jsonl", help="show or write the events (repeatable)")
+    add(
+        "--capture", metavar="FILE.pcapng", help="write what passes into this file for Wireshark, with the verdicts as comments"
+    )
     add("--trace-level", default="verdicts", choices=("off", "verdicts", "changes", "exchanges", "all"),
         help="each level adds events: verdicts and faults; connections; answers and fetched batches; requests "
         "(%(default)s)")  # fmt: skip
@@ -184,10 +190,10 @@ def _scenario(commands: argparse._SubParsersAction[Parser]) -> None:
 
 
 def _trace(commands: argparse._SubParsersAction[Parser]) -> None:
-    trace = commands.add_parser("trace", help="read a trace that --trace FILE.jsonl wrote")
+    trace = commands.add_parser("trace", help="read a trace that --trace FILE.jsonl wrote, or a capture (pcapng, pcap)")
     show = trace.add_subparsers(metavar="COMMAND", required=True).add_parser("show", help="print its rows")
     add = show.add_argument
-    add("file", metavar="FILE", help="what --trace wrote; - for standard input")
+    add("file", metavar="FILE", help="what --trace or --capture wrote, or a capture of tcpdump; - for standard input")
     add("--topic", metavar="NAME")
     add("--partition", type=whole_number, metavar="N")
     add("--producer", type=whole_number, metavar="ID", help="a producer id: its batches, and what its connections ask and get")

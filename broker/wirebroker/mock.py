@@ -68,6 +68,7 @@ class Settings(TypedDict, total=False):
     control: bool
     data: str | os.PathLike[str]
     sync: Literal["always", "interval", "never"]
+    capture: str | os.PathLike[str]
 
 
 class MockKafka:
@@ -81,8 +82,9 @@ class MockKafka:
     clients have to retry. `trace` is how much is traced: "off", "verdicts", "changes", "exchanges" or "all"
     (`wirebroker.trace.levels`). `control` opens the HTTP control, at `control_url` (needs wirebroker[control]). With `data` the
     logs are kept in that directory, in Kafka's own files, and what the directory already holds is served; `sync` says when they
-    are flushed to the disk: "always", "interval" or "never". Raises ValueError for an option or setting that cannot be used,
-    DataError (an OSError) if the directory cannot.
+    are flushed to the disk: "always", "interval" or "never". `capture` is a pcapng file for Wireshark, with the verdicts as
+    comments. Raises ValueError for an option or setting that cannot be used, DataError (an OSError) if the
+    directory cannot.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class MockKafka:
         control: bool = False,
         data: str | os.PathLike[str] | None = None,
         sync: Literal["always", "interval", "never"] = "never",
+        capture: str | os.PathLike[str] | None = None,
         loop_thread: LoopThread | None = None,
     ) -> None:
         self._options = BrokerOptions(
@@ -125,6 +128,7 @@ class MockKafka:
         self._ports: list[Address] = []
         self._process = os.getpid()
         """The process that started it."""
+        self._capture_path = capture
         self._new_control = _control_class() if control else None
         self._control: Control | None = None
         self.clock = ClockControl(self)
@@ -182,6 +186,8 @@ class MockKafka:
         self._loop = asyncio.get_running_loop()
         self._host = Host(engine, self._clock)
         try:
+            if self._capture_path is not None:
+                self._host.capture_to(os.fspath(self._capture_path))
             for listener in one_each(engine.cluster.brokers, *self._address):
                 self._ports.append(await self._host.listen(listener))
             if self._new_control is not None:

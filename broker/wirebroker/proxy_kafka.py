@@ -9,6 +9,7 @@ It runs in a thread with an event loop of its own. Every method may be called fr
 
 from __future__ import annotations
 
+import os
 import ssl
 import time
 from collections.abc import Callable
@@ -30,19 +31,20 @@ class ProxyKafka:
     """A proxy before the cluster of which `upstream` is one broker; `trace` is as for MockKafka.
 
     If the cluster is not on this machine, `faults.add` raises FaultError unless `allow_faults` is set.
-    `client_tls` is for connections of clients, `upstream_tls` for those to brokers. Raises ValueError for an
-    address that cannot be read.
+    `client_tls` is for connections of clients, `upstream_tls` for those to brokers. `capture` is a pcapng file for Wireshark.
+    Raises ValueError for an address that cannot be read.
     """
 
     def __init__(
         self, *, upstream: str, listen: str = "127.0.0.1:0", trace: str = "verdicts", allow_faults: bool = False,
         random_seed: int = 0, client_tls: ssl.SSLContext | None = None, upstream_tls: ssl.SSLContext | None = None,
-        loop_thread: LoopThread | None = None,
+        capture: str | os.PathLike[str] | None = None, loop_thread: LoopThread | None = None,
     ) -> None:  # fmt: skip
         self._upstream, self._listen = parse_address(upstream), parse_address(listen)
         self._level, self._seed = trace, random_seed
         self._allow_faults = allow_faults
         self._tls = client_tls, upstream_tls
+        self._capture_path = capture
         self._given_thread = loop_thread
         self._thread: LoopThread | None = None
         self._host: ProxyHost | None = None
@@ -73,6 +75,8 @@ class ProxyKafka:
             client_tls=client_tls, upstream_tls=upstream_tls,
         )  # fmt: skip
         self._host.proxy.trace_at(self._level)
+        if self._capture_path is not None:
+            self._host.capture_to(os.fspath(self._capture_path))
         return await self._host.start()
 
     def stop(self) -> None:

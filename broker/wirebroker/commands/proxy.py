@@ -58,6 +58,8 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack) -> int:
     try:
         for sink in arguments.trace:
             attach_sink(proxy.trace, sink, resources)
+        if arguments.capture:
+            host.capture_to(arguments.capture)
         stop = stop_signal()
         bound = await host.start()
         print_line(f"listening on {bound[0]}:{bound[1]}, before {upstream[0]}:{upstream[1]}")

@@ -98,6 +98,8 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack, part: Part
     try:
         for sink in arguments.trace:
             attach_sink(engine.trace, sink, resources)
+        if arguments.capture:
+            host.capture_to(arguments.capture)
         control = _control(arguments, host, new_engine)
         stop = stop_signal()
         for listener in listeners(arguments, engine.cluster.brokers):

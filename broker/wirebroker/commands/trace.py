@@ -1,8 +1,9 @@
-"""`wirebroker trace show`: the rows in a file of JSON lines, or a picture of its producers' sequences."""
+"""`wirebroker trace show`: the rows of a trace or of captured network traffic, or a picture of its producers' sequences."""
 
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import re
@@ -15,6 +16,8 @@ from itertools import pairwise
 from typing import BinaryIO
 
 from kafkawire.registry import KEYS
+from wirebroker.capture.files import is_capture
+from wirebroker.capture.session import Session
 from wirebroker.suggestions import did_you_mean
 from wirebroker.trace.layout import has_colour, line
 from wirebroker.trace.rows import EVENTS, Row, RunRow, row_from_json
@@ -45,8 +48,10 @@ def run(options: argparse.Namespace) -> int:
 
 def _show(file: BinaryIO, selection: Selection) -> int:
     """Show a whole file. All rows are read first, because later rows tell to whom earlier ones belong."""
-    lines = file.read().splitlines()
-    rows = list(_read(selection.options.file, lines))
+    data = file.read()
+    captured = is_capture(data)
+    lines = [] if captured else data.splitlines()
+    rows = _captured(selection.options.file, data) if captured else list(_read(selection.options.file, lines))
     selection.learn(rows)
     if rows:
         selection.check_names()
@@ -55,9 +60,19 @@ def _show(file: BinaryIO, selection: Selection) -> int:
     for text in (_pictures if selection.options.timeline else _chosen)(runs, has_colour(sys.stdout)):
         print(text)
         printed += 1
-    if not printed and (rows or not lines):
+    if not printed and (rows or not (lines or captured)):
         print(_nothing(len(rows), selection.options), file=sys.stderr)
-    return 2 if lines and not rows else 0
+    return 2 if (lines or captured) and not rows else 0
+
+
+def _captured(name: str, data: bytes) -> list[Row]:
+    """The rows of a capture of network traffic. Raises ValueError if it is damaged from the start."""
+    rows: list[Row] = []
+    session = Session(rows.append)
+    session.read(io.BytesIO(data))
+    for complaint in session.complaints:
+        print(f"{_name_of(name)}: {complaint}", file=sys.stderr)
+    return rows
 
 
 def _nothing(rows: int, options: argparse.Namespace) -> str:
@@ -95,6 +110,8 @@ def _follow(file: BinaryIO, selection: Selection) -> int:
     """Show the rows as they come, until Ctrl-C or the end of standard input."""
     if selection.options.timeline:
         raise ValueError("--timeline draws a whole trace, so --follow cannot be given with it")
+    if isinstance(file, io.BufferedReader) and is_capture(file.peek(4)):
+        raise ValueError("--follow is for traces; a capture is read as a whole")
     colour = has_colour(sys.stdout)
     lines = iter(file.readline, b"") if file is sys.stdin.buffer else appended(file)
     for row in _read(selection.options.file, lines):

@@ -31,6 +31,7 @@ from wirebroker.net.protocol import SHARED_BUFFER, SLICE, BrokerProtocol
 from wirebroker.storage.arena import Arena
 
 if TYPE_CHECKING:
+    from wirebroker.capture.recording import Capture
     from wirebroker.net.storage_jobs import StorageJobs
     from wirebroker.storage.folder.store import FolderStore
 
@@ -60,6 +61,8 @@ class Host:
         self.loop = asyncio.get_running_loop()
         self.limits = Limits(engine.configs)
         self._protocols: dict[Connection, BrokerProtocol] = {}
+        self._capture: Capture | None = None
+        self._new_protocol: Callable[[Host, int, str], BrokerProtocol] = BrokerProtocol
         self._servers: list[asyncio.Server] = []
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at: int | None = None
@@ -92,10 +95,19 @@ class Host:
         """The buffer that a new connection receives into."""
         return self._shared if self._shared is not None else bytearray(SHARED_BUFFER)
 
+    def capture_to(self, path: str) -> None:
+        """Write what passes into this file, with the verdicts; to be called before `listen`. Raises OSError."""
+        from wirebroker.capture.recording import open_capture
+        from wirebroker.net.capturing import CapturedBroker
+
+        self._capture = open_capture(path)
+        self._new_protocol = partial(CapturedBroker, self._capture)
+        self.engine.trace.sinks.append(self._capture)
+
     async def listen(self, listener: Listener) -> Address:
         """Open a listener of a broker; the address it is bound to. Raises ListenError."""
         node_id, name, host = listener.node_id, listener.name, listener.host
-        server, port = await open_server(lambda: BrokerProtocol(self, node_id, name), host, listener.port)
+        server, port = await open_server(lambda: self._new_protocol(self, node_id, name), host, listener.port)
         self._servers.append(server)
         self.engine.cluster.brokers[node_id].addresses[name] = listener.advertised or (reachable(host), port)
         if self._idle_alarm is None:
@@ -390,6 +402,8 @@ class Host:
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(server.wait_closed(), 1)
         self._servers.clear()
+        if self._capture is not None:
+            self._capture.close()
         if self.engine.store is not None:
             self.engine.store.close(self.clock.now())
 

@@ -7,9 +7,12 @@ import contextlib
 import logging
 import socket
 import ssl
+from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 from kafkawire.primitives import Buffer
+from wirebroker.capture.recording import Capture, open_capture
 from wirebroker.clock import Clock
 from wirebroker.connection import Connection
 from wirebroker.effects import Close, Reply, Shaped
@@ -30,7 +33,7 @@ ELSEWHERE = (
 )
 
 
-class _Node:
+class Node:
     """A node of the cluster: its own address, the proxy's address for it, and its id once an answer has named it."""
 
     def __init__(self, upstream: Address, local: Address) -> None:
@@ -56,7 +59,9 @@ class ProxyHost:
         self._listen = listen
         self._advertised_host = advertised_host
         self._client_tls, self._upstream_tls = client_tls, upstream_tls
-        self._nodes: dict[Address, _Node] = {}
+        self._nodes: dict[Address, Node] = {}
+        self._capture: Capture | None = None
+        self._new_side: Callable[[ProxyHost, Node], ClientSide] = ClientSide
         self._servers: list[asyncio.Server] = []
         self._starting: set[asyncio.Task[None]] = set()
         self._sides: dict[Connection, ClientSide] = {}
@@ -65,6 +70,14 @@ class ProxyHost:
         self.buffer = bytearray(SHARED_BUFFER)
         """All connections receive into it: each read is passed on before the next begins."""
         AcceptErrorHandler.install(self.loop)
+
+    def capture_to(self, path: str) -> None:
+        """Write what passes between clients and this proxy into this file; to be called before `start`. Raises OSError."""
+        from wirebroker.net.capturing import CapturedClient
+
+        self._capture = open_capture(path)
+        self._new_side = partial(CapturedClient, self._capture)
+        self.proxy.trace.sinks.append(self._capture)
 
     async def start(self) -> Address:
         """Open the first listener; its address. Raises ListenError."""
@@ -86,18 +99,18 @@ class ProxyHost:
             self._learned(node, node_id)
         return node.local
 
-    def _learned(self, node: _Node, node_id: int) -> None:
+    def _learned(self, node: Node, node_id: int) -> None:
         """An answer has named a node; connections through its listener are known by its id from now on."""
         node.node_id = node_id
         for connection, side in self._sides.items():
             if side.node is node:
                 connection.node_id = node_id
 
-    def _open(self, upstream: Address) -> _Node:
+    def _open(self, upstream: Address) -> Node:
         """Bind a listener at once, so that its address is known, and start it."""
         host, port = self._listen
         bound = self._bound(host, port + len(self._nodes) if port else 0)
-        node = _Node(upstream, (self._advertised_host or reachable(host), bound.getsockname()[1]))
+        node = Node(upstream, (self._advertised_host or reachable(host), bound.getsockname()[1]))
         self._nodes[upstream] = node
         task = self.loop.create_task(self._serve(node, bound))
         self._starting.add(task)
@@ -113,15 +126,15 @@ class ProxyHost:
                 return self._bound(host, 0)  # the next port is taken
             raise ListenError(f"cannot listen on {host}:{port}: {reason_of(refused)}") from refused
 
-    async def _serve(self, node: _Node, bound: socket.socket) -> None:
+    async def _serve(self, node: Node, bound: socket.socket) -> None:
         server = await self.loop.create_server(
-            lambda: ClientSide(self, node), sock=bound, backlog=BACKLOG, ssl=self._client_tls
+            lambda: self._new_side(self, node), sock=bound, backlog=BACKLOG, ssl=self._client_tls
         )
         self._servers.append(server)
 
     # Connections
 
-    def connected(self, side: ClientSide, client_host: str, node: _Node) -> Relay:
+    def connected(self, side: ClientSide, client_host: str, node: Node) -> Relay:
         """A client has connected: tell the proxy, and dial its broker."""
         relay = self.proxy.connect(node.node_id, client_host, "PLAINTEXT", self.clock.now())
         self._sides[relay.connection] = side
@@ -226,6 +239,8 @@ class ProxyHost:
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(server.wait_closed(), 1)
         self._servers.clear()
+        if self._capture is not None:
+            self._capture.close()
 
 
 class Side(asyncio.BufferedProtocol):
@@ -260,7 +275,7 @@ class Side(asyncio.BufferedProtocol):
 class ClientSide(Side):
     """The connection of a client."""
 
-    def __init__(self, host: ProxyHost, node: _Node) -> None:
+    def __init__(self, host: ProxyHost, node: Node) -> None:
         super().__init__(host)
         self.node = node
         self._broker: BrokerSide | None = None

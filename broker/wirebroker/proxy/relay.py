@@ -125,6 +125,22 @@ class Relay:
         """Whether the broker owes the answer to this request."""
         return bool(self._awaited) and self._awaited[-1].exchange is exchange
 
+    def expects(self, correlation_id: int) -> bool:
+        """Whether an answer with this correlation id is awaited, or one without a header.
+
+        Answers before it never come: for connections of which parts are missing, as in a capture.
+        """
+        awaited = self._awaited
+        if not awaited or awaited[0].key < 0:
+            return bool(awaited)
+        if all(each.correlation_id != correlation_id for each in awaited):
+            return False
+        while awaited[0].correlation_id != correlation_id:
+            missing = awaited.popleft().exchange
+            if missing is not None:
+                self.proxy.unanswered(missing)
+        return True
+
     # From the client
 
     def from_client(self, data: memoryview, now: int) -> None:

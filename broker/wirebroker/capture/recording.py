@@ -1,0 +1,232 @@
+"""Writing a capture: the bytes of each connection as packets, one frame each, with the verdicts as comments.
+
+It is given what has passed and asks nobody: no socket, no clock. Times are in µs since the epoch.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import BinaryIO
+
+from kafkawire.frames import KEY_VERSION_CORRELATION, SIZE
+from kafkawire.messages import APIS
+from kafkawire.registry import KEYS, request_class
+from wirebroker.capture.files import packet_block, start_of_file
+from wirebroker.capture.packets import LONGEST_PAYLOAD, Endpoint, Line
+from wirebroker.capture.secrets import SECRET_APIS, hidden, redacted_answer, redacted_request
+from wirebroker.trace.rows import FaultRow, ProduceRow, Row
+
+logger = logging.getLogger("wirebroker")
+
+SIZE_BYTES = SIZE.size
+START = SIZE_BYTES + KEY_VERSION_CORRELATION.size
+LARGEST_FRAME = 1 << 28
+"""Bytes of the largest frame that is believed."""
+LARGEST_SECRET = 1 << 20
+MOST_AWAITED = 10_000
+SASL_HANDSHAKE = KEYS["SaslHandshake"]
+SHOWN_OF_OTHERS = 8
+"""Bytes that are kept of what a client sends that is not Kafka's protocol: enough to tell what it is."""
+
+
+class Capture:
+    """A pcapng file that is being written. It is a sink of the trace as well, for the comments."""
+
+    def __init__(self, file: BinaryIO, name: str) -> None:
+        self.name = name
+        self._file: BinaryIO | None = file
+        self._by_number: dict[int, Conversation] = {}
+        self._write(start_of_file())
+
+    def opened(self, client: Endpoint, server: Endpoint, now: int) -> Conversation:
+        """A client has connected."""
+        return Conversation(self, Line(client, server), now)
+
+    def numbered(self, conversation: Conversation, number: int) -> None:
+        """The trace knows this connection by this number."""
+        self._by_number[number] = conversation
+
+    def ended(self, number: int) -> None:
+        """The trace says no more about the connection with this number."""
+        self._by_number.pop(number, None)
+
+    def __call__(self, row: Row) -> None:
+        """Keep a verdict or a fault as a comment for the next packet to its client."""
+        if isinstance(row, ProduceRow | FaultRow):
+            conversation = self._by_number.get(row.connection)
+            if conversation is not None:
+                place, _, outcome, rest = row.parts()
+                conversation.comments.append(f"{place} {outcome}: {rest}".strip())
+
+    def packet(self, now: int, data: bytes, comments: list[str]) -> None:
+        """Write one packet. A file that cannot be written to gets no more."""
+        self._write(packet_block(now, data, comments))
+
+    def _write(self, data: bytes) -> None:
+        if self._file is not None:
+            try:
+                self._file.write(data)
+            except OSError as failure:
+                logger.warning("the capture no longer goes to %s (%s)", self.name, failure.strerror)
+                self.close()
+
+    def close(self) -> None:
+        """Close the file; harmless if it is closed."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+
+def open_capture(path: str) -> Capture:
+    """A new capture in this file, which is replaced. Each packet is written at once, so that a killed process keeps it.
+
+    Raises OSError.
+    """
+    return Capture(open(path, "wb", buffering=0), path)
+
+
+class Conversation:
+    """One connection of a capture."""
+
+    def __init__(self, capture: Capture, line: Line, now: int) -> None:
+        self.comments: list[str] = []
+        """For the next packet to the client."""
+        self._capture, self._line = capture, line
+        self._awaited: deque[_Awaited] = deque(maxlen=MOST_AWAITED)
+        self._requests = _Cut(START, self._request)
+        self._answers = _Cut(SIZE_BYTES * 2, self._answer)
+        self._tokens = False
+        self._secret = False
+        """Whether the client has authenticated itself, so that bytes which cannot be read may be secret."""
+        for packet in line.handshake():
+            capture.packet(now, packet, [])
+
+    def from_client(self, data: bytes, now: int) -> None:
+        """Bytes of the client have arrived."""
+        for piece in self._requests.take(data):
+            self._send(False, piece, now)
+
+    def to_client(self, data: bytes, now: int) -> None:
+        """Bytes were sent to the client."""
+        for piece in self._answers.take(data):
+            self._send(True, piece, now)
+
+    def closed(self, now: int, *, by_server: bool) -> None:
+        """The connection is over."""
+        self._send(False, self._requests.rest(), now)
+        self._send(True, self._answers.rest(), now)
+        for packet in (self._line.end(by_server), self._line.end(not by_server)):
+            self._capture.packet(now, packet, self._take_comments())
+
+    def _send(self, by_server: bool, data: bytes, now: int) -> None:
+        for at in range(0, len(data), LONGEST_PAYLOAD):
+            packet = self._line.sent(by_server, data[at : at + LONGEST_PAYLOAD])
+            self._capture.packet(now, packet, self._take_comments() if by_server else [])
+
+    def _take_comments(self) -> list[str]:
+        comments, self.comments = self.comments, []
+        return comments
+
+    def _request(self, start: bytes, size: int) -> _Redact | None:
+        """What to do with a request that begins so."""
+        key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(start, SIZE_BYTES)
+        if self._tokens and not _is_known(key, version):
+            self._awaited.append((None, -1, -1))
+            return lambda frame: hidden(frame, SIZE_BYTES)
+        self._tokens = key == SASL_HANDSHAKE and version == 0
+        self._secret |= key == SASL_HANDSHAKE
+        self._awaited.append((correlation_id, key, version))
+        return redacted_request if key in SECRET_APIS else None
+
+    def _answer(self, start: bytes, size: int) -> _Redact | None:
+        """What to do with an answer that begins so. Answers come in the order of the requests; some requests get none."""
+        (correlation_id,) = SIZE.unpack_from(start, SIZE_BYTES)
+        while self._awaited:
+            awaited, key, version = self._awaited.popleft()
+            if awaited is None:
+                return lambda frame: hidden(frame, SIZE_BYTES)
+            if awaited == correlation_id:
+                return partial(redacted_answer, key=key, version=version) if key in SECRET_APIS else None
+        return (lambda frame: hidden(frame, SIZE_BYTES * 2)) if self._secret else None
+
+
+_Redact = Callable[[bytes], bytes]
+_Awaited = tuple[int | None, int, int]
+"""Correlation id, API key and version of a request; a token of SASL without a header has no correlation id."""
+
+
+def _is_known(key: int, version: int) -> bool:
+    return key in APIS and 0 <= version <= request_class(key).__schema__.versions[1]
+
+
+class _Cut:
+    """Cuts one direction of a connection into pieces for packets: small frames whole, large ones as they come."""
+
+    def __init__(self, start: int, begins: Callable[[bytes, int], _Redact | None]) -> None:
+        self._start, self._begins = start, begins
+        self._buffer = b""
+        self._passing = 0
+        """Bytes of the current frame that still come, and are passed on as they come."""
+        self._redact: _Redact | None = None
+        self._known = False
+        """Whether the frame at the beginning of the buffer has been announced to `begins`."""
+        self._lost = -1
+        """How many bytes may still be shown of a direction in which frames cannot be told apart; −1 while they can."""
+
+    def rest(self) -> bytes:
+        """The bytes of a frame that does not end; hidden if they may be secret."""
+        rest, self._buffer = self._buffer, b""
+        return rest if self._redact is None else hidden(rest, SIZE_BYTES)
+
+    def take(self, data: bytes) -> Iterator[bytes]:
+        """The pieces that these bytes complete."""
+        data = self._buffer + data if self._buffer else bytes(data)
+        self._buffer = b""
+        while data:
+            if self._lost >= 0:
+                yield hidden(data, self._lost)
+                self._lost = max(self._lost - len(data), 0)
+                return
+            if self._passing:
+                piece, data = data[: self._passing], data[self._passing :]
+                self._passing -= len(piece)
+                yield piece
+                continue
+            size = self._size(data)
+            if size is None:
+                self._buffer = data
+                return
+            if size < 0:
+                self._lost = SHOWN_OF_OTHERS
+            elif size > LONGEST_PAYLOAD and self._redact is None:
+                self._passing, self._known = size, False
+            elif len(data) >= size:
+                yield self._redact(data[:size]) if self._redact is not None else data[:size]
+                data, self._known = data[size:], False
+            else:
+                self._buffer = data
+                return
+
+    def _size(self, data: bytes) -> int | None:
+        """Bytes of the frame at the beginning; None if too little of it is there, −1 if that is not a frame."""
+        if len(data) < SIZE_BYTES:
+            return None
+        size: int = SIZE.unpack_from(data)[0] + SIZE_BYTES
+        if not SIZE_BYTES <= size <= LARGEST_FRAME:
+            return -1
+        if len(data) < min(self._start, size):
+            return None
+        if not self._known:
+            self._known = True
+            self._redact = self._begins(data[: self._start], size) if size >= self._start else _hide_token
+        if self._redact is not None and size > LARGEST_SECRET:
+            return -1
+        return size
+
+
+def _hide_token(frame: bytes) -> bytes:
+    """A frame too short for a header, as a token of SASL may be."""
+    return hidden(frame, SIZE_BYTES)

@@ -1,0 +1,208 @@
+"""Sessions: what a capture shows of Kafka's protocol, with the verdicts that a proxy would have given.
+
+Nobody proxied the traffic, so the relay of the proxy is given the frames of the capture, and its effects are dropped. Where
+frames are missing from the capture, the session goes on with the next one that is whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, NamedTuple
+
+from kafkawire.codec import decode
+from kafkawire.declare import Message
+from kafkawire.errors import ProtocolError
+from kafkawire.frames import SIZE, read_request_header
+from kafkawire.messages import APIS
+from kafkawire.registry import request_class
+from wirebroker.capture.files import DamagedCapture, read_packets
+from wirebroker.capture.packets import Endpoint, segment_of
+from wirebroker.capture.streams import Ended, Piece, Stream, Streams
+from wirebroker.proxy.exchange import ForwardedExchange
+from wirebroker.proxy.proxy import Proxy
+from wirebroker.proxy.relay import Relay
+from wirebroker.trace.rows import Row
+
+SIZE_BYTES, HEADER = SIZE.size, 14
+LARGEST_FRAME = 1 << 28
+LONGEST_CLIENT_ID = 1000
+UNKNOWN_NODE = -1
+TLS = (b"\x16\x03", b"\x17\x03")
+LOOPBACK = {"localhost": "127.0.0.1"}
+
+
+class Answered(NamedTuple):
+    """A request of a session, and its answer if the capture has it."""
+
+    exchange: ForwardedExchange
+    response: Message | None
+
+
+def _ignored(each: Answered) -> None:
+    """What happens to exchanges that nobody asks for."""
+
+
+class Session:
+    """A capture that is being read. `row` gets each row of the trace, `answered` each request with its answer."""
+
+    def __init__(self, row: Callable[[Row], None], answered: Callable[[Answered], None] = _ignored) -> None:
+        self.complaints: list[str] = []
+        """Sentences about what could not be read."""
+        self._proxy = _Observed(self._node, answered)
+        self._proxy.trace_at("all")
+        self._proxy.trace.sinks.append(row)
+        self._nodes: dict[Endpoint, int] = {}
+        self._conversations: dict[Stream, _Conversation] = {}
+        self._packets, self._encrypted, self._seen = 0, 0, 0
+
+    def read(self, file: BinaryIO) -> None:
+        """Read a whole capture. Raises DamagedCapture if it has not even one packet; OSError."""
+        streams, now = Streams(), 0
+        try:
+            for packet in read_packets(file):
+                self._packets, now = self._packets + 1, packet.time
+                segment = segment_of(packet)
+                for event in streams.take(segment) if segment is not None else ():
+                    self._take(event)
+        except DamagedCapture as damage:
+            if not self._packets:
+                raise
+            self.complaints.append(f"{damage}; the {self._packets} packets before it are read")
+        for event in streams.rest():
+            self._take(event)
+        for conversation in self._conversations.values():
+            self._proxy.disconnected(conversation.relay.connection, "the capture ends", now // 1000)
+        if not self._seen:
+            hint = f"; {self._encrypted} of its pieces are encrypted (TLS)" if self._encrypted else ""
+            self.complaints.append(f"no request of Kafka's protocol is in the {self._packets} packets{hint}")
+
+    def _take(self, event: Piece | Ended) -> None:
+        conversation = self._conversations.get(event.stream)
+        if isinstance(event, Ended):
+            if self._conversations.pop(event.stream, None) is not None and conversation is not None:
+                self._proxy.disconnected(conversation.relay.connection, event.reason, event.time // 1000)
+        elif conversation is not None:
+            conversation.take(event)
+        elif event.stream.client in (None, event.sender) and is_request(event.data, event.after_gap):
+            self._begin(event).take(event)
+        else:
+            self._encrypted += event.data[:2] in TLS
+        self._proxy.take_effects()
+
+    def _begin(self, first: Piece) -> _Conversation:
+        stream = first.stream
+        stream.client = first.sender
+        node_id = self._nodes.get(stream.server, UNKNOWN_NODE)
+        listener = "{}:{}".format(*stream.server)
+        relay = self._proxy.connect(node_id, first.sender[0], listener, first.time // 1000)
+        self._seen += 1
+        made = self._conversations[stream] = _Conversation(relay)
+        return made
+
+    def _node(self, host: str, port: int, node_id: int) -> Endpoint:
+        """An answer names a broker: its connections have its id from now on. The address stays as it is."""
+        where = LOOPBACK.get(host, host), port
+        self._nodes[where] = node_id
+        for stream, conversation in self._conversations.items():
+            if stream.server == where:
+                conversation.relay.connection.node_id = node_id
+        return host, port
+
+
+class _Observed(Proxy):
+    """A proxy that passes nothing on, and tells of each request with its answer."""
+
+    def __init__(self, locate: Callable[[str, int, int], Endpoint], answered: Callable[[Answered], None]) -> None:
+        super().__init__(0, locate)
+        self._answered = answered
+
+    def observe(self, exchange: ForwardedExchange, response: Message) -> None:
+        super().observe(exchange, response)
+        self._answered(Answered(exchange, response))
+
+    def unanswered(self, exchange: ForwardedExchange) -> None:
+        super().unanswered(exchange)
+        self._answered(Answered(exchange, None))
+
+
+class _Conversation:
+    """One connection: its frames, and the relay that gets them."""
+
+    def __init__(self, relay: Relay) -> None:
+        self.relay = relay
+        self._requests = _Frames(is_request)
+        self._answers = _Frames(self._is_answer)
+
+    def take(self, piece: Piece) -> None:
+        """Give the relay the frames that these bytes complete."""
+        relay, now = self.relay, piece.time // 1000
+        if piece.sender == piece.stream.client:
+            for frame in self._requests.take(piece):
+                relay.from_client(memoryview(frame), now)
+        else:
+            for frame in self._answers.take(piece):
+                if self._is_answer(frame, False):
+                    relay.proxy.set_time(now)
+                    relay.from_broker(memoryview(frame), now)
+
+    def _is_answer(self, data: bytes, after_gap: bool) -> bool:
+        """Whether an answer that is awaited begins here."""
+        if self.relay.connection.closed or len(data) < SIZE_BYTES * 2 or not _is_size(data):
+            return False
+        return self.relay.expects(SIZE.unpack_from(data, SIZE_BYTES)[0])
+
+
+class _Frames:
+    """The frames of one direction. After a gap it waits for a piece that begins with one."""
+
+    def __init__(self, begins: Callable[[bytes, bool], bool]) -> None:
+        self._begins = begins
+        self._buffer = bytearray()
+        self._lost = False
+
+    def take(self, piece: Piece) -> Iterator[bytes]:
+        """The whole frames, each with its size."""
+        if piece.after_gap:
+            self._buffer.clear()
+            self._lost = True
+        if self._lost and not self._begins(piece.data, True):
+            return
+        self._lost = False
+        self._buffer += piece.data
+        while len(self._buffer) >= SIZE_BYTES:
+            if not _is_size(self._buffer):
+                self._buffer.clear()
+                self._lost = True
+                return
+            end = SIZE.unpack_from(self._buffer)[0] + SIZE_BYTES
+            if len(self._buffer) < end:
+                return
+            frame = bytes(self._buffer[:end])
+            del self._buffer[:end]
+            yield frame
+
+
+def _is_size(data: bytes | bytearray) -> bool:
+    return 0 < int(SIZE.unpack_from(data)[0]) <= LARGEST_FRAME
+
+
+def is_request(data: bytes, after_gap: bool) -> bool:
+    """Whether a request begins here: what its header says is possible, and it can be read if all of it is there."""
+    if len(data) < HEADER:
+        return not after_gap and data[0] == 0  # no frame is so large that its size begins with another byte
+    if not _is_size(data):
+        return False
+    size, key, version = SIZE.unpack_from(data)[0], *(int.from_bytes(data[at : at + 2], "big") for at in (4, 6))
+    client_id = int.from_bytes(data[12:14], "big", signed=True)
+    if key not in APIS or not -1 <= client_id <= min(size - 10, LONGEST_CLIENT_ID):
+        return False
+    cls = request_class(key)
+    oldest, newest = cls.__schema__.versions
+    if version > newest or len(data) < SIZE_BYTES + size or version < oldest:
+        return version <= newest
+    try:
+        frame = memoryview(data)[SIZE_BYTES : SIZE_BYTES + size]
+        decode(cls, frame, version, read_request_header(frame).end)
+    except ProtocolError:
+        return False
+    return True

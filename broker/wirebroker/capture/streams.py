@@ -1,0 +1,154 @@
+"""TCP connections in a capture: each side's bytes in order, without what was sent twice, and with the places of gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from wirebroker.capture.packets import ACK, FIN, RST, SYN, Endpoint, Segment
+
+MOST_HELD = 256
+"""Segments that wait for one before them; then that one is taken to be missing from the capture."""
+_HALF, _ALL = 1 << 31, (1 << 32) - 1
+
+
+class Piece(NamedTuple):
+    """Bytes that one side sent; `time` is in µs since the epoch."""
+
+    stream: Stream
+    sender: Endpoint
+    data: bytes
+    after_gap: bool
+    """Whether bytes before these are missing from the capture."""
+    time: int
+
+
+class Ended(NamedTuple):
+    """A connection is over; `reason` is a sentence."""
+
+    stream: Stream
+    reason: str
+    time: int
+
+
+class Stream:
+    """A TCP connection. The client is the side that opened it; None as long as the capture does not show which that is."""
+
+    def __init__(self, segment: Segment) -> None:
+        self.ends = segment.source, segment.target
+        self.client: Endpoint | None = None
+        self.sides = {self.ends[0]: _Side(), self.ends[1]: _Side()}
+        self.closed = False
+
+    @property
+    def server(self) -> Endpoint:
+        """The side that is not the client."""
+        return self.ends[1] if self.client == self.ends[0] else self.ends[0]
+
+    def take(self, segment: Segment) -> Iterator[Piece | Ended]:
+        """What this segment completes."""
+        if segment.flags & SYN:
+            self.client = segment.target if segment.flags & ACK else segment.source
+        for data, after_gap in self.sides[segment.source].take(segment):
+            yield Piece(self, segment.source, data, after_gap, segment.time)
+        if segment.flags & ACK:
+            for data, after_gap in self.sides[segment.target].acknowledge(segment.acknowledged):
+                yield Piece(self, segment.target, data, after_gap, segment.time)
+        if segment.flags & (FIN | RST) and not self.closed:
+            self.closed = bool(segment.flags & RST) or all(each.ended for each in self.sides.values())
+            if self.closed:
+                yield Ended(self, "it was reset" if segment.flags & RST else "it was closed", segment.time)
+
+    def rest(self, time: int) -> Iterator[Piece]:
+        """What waited for segments that never came."""
+        for end, side in self.sides.items():
+            for data, after_gap in side.give_up():
+                yield Piece(self, end, data, after_gap, time)
+
+
+class _Side:
+    """What one side has sent."""
+
+    def __init__(self) -> None:
+        self._next: int | None = None
+        self._held: dict[int, bytes] = {}
+        self._acknowledged: int | None = None
+        self.ended = False
+
+    def take(self, segment: Segment) -> Iterator[tuple[bytes, bool]]:
+        """The bytes that are complete now, each with whether some are missing before them."""
+        sequence = segment.sequence
+        if segment.flags & SYN:
+            self._next = sequence = (sequence + 1) & _ALL
+        self.ended |= bool(segment.flags & FIN)
+        if not segment.payload:
+            return
+        if self._next is None:
+            self._next = sequence
+            yield from self._pass(sequence, segment.payload, True)
+            return
+        if 0 < self._ahead(sequence) < _HALF:
+            if len(segment.payload) > len(self._held.get(sequence, b"")):
+                self._held[sequence] = segment.payload
+            if len(self._held) > MOST_HELD or self._is_received(sequence):
+                yield from self.give_up()
+            return
+        yield from self._pass(sequence, segment.payload, False)
+        yield from self._held_ones()
+
+    def acknowledge(self, acknowledged: int) -> Iterator[tuple[bytes, bool]]:
+        """The other side has received everything up to here, so what has not come until now is missing from the capture."""
+        if self._acknowledged is None or 0 < (acknowledged - self._acknowledged) & _ALL < _HALF:
+            self._acknowledged = acknowledged
+        if self._held and self._is_received(min(self._held, key=self._ahead)):
+            yield from self.give_up()
+
+    def _is_received(self, sequence: int) -> bool:
+        """Whether the other side has acknowledged everything before this."""
+        return self._acknowledged is not None and (self._acknowledged - sequence) & _ALL < _HALF
+
+    def give_up(self) -> Iterator[tuple[bytes, bool]]:
+        """What has come after a gap that is not filled."""
+        while self._held and self._next is not None:
+            nearest = min(self._held, key=self._ahead)
+            self._next = nearest
+            yield from self._pass(nearest, self._held.pop(nearest), True)
+            yield from self._held_ones()
+
+    def _held_ones(self) -> Iterator[tuple[bytes, bool]]:
+        """The held bytes that follow now, or that have passed already."""
+        while ready := [each for each in self._held if self._ahead(each) == 0 or self._ahead(each) >= _HALF]:
+            for sequence in ready:
+                yield from self._pass(sequence, self._held.pop(sequence), False)
+
+    def _ahead(self, sequence: int) -> int:
+        return (sequence - (self._next or 0)) & _ALL
+
+    def _pass(self, sequence: int, data: bytes, after_gap: bool) -> Iterator[tuple[bytes, bool]]:
+        """The part of these bytes that has not passed before."""
+        passed = ((self._next or 0) - sequence) & _ALL
+        if passed < len(data):
+            self._next = (sequence + len(data)) & _ALL
+            yield data[passed:], after_gap
+
+
+class Streams:
+    """The connections of a capture."""
+
+    def __init__(self) -> None:
+        self._streams: dict[tuple[Endpoint, Endpoint], Stream] = {}
+        self._time = 0
+
+    def take(self, segment: Segment) -> Iterator[Piece | Ended]:
+        """What this segment completes, in the order of the capture."""
+        self._time = segment.time
+        first, second = sorted((segment.source, segment.target))
+        stream = self._streams.get((first, second))
+        if stream is None or (stream.closed and segment.flags & SYN and not segment.flags & ACK):
+            stream = self._streams[first, second] = Stream(segment)
+        yield from stream.take(segment)
+
+    def rest(self) -> Iterator[Piece]:
+        """What waited for segments that the capture does not have."""
+        for stream in self._streams.values():
+            yield from stream.rest(self._time)

@@ -1,0 +1,395 @@
+"""Captures: what a broker or proxy writes as pcapng, and what is read from the captures of others."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+import pytest
+from kafka import KafkaProducer
+
+from kafkawire.frames import SIZE, encode_request, encode_response
+from kafkawire.messages.api_versions import ApiVersionsRequest
+from kafkawire.messages.metadata import MetadataRequest
+from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from kafkawire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from wire.random_messages import damaged
+from wirebroker import MockKafka, ProxyKafka, faults
+from wirebroker.capture.files import DamagedCapture, Packet, packet_block, read_packets, start_of_file
+from wirebroker.capture.packets import Line, segment_of
+from wirebroker.capture.recording import Capture
+from wirebroker.capture.session import Answered, Session
+from wirebroker.cli import main
+from wirebroker.trace.rows import ProduceRow, Row
+from wirekit import RawProducer, batch, lacking, produce_request
+
+CLIENT, SERVER = ("127.0.0.1", 50_000), ("127.0.0.1", 9092)
+SECRET = b"opensesame"
+
+
+def rows_of(capture: bytes) -> tuple[list[Row], list[str]]:
+    """The rows of a capture, and what could not be read of it."""
+    rows: list[Row] = []
+    session = Session(rows.append)
+    session.read(io.BytesIO(capture))
+    return rows, session.complaints
+
+
+def verdicts(rows: list[Row]) -> list[tuple[str, int, int, int]]:
+    return [(row.verdict, row.code, row.base_offset, row.first_sequence) for row in rows if isinstance(row, ProduceRow)]
+
+
+def capture_of(packets: list[Packet]) -> bytes:
+    """A pcapng of these packets."""
+    return start_of_file() + b"".join(packet_block(each.time, each.data, each.comments) for each in packets)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, list[tuple[str, int, int, int]]]:
+    """A captured session with a duplicate and a refused batch, and the verdicts of its broker."""
+    path = tmp_path_factory.mktemp("capture") / "session.pcapng"
+    with MockKafka(topics={"orders": 1}, capture=path) as kafka:
+        producer = RawProducer(kafka)
+        for first, last in ((0, 2), (3, 5), (3, 5), (9, 9)):
+            producer.send(first, last)
+        expected = verdicts(list(kafka.trace.produce()))
+    return path.read_bytes(), expected
+
+
+@pytest.fixture(scope="module")
+def packets(recorded: tuple[bytes, list[tuple[str, int, int, int]]]) -> list[Packet]:
+    return list(read_packets(io.BytesIO(recorded[0])))
+
+
+def test_a_capture_shows_the_verdicts_of_its_broker(recorded: tuple[bytes, list[tuple[str, int, int, int]]]) -> None:
+    capture, expected = recorded
+    rows, complaints = rows_of(capture)
+    assert not complaints
+    assert verdicts(rows) == expected
+    assert [row[0] for row in expected] == ["accepted", "accepted", "duplicate", "rejected"]
+
+
+def test_verdicts_are_comments_of_the_answers(packets: list[Packet]) -> None:
+    comments = [comment for each in packets for comment in each.comments]
+    assert [text.partition(":")[0] for text in comments] == [
+        "orders-0 accepted", "orders-0 accepted", "orders-0 duplicate", "orders-0 rejected",
+    ]  # fmt: skip
+    assert comments[3].startswith("orders-0 rejected: rejected 45 OUT_OF_ORDER_SEQUENCE_NUMBER: expected sequence 6")
+    for each in packets:
+        segment = segment_of(each)
+        assert segment is not None
+        if each.comments:
+            assert segment.payload
+            assert SIZE.unpack_from(segment.payload)[0] + 4 == len(segment.payload), "one frame in a packet"
+
+
+def test_tshark_opens_a_capture_and_finds_no_fault(
+    recorded: tuple[bytes, list[tuple[str, int, int, int]]], tmp_path: Path
+) -> None:
+    if shutil.which("tshark") is None:
+        lacking("tshark", "tshark is not installed")
+    (tmp_path / "x.pcapng").write_bytes(recorded[0])
+    checks = ["-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"]
+
+    def shown(wanted: str) -> list[str]:
+        command = ["tshark", *checks, "-r", str(tmp_path / "x.pcapng"), "-Y", wanted]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=50).stdout.splitlines()
+
+    assert len(shown('frame.comment contains "duplicate of offset 3"')) == 1
+    assert shown("tcp.checksum.status != 1 || ip.checksum.status != 1 || tcp.analysis.flags") == []
+    assert len(shown("tcp.flags.syn == 1")) == 2 * len(shown("tcp.flags.syn == 1 && tcp.flags.ack == 1")) > 0
+
+
+# Captures of others
+
+
+def link_layers() -> Iterator[tuple[str, int, Callable[[bytes], bytes]]]:
+    """Link types, and how an Ethernet packet of IPv4 becomes one of theirs."""
+    yield "null", 0, lambda data: struct.pack("<I", 2) + data[14:]
+    yield "loop", 108, lambda data: struct.pack(">I", 2) + data[14:]
+    yield "raw", 101, lambda data: data[14:]
+    yield "ipv4", 228, lambda data: data[14:]
+    yield "sll", 113, lambda data: struct.pack(">HHH8sH", 0, 1, 6, b"", 0x0800) + data[14:]
+    yield "sll2", 276, lambda data: struct.pack(">HHIHBB8s", 0x0800, 0, 1, 1, 0, 6, b"") + data[14:]
+    yield "vlan", 1, lambda data: data[:12] + b"\x81\x00\x00\x05" + data[12:]
+
+
+@pytest.mark.parametrize(("link", "wrapped"), [pytest.param(*rest, id=name) for name, *rest in link_layers()])
+@pytest.mark.parametrize(("order", "magic"), [("<", 0xA1B2C3D4), (">", 0xA1B2C3D4), ("<", 0xA1B23C4D)])
+def test_pcap_files_of_every_kind_are_read(
+    order: str, magic: int, link: int, wrapped: Callable[[bytes], bytes],
+    recorded: tuple[bytes, list[tuple[str, int, int, int]]], packets: list[Packet],
+) -> None:  # fmt: skip
+    units = 1000 if magic == 0xA1B23C4D else 1
+    file = struct.pack(order + "IHHiIII", magic, 2, 4, 0, 0, 65535, link)
+    for each in packets:
+        data = wrapped(each.data)
+        file += struct.pack(order + "IIII", each.time // 1_000_000, each.time % 1_000_000 * units, len(data), len(data)) + data
+    rows, complaints = rows_of(file)
+    assert (verdicts(rows), complaints) == (recorded[1], [])
+    assert abs(rows[0].time - packets[0].time // 1000) <= 1
+
+
+def test_ipv6_is_read_and_written() -> None:
+    line = Line(("::1", 50_000), ("::1", 9092))
+    request = encode_request(1, "c", MetadataRequest(topics=None), 9)
+    file = [Packet(0, 1, each) for each in (*line.handshake(), line.sent(False, request))]
+    rows, complaints = rows_of(capture_of(file))
+    assert not complaints
+    assert [row.event for row in rows] == ["connection", "request", "connection"]
+
+
+def test_big_endian_pcapng_with_another_resolution_is_read(packets: list[Packet]) -> None:
+    def block(kind: int, body: bytes) -> bytes:
+        body += bytes(-len(body) % 4)
+        return struct.pack(">II", kind, len(body) + 12) + body + struct.pack(">I", len(body) + 12)
+
+    file = block(0x0A0D0D0A, struct.pack(">IHHq", 0x1A2B3C4D, 1, 0, -1))
+    file += block(1, struct.pack(">HHI", 1, 0, 0) + struct.pack(">HHBxxxHH", 9, 1, 9, 0, 0))
+    for each in packets:
+        time = each.time * 1000
+        file += block(6, struct.pack(">IIIII", 0, time >> 32, time & 0xFFFFFFFF, len(each.data), len(each.data)) + each.data)
+    found = list(read_packets(io.BytesIO(file)))
+    assert [(each.time // 100, each.data) for each in found] == [(each.time // 100, each.data) for each in packets]
+
+
+def resent(packets: list[Packet], size: int, change: Callable[[list[Packet]], list[Packet]]) -> bytes:
+    """The same session in segments of this size, changed."""
+    lines: dict[frozenset[tuple[str, int]], Line] = {}
+    clients: dict[frozenset[tuple[str, int]], tuple[str, int]] = {}
+    made: list[Packet] = []
+    for each in packets:
+        segment = segment_of(each)
+        assert segment is not None
+        pair = frozenset((segment.source, segment.target))
+        if segment.flags == 2:
+            lines[pair] = Line(segment.source, segment.target)
+            made += [Packet(each.time, 1, data) for data in lines[pair].handshake()]
+            clients[pair] = segment.source
+        by_server = segment.source != clients[pair]
+        for at in range(0, len(segment.payload), size):
+            made.append(Packet(each.time, 1, lines[pair].sent(by_server, segment.payload[at : at + size])))
+    return capture_of(change(made))
+
+
+def shuffled(packets: list[Packet]) -> list[Packet]:
+    """Neighbours of one direction change places, and some packets come twice."""
+    random = Random(3)
+    changed = list(packets)
+    for at in range(4, len(changed) - 1, 3):
+        one, other = segment_of(changed[at]), segment_of(changed[at + 1])
+        if one is not None and other is not None and one.source == other.source:
+            changed[at], changed[at + 1] = changed[at + 1], changed[at]
+    for at in range(len(changed) - 1, 3, -5):
+        changed.insert(min(at + random.randint(1, 4), len(changed)), changed[at])
+    return changed
+
+
+@pytest.mark.parametrize("size", [1, 7, 40, 1448])
+def test_segments_of_any_size_out_of_order_and_sent_twice_make_the_same_session(
+    size: int, recorded: tuple[bytes, list[tuple[str, int, int, int]]], packets: list[Packet]
+) -> None:
+    rows, complaints = rows_of(resent(packets, size, shuffled))
+    assert (verdicts(rows), complaints) == (recorded[1], [])
+
+
+def test_a_capture_that_starts_in_mid_stream_shows_what_follows(
+    recorded: tuple[bytes, list[tuple[str, int, int, int]]], packets: list[Packet]
+) -> None:
+    seen = 0
+    for start in range(len(packets)):
+        rows, _ = rows_of(capture_of(packets[start:]))
+        found = [each[1:] for each in verdicts(rows)]  # what was a duplicate can no longer be told
+        assert found == [each[1:] for each in recorded[1]][len(recorded[1]) - len(found) :]
+        seen += len(found)
+    assert seen > 2 * len(recorded[1])
+
+
+def test_a_missing_packet_costs_its_own_exchange_only(
+    recorded: tuple[bytes, list[tuple[str, int, int, int]]], packets: list[Packet]
+) -> None:
+    for gone in range(len(packets)):
+        rows, _ = rows_of(capture_of(packets[:gone] + packets[gone + 1 :]))
+        found = verdicts(rows)
+        assert len(found) >= len(recorded[1]) - 1
+        assert {(code, offset) for _, code, offset, _ in found} <= {(code, offset) for _, code, offset, _ in recorded[1]}
+
+
+def test_traffic_of_others_is_passed_over() -> None:
+    line = Line(CLIENT, ("127.0.0.1", 443))
+    hello = [*line.handshake(), line.sent(False, b"\x16\x03\x01\x00\x05hello"), line.sent(True, b"\x16\x03\x03\x00\x01x")]
+    rows, complaints = rows_of(capture_of([Packet(0, 1, each) for each in hello]))
+    assert not rows
+    assert complaints == ["no request of Kafka's protocol is in the 5 packets; 2 of its pieces are encrypted (TLS)"]
+
+
+# Damage
+
+
+def test_a_file_that_breaks_off_is_read_up_to_there(recorded: tuple[bytes, list[tuple[str, int, int, int]]]) -> None:
+    capture, expected = recorded
+    rows, complaints = rows_of(capture[:-10])
+    assert verdicts(rows) == expected
+    assert len(complaints) == 1
+    assert "the file breaks off" in complaints[0]
+
+
+@pytest.mark.parametrize(
+    ("file", "sentence"),
+    [
+        (b"", "this is neither a pcapng nor a pcap file"),
+        (b"\x1f\x8b\x08\0" + bytes(9), "this capture is compressed; unpack it with gunzip first"),
+        (start_of_file()[:20], "byte 12: the file breaks off; 16 bytes belong here, and 8 are left"),
+        (struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1) + struct.pack("<IIII", 0, 0, 1 << 30, 0),
+         "byte 24: a packet of 1073741824 bytes is not possible"),
+    ],
+)  # fmt: skip
+def test_damage_is_a_sentence_with_the_position(file: bytes, sentence: str) -> None:
+    with pytest.raises(DamagedCapture) as damage:
+        rows_of(file)
+    assert str(damage.value) == sentence
+
+
+def test_damaged_captures_raise_nothing_else(recorded: tuple[bytes, list[tuple[str, int, int, int]]]) -> None:
+    random = Random(15)
+    for _ in range(400):
+        with suppress(DamagedCapture):
+            rows_of(damaged(recorded[0], random))
+
+
+# Secrets
+
+
+def sasl_session() -> list[tuple[bool, bytes]]:
+    """Frames of connections that authenticate, each with whether the server sends it."""
+    token = b"\0alice\0" + SECRET
+    handshakes = [
+        (by_server, encode_request(1, "c", SaslHandshakeRequest(mechanism="PLAIN"), version) if not by_server
+         else b"".join(encode_response(1, SaslHandshakeResponse(error_code=0, mechanisms=["PLAIN"]), version)))
+        for version in (1, 0) for by_server in (False, True)
+    ]  # fmt: skip
+    authenticate = encode_request(2, "c", SaslAuthenticateRequest(auth_bytes=token), 2)
+    answer = SaslAuthenticateResponse(error_code=0, error_message=None, auth_bytes=SECRET)
+    return [
+        *handshakes[:2],
+        (False, authenticate),
+        (True, b"".join(encode_response(2, answer, 2))),
+        (False, encode_request(3, "c", ApiVersionsRequest(), 0)),
+        *handshakes[2:],
+        (False, SIZE.pack(len(token)) + token),
+        (True, SIZE.pack(len(SECRET)) + SECRET),
+        (False, SIZE.pack(len(SECRET[:6])) + SECRET[:6]),
+        (False, encode_request(4, "c", ApiVersionsRequest(), 0)),
+    ]
+
+
+@pytest.mark.parametrize("size", [1, 5, 1000])
+def test_no_secret_of_sasl_is_in_a_capture(size: int) -> None:
+    file = io.BytesIO()
+    conversation = Capture(file, "x").opened(CLIENT, SERVER, 0)
+    frames = sasl_session()
+    for by_server, frame in frames:
+        for at in range(0, len(frame), size):
+            (conversation.to_client if by_server else conversation.from_client)(frame[at : at + size], 0)
+    payloads = [segment_of(each) for each in read_packets(io.BytesIO(file.getvalue()))]
+    sent = [each.payload for each in payloads if each is not None and each.payload]
+    assert [len(payload) for payload in sent] == [len(frame) for _, frame in frames]
+    assert SECRET[:6] not in file.getvalue()
+    assert b"alice" not in file.getvalue()
+    assert frames[4][1] in sent
+    assert frames[-1][1] in sent
+
+
+@pytest.mark.parametrize("first", [b"POST / HTTP/1.1\r\nAuthorization: Basic " + SECRET, sasl_session()[2][1][:60]])
+def test_no_secret_is_kept_of_what_cannot_be_read(first: bytes) -> None:
+    file = io.BytesIO()
+    conversation = Capture(file, "x").opened(CLIENT, SERVER, 0)
+    conversation.from_client(first, 0)
+    conversation.from_client(SECRET, 0)
+    conversation.closed(0, by_server=True)
+    assert SECRET not in file.getvalue()
+
+
+def test_a_sasl_session_is_read_back_without_its_secrets() -> None:
+    file = io.BytesIO()
+    conversation = Capture(file, "x").opened(CLIENT, SERVER, 0)
+    for by_server, frame in sasl_session()[:5]:
+        (conversation.to_client if by_server else conversation.from_client)(frame, 0)
+    found: list[Answered] = []
+    Session(lambda row: None, found.append).read(io.BytesIO(file.getvalue()))
+    requests = [each.exchange.request for each in found]
+    assert isinstance(requests[1], SaslAuthenticateRequest)
+    assert set(requests[1].auth_bytes) == {ord("*")}
+
+
+# The front doors
+
+
+def test_a_proxy_captures_its_clients_with_shadow_verdicts(tmp_path: Path) -> None:
+    path = tmp_path / "proxy.pcapng"
+    with MockKafka(topics={"orders": 1}) as kafka, ProxyKafka(upstream=kafka.bootstrap_servers, capture=path) as proxy:
+        lost = proxy.faults.add(faults.lose_ack(api="Produce", nth=2, then="disconnect"))
+        producer = KafkaProducer(bootstrap_servers=proxy.bootstrap_servers, enable_idempotence=True)
+        for _ in range(3):
+            producer.send("orders", b"a pound of tea").get(timeout=20)
+        producer.close()
+        lost.assert_fired()
+    comments = [text for each in read_packets(io.BytesIO(path.read_bytes())) for text in each.comments]
+    assert sum("lose_ack" in text for text in comments) == 1
+    assert [text.split(":")[0] for text in comments if "lose_ack" not in text] == [
+        "orders-0 accepted", "orders-0 accepted", "orders-0 duplicate", "orders-0 accepted",
+    ]  # fmt: skip
+
+
+def test_large_requests_are_captured_whole(tmp_path: Path) -> None:
+    path = tmp_path / "large.pcapng"
+    with MockKafka(topics={"orders": 1}, capture=path) as kafka:
+        producer = RawProducer(kafka)
+        producer.raw(batch(0, 1, pid=producer.pid, epoch=0, tag="v" * 300_000))
+    rows, complaints = rows_of(path.read_bytes())
+    assert not complaints
+    assert [row.bytes > 300_000 for row in rows if isinstance(row, ProduceRow)] == [True]
+
+
+def test_the_commands_read_a_capture(
+    recorded: tuple[bytes, list[tuple[str, int, int, int]]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "session.pcapng"
+    path.write_bytes(recorded[0])
+    assert main(["trace", "show", str(path), "--verdict", "rejected"]) == 0
+    assert "expected sequence 6 for producer 0 epoch 0 on orders-0, got 9" in capsys.readouterr().out
+    assert main(["trace", "show", str(path), "--timeline"]) == 0
+    assert "2 accepted, 1 duplicate, 1 rejected" in capsys.readouterr().out
+    assert main(["trace", "show", str(path), "--follow"]) == 2
+    path.write_bytes(recorded[0][:60])
+    assert main(["trace", "show", str(path)]) == 2
+    assert capsys.readouterr().err.endswith("is in the 0 packets\n") is False
+
+
+@pytest.mark.parametrize(
+    "command", [["serve", "--port", "0"], ["proxy", "--upstream", "127.0.0.1:1", "--listen", "127.0.0.1:0"]]
+)
+def test_a_capture_that_cannot_be_written_stops_the_start(command: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "nowhere" / "x.pcapng"
+    run = subprocess.run(
+        [sys.executable, "-m", "wirebroker", *command, "--capture", str(path)], capture_output=True, text=True, timeout=40
+    )
+    assert run.returncode == 2
+    assert run.stderr.endswith(f"wirebroker {command[0]}: No such file or directory ({path})\n")
+
+
+def test_a_full_disk_ends_the_capture_and_not_the_broker(caplog: pytest.LogCaptureFixture) -> None:
+    class Full(io.BytesIO):
+        def write(self, data: object) -> int:
+            raise OSError(28, "No space left on device")
+
+    conversation = Capture(Full(), "x.pcapng").opened(CLIENT, SERVER, 0)
+    conversation.from_client(encode_request(1, "c", produce_request("orders", batch(0)), 9), 0)
+    assert caplog.messages == ["the capture no longer goes to x.pcapng (No space left on device)"]
