@@ -205,8 +205,8 @@ def test_with_several_brokers_the_coordinators_topics_are_replicated_as_kafka_do
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"retension.ms": "1"}, "Unknown config name: retension.ms (did you mean retention.ms?)"),
-        ({"num.partition": "1"}, "Unknown config name: num.partition (did you mean num.partitions?)"),
+        ({"retension.ms": "1"}, "Unknown config name: retension.ms; did you mean 'retention.ms'?"),
+        ({"num.partition": "1"}, "Unknown config name: num.partition; did you mean 'num.partitions'?"),
         ({"qqqqqqqq": "1"}, "Unknown config name: qqqqqqqq"),
         ({"num.partitions": "0"}, "Invalid value 0 for configuration num.partitions: Value must be at least 1"),
         ({"retention.ms": "x"}, "Invalid value x for configuration retention.ms: Not a number of type LONG"),

@@ -23,13 +23,14 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from openapi_spec_validator import validate
 
 from controlkit import PROBLEM, Answer, ControlClient
+from kafkawire.errors import ProtocolError
 from kafkawire.messages.metadata import MetadataRequest
 from wirebroker import MockKafka, faults
 from wirebroker.control.endpoints import records, verdicts
 from wirebroker.control.hosts import Hosts
 from wirebroker.control.table import ENDPOINTS
 from wirebroker.faults.files import FaultFileError, loads
-from wirebroker.wire_client import ConnectionClosed
+from wirebroker.wire_client import ConnectionClosed, WireClient, address_of
 from wirekit import RawProducer, client
 
 pytest_plugins = ["pytester"]
@@ -581,6 +582,18 @@ def test_a_producer_is_forgotten_and_a_log_is_cut_off(kafka: MockKafka, control:
     assert control.ask("POST", f"/producers/{producer.pid}/expire") == {"partitions": 1}
     assert kafka.producers("orders", 0) == {}
     assert control.refused("POST", "/topics/orders/partitions/0/truncate", {"offset": 9})["status"] == 422
+
+
+def test_a_kafka_client_at_the_control_is_logged_once(
+    kafka: MockKafka, control: ControlClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    host, port = address_of(kafka.control_url.removeprefix("http://"))
+    for _ in range(3):
+        with pytest.raises(ProtocolError, match="this is not a Kafka broker"):
+            WireClient(host, port).request(MetadataRequest(topics=None), 9)
+    said = f"a Kafka client on 127.0.0.1 connects to {host}:{port}, which is the HTTP control"
+    assert [text.partition(";")[0] for text in caplog.messages] == [said]
+    assert control.ask("GET", "/topics")
 
 
 def test_changes_over_http_are_traced_with_their_time(mock_kafka_factory: Start) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -194,7 +195,8 @@ def test_a_proxy_shows_verdicts_as_shown(arguments: list[str], output: str, mock
     command = [sys.executable, "-m", "wirebroker.cli", *arguments, "--listen", "127.0.0.1:0"]
     mock_kafka.create_topic("orders")
     command[command.index("--upstream") + 1] = mock_kafka.bootstrap_servers
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process, contextlib.ExitStack() as at_failure:
+        at_failure.callback(process.kill)
         assert process.stdout is not None
         lines = [process.stdout.readline(), process.stdout.readline()]
         port = int(re.findall(r":(\d+)", lines[0])[0])

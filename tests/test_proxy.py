@@ -5,8 +5,11 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -17,6 +20,7 @@ from kafkawire.frames import encode_request
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from wirebroker import faults
+from wirebroker.cli import main
 from wirebroker.faults import FaultError
 from wirebroker.mock import MockKafka
 from wirebroker.net.protocol import WRITE_HIGH_WATER
@@ -215,8 +219,32 @@ def test_a_broker_that_cannot_be_reached_is_named(caplog: pytest.LogCaptureFixtu
         port = free.getsockname()[1]
     caplog.set_level(logging.INFO)
     with ProxyKafka(upstream=f"127.0.0.1:{port}") as proxy:
-        Dialogue(proxy) >> plain("x") << CLOSED
-    assert f"the broker at 127.0.0.1:{port} cannot be reached" in caplog.text
+        for _ in range(3):
+            Dialogue(proxy) >> plain("x") << CLOSED
+        failed = f"the broker at 127.0.0.1:{port} cannot be reached: Connection refused"
+        assert caplog.messages == [f"{failed}; the proxy closes clients' connections until it is reached"]
+        with MockKafka(port=port, topics={"orders": 1}):
+            Dialogue(proxy) >> plain("x") << accepted(at=0)
+        assert f"the broker at 127.0.0.1:{port} can be reached now" in caplog.messages
+
+
+def test_a_misspelt_broker_is_named_at_the_start() -> None:
+    command = [sys.executable, "-m", "wirebroker.cli", "proxy", "--upstream", "no-such-host.invalid:9092"]
+    command += ["--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert [process.stdout.readline().split()[0] for _ in range(2)] == ["listening", "ready"]
+        assert "the broker at no-such-host.invalid:9092 cannot be reached: " in process.stderr.readline()
+        process.terminate()
+        assert process.wait(20) == 0
+
+
+def test_a_fault_file_is_refused_at_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = tmp_path / "faults.toml"
+    plan.write_text('[[fault]]\nkind = "delay"\nms = 1\n\n[[fault]]\nkind = "disk_full"\n')
+    assert main(["proxy", "--upstream", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--faults", str(plan)]) == 2
+    assert f"--faults: {plan}:6: disk_full acts inside a broker" in capsys.readouterr().err
 
 
 def test_a_broker_that_goes_away_takes_its_connections_with_it(upstream: MockKafka, proxy: ProxyKafka) -> None:

@@ -193,7 +193,7 @@ SAID = [
     "*test_wrong.py:10 (test_2): @pytest.mark.mock_kafka takes settings by name, such as brokers=3",
     "*test_wrong.py:13 (test_3): module_mock_kafka is shared, *; put the settings into pytestmark of the module, *",
     '>       MockKafka(topics={"orders": {"partitons": 3}})', "E *no 'partitons'; did you mean 'partitions'?",
-    '>       mock_kafka_factory(configs={"num.partitons": 3})', "E *num.partitons (did you mean num.partitions?)",
+    '>       mock_kafka_factory(configs={"num.partitons": 3})', "E *num.partitons; did you mean 'num.partitions'?",
     '>       mock_kafka.produce("orders", value=5)', "E *TypeError: value is bytes, a text or None, not 5*",
     '>       mock_kafka.records("nothing")', "E *there is no topic 'nothing'",
     '>       mock_kafka.faults.add(faults.error("NOT_LEEDER"))', "E *Kafka has no error 'NOT_LEEDER'*",

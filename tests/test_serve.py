@@ -160,6 +160,14 @@ def test_kafkas_listener_variables(serve: Start) -> None:
     assert [(b.host, b.port) for b in told] == [("kafka", 29092), ("localhost", 9092)]
 
 
+def test_a_second_signal_changes_nothing(serve: Start, tmp_path: Path) -> None:
+    process = serve("--port", "0", "--data", str(tmp_path / "data"))
+    until_ready(process)
+    while process.poll() is None:
+        process.terminate()
+    assert (process.returncode, process.communicate()[1]) == (0, "")
+
+
 REFUSED = [
     (["--sync", "always"], "--sync: 'always' needs a data directory, and none is given"),
     (["--config", "num.partitons=3"], "num.partitions"),

@@ -235,7 +235,7 @@ def test_a_whole_request_is_cut_as_well_and_a_shorter_one_is_not(mock_kafka: Moc
     [
         (
             lambda: faults.refuse(api="Produce"),
-            "refuse has no option 'api'; it can be every, name, node, nth, probability, times",
+            "refuse has no option 'api'; there are every, name, node, nth, probability, times",
         ),
         (lambda: faults.cut(3, request=True), "bytes must be at least 8, not 3"),
         (lambda: faults.cut(64, request=True, topic="orders"), "only api, version, client_id, node are known, not topic"),

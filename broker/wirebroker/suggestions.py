@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 LONGEST = 100
 """Characters of the word that are compared; the comparison takes long for long words."""
+MOST_NAMES = 30
+"""How many known words a sentence lists."""
 
 
 def did_you_mean(word: str, known: Iterable[str], likeness: float = 0.5) -> str:
@@ -14,3 +16,10 @@ def did_you_mean(word: str, known: Iterable[str], likeness: float = 0.5) -> str:
 
     close = get_close_matches(word[:LONGEST], list(known), 1, likeness)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def nearest(word: str, known: Iterable[str], among: str = "there are") -> str:
+    """`did_you_mean`, or all known words if none of them is like this one and they are not too many."""
+    names = list(known)
+    listed = f"; {among} {', '.join(names)}" if len(names) <= MOST_NAMES else ""
+    return did_you_mean(word, names) or listed

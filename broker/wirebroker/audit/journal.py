@@ -24,7 +24,6 @@ import os
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -32,6 +31,7 @@ from typing import Any, NamedTuple
 
 from wirebroker.audit.content import digest, head
 from wirebroker.audit.wording import Wording
+from wirebroker.suggestions import did_you_mean
 
 FIELDS = (
     "topic", "partition", "key", "key_base64", "value", "value_base64", "value_sha256", "acknowledged", "producer", "id",
@@ -187,8 +187,7 @@ def _merged(rows: Iterable[tuple[str, Any]]) -> list[Intended]:
 def _check_fields(row: Mapping[str, Any], where: str) -> None:
     for name in row:
         if name not in FIELDS:
-            close = get_close_matches(str(name), FIELDS, 1)
-            raise ValueError(f"{where}: there is no field {name!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
+            raise ValueError(f"{where}: there is no field {name!r}{did_you_mean(str(name), FIELDS)}")
     if isinstance(row.get("id"), list | dict):
         raise ValueError(f"{where}: id must be text or a number, not {row['id']!r}")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from itertools import groupby
 from typing import Any
 
@@ -14,6 +13,7 @@ from wirebroker.audit.findings import COPIES, INTERNAL_TOPICS, KINDS, BatchRow, 
 from wirebroker.audit.journal import Intended, Rows, intended_rows
 from wirebroker.audit.reconcile import Where, reconcile
 from wirebroker.audit.stored import Contents, StoredPartition
+from wirebroker.suggestions import did_you_mean
 from wirebroker.trace.rows import ProduceRow
 
 SHOWN, SAID = 10, 100
@@ -90,8 +90,7 @@ class AuditReport:
     def of(self, kind: str) -> list[Finding]:
         """The findings of one kind. ValueError for a kind that does not exist."""
         if kind not in KINDS:
-            close = get_close_matches(kind, KINDS, 1)
-            raise ValueError(f"there is no kind of finding {kind!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
+            raise ValueError(f"there is no kind of finding {kind!r}{did_you_mean(kind, KINDS)}")
         return [each for each in self.findings if each.kind == kind]
 
     def summary(self) -> dict[str, Any]:

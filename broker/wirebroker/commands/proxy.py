@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import ssl
 import sys
 from contextlib import ExitStack
@@ -14,11 +15,13 @@ from wirebroker.commands.serve import (
     attach_sink,
     check_sink,
     fault_file,
+    ignore_signals,
     log_to_stderr,
     print_line,
     stop_signal,
     unfired,
 )
+from wirebroker.faults.forms import FaultError
 from wirebroker.net.host import new_loop
 from wirebroker.net.proxy_host import ProxyHost
 
@@ -53,8 +56,11 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack) -> int:
     )  # fmt: skip
     proxy = host.proxy
     proxy.trace_at(arguments.trace_level)
-    for rule in faults.rules if faults else ():
-        proxy.plan.add(rule)
+    for rule, place in zip(faults.rules, faults.places, strict=True) if faults else ():
+        try:
+            proxy.plan.add(rule)
+        except FaultError as refused:
+            raise UsageError(f"--faults: {place}: {refused}") from None
     try:
         for sink in arguments.trace:
             attach_sink(proxy.trace, sink, resources)
@@ -64,7 +70,10 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack) -> int:
         bound = await host.start()
         print_line(f"listening on {bound[0]}:{bound[1]}, before {upstream[0]}:{upstream[1]}")
         print_line("ready")
+        probe = asyncio.ensure_future(host.probe())
         await stop.wait()
+        ignore_signals()
+        probe.cancel()
     finally:
         await host.close()
     return unfired(proxy.plan, "proxy") if arguments.require_fired else 0

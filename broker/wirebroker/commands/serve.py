@@ -116,6 +116,7 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack, part: Part
         gc.freeze()
         gc.set_threshold(50_000, 5, 400)
         await stop.wait()
+        ignore_signals()
     finally:
         if control is not None:
             await control.close()
@@ -265,6 +266,15 @@ def stop_signal() -> asyncio.Event:
         except NotImplementedError:  # Windows
             signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
     return stop
+
+
+def ignore_signals() -> None:
+    """Ignore further signals to stop: impatience would end the process before its files are closed."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with suppress(NotImplementedError):  # Windows
+            loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
 
 
 # Listeners

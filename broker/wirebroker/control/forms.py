@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 import types
-from collections.abc import Iterable
 from contextlib import suppress
-from difflib import get_close_matches
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
+
+from wirebroker.suggestions import nearest
 
 Natural = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
@@ -159,12 +159,6 @@ def _within(place: str, name: str) -> str:
 def _shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """The end of a sentence about a word that is not one of the known ones."""
-    close = get_close_matches(word[:LONGEST_WORD], list(known), 1, 0.5)
-    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(known)}"
 
 
 # Describing

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 from wirebroker.control.controlled import Controlled
@@ -26,6 +28,8 @@ except ImportError as missing:
     raise ImportError(
         f"the HTTP control needs more packages ({missing}): pip install 'wirebroker[control]'", name=missing.name
     ) from missing
+
+logger = logging.getLogger("wirebroker")
 
 MOST_REQUESTS = 256
 """Requests at a time, including those that wait. More are answered with 503."""
@@ -87,12 +91,27 @@ class Control:
             await asyncio.wait(list(self._state.tasks), timeout=LAST_ANSWERS_S)
 
 
+@lru_cache
+def _log_kafka_client(client: str, host: str, port: int | None) -> None:
+    advice = "Kafka clients connect to an address after 'listening on'"
+    logger.warning("a Kafka client on %s connects to %s:%s, which is the HTTP control; %s", client, host, port, advice)
+
+
 class _Protocol(H11Protocol):
     """uvicorn's protocol without its access log."""
 
     def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
         super().__init__(config, server_state, app_state)
         self.access_log = False
+
+    def data_received(self, data: bytes) -> None:
+        """Read HTTP. A Kafka client, whose requests begin with a size below 16 MiB, would try again and again: log it once."""
+        if self.scope is None and data[:1] == b"\0":
+            host = self.client[0] if self.client else "another process"
+            _log_kafka_client(host, *(self.server or ("", 0)))
+            self.send_400_response("This is the HTTP control and not a Kafka broker.")
+        else:
+            super().data_received(data)
 
     def _should_upgrade(self) -> bool:
         """Never, and without uvicorn's warning: Java's HTTP client offers HTTP/2 and is content with 1.1."""

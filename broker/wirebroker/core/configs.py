@@ -20,8 +20,8 @@ from wirebroker.core.setting_definitions import (
     ConfigType,
     Setting,
     Value,
-    nearest,
 )
+from wirebroker.suggestions import did_you_mean
 
 __all__ = ["BrokerConfigs", "ConfigError", "Entry", "Source", "Synonym", "TopicConfigs", "check_topic_configs"]
 
@@ -145,7 +145,7 @@ class BrokerConfigs(Configs):
             target = TOPIC_SYNONYMS[name][0]
         else:
             known = [*BROKER_SETTINGS, *TOPIC_SETTINGS]
-            raise ConfigError(f"Unknown config name: {name}", suggestion=nearest(name, known))
+            raise ConfigError(f"Unknown config name: {name}", suggestion=did_you_mean(name, known, 0.6))
         if given.get(target, raw) != raw:
             raise ConfigError(f"{target} is set twice, to {given[target]} and to {raw}")
         given[target] = raw

@@ -7,10 +7,11 @@ Apache Pulsar's deduplication, so that a client can be tested against each, and 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from wirebroker.suggestions import did_you_mean, nearest
 
 ApiVersions = Mapping[int, tuple[int, int]]
 
@@ -62,7 +63,7 @@ class Rules:
         """These rules with one changed; `value` may be text. The ValueError for an unknown rule names the nearest one."""
         known = [field.name for field in dataclasses.fields(self) if field.name not in ("name", "api_versions")]
         if rule not in known:
-            raise ValueError(f"there is no rule {rule!r}{_nearest(rule, known)}")
+            raise ValueError(f"there is no rule {rule!r}{did_you_mean(rule, known, 0.4)}")
         if rule == "window" and isinstance(value, str):
             if not value.isdigit():
                 raise ValueError(f"rule window is a number of batches from 1 up, not {value!r}")
@@ -107,13 +108,8 @@ PROFILES: dict[str, Rules] = {
 def profile(name: str, **overrides: Any) -> Rules:
     """A preset, with single rules changed. The ValueError for an unknown profile or rule names the nearest one."""
     if name not in PROFILES:
-        raise ValueError(f"there is no profile {name!r}{_nearest(name, list(PROFILES))}; there are {', '.join(PROFILES)}")
+        raise ValueError(f"there is no profile {name!r}{nearest(name, PROFILES)}")
     rules = PROFILES[name]
     for rule, value in overrides.items():
         rules = rules.with_setting(rule, value)
     return rules
-
-
-def _nearest(name: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(name, known, 1, 0.4)
-    return f"; did you mean {close[0]!r}?" if close else ""

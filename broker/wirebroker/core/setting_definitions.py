@@ -237,11 +237,3 @@ def ignored(names: Iterable[str]) -> list[str]:
 
     patterns = [pattern for some in ignored_patterns().values() for pattern in some]
     return sorted(name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns))
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a sentence that names the setting that was probably meant; empty if none is similar."""
-    from difflib import get_close_matches
-
-    found = get_close_matches(name, list(known), 1, 0.6)
-    return f" (did you mean {found[0]}?)" if found else ""

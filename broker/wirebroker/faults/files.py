@@ -18,8 +18,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wirebroker.faults.forms import FaultError, nearest, schema_of
+from wirebroker.faults.forms import FaultError, schema_of
 from wirebroker.faults.rules import KINDS, Rule, needed_by, words_of
+from wirebroker.suggestions import nearest
 
 MOST_DOTS = 100
 """Dots that a line of a fault file may have: tomllib's time for a dotted key grows with the square of its parts."""
@@ -39,6 +40,8 @@ class FaultFile(NamedTuple):
 
     rules: list[Rule]
     seed: int | None
+    places: list[str]
+    """the file and line of each rule"""
 
 
 def load(path: Path) -> FaultFile:
@@ -74,7 +77,8 @@ def parse(document: dict[str, Any], where: str, text: str = "") -> FaultFile:
     tables = document.get("fault", [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise FaultFileError(f"{lines.of(None, 'fault')}: write each rule as a table [[fault]]")
-    return FaultFile([_rule(table, lines, number) for number, table in enumerate(tables)], seed)
+    rules = [_rule(table, lines, number) for number, table in enumerate(tables)]
+    return FaultFile(rules, seed, [lines.of(number, "kind") for number in range(len(rules))])
 
 
 def _rule(table: dict[str, Any], lines: _Lines, number: int) -> Rule:

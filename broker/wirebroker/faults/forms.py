@@ -6,8 +6,7 @@ messages all come from the hint.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from difflib import get_close_matches
+from collections.abc import Callable
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -17,8 +16,6 @@ __tracebackhide__ = True  # pytest shows the caller's line
 
 LONGEST = 60
 """Characters of a wrong value that a message repeats."""
-MOST_NAMES = 30
-"""Known words that a message lists."""
 NAMES = {
     "integer": "a whole number", "number": "a number", "string": "a text", "boolean": "true or false",
 }  # fmt: skip
@@ -86,12 +83,3 @@ def _shown(value: Any) -> str:
     except ValueError:  # a whole number of thousands of digits
         return "this one"
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """The end of a sentence about an unknown word: the known word closest to it, or all of them."""
-    names = sorted(known)
-    close = get_close_matches(word[:LONGEST], names, 1, 0.5)
-    if close:
-        return f"; did you mean {close[0]!r}?"
-    return f"; it can be {', '.join(names)}" if len(names) <= MOST_NAMES else ""

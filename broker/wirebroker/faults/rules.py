@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, dataclass_tran
 from msgspec import Meta
 
 from kafkawire.registry import KEYS, versions
-from wirebroker.faults.forms import FaultError, check_value, nearest
+from wirebroker.faults.forms import FaultError, check_value
 from wirebroker.requests.facts import Batch, Facts, can_name
 from wirebroker.requests.parts import Where
+from wirebroker.suggestions import nearest
 
 if TYPE_CHECKING:
     from kafkawire.declare import Message
@@ -184,7 +185,7 @@ class Rule(_Declared, kw_only=True):
         words = dict(zip(options, given, strict=False)) | words
         for word in words:
             if word not in hints:
-                raise FaultError(word, f"{kind} has no option {word!r}{nearest(word, hints)}")
+                raise FaultError(word, f"{kind} has no option {word!r}{nearest(word, sorted(hints))}")
         words = {word: value for word, value in words.items() if value is not None}
         for word, value in words.items():
             check_value(kind, word, value, hints[word])

@@ -40,6 +40,8 @@ class Node:
         self.upstream = upstream
         self.local = local
         self.node_id = UNKNOWN_NODE
+        self.problem = ""
+        """Why it could not be reached the last time."""
 
 
 class ProxyHost:
@@ -140,18 +142,37 @@ class ProxyHost:
         self._sides[relay.connection] = side
         return relay
 
-    async def dial(self, side: ClientSide, upstream: Address) -> None:
+    async def probe(self) -> None:
+        """Connect to the first broker once, so that a wrong address is in the log before a client comes."""
+        if (transport := await self._dial(asyncio.Protocol, self._nodes[self._upstream])) is not None:
+            transport.close()
+
+    async def dial(self, side: ClientSide) -> None:
         """Connect to the broker. The client's connection closes if that fails."""
-        host, port = upstream
+        if await self._dial(lambda: BrokerSide(self, side), side.node) is None:
+            side.unreached = True
+            self.proxy.close(side.relay.connection, side.node.problem)
+            self.flush()
+
+    async def _dial(self, protocol: Callable[[], asyncio.BaseProtocol], node: Node) -> asyncio.BaseTransport | None:
+        """Connect to a broker; None if that fails. It is logged once for each reason, as clients try again and again."""
+        host, port = node.upstream
         name = host if self._upstream_tls is not None else None
         try:
             async with asyncio.timeout(DIAL_TIMEOUT_S):
-                await self.loop.create_connection(
-                    lambda: BrokerSide(self, side), host, port, ssl=self._upstream_tls, server_hostname=name
+                transport, _ = await self.loop.create_connection(
+                    protocol, host, port, ssl=self._upstream_tls, server_hostname=name
                 )
         except (OSError, TimeoutError, UnicodeError) as failure:
-            self.proxy.close(side.relay.connection, f"the broker at {host}:{port} cannot be reached: {_reason(failure)}")
-            self.flush()
+            problem = f"the broker at {host}:{port} cannot be reached: {_reason(failure)}"
+            if problem != node.problem:
+                node.problem = problem
+                logger.warning("%s; the proxy closes clients' connections until it is reached", problem)
+            return None
+        if node.problem:
+            node.problem = ""
+            logger.info("the broker at %s:%d can be reached now", host, port)
+        return transport
 
     def lost(self, relay: Relay, reason: str) -> None:
         """One side of a connection is over."""
@@ -199,7 +220,8 @@ class ProxyHost:
 
     def _close(self, side: ClientSide, effect: Close) -> None:
         connection = effect.connection
-        logger.info("connection %d from %s closed: %s", connection.number, connection.client_host, effect.reason)
+        level = logging.DEBUG if side.unreached else logging.INFO
+        logger.log(level, "connection %d from %s closed: %s", connection.number, connection.client_host, effect.reason)
         self._sides.pop(connection, None)
         side.close(effect.reset)
 
@@ -283,6 +305,8 @@ class ClientSide(Side):
         """Bytes for the broker until the connection to it is open."""
         self._dialing: asyncio.Task[None] | None = None
         self._line: ShapedLine | None = None
+        self.unreached = False
+        """Whether its broker could not be reached."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -292,7 +316,7 @@ class ClientSide(Side):
         self._host.flush()
         if not self.relay.connection.closed:
             self._host.loop.call_soon(self.balance)  # not at once: uvloop forgets a pause that is made here
-            self._dialing = self._host.loop.create_task(self._host.dial(self, self.node.upstream))
+            self._dialing = self._host.loop.create_task(self._host.dial(self))
 
     def joined(self, broker: BrokerSide) -> None:
         """The connection to the broker is open."""

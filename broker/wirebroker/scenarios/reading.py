@@ -11,7 +11,6 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -22,6 +21,7 @@ import msgspec
 from wirebroker.clients import CLIENTS, ClientName, ProducerSettings
 from wirebroker.scenarios.scenario import BrokerSettings, Expect, Part, Scenario, ScenarioError, rules_of
 from wirebroker.scenarios.workload import step_forms, verb_of
+from wirebroker.suggestions import nearest
 
 T = TypeVar("T")
 _SOURCE = re.compile(r"[\w.-]+/[\w.-]+(#\d+|: CHANGELOG\.md)|KAFKA-\d+|KIP-\d+|[A-F]\d+[a-z]?")
@@ -171,8 +171,4 @@ def _choices(hint: Any) -> list[str]:
 
 
 def _nearest(word: str, known: Iterable[str]) -> str:
-    known = list(known)
-    close = get_close_matches(word, known, 1, 0.5)
-    if close:
-        return f"; did you mean {close[0]!r}?"
-    return f"; it may be {', '.join(known)}" if len(known) < 30 else "; `wirebroker scenario list` has them"
+    return nearest(word, known, "it may be") or "; `wirebroker scenario list` has them"

@@ -11,12 +11,13 @@ from msgspec import Meta
 from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
 from wirebroker.effects import Outcome
-from wirebroker.faults.forms import FaultError, nearest
+from wirebroker.faults.forms import FaultError
 from wirebroker.faults.rules import Positive, Rule, Seam
 from wirebroker.faults.strikes import Hit
 from wirebroker.requests.errors import overwrite
 from wirebroker.requests.errors import throttle as set_throttle_time
 from wirebroker.requests.facts import Facts
+from wirebroker.suggestions import nearest
 
 __all__ = ["answer", "delay", "disconnect", "error", "lose_ack", "lose_request", "reorder", "throttle"]
 __tracebackhide__ = True  # pytest shows the caller's line
