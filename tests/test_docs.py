@@ -168,7 +168,7 @@ def of_ours(*names: str) -> list[Any]:
 
 
 def test_every_command_that_is_shown_has_a_test() -> None:
-    ours = {"serve", "scenario", "audit", "demo", "conformance", "proxy", "decode", "encode", "trace"}
+    ours = {"serve", "scenario", "audit", "demo", "conformance", "proxy", "decode", "encode", "trace", "dissector"}
     for shown in shown_commands():
         match = OURS.match(shown.command)
         assert match[1] in ours if match else shown.command.startswith(tuple(ELSEWHERE)), shown
@@ -234,8 +234,10 @@ def test_a_capture_is_shown_as_shown(
         for first, last in ((0, 2), (3, 5), (3, 5), (9, 9)):
             producer.send(first, last)
     Path("incident.pcap").write_bytes(Path("session.pcapng").read_bytes())
+    assert main(["dissector"]) == 0
+    Path("kafka.lua").write_text(capsys.readouterr().out, encoding="utf-8")
     shown = [each for each in shown_commands() if each.command.startswith(("wirebroker trace", "tshark"))]
-    assert len(shown) == 2
+    assert len(shown) == 3
     for each in shown:
         program, *arguments = shlex.split(each.command)
         if program == "wirebroker":
@@ -633,7 +635,7 @@ def test_flags_and_commands_exist(path: Path) -> None:
     scripts = "".join(script.read_text() for script in (ROOT / "scripts").iterdir() if script.is_file())
     assert {flag for flag in shown if flag not in ours and flag not in scripts and flag != "--strict"} == set()
     commands = re.findall(r"(?:`|\$ )(?:wirebroker|scripts/run) ([a-z]+)", text)
-    known = {"serve", "demo", "scenario", "conformance", "health", "trace", "audit", "proxy", "decode", "encode"}
+    known = {"serve", "demo", "scenario", "conformance", "health", "trace", "audit", "proxy", "decode", "encode", "dissector"}
     assert set(commands) <= known
 
 

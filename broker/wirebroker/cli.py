@@ -233,6 +233,9 @@ def _decode(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--form", choices=FORMS, default="hex", help="(%(default)s)")
     add("--out", type=_named, metavar="FILE", help="write to this file")
     encode.set_defaults(command="encode")
+    commands.add_parser("dissector", help="print a dissector for Wireshark (Lua) of all messages in all versions").set_defaults(
+        command="dissector"
+    )
 
 
 def _audit(commands: argparse._SubParsersAction[Parser]) -> None:
