@@ -96,7 +96,7 @@ class _Tables:
         return str(self.struct(spec)) if isinstance(spec, type) else _text(spec)
 
     def _name(self, name: str, spec: str) -> str:
-        """The name of a field for filters. If two fields of one name differ in kind, the later one has the kind behind it."""
+        """The name of a field for filters; with its kind at the end if another field has this name and another kind."""
         kind = CLASSES.get(spec, "int")
         for known in (name, f"{name}_{kind}"):
             if self.fields.setdefault(known, kind) == kind:
