@@ -64,16 +64,19 @@ from kafkawire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkawire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
 from kafkawire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from wirebroker import faults
 from wirebroker.connection import Connection
 from wirebroker.core.transactions.states import State
 from wirebroker.effects import Reply
 from wirebroker.engine import Engine
+from wirebroker.faults.rules import Rule
 from wirebroker.slices import SLICE
 from wirekit import NOW, batch, produce_request
 
@@ -447,6 +450,61 @@ def test_a_long_request_is_answered_the_same_in_slices_as_at_once(name: str) -> 
         fewer = slow.slices
         slow.ask(make(2 * length), version)
         assert slow.slices > fewer
+
+
+class Wide(World):
+    """An engine with one topic of many partitions."""
+
+    def __init__(self, partitions: int, rule: Rule) -> None:
+        self.engine = Engine(NOW, lambda size: bytes(range(size)), cold_start=False)
+        self.engine.cluster.create_topic("wide", NOW, partitions=partitions)
+        self.engine.plan.add(rule)
+        self.connection = self.engine.connect(1, now=NOW)
+        self.slices = 0
+
+    def after(self, request: Message, version: int) -> tuple[object, ...]:
+        """All that the request leaves."""
+        self.send(request, version)
+        self.go_on()
+        self.engine.tick(NOW + 10)
+        self.go_on()
+        ends = [partition.log_end_offset for partition in self.engine.cluster.partitions()]
+        effects = [(type(each), each[1:]) for each in self.engine.take_effects() if any(each[1:])]
+        return ends, effects, self.connection.silent, [rule.fired for rule in self.engine.plan.rules]
+
+
+RULES: dict[str, tuple[Callable[[], Rule], bool]] = {
+    "an error in the answer": (lambda: faults.error(3, after=True, partition=3), True),
+    "a part that is refused": (lambda: faults.error(3, partition=3), True),
+    "a late answer": (lambda: faults.delay(5, after=True), True),
+    "a lost answer": (lambda: faults.lose_ack(), True),
+    "a lost answer, and silence": (lambda: faults.lose_ack(then="silence"), True),
+    "a lost request, and silence": (lambda: faults.lose_request(then="silence"), False),
+    "changed bytes": (lambda: faults.cut(20), True),
+    "a failing write": (lambda: faults.fail_write(partition=3), False),
+    "a slow write": (lambda: faults.slow_write(5, partition=3), False),
+    "another topic": (lambda: faults.lose_ack(topic="other"), True),
+}
+
+
+@pytest.mark.parametrize(("partitions", "acks"), [(1100, -1), (2100, 0)])
+@pytest.mark.parametrize("name", RULES)
+def test_faults_strike_a_long_request_in_slices_as_at_once(name: str, partitions: int, acks: int) -> None:
+    rule, divides = RULES[name]
+    data = batch(timestamp=NOW)
+    parts = [PartitionProduceData(index=i, records=data) for i in range(partitions)]
+    request = ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[TopicProduceData(name="wide", partition_data=parts)])
+    quick, slow = Wide(partitions, rule()), Wide(partitions, rule()).driven()
+    assert slow.after(request, 9) == quick.after(request, 9)
+    assert (slow.slices > 3) == divides
+    assert not slow.connection.parked
+
+
+def test_the_next_request_is_handled_once_faults_have_let_a_long_one_go() -> None:
+    world = Wide(3, faults.throttle(5)).driven()
+    request = DescribeProducersRequest(topics=[TopicRequest(name="wide", partition_indexes=list(range(3000)))])
+    assert world.ask(request, 0)
+    assert world.ask(request, 0)
 
 
 def test_a_transaction_of_many_partitions_ends_in_slices() -> None:

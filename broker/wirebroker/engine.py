@@ -42,6 +42,7 @@ from wirebroker.effects import Close, Effect, Outcome
 from wirebroker.engine_directory import EngineDirectory
 from wirebroker.exchange import Aside, Exchange, Steps
 from wirebroker.fair_turns import Turns, steps_of
+from wirebroker.requests.facts import facts_of, implied_by
 from wirebroker.trace.broker import BrokerRecorder
 
 if TYPE_CHECKING:
@@ -206,7 +207,7 @@ class Engine:
                 self._unsupported(connection, key, version, correlation_id, now)
                 return
             header = read_request_header(frame)
-            most = FEW_ELEMENTS if faults is None and self.turns.wake is not None else None
+            most = FEW_ELEMENTS if self.turns.wake is not None else None
             request, _ = decode(request_class(key), frame, version, header.end, most)
             if key not in self._handlers:
                 self._handler(key)
@@ -308,7 +309,15 @@ class Engine:
         exchange.request = request
         if self.trace.exchanges:
             self.trace.requested(request, exchange)
-        return (yield from steps_of(self._handler(key)(request, exchange)))
+        if self.faults is None or not self.faults.concerns(key):
+            return (yield from steps_of(self._handler(key)(request, exchange)))
+        facts = yield Aside(partial(facts_of, request, exchange, list(implied_by(request, exchange))))
+        connection, exchange.frame = exchange.connection, frame
+        connection.parked = None
+        self.plan.receive(request, exchange, facts)
+        if connection.parked is None and not connection.closed:
+            exchange.release()
+        return Outcome.PARKED
 
     def _unsupported(self, connection: Connection, key: int, version: int, correlation_id: int, now: int) -> None:
         """Kafka closes the connection, except for ApiVersions, whose answer in version 0 any client can read."""

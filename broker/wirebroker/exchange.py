@@ -131,25 +131,30 @@ class Exchange:
 
     def reply(self, response: Message) -> None:
         """Answer a request that was parked, or is being handled; dropped if the client has gone."""
+        passed = self.passed(response)
+        if passed is not None:
+            try:
+                parts = encode_response(self.correlation_id, passed, self.version)
+            except EncodeError as wrong:
+                self.cannot_say(wrong)
+            else:
+                self._deliver(passed, parts)
+
+    def passed(self, response: Message) -> Message | None:
+        """The answer as faults and the gate leave it; None if it is not sent, or not now. The request waits no longer."""
         connection = self.connection
         if connection.parked is self:
             connection.parked = None
         if self.struck is not None:
             left = self.engine.plan.answered(response, self)
             if left is None:
-                return
+                return None
             response = left
         if self.delay_ms:
             from wirebroker.requests.errors import throttle
 
             throttle(response, self.version, self.delay_ms)
-        if not connection.closed and not connection.silent:
-            try:
-                parts = encode_response(self.correlation_id, response, self.version)
-            except EncodeError as wrong:
-                self.cannot_say(wrong)
-            else:
-                self._deliver(response, parts)
+        return None if connection.closed or connection.silent else response
 
     def send(self, response: Message, parts: list[Buffer]) -> None:
         """Send a response in its encoded form; dropped if the client has gone."""

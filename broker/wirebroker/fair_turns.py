@@ -61,12 +61,12 @@ class Turns:
     def begin(self, exchange: Exchange, steps: Steps) -> Message | Outcome:
         """Run the first slice. The outcome, or PARKED if there are more slices.
 
-        A request that a fault strikes is handled at once: the rules that follow need its outcome.
+        A request is handled at once if what a fault does next needs its outcome.
         """
         unfinished = Unfinished(exchange, steps)
         try:
             aside = unfinished.step()
-            while self.wake is None or exchange.struck is not None:
+            while self.wake is None or (exchange.struck is not None and exchange.struck.needs_outcome):
                 if aside is not None:
                     unfinished.do(aside)
                 aside = unfinished.step()
@@ -121,9 +121,10 @@ class Turns:
     def _finish(self, exchange: Exchange, outcome: Message | Outcome) -> None:
         if outcome is Outcome.SILENT:
             exchange.release()
-        elif not isinstance(outcome, Outcome):
+        elif not isinstance(outcome, Outcome) and (response := exchange.passed(outcome)) is not None:
             # An answer that took several slices also takes long to encode.
-            unfinished = Unfinished(exchange, _encode(exchange, outcome))
+            exchange.park()
+            unfinished = Unfinished(exchange, _encode(exchange, response))
             self._known.add(unfinished)
             self._queue(unfinished, unfinished.step())
 

@@ -41,17 +41,13 @@ def handle(request: WriteTxnMarkersRequest, exchange: Exchange) -> Steps:
         result = WritableTxnMarkerResult(producer_id=producer_id, topics=[])
         response.markers.append(result)
         for name, codes in topics.items():
-            if pause():
-                yield None
-            result.topics.append(_topic(name, codes))
+            answered = WritableTxnMarkerTopicResult(name=name, partitions=[])
+            result.topics.append(answered)
+            for index, code in codes.items():
+                if pause():
+                    yield None
+                answered.partitions.append(WritableTxnMarkerPartitionResult(partition_index=index, error_code=code))
     return response
-
-
-def _topic(name: str, codes: dict[int, ErrorCode]) -> WritableTxnMarkerTopicResult:
-    return WritableTxnMarkerTopicResult(
-        name=name,
-        partitions=[WritableTxnMarkerPartitionResult(partition_index=index, error_code=code) for index, code in codes.items()],
-    )
 
 
 def _write(requested: WritableTxnMarker, topic: str, index: int, exchange: Exchange) -> ErrorCode:

@@ -114,7 +114,7 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack, part: Part
         # runs often would find nothing.
         gc.collect()
         gc.freeze()
-        gc.set_threshold(50_000, 5, 400)
+        gc.set_threshold(3_000, 5, 7_000)
         await stop.wait()
         ignore_signals()
     finally:

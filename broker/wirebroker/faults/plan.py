@@ -199,14 +199,18 @@ class FaultPlan:
 
     # Before it is handled
 
-    def receive(self, request: Message, exchange: Exchange) -> None:
-        """A request has arrived: let the rules act on it, and have it handled unless one of them prevents that."""
-        facts = facts_of(request, exchange)
+    def receive(self, request: Message, exchange: Exchange, facts: Facts | None = None) -> None:
+        """A request has arrived: let the rules act on it, and have it handled unless one of them prevents that.
+
+        With `facts`, which are those of the request, its records do not lie in a buffer of the connection.
+        """
+        owned = facts is not None
+        facts = facts or facts_of(request, exchange)
         struck = exchange.struck = Struck(facts)
         lists = {Seam.ANSWER: struck.after, Seam.WIRE: struck.wire}
         for strike in self._strikes(facts, exchange):
             lists.get(strike.rule.seam, struck.before).append(strike)
-        if struck.before or struck.after or struck.wire:
+        if owned or struck.before or struck.after or struck.wire:
             exchange.frame = None  # the next request cannot be recognised by these bytes
         self._proceed(request, exchange, exchange.now)
 
@@ -282,8 +286,8 @@ class FaultPlan:
     def _admit(self, request: Message, exchange: Exchange, now: int) -> None:
         """Have the request handled once the slow writes before it are done, and its own."""
         struck = _struck(exchange)
-        wanted = sorted({(batch.topic, batch.partition) for batch in struck.facts.batches} - struck.gone)
-        before = next((each for each in wanted if each in self._waiting), None)
+        wanted = {(batch.topic, batch.partition) for batch in struck.facts.batches} - struck.gone if self._waiting else ()
+        before = next((each for each in sorted(wanted) if each in self._waiting), None)
         if before is not None:
             self._park(request, exchange)
             self._waiting[before].append(lambda later: self._resume(request, exchange, later, self._admit))

@@ -57,6 +57,11 @@ class Struck:
     crashes: bool = False
     """Whether the broker is killed once the request is handled."""
 
+    @property
+    def needs_outcome(self) -> bool:
+        """Whether a fault waits for the request to be handled: a failing or slow write, or a crash."""
+        return bool(self.failing) or self.crashes or self.slow_rule is not None
+
 
 @dataclass(slots=True)
 class Hit:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,9 +57,9 @@ class Facts:
     acks: int | None = None
 
 
-def facts_of(request: Message, received: Received) -> Facts:
-    """The facts of a request."""
-    about = [*named(request, received.directory), *_implied(request, received)]
+def facts_of(request: Message, received: Received, implied: Iterable[tuple[str, int | None]] | None = None) -> Facts:
+    """The facts of a request. With `implied`, which is `implied_by`, it can be called in any thread."""
+    about = [*named(request, received.directory), *(implied_by(request, received) if implied is None else implied)]
     produce = request if isinstance(request, ProduceRequest) else None
     return Facts(
         api=api_name(received.api_key),
@@ -92,7 +92,7 @@ def can_name(api: str, word: str) -> bool:
     return api == "Produce" or bool(holders(cls, "producerEpoch"))
 
 
-def _implied(request: Message, received: Received) -> Iterator[tuple[str, int | None]]:
+def implied_by(request: Message, received: Received) -> Iterator[tuple[str, int | None]]:
     """Every topic and partition that a request is about without naming it."""
     directory = received.directory
     if isinstance(request, FetchRequest):
