@@ -14,6 +14,7 @@ from fuzzing import readers
 from fuzzing.campaign import play
 from fuzzing.cases import Case, replay
 from fuzzing.control import each_operation
+from fuzzing.relays import RelayCase
 from fuzzing.script import Finding, Script, Setting, Step, load, minimise
 from fuzzing.served import ServedCase
 from kafkawire.errors import EncodeError
@@ -21,7 +22,9 @@ from wirebroker.apis import describe_cluster, produce
 from wirebroker.core.groups import GroupCoordinator
 from wirebroker.core.partition import Partition
 from wirebroker.engine import Engine
+from wirebroker.effects import Reply
 from wirebroker.exchange import Exchange
+from wirebroker.proxy import relay
 from wirebroker.storage import memory
 from wirebroker.storage.folder.store import FolderStore
 
@@ -78,6 +81,44 @@ def test_requests_to_a_server(seed: int) -> None:
     outcome = ServedCase(seed, patience=1.0).run()  # a busy machine is slower than any request
     assert outcome.finding is None, f"scripts/fuzz served --replay {seed}\n{outcome.finding}"
     assert outcome.answers > 100
+
+
+def test_relays() -> None:
+    for seed in range(12):
+        outcome = RelayCase(seed).run()
+        assert outcome.finding is None, f"scripts/fuzz relay --replay {seed}\n{outcome.finding}"
+        assert outcome.answers > 0
+
+
+def passes_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "redirect", lambda response, locate: False)
+
+
+def drops_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay._Inlet, "keep", lambda self, data, needed: None)
+
+
+def mistakes_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay.Relay, "_reply", lambda self, parts: self.proxy.effects.append(Reply(self.connection, parts * 2)))
+
+
+def expects_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "_is_acknowledged", lambda frame: False)
+
+
+BROKEN_RELAYS: dict[Callable[[pytest.MonkeyPatch], None], str] = {
+    passes_addresses: "an answer names a broker: ",
+    drops_the_rest: "a connection is closed",
+    mistakes_answers: "an answer",
+    expects_no_answer: "a connection is closed",
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN_RELAYS)
+def test_a_broken_relay_is_caught(broken: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    broken(monkeypatch)
+    found = [outcome.finding.kind for seed in range(12) if (outcome := RelayCase(seed).run()).finding is not None]
+    assert any(BROKEN_RELAYS[broken] in kind for kind in found), found
 
 
 def test_a_seed_is_the_same_each_time() -> None:

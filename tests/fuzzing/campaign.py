@@ -12,6 +12,7 @@ from hypothesis.errors import Flaky
 
 from fuzzing import readers
 from fuzzing.cases import Case, Outcome, replay, still_fails
+from fuzzing.relays import RelayCase
 from fuzzing.script import Finding, Script, minimise
 from fuzzing.served import ServedCase
 
@@ -119,6 +120,21 @@ def play_served(chosen: Iterator[int], tell: Told, show: Show, apis: tuple[str, 
             if found is not None:
                 show(found)
         report.cpu, report.next_seed = report.cpu + outcome.cpu, seed + 1
+        tell(report)
+    return report
+
+
+def play_relays(chosen: Iterator[int], tell: Told, show: Show) -> Report:
+    """Play the seeds to relays of a proxy in this process."""
+    report, begun = Report(), time.process_time()
+    for seed in chosen:
+        outcome = RelayCase(seed).run()
+        report.add(outcome)
+        if outcome.finding is not None:
+            found = report.note(outcome.finding, f"scripts/fuzz relay --replay {seed}")
+            if found is not None:
+                show(found)
+        report.cpu, report.next_seed = time.process_time() - begun, seed + 1
         tell(report)
     return report
 
