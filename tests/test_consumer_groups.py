@@ -51,6 +51,7 @@ from wirebroker.core.groups.java_order import (
 )
 from wirebroker.core.names import java_hash
 from wirebroker.mock import MockKafka
+from wirebroker.slices import at_once
 from wirekit import client, kafka_jars
 
 GROUP = "team"
@@ -512,7 +513,7 @@ def test_new_partitions_and_topics_are_noticed(broker: MockKafka) -> None:
     assert (one.beat(), one.epoch) == (None, 2)
     broker.create_topic("later", 2)
     assert one.beat() == {"orders": [0, 1, 2, 3], "later": [0, 1]} | {}
-    broker._change(lambda e, _: e.cluster.add_partitions(e.cluster.topics["later"], 3, 0, 1))
+    broker._change(lambda e, _: at_once(e.cluster.adding_partitions(e.cluster.topics["later"], 3, 0, 1)))
     assert one.beat() == {"later": [0, 1, 2], "orders": [0, 1, 2, 3]}
     broker.delete_topic("later")
     assert one.told(one.send(one.epoch, {})) == {"orders": [0, 1, 2, 3]}

@@ -21,8 +21,8 @@ from kafkawire.errors import EncodeError
 from wirebroker.apis import describe_cluster, produce
 from wirebroker.core.groups import GroupCoordinator
 from wirebroker.core.partition import Partition
-from wirebroker.engine import Engine
 from wirebroker.effects import Reply
+from wirebroker.engine import Engine
 from wirebroker.exchange import Exchange
 from wirebroker.proxy import relay
 from wirebroker.storage import memory

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import count
+from random import Random
 from typing import Any, NamedTuple
 
 import pytest
@@ -456,7 +457,7 @@ class Wide(World):
     """An engine with one topic of many partitions."""
 
     def __init__(self, partitions: int, rule: Rule) -> None:
-        self.engine = Engine(NOW, lambda size: bytes(range(size)), cold_start=False)
+        self.engine = Engine(NOW, Random(1).randbytes, cold_start=False)
         self.engine.cluster.create_topic("wide", NOW, partitions=partitions)
         self.engine.plan.add(rule)
         self.connection = self.engine.connect(1, now=NOW)
@@ -498,6 +499,75 @@ def test_faults_strike_a_long_request_in_slices_as_at_once(name: str, partitions
     assert slow.after(request, 9) == quick.after(request, 9)
     assert (slow.slices > 3) == divides
     assert not slow.connection.parked
+
+
+def creation(name: str, partitions: int) -> CreateTopicsRequest:
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
+    return CreateTopicsRequest(timeout_ms=1000, topics=[topic])
+
+
+def growth(name: str, partitions: int) -> CreatePartitionsRequest:
+    topics = [CreatePartitionsTopic(name=name, count=partitions, assignments=None)]
+    return CreatePartitionsRequest(timeout_ms=1000, topics=topics)
+
+
+def sizes(world: World) -> dict[str, int]:
+    return {name: len(topic.partitions) for name, topic in world.engine.cluster.topics.items()}
+
+
+def test_a_large_topic_is_created_in_slices_and_appears_as_a_whole() -> None:
+    world = Wide(3, faults.throttle(5)).driven()
+    first, second = world.engine.connect(1), world.engine.connect(1)
+    world.send(creation("large", 500), 7, first)
+    world.send(creation("large", 7), 7, second)
+    world.send(growth("wide", 200), 3)
+    while world.engine.turns.waiting:
+        assert sizes(world)["wide"] in (3, 200)
+        assert sizes(world).get("large", 500) == 500
+        world.engine.turns.proceed()
+        world.slices += 1
+    assert world.slices > 50
+    assert sizes(world) == {"wide": 200, "large": 500}
+    world.go_on()
+    said = [b"".join(effect.parts) for effect in world.engine.take_effects() if isinstance(effect, Reply)]
+    assert [b"already exists" in each for each in said] == [False, False, True]
+
+
+def test_what_is_half_made_when_the_broker_stops_is_not_there_afterwards() -> None:
+    world = Wide(3, faults.throttle(5)).driven()
+    world.send(creation("large", 500), 7, world.engine.connect(1))
+    world.send(growth("wide", 200), 3)
+    world.engine.turns.proceed()
+    assert world.engine.cluster.growing == {"large", "wide"}
+    world.engine.restart("clean", NOW)
+    world.go_on()
+    assert sizes(world) == {"wide": 3}
+    assert not world.engine.cluster.growing
+    world.connection = world.engine.connect(1)
+    world.engine.take_effects()
+    world.ask(creation("large", 2), 7)
+    assert sizes(world) == {"wide": 3, "large": 2}
+
+
+def test_a_topic_that_is_deleted_while_it_grows_is_gone() -> None:
+    world = Wide(3, faults.throttle(5)).driven()
+    world.send(growth("wide", 200), 3)
+    world.send(DeleteTopicsRequest(timeout_ms=1000, topics=[DeleteTopicState(name="wide")]), 6, world.engine.connect(1))
+    world.go_on()
+    assert sizes(world) == {}
+
+
+def test_partitions_made_while_a_broker_is_killed_are_led_by_others() -> None:
+    world = Wide(3, faults.throttle(5)).driven()
+    world.engine = Engine(NOW, Random(1).randbytes, brokers=3, cold_start=False)
+    world.driven()
+    world.connection = world.engine.connect(1)
+    world.send(creation("large", 300), 7)
+    for _ in range(10):
+        world.engine.turns.proceed()
+    world.engine.kill_broker(2, NOW)
+    world.go_on()
+    assert {partition.leader for partition in world.engine.cluster.topics["large"].partitions} == {1, 3}
 
 
 def test_the_next_request_is_handled_once_faults_have_let_a_long_one_go() -> None:

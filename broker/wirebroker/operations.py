@@ -96,7 +96,7 @@ def create_topic(
     """
     if (error := topic_name_error(name)) is not None:
         raise ValueError(error)
-    if name in engine.cluster.topics:
+    if name in engine.cluster.topics or name in engine.cluster.growing:
         raise TopicExists(f"Topic '{name}' already exists.")
     if partitions is not None and partitions < 1:
         raise ValueError(f"a topic needs at least 1 partition, not {partitions}")

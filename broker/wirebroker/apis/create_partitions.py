@@ -7,6 +7,8 @@ new ones. With validate_only nothing is created.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Generator
+from typing import Any
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.create_partitions import (
@@ -42,6 +44,8 @@ def handle(request: CreatePartitionsRequest, exchange: Exchange) -> Steps:
         if pause():
             changes.write_down()
             yield None
+        while topic.name in exchange.cluster.growing:
+            yield None
         if names[topic.name] == 1:
             refusal = _error(topic, exchange.cluster)
             if refusal is None:
@@ -49,7 +53,8 @@ def handle(request: CreatePartitionsRequest, exchange: Exchange) -> Steps:
                 if records > MOST_RECORDS:
                     refusal = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
             if refusal is None and not request.validate_only:
-                refusal = _add(topic, exchange)
+                changes.write_down()
+                refusal = yield from _add(topic, exchange)
             results.append(_result(topic.name, refusal))
     changes.write_down()
     return CreatePartitionsResponse(results=results)
@@ -81,13 +86,13 @@ def _error(requested: CreatePartitionsTopic, cluster: Cluster) -> Refusal | None
     return None
 
 
-def _add(requested: CreatePartitionsTopic, exchange: Exchange) -> Refusal | None:
+def _add(requested: CreatePartitionsTopic, exchange: Exchange) -> Generator[None, Any, Refusal | None]:
     topic = exchange.cluster.topics[requested.name]
     factor = len(topic.partitions[0].replicas)
     first = len(topic.partitions)
     assignment = {first + i: each.broker_ids for i, each in enumerate(requested.assignments or [])}
     try:
-        exchange.cluster.add_partitions(topic, requested.count, exchange.now, factor, assignment)
+        yield from exchange.cluster.adding_partitions(topic, requested.count, exchange.now, factor, assignment)
     except OSError as failed:
         return unwritten(failed)
     return None

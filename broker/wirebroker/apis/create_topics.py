@@ -9,7 +9,8 @@ created.
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple
+from collections.abc import Generator, Iterator
+from typing import Any, NamedTuple
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.create_topics import (
@@ -21,13 +22,13 @@ from kafkawire.messages.create_topics import (
 )
 from wirebroker.apis.metadata_changes import CHANGES, MetadataChanges
 from wirebroker.apis.overdue import timed_out
-from wirebroker.core.cluster import Cluster
+from wirebroker.core.cluster import GROWN, INTERNAL_TOPICS, Cluster
 from wirebroker.core.config_resources import Refusal, unwritten
 from wirebroker.core.configs import ConfigError, TopicConfigs, check_topic_configs
 from wirebroker.core.names import topic_name_error
 from wirebroker.core.placement import all_down, assignment_error, factor_error
 from wirebroker.exchange import Exchange, Steps
-from wirebroker.slices import pauses
+from wirebroker.slices import at_once, pauses
 
 METADATA_TOPIC = "__cluster_metadata"
 MOST_RECORDS = 10_000
@@ -69,20 +70,28 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
         if pause_for_creation():
             changes.write_down(_as_refused)
             yield None
+        if isinstance(plan, Plan) and plan.partitions > GROWN:
+            changes.write_down(_as_refused)
+        while name in cluster.growing:
+            yield None
         if isinstance(plan, Refusal):
             answers.append(_refused(name, plan))
         elif name in cluster.topics:  # another request has created it meanwhile
             answers.append(_refused(name, _exists(name)))
         else:
-            answers.append(_create(name, plan, exchange, request.validate_only))
+            answers.append((yield from _create(name, plan, exchange, request.validate_only)))
     changes.write_down(_as_refused)
+    return CreateTopicsResponse(topics=[*answers, *_without_plans(names)])
+
+
+def _without_plans(names: Counter[str]) -> Iterator[CreatableTopicResult]:
+    """The refusals of names that come twice, and of Kafka's own topic."""
     for name, times in names.items():
         if times > 1:
-            answers.append(_refused(name, Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")))
+            yield _refused(name, Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
         elif name == METADATA_TOPIC:
             message = f"Creation of internal topic {METADATA_TOPIC} is prohibited."
-            answers.append(_refused(name, Refusal(ErrorCode.INVALID_REQUEST, message)))
-    return CreateTopicsResponse(topics=answers)
+            yield _refused(name, Refusal(ErrorCode.INVALID_REQUEST, message))
 
 
 def _plan(topic: CreatableTopic, cluster: Cluster) -> Plan | Refusal:
@@ -155,7 +164,7 @@ def _counted(topic: CreatableTopic, overrides: dict[str, str], cluster: Cluster)
     return factor_error(factor, cluster) or Plan(partitions, factor, {}, overrides)
 
 
-def _create(name: str, plan: Plan, exchange: Exchange, validate_only: bool) -> CreatableTopicResult:
+def _create(name: str, plan: Plan, exchange: Exchange, validate_only: bool) -> Generator[None, Any, CreatableTopicResult]:
     cluster = exchange.cluster
     answer = CreatableTopicResult(
         name=name,
@@ -167,15 +176,9 @@ def _create(name: str, plan: Plan, exchange: Exchange, validate_only: bool) -> C
         configs=_configs(plan, exchange),
     )
     if not validate_only:
+        making = cluster.creating_topic(name, exchange.now, *plan)
         try:
-            topic = cluster.create_topic(
-                name,
-                exchange.now,
-                partitions=plan.partitions,
-                replication_factor=plan.factor,
-                assignment=plan.assignment,
-                overrides=plan.overrides,
-            )
+            topic = at_once(making) if name in INTERNAL_TOPICS else (yield from making)
         except OSError as failed:
             return _refused(name, unwritten(failed))
         answer.topic_id = topic.topic_id

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafkawire.errors import ErrorCode
 from kafkawire.primitives import ZERO_UUID
@@ -19,6 +19,7 @@ from wirebroker.core.producer_ids import ProducerIds
 from wirebroker.core.profile import Rules
 from wirebroker.core.purgatory import Timers
 from wirebroker.core.racks import spread
+from wirebroker.slices import at_once, pauses
 from wirebroker.storage.interface import Log
 from wirebroker.storage.memory import ANY_SIZE, INTERNAL_SEGMENT, MemoryLog
 
@@ -26,6 +27,8 @@ GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
 CLUSTER_ID = "wirebroker-cluster-00A"
 INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC})
+GROWN = 8
+"""The number of new partitions in one slice; with a data directory each takes about a millisecond."""
 
 
 @dataclass(slots=True)
@@ -111,6 +114,8 @@ class Cluster:
         self._unloaded: set[str] = set()
         self.auto_creation_ms = 0
         """How long a topic stays unknown after a client's Metadata has asked the broker to create it."""
+        self.growing: set[str] = set()
+        """Topics that are being created, or get partitions, in slices."""
         self._due: dict[str, int] = {}
         """When the topics come into being that clients have asked for."""
         self.version = 0
@@ -149,24 +154,25 @@ class Cluster:
         return [node_id for node_id in partition.replicas if not self.alive(node_id) or node_id == at]
 
     def create_topic(
-        self,
-        name: str,
-        now: int,
-        *,
-        partitions: int | None = None,
-        replication_factor: int | None = None,
-        assignment: Mapping[int, Sequence[int]] | None = None,
-        overrides: Mapping[str, str] | None = None,
-    ) -> Topic:
+        self, name: str, now: int, *, partitions: int | None = None, replication_factor: int | None = None,
+        assignment: Mapping[int, Sequence[int]] | None = None, overrides: Mapping[str, str] | None = None,
+    ) -> Topic:  # fmt: skip
+        """Create the topic at once; see `creating_topic`."""
+        return at_once(self.creating_topic(name, now, partitions, replication_factor, assignment, overrides))
+
+    def creating_topic(
+        self, name: str, now: int, partitions: int | None = None, replication_factor: int | None = None,
+        assignment: Mapping[int, Sequence[int]] | None = None, overrides: Mapping[str, str] | None = None,
+    ) -> Generator[None, Any, Topic]:  # fmt: skip
         """Create the topic, with its leaders spread over the brokers. The caller has checked name, counts and configs.
 
-        Raises OSError, and creates nothing, if a log cannot be created. The topic is removed again if `decisions` cannot
-        write it down.
+        Nobody sees the topic before all of it is there, and it must not be in `growing`. Raises OSError, and creates nothing,
+        if a log cannot be created. The topic is removed again if `decisions` cannot write it down.
         """
         topic = Topic(name, self._new_topic_id(), TopicConfigs(self.configs, overrides or {}))
         count = len(assignment) if assignment else partitions or self.configs.integer("num.partitions")
         factor = replication_factor or self.configs.integer("default.replication.factor")
-        self._grow(topic, count, now, factor, assignment)
+        topic.partitions = yield from self._growing(topic, count, now, factor, assignment)
         self._enter(topic)
         self.topics_created += 1
         self.version += 1
@@ -188,47 +194,73 @@ class Cluster:
 
     def _auto_create(self, name: str, now: int) -> None:
         self._due.pop(name, None)
-        if name not in self.topics:
+        if name not in self.topics and name not in self.growing:
             with suppress(OSError):
                 self.create_topic(name, now)
             self.decisions.write_down(now)
 
-    def add_partitions(
+    def adding_partitions(
         self, topic: Topic, total: int, now: int, factor: int, assignment: Mapping[int, Sequence[int]] | None = None
-    ) -> None:
-        """Add partitions up to `total`; the first live replica of each leads it.
+    ) -> Generator[None, Any, None]:
+        """Add partitions up to `total`, all of them in one moment; the first live replica of each leads it.
 
-        Raises OSError, and changes nothing, as `create_topic` does.
+        Raises OSError, and changes nothing, as `creating_topic` does.
         """
         before = len(topic.partitions)
-        self._grow(topic, total, now, factor, assignment)
+        made = yield from self._growing(topic, total, now, factor, assignment)
+        if self.topics.get(topic.name) is not topic:  # it was deleted meanwhile
+            self._discard(made, now)
+            return
+        topic.partitions += made
         self.version += 1
         grown = TopicChange("grown", topic.name, total)
         self.decisions.made(lambda: self._shrink(topic, before, now), lambda: self.report(grown))
 
-    def _grow(self, topic: Topic, total: int, now: int, factor: int, assignment: Mapping[int, Sequence[int]] | None) -> None:
-        nodes = spread(self.live_brokers.values())
-        down = sorted(self.brokers.keys() - nodes)
-        before = len(topic.partitions)
-        for index in range(before, total):
+    def _growing(
+        self, topic: Topic, total: int, now: int, factor: int, assignment: Mapping[int, Sequence[int]] | None
+    ) -> Generator[None, Any, list[Partition]]:
+        """Make the partitions of a topic up to `total`; if brokers come or go meanwhile, make them once more."""
+        self.growing.add(topic.name)
+        made: list[Partition] = []
+        pause = pauses(GROWN)
+        try:
+            live: set[int] = set()
+            while live != self.live_brokers.keys() or not made:
+                self._discard(made, now)
+                live = set(self.live_brokers)
+                for index in range(len(topic.partitions), total):
+                    if pause():
+                        yield
+                    made.append(self._placed_partition(topic, index, now, factor, (assignment or {}).get(index)))
+        except BaseException:  # it cannot be stored, or the broker stops
+            self._discard(made, now)
+            raise
+        finally:
+            self.growing.discard(topic.name)
+        return made
+
+    def _placed_partition(self, topic: Topic, index: int, now: int, factor: int, replicas: Sequence[int] | None) -> Partition:
+        if not replicas:
+            nodes = spread(self.live_brokers.values())
             start = index % max(len(nodes), 1)
-            replicas = list((assignment or {}).get(index) or (nodes[start:] + nodes[:start] + down)[:factor])
-            try:
-                made = self._new_partition(topic, index, replicas, now)
-            except OSError:
-                self._shrink(topic, before, now)
-                raise
-            for node_id in self.offline(made):
-                made.replication.absent(node_id, now)
-            topic.partitions.append(made)
+            replicas = (nodes[start:] + nodes[:start] + sorted(self.brokers.keys() - nodes))[:factor]
+        made = self._new_partition(topic, index, list(replicas), now)
+        for node_id in self.offline(made):
+            made.replication.absent(node_id, now)
+        return made
 
     def _shrink(self, topic: Topic, count: int, now: int) -> None:
         """Remove the partitions from this number on, which no client has seen."""
         gone = topic.partitions[count:]
         del topic.partitions[count:]
         self.version += 1
-        for partition in gone:
+        self._discard(gone, now)
+
+    @staticmethod
+    def _discard(partitions: list[Partition], now: int) -> None:
+        for partition in partitions:
             partition.delete(now)
+        partitions.clear()
 
     def _new_partition(self, topic: Topic, index: int, replicas: list[int], now: int) -> Partition:
         log = self._open_log(topic, index, replicas, now)
