@@ -74,6 +74,7 @@ from kafkawire.messages.txn_offset_commit import (
 from kafkawire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from wirebroker import faults
 from wirebroker.connection import Connection
+from wirebroker.core.cluster import GROUP_TOPIC
 from wirebroker.core.transactions.states import State
 from wirebroker.effects import Reply
 from wirebroker.engine import Engine
@@ -558,9 +559,7 @@ def test_a_topic_that_is_deleted_while_it_grows_is_gone() -> None:
 
 
 def test_partitions_made_while_a_broker_is_killed_are_led_by_others() -> None:
-    world = Wide(3, faults.throttle(5)).driven()
-    world.engine = Engine(NOW, Random(1).randbytes, brokers=3, cold_start=False)
-    world.driven()
+    world = cluster_of_three().driven()
     world.connection = world.engine.connect(1)
     world.send(creation("large", 300), 7)
     for _ in range(10):
@@ -568,6 +567,43 @@ def test_partitions_made_while_a_broker_is_killed_are_led_by_others() -> None:
     world.engine.kill_broker(2, NOW)
     world.go_on()
     assert {partition.leader for partition in world.engine.cluster.topics["large"].partitions} == {1, 3}
+
+
+def cluster_of_three() -> World:
+    world = Wide(3, faults.throttle(5))
+    world.engine = Engine(NOW, Random(1).randbytes, brokers=3, cold_start=False)
+    world.engine.cluster.create_topic("replicated", NOW, partitions=300, replication_factor=3)
+    world.engine.cluster.create_internal_topic(GROUP_TOPIC, NOW)
+    return world
+
+
+def leaders(world: World) -> list[tuple[int, int, list[int]]]:
+    return [(each.leader, each.leader_epoch, each.in_sync) for each in world.engine.cluster.partitions()]
+
+
+def test_a_killed_broker_is_replaced_in_slices() -> None:
+    quick, slow = cluster_of_three(), cluster_of_three().driven()
+    for world in (quick, slow):
+        world.slices = 0
+        world.engine.kill_broker(2, NOW)
+    coordinators = slow.engine.cluster.topics[GROUP_TOPIC].partitions
+    assert 2 not in {each.leader for each in coordinators}
+    assert 2 in {leader for leader, _, _ in leaders(slow)}
+    slow.go_on()
+    assert slow.slices > 3
+    assert leaders(slow) == leaders(quick)
+    assert not slow.engine.controller.busy
+
+
+def test_a_change_waits_for_the_end_of_the_one_before() -> None:
+    quick, slow = cluster_of_three(), cluster_of_three().driven()
+    for world in (quick, slow):
+        world.engine.kill_broker(2, NOW)
+        world.engine.kill_broker(3, NOW)
+        world.engine.start_broker(2, NOW)
+    slow.engine.restart("kill", NOW)
+    quick.engine.restart("kill", NOW)
+    assert leaders(slow) == leaders(quick)
 
 
 def test_the_next_request_is_handled_once_faults_have_let_a_long_one_go() -> None:

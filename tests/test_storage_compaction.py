@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from wirebroker.engine import Engine
 from wirebroker.mock import MockKafka, StoredRecord
 from wirebroker.operations import stored_records
 from wirebroker.storage.folder.log import FolderLog
-from wirebroker.storage.folder.store import FolderStore
+from wirebroker.storage.folder.store import FolderStore, Job
 from wirekit import NOW
 
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.1"}
@@ -332,3 +334,27 @@ def test_wherever_it_is_cut_short_the_log_is_whole(
     assert all(path.with_suffix(".index").exists() for path in folder.glob(f"*{LOG}"))
     assert crashed or len(after) < len(before)
     assert crashed or steps > 10
+
+
+def test_clients_are_served_while_the_control_moves_the_clock_past_long_jobs(data: Path) -> None:
+    begun, done = threading.Event(), threading.Event()
+    order: list[str] = []
+
+    def long_job(_: int) -> None:
+        order.append("the job begins")
+        store.jobs.append(Job(lambda: (begun.set(), done.wait(30)), lambda: order.append("the job is done"), apart=True))
+
+    with MockKafka(data=data, topics={"orders": 1}) as kafka:
+        store = kafka._call(lambda engine: engine.store)
+        now = kafka.clock.now()
+        kafka._change(lambda engine, _: engine.timers.at(now + 60_000, long_job))
+        kafka._change(lambda engine, _: engine.timers.at(now + 61_000, lambda _: order.append("a later timer")))
+        moved = asyncio.run_coroutine_threadsafe(kafka._running.advance_beside(120_000), kafka._loop)
+        assert begun.wait(30)
+        kafka.produce("orders", value=b"v")
+        assert order == ["the job begins"]
+        done.set()
+        moved.result(30)
+        assert order == ["the job begins", "the job is done", "a later timer"]
+        kafka._change(lambda engine, _: engine.timers.at(kafka.clock.now() + 20, lambda _: order.append("the next")))
+        kafka.wait_until(lambda: order[-1] == "the next")

@@ -356,6 +356,7 @@ class Engine:
         if mode not in ("clean", "kill"):
             raise ValueError(f"a restart is 'clean' or 'kill', not {mode!r}")
         self.set_time(now)
+        self.controller.finish()
         for connection in sorted(self.connections, key=lambda each: each.number):
             self.close(connection, "the broker restarts")
         self.timers.clear()
@@ -378,7 +379,10 @@ class Engine:
             self.store.restarted(now)
 
     def kill_broker(self, node_id: int, now: int) -> None:
-        """End a broker as with kill −9: its connections break, and others lead its partitions. ValueError if it is down."""
+        """End a broker as with kill −9: its connections break, and others lead its partitions. ValueError if it is down.
+
+        New leaders of many partitions are elected in slices; `controller.finish` elects the rest.
+        """
         for connection in sorted(self.connections, key=lambda each: each.number):
             if connection.node_id == node_id:
                 self.close(connection, f"broker {node_id} was killed")

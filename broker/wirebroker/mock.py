@@ -441,10 +441,12 @@ class MockKafka:
         Records that were not replicated are lost. ValueError if there is no such broker, or it is already down.
         """
         self._change(lambda engine, now: engine.kill_broker(node_id, now))
+        self._change(lambda engine, now: engine.controller.finish())
 
     def start_broker(self, node_id: int) -> None:
         """Start a broker that was killed: its replicas follow again and are in sync. Does nothing if it is up."""
         self._change(lambda engine, now: engine.start_broker(node_id, now))
+        self._change(lambda engine, now: engine.controller.finish())
 
     def move_leader(self, topic: str, partition: int = 0, *, to: int) -> None:
         """Make this broker the partition's leader. ValueError unless it is up and its replica is in sync.

@@ -6,14 +6,17 @@ not move back by themselves, as with auto.leader.rebalance.enable=false.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from kafkawire.errors import ErrorCode
 from wirebroker.core.changes import BrokerChange, InSyncChange, LeaderChange
-from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC, Broker, Cluster
+from wirebroker.core.cluster import GROUP_TOPIC, INTERNAL_TOPICS, TRANSACTION_TOPIC, Broker, Cluster
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.partition import Partition
 from wirebroker.core.purgatory import Timer
+
+CHANGED = 64
+"""The number of partitions in one slice."""
 
 CoordinatorMoved = Callable[[str, int, int], None]
 """Called with the topic and index of a coordinators' partition whose leader has changed, and the time."""
@@ -26,9 +29,19 @@ class Controller:
         self._cluster = cluster
         self._coordinator_moved = coordinator_moved
         self._lag_timers: dict[tuple[Partition, int], Timer] = {}
+        self._unfinished: Iterator[None] = iter(())
+        """The change of many partitions that is being made in slices."""
+        self.busy = False
+        """Whether there is such a change."""
+
+    def finish(self) -> None:
+        """Make the rest of a change that is made in slices (`Timers.work`)."""
+        for _ in self._unfinished:
+            pass
 
     def broker_down(self, node_id: int, now: int) -> None:
-        """The broker was killed: in-sync replicas take over its partitions, where there are any."""
+        """The broker was killed: in-sync replicas take over its partitions, where there are any, at once or in slices."""
+        self.finish()
         broker = self._broker(node_id)
         if not broker.alive:
             raise ValueError(f"broker {node_id} is already down")
@@ -37,17 +50,18 @@ class Controller:
         held = self._held_by(node_id)
         for partition in held:
             self._forget_lag(partition, node_id)
-        self._change(held, lambda each: each.replication.broker_down(node_id, self._cluster.alive, now), now)
+        self._change_all(held, lambda each: each.replication.broker_down(node_id, self._cluster.alive, now), now)
 
     def broker_up(self, node_id: int, now: int) -> None:
         """The broker is up again, if it was down: it follows and is in sync, or leads the partitions that had no leader."""
+        self.finish()
         broker = self._broker(node_id)
         if broker.alive:
             return
         broker.alive = True
         self._cluster.report(BrokerChange("started", node_id))
         held = self._held_by(node_id)
-        self._change(held, lambda each: each.replication.broker_up(node_id, self._cluster.alive, now), now)
+        self._change_all(held, lambda each: each.replication.broker_up(node_id, self._cluster.alive, now), now)
 
     def move_leader(self, topic: str, index: int, to: int, now: int) -> None:
         """Make an in-sync replica the leader, as a reassignment and a preferred election do."""
@@ -132,8 +146,29 @@ class Controller:
 
     # Checks
 
-    def _change(self, partitions: Iterable[Partition], change: Callable[[Partition], None], now: int) -> None:
+    def _change(self, partitions: Sequence[Partition], change: Callable[[Partition], None], now: int) -> None:
         """Make a change to these partitions, and afterwards tell coordinators about new leaders."""
+        self.finish()
+        self._make(partitions, change, now)
+
+    def _change_all(self, partitions: Sequence[Partition], change: Callable[[Partition], None], now: int) -> None:
+        """The same in slices, those of the coordinators first; at once if each slice would be written down on its own."""
+
+        def slices() -> Iterator[None]:
+            self.busy = True
+            for i in range(0, len(held), CHANGED):
+                if i:
+                    yield
+                self._make([each for each in held[i : i + CHANGED] if not each.deleted], change, now)
+            self.busy = False
+
+        held = sorted(partitions, key=lambda each: each.topic not in INTERNAL_TOPICS)
+        self._unfinished = slices()
+        self._cluster.timers.work(self._unfinished)
+        if self._cluster.decisions.stored:
+            self.finish()
+
+    def _make(self, partitions: Sequence[Partition], change: Callable[[Partition], None], now: int) -> None:
         self._cluster.version += 1
         moved = []
         for partition in partitions:

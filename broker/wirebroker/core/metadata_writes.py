@@ -41,6 +41,11 @@ class Decisions:
             self._made.append((undo, done))
 
     @property
+    def stored(self) -> bool:
+        """Whether changes are written to a data directory."""
+        return self._write is not None
+
+    @property
     def pending(self) -> bool:
         """Whether there are changes that are neither written down nor refused."""
         return self._write is not None and self._versions() not in (self._written, self._given_up)

@@ -66,6 +66,8 @@ class Host:
         self._servers: list[asyncio.Server] = []
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at: int | None = None
+        self._advancing = asyncio.Lock()
+        """Held while the clock is moved forward; no other timer runs meanwhile."""
         # A completion-based loop (Windows) keeps a buffer for as long as a read is pending; it cannot be shared.
         self.arena = Arena()
         self._idle_alarm: asyncio.TimerHandle | None = None
@@ -328,7 +330,9 @@ class Host:
             self._alarm.cancel()
             self._alarm = None
         self._alarm_at = self.engine.deadline()
-        if self._alarm_at is not None and (self.clock.running or self.engine.timers.busy):
+        if self._alarm_at is None or self._advancing.locked():
+            return
+        if self.clock.running or self.engine.timers.busy:
             delay = max(self._alarm_at - self.clock.now(), 0) / 1000
             self._alarm = self.loop.call_later(delay, self._wake)
 
@@ -354,10 +358,28 @@ class Host:
         """Move the clock forward and run every timer that falls due, in order, each with the work in threads that it begins."""
         self.clock.advance(ms)
         if self._storage_jobs is not None:
-            while (due := self.engine.deadline()) is not None and due <= self.clock.now():
-                self._run_timers(due)
+            while self._run_next_timers():
                 self._storage_jobs.finish()
         self.tick()
+
+    async def advance_beside(self, ms: int) -> None:
+        """The same, and clients are served while the work in threads is done."""
+        async with self._advancing:
+            self.clock.advance(ms)
+            self.arm()
+            while self._storage_jobs is not None and self._run_next_timers():
+                self.flush()
+                await self._storage_jobs.finished()
+        self.tick()
+        self.arm()
+
+    def _run_next_timers(self) -> bool:
+        """Run the timers that are due next. Returns whether there were any."""
+        due = self.engine.deadline()
+        if due is None or due > self.clock.now():
+            return False
+        self._run_timers(due)
+        return True
 
     def restart(self, mode: str) -> None:
         """Stop and start the brokers; the listening sockets stay open."""

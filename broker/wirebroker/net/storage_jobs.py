@@ -157,12 +157,16 @@ class StorageJobs:
             for job in list(self._working):
                 self._complete(job)
 
+    async def finished(self) -> None:
+        """Wait until all jobs are done, also those that begin meanwhile."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
     async def close(self) -> None:
         """Wait for the jobs and the threads to end."""
         self._closing = True
         if self._pause is not None:
             self._pause.cancel()
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        await self.finished()
         for thread in (self._sync_thread, self._job_thread, self._compaction_thread):
             await self._loop.run_in_executor(None, thread.shutdown)

@@ -13,6 +13,8 @@ from wirebroker.control.forms import Form, about
 from wirebroker.control.problems import Problem
 from wirebroker.states import Broker
 
+LONGEST_CHANGE_S = 60.0
+
 
 class Brokers(Form):
     """The brokers of the cluster."""
@@ -76,18 +78,24 @@ def brokers(controlled: Controlled) -> Brokers:
     return Brokers(list(states.brokers(controlled.engine).values()))
 
 
-def kill(controlled: Controlled, node_id: int) -> Brokers:
+async def kill(controlled: Controlled, node_id: int) -> Brokers:
     """End a broker as with kill −9: its connections break, its port refuses, others lead its partitions.
 
     Records that were not replicated are lost.
     """
     _change(controlled, node_id, controlled.engine.kill_broker)
-    return brokers(controlled)
+    return await _settled(controlled)
 
 
-def start(controlled: Controlled, node_id: int) -> Brokers:
+async def start(controlled: Controlled, node_id: int) -> Brokers:
     """Start a broker that was killed: its replicas follow again and are in sync. A broker that runs goes on."""
     _change(controlled, node_id, controlled.engine.start_broker)
+    return await _settled(controlled)
+
+
+async def _settled(controlled: Controlled) -> Brokers:
+    """The brokers, once all partitions have new leaders."""
+    await controlled.until(lambda: not controlled.engine.controller.busy, LONGEST_CHANGE_S)
     return brokers(controlled)
 
 

@@ -76,7 +76,7 @@ async def advance(controlled: Controlled, body: Step) -> ClockState:
         raise Problem(422, f"one request moves the clock by at most 366 days, not by {asked / MS['days']:g}")
     left = round(asked)
     while left > 0 and not controlled.closing:
-        controlled.host.advance(min(left, STEP_MS))
+        await controlled.host.advance_beside(min(left, STEP_MS))
         left -= STEP_MS
         await asyncio.sleep(0)
     return clock(controlled)
