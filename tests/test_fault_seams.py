@@ -194,7 +194,7 @@ class Passing:
         if answer is None or not self.alive:
             return
         parts = encode_response(self.correlation_id, answer, self.version)
-        self._proxy.trace.replied(self, answer, sum(map(len, parts)))
+        self._proxy.trace.replied(self, answer, parts)
         if self.struck is not None and self.struck.wire:
             self._plan.send(parts, self)
         else:

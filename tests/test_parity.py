@@ -37,7 +37,13 @@ METHODS: dict[str, Callable[..., Any]] = {
     "GET /verdicts": TraceView.produce,
     "GET /verdicts/wait": MockKafka.wait_until,
     "GET /verdicts.jsonl": TraceView.produce,
-    "GET /trace.jsonl": TraceView.events,
+    "GET /trace.jsonl": TraceView.where,
+    "GET /events": TraceView.events,
+    "GET /exchanges/{number}": TraceView.events,
+    "GET /filter": TraceView.where,
+    "GET /trace/level": TraceView.level.fget,  # type: ignore[attr-defined]
+    "POST /trace/level": TraceView.level.fset,  # type: ignore[attr-defined]
+    "GET /producers": MockKafka.producers,
     "POST /audit": MockKafka.audit,
     "GET /transactions": MockKafka.transactions,
     "POST /transactions/{transactional_id}/expire": MockKafka.expire_transactional_id,
@@ -61,7 +67,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "POST /reset": MockKafka.reset,
 }
 """The method for each endpoint."""
-ONLY_HTTP = {"limit", "offset", "from_partition", "follow", "records"}
+ONLY_HTTP = {"limit", "offset", "run", "after", "from_partition", "follow", "records"}
 """Words about pages, streams and lists, which Python has without them."""
 CHOSEN_IN_PYTHON = {"GET /verdicts", "GET /verdicts/wait", "GET /verdicts.jsonl", "GET /leaders"}
 """Their words choose rows, as a comprehension or a condition does."""

@@ -61,6 +61,7 @@ def show(capsys: pytest.CaptureFixture[str], file: Path, *options: str) -> list[
         (["--verdict", "rejected"], 2, "45 OUT_OF_ORDER"),
         (["--verdict", "duplicate", "--producer", "0"], 1, "duplicate of offset"),
         (["--producer", "1", "--event", "produce"], 1, "orders-1"),
+        (["--where", "event=produce producer=1"], 1, "orders-1"),
         (["--producer", "1", "--api", "Produce", "--event", "request"], 1, "orders-1"),
         (["--producer", "1", "--api", "Produce", "--event", "reply"], 1, "orders-1"),
         (["--topic", "orders", "--partition", "1", "--event", "produce"], 1, "orders-1"),

@@ -164,6 +164,10 @@ def _proxy(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--upstream-tls-ca", metavar="FILE", help="speak TLS with the brokers, whose certificates this authority signed (PEM)")
     add("--upstream-tls-cert", metavar="FILE", help="the certificate that the brokers want from clients (PEM)")
     add("--upstream-tls-key", metavar="FILE", help="its private key, if it is not in the same file")
+    add("--control", metavar="H:P", help="open the HTTP control and the live page; a port alone listens on 127.0.0.1, "
+        "0 = any free (needs wirebroker[control])")  # fmt: skip
+    add("--control-allow-host", action="append", default=[], metavar="NAME", help="accept requests to the control under "
+        "this host name, such as a container's (repeatable); its own address and loopback are always accepted")  # fmt: skip
     add("--trace", action="append", default=[], metavar="console|FILE.jsonl", help="show or write the events (repeatable)")
     add(
         "--capture", metavar="FILE.pcapng", help="write what passes into this file for Wireshark, with the verdicts as comments"
@@ -206,6 +210,7 @@ def _trace(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--client", metavar="ID", help="a client id")
     add("--since", metavar="TIME", help="12:30:05.250, 2026-11-21T12:30 or ms since the epoch")
     add("--until", metavar="TIME")
+    add("--where", default="", metavar="FILTER", help="a filter such as 'api=Produce error!=NONE' (docs/trace.md)")
     add("--follow", action="store_true", help="show each row as it is appended, until Ctrl-C")
     add("--timeline", action="store_true", help="draw each producer's sequences: stored, duplicate, missing, stored again")
     show.set_defaults(command="trace")

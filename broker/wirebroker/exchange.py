@@ -172,7 +172,7 @@ class Exchange:
         if len(parts) > 1:
             self.connection.halted = True
         if engine.trace.exchanges:
-            engine.trace.replied(self, response, sum(map(len, parts)))
+            engine.trace.replied(self, response, parts)
         if self.struck is not None and self.struck.wire:
             engine.plan.send(parts, self)
         else:

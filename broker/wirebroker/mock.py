@@ -129,7 +129,7 @@ class MockKafka:
         self._process = os.getpid()
         """The process that started it."""
         self._capture_path = capture
-        self._new_control = _control_class() if control else None
+        self._new_control = _control_maker() if control else None
         self._control: Control | None = None
         self.clock = ClockControl(self)
         self.trace = TraceView(self)
@@ -521,11 +521,11 @@ class ClockControl:
         call_on(loop, lambda: host.advance(ms))
 
 
-def _control_class() -> type[Control]:
-    """The control's class, imported in the caller's thread and only if a control is wanted."""
-    from wirebroker.control.server import Control
+def _control_maker() -> Callable[[Host, Callable[[], Engine]], Control]:
+    """What makes the control, imported in the caller's thread and only if a control is wanted."""
+    from wirebroker.control.server import control_of_broker
 
-    return Control
+    return control_of_broker
 
 
 def _check_no_loop(name: str) -> None:

@@ -13,7 +13,7 @@ import os
 import ssl
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from wirebroker.clock import SystemClock
 from wirebroker.net.listener import Address, parse_address
@@ -21,6 +21,9 @@ from wirebroker.net.proxy_host import ProxyHost
 from wirebroker.net.thread import LoopThread, call_on
 from wirebroker.proxy.proxy import Proxy
 from wirebroker.views import Faults, TraceView
+
+if TYPE_CHECKING:
+    from wirebroker.control.server import Control
 
 RECHECK_S = 0.01
 __tracebackhide__ = True  # pytest shows the caller's line
@@ -32,19 +35,22 @@ class ProxyKafka:
 
     If the cluster is not on this machine, `faults.add` raises FaultError unless `allow_faults` is set.
     `client_tls` is for connections of clients, `upstream_tls` for those to brokers. `capture` is a pcapng file for Wireshark.
-    Raises ValueError for an address that cannot be read.
+    `control` opens the HTTP control and the live page, at `control_url` (needs wirebroker[control]). Raises ValueError for an
+    address that cannot be read.
     """
 
     def __init__(
         self, *, upstream: str, listen: str = "127.0.0.1:0", trace: str = "verdicts", allow_faults: bool = False,
         random_seed: int = 0, client_tls: ssl.SSLContext | None = None, upstream_tls: ssl.SSLContext | None = None,
-        capture: str | os.PathLike[str] | None = None, loop_thread: LoopThread | None = None,
+        capture: str | os.PathLike[str] | None = None, control: bool = False, loop_thread: LoopThread | None = None,
     ) -> None:  # fmt: skip
         self._upstream, self._listen = parse_address(upstream), parse_address(listen)
         self._level, self._seed = trace, random_seed
         self._allow_faults = allow_faults
         self._tls = client_tls, upstream_tls
         self._capture_path = capture
+        self._new_control = _control_maker() if control else None
+        self._control: Control | None = None
         self._given_thread = loop_thread
         self._thread: LoopThread | None = None
         self._host: ProxyHost | None = None
@@ -77,7 +83,11 @@ class ProxyKafka:
         self._host.proxy.trace_at(self._level)
         if self._capture_path is not None:
             self._host.capture_to(os.fspath(self._capture_path))
-        return await self._host.start()
+        address = await self._host.start()
+        if self._new_control is not None:
+            self._control = self._new_control(self._host)
+            await self._control.listen("127.0.0.1", 0)
+        return address
 
     def stop(self) -> None:
         """Close all connections and listeners. Harmless if it is not running."""
@@ -85,15 +95,29 @@ class ProxyKafka:
         host, self._host = self._host, None
         if thread is not None:
             if host is not None:
-                thread.await_(host.close())
+                thread.await_(self._close(host))
             if self._given_thread is None:
                 thread.stop()
+
+    async def _close(self, host: ProxyHost) -> None:
+        control, self._control = self._control, None
+        if control is not None:
+            await control.close()
+        await host.close()
 
     @property
     def bootstrap_servers(self) -> str:
         """Where clients connect: `127.0.0.1:PORT`."""
         self._running()
         return "{}:{}".format(*self._address)
+
+    @property
+    def control_url(self) -> str:
+        """Where the HTTP control is: `http://127.0.0.1:PORT`. RuntimeError without `control=True`."""
+        self._running()
+        if self._control is None:
+            raise RuntimeError("this ProxyKafka has no HTTP control; make it with ProxyKafka(control=True)")
+        return self._control.url
 
     def wait_until(self, condition: Callable[[], bool], timeout: float = 5.0) -> None:
         """Wait until `condition()` holds, which is checked every 10 ms. TimeoutError after `timeout` s."""
@@ -126,3 +150,10 @@ class ProxyKafka:
     @property
     def _fault_seed(self) -> int:
         return self._seed if self._host is None else self._call(lambda proxy: proxy.plan.seed)
+
+
+def _control_maker() -> Callable[[ProxyHost], Control]:
+    """What makes the control, imported in the caller's thread and only if a control is wanted."""
+    from wirebroker.control.server import control_of_proxy
+
+    return control_of_proxy

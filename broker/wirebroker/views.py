@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar, cast
 
 from wirebroker.faults.plan import FaultPlan
 from wirebroker.faults.rules import Rule
+from wirebroker.trace.filters import parsed
 from wirebroker.trace.levels import Level
 from wirebroker.trace.recorder import Recorder
 from wirebroker.trace.rows import FaultRow, ProduceRow, Row
@@ -113,6 +114,14 @@ class TraceView:
     def events(self, *names: str) -> list[Row]:
         """Every row of these events ("reply", "group" …), or of all events, oldest first."""
         return self._kafka._call(lambda host: host.trace.events(*names))
+
+    def where(self, where: str) -> list[Row]:
+        """The rows that meet a filter, as `"api=Produce error!=NONE"`, oldest first. FilterError if it is not a filter.
+
+        The grammar is in `wirebroker.trace.filters`.
+        """
+        wanted = parsed(where)
+        return [row for row in self.events() if wanted.has(row)]
 
     def produce(self, topic: str | None = None, partition: int | None = None) -> list[ProduceRow]:
         """Every verdict in the ring, oldest first."""

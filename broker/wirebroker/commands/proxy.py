@@ -14,9 +14,11 @@ from wirebroker.commands.serve import (
     address_in,
     attach_sink,
     check_sink,
+    control_server,
     fault_file,
     ignore_signals,
     log_to_stderr,
+    open_control,
     print_line,
     stop_signal,
     unfired,
@@ -44,8 +46,8 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack) -> int:
     upstream, listen = address_in(arguments.upstream, "--upstream"), address_in(arguments.listen, "--listen")
     for sink in arguments.trace:
         check_sink(sink)
-    if arguments.require_fired and not arguments.faults:
-        raise UsageError("--require-fired: no fault is there to fire; load one with --faults")
+    if arguments.require_fired and not (arguments.faults or arguments.control):
+        raise UsageError("--require-fired: no fault is there to fire; load one with --faults or --control")
     faults = fault_file(arguments.faults) if arguments.faults else None
     seeds = (arguments.random_seed, faults.seed if faults else None, 0)
     host = ProxyHost(
@@ -61,7 +63,10 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack) -> int:
             proxy.plan.add(rule)
         except FaultError as refused:
             raise UsageError(f"--faults: {place}: {refused}") from None
+    control = None
     try:
+        if (server := control_server(arguments)) is not None:
+            control = server.control_of_proxy(host, arguments.control_allow_host)
         for sink in arguments.trace:
             attach_sink(proxy.trace, sink, resources)
         if arguments.capture:
@@ -69,12 +74,15 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack) -> int:
         stop = stop_signal()
         bound = await host.start()
         print_line(f"listening on {bound[0]}:{bound[1]}, before {upstream[0]}:{upstream[1]}")
+        await open_control(control, arguments)
         print_line("ready")
         probe = asyncio.ensure_future(host.probe())
         await stop.wait()
         ignore_signals()
         probe.cancel()
     finally:
+        if control is not None:
+            await control.close()
         await host.close()
     return unfired(proxy.plan, "proxy") if arguments.require_fired else 0
 

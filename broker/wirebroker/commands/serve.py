@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from wirebroker.clock import Clock
@@ -94,21 +95,20 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack, part: Part
     new_engine = _engine_maker(options, clock, faults, part)
     engine = new_engine()
     host = Host(engine, clock)
-    control = None
+    control: Control | None = None
     try:
         for sink in arguments.trace:
             attach_sink(engine.trace, sink, resources)
         if arguments.capture:
             host.capture_to(arguments.capture)
-        control = _control(arguments, host, new_engine)
+        if (server := control_server(arguments)) is not None:
+            control = server.control_of_broker(host, new_engine, arguments.control_allow_host)
         stop = stop_signal()
         for listener in listeners(arguments, engine.cluster.brokers):
             bound = await host.listen(listener)
             name = "" if listener.name == "PLAINTEXT" else f", {listener.name}"
             print_line(f"listening on {bound[0]}:{bound[1]} (node {listener.node_id}{name})")
-        if control is not None:
-            await control.listen(*control_address(arguments.control))
-            print_line(f"control on {control.url}{' (open to others)' if control.open_to_others else ''}")
+        await open_control(control, arguments)
         print_line("ready")
         # Loaded modules stay, and objects of a request are mostly freed at once or kept for good. A garbage collector that
         # runs often would find nothing.
@@ -132,18 +132,25 @@ def print_line(text: str) -> None:
         write_line(sys.stdout, text)
 
 
-def _control(arguments: argparse.Namespace, host: Host, new_engine: Callable[[], Engine]) -> Control | None:
-    """The HTTP control, if one is wanted. Its reset goes on with a new engine."""
+def control_server(arguments: argparse.Namespace) -> ModuleType | None:
+    """The module `wirebroker.control.server`, if the flags want the HTTP control. Raises UsageError."""
     if not arguments.control:
         if arguments.control_allow_host:
             raise UsageError("--control-allow-host is for the control; say with --control where it listens")
         return None
     control_address(arguments.control)
     try:
-        from wirebroker.control.server import Control
+        from wirebroker.control import server
     except ImportError as missing:
         raise UsageError(f"--control: {missing}") from None
-    return Control(host, new_engine, arguments.control_allow_host)
+    return server
+
+
+async def open_control(control: Control | None, arguments: argparse.Namespace) -> None:
+    """Open the control at --control's address, and print where. Raises UsageError, ListenError."""
+    if control is not None:
+        await control.listen(*control_address(arguments.control))
+        print_line(f"control on {control.url}{' (open to others)' if control.open_to_others else ''}")
 
 
 def unfired(plan: FaultPlan, command: str) -> int:

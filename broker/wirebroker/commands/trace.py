@@ -19,6 +19,7 @@ from kafkawire.registry import KEYS
 from wirebroker.capture.files import is_capture
 from wirebroker.capture.session import Session
 from wirebroker.suggestions import did_you_mean
+from wirebroker.trace.filters import parsed
 from wirebroker.trace.layout import has_colour, line
 from wirebroker.trace.rows import EVENTS, Row, RunRow, row_from_json
 from wirebroker.trace.selection import NAMES, Subject, topics_of
@@ -166,6 +167,7 @@ class Selection:
         self._api = apis.get((options.api or "").lower())
         if options.api and self._api is None:
             raise ValueError(f"there is no API {options.api!r}{did_you_mean(options.api, KEYS)}")
+        self._where = parsed(options.where)
         self._subjects = [Subject(kind, getattr(options, kind)) for kind in NAMES if getattr(options, kind) is not None]
         self._day = day
         self._set_times(day or 0)
@@ -206,7 +208,7 @@ class Selection:
             return False
         if options.partition is not None and (options.topic, options.partition) not in _partitions(row, options.topic):
             return False
-        return all(subject.has(row) for subject in self._subjects)
+        return self._where.has(row) and all(subject.has(row) for subject in self._subjects)
 
 
 def _partitions(row: Row, topic: str | None) -> set[tuple[str | None, int | None]]:

@@ -1,6 +1,6 @@
 """One request of the control: its endpoint's forms read it, and every error is answered with a problem document.
 
-Handlers run on the broker's own loop, so they can use the engine without locks.
+Handlers run on the broker's or the proxy's own loop, so they can use it without locks.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from starlette.applications import Starlette
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from wirebroker.control import openapi, page
-from wirebroker.control.controlled import Controlled
+from wirebroker.control import live_page, openapi, page
+from wirebroker.control.controlled import Controlled, ControlledProxy
 from wirebroker.control.endpoint import JSON, TOML, Endpoint
 from wirebroker.control.forms import Form, Misfit, read
 from wirebroker.control.hosts import Hosts, plain_host
 from wirebroker.control.problems import PROBLEM, Problem
-from wirebroker.control.table import ENDPOINTS
+from wirebroker.control.table import ENDPOINTS, OF_PROXIES
 from wirebroker.operations import NoSuchPartition, NoSuchTopic
 
 logger = logging.getLogger("wirebroker")
@@ -56,9 +56,9 @@ register_url_convertor("number", _Number())
 
 
 def app(controlled: Controlled, hosts: Hosts) -> Starlette:
-    """The control of this broker as an ASGI application, which answers requests for one of these host names."""
+    """The control of this broker or proxy as an ASGI application, which answers requests for one of these host names."""
     made = Starlette(
-        routes=_routes(),
+        routes=_routes(isinstance(controlled, ControlledProxy)),
         exception_handlers={HTTPException: _refused_by_the_router},
     )
     made.router.redirect_slashes = False
@@ -68,14 +68,17 @@ def app(controlled: Controlled, hosts: Hosts) -> Starlette:
 
 
 @cache
-def _routes() -> tuple[Route, ...]:
+def _routes(of_proxy: bool) -> tuple[Route, ...]:
+    endpoints = OF_PROXIES if of_proxy else ENDPOINTS
     described = [
-        Route("/", _described(lambda: HTMLResponse(page.page(ENDPOINTS)))),
-        Route("/openapi.json", _described(lambda: _json(openapi.described(ENDPOINTS)))),
+        Route("/", _described(lambda: HTMLResponse(page.page(endpoints)))),
+        Route("/openapi.json", _described(lambda: _json(openapi.described(endpoints)))),
+        Route("/live", _to_the_live_page),
+        Route("/live/{file:path}", _live_file),
     ]
     # One route for each path, so that a wrong method gets 405 and a wrong path 404.
     paths: dict[str, dict[str, Endpoint]] = {}
-    for endpoint in ENDPOINTS:
+    for endpoint in endpoints:
         paths.setdefault(endpoint.path, {})[endpoint.method] = endpoint
     return (*described, *(Route(path, _answerer(by), methods=list(by)) for path, by in paths.items()))
 
@@ -87,6 +90,24 @@ def _described(make: Callable[[], Response]) -> Answer:
         return made()
 
     return answer
+
+
+async def _to_the_live_page(request: Request) -> Response:
+    return RedirectResponse("/live/")
+
+
+async def _live_file(request: Request) -> Response:
+    try:
+        _check_sender(request)
+    except Problem as problem:
+        return _problem(problem)
+    found = _live_files().get(request.path_params["file"])
+    if found is None:
+        return _problem(Problem(404, f"there is nothing at {request.url.path}; the live page is at /live/"))
+    return Response(found[0], media_type=found[1], headers=live_page.HEADERS)
+
+
+_live_files = cache(live_page.pages)
 
 
 def _answerer(by_method: Mapping[str, Endpoint]) -> Answer:
@@ -121,7 +142,7 @@ async def _answer(endpoint: Endpoint, request: Request) -> Response:
     _check_sender(request)
     asked = await _asked(endpoint, request)
     if endpoint.method != "GET":
-        controlled.engine.set_time(controlled.now)
+        controlled.set_time()
     result = endpoint.handler(controlled, **asked)
     if isawaitable(result):
         result = await result

@@ -1,30 +1,120 @@
-"""The controlled broker: its host and engine, and how to make a new engine. For the thread of the host's loop."""
+"""What is controlled: a running broker or proxy, as the endpoints see it. For the thread of its host's loop."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Literal
 
+from wirebroker import states
 from wirebroker.control.problems import Problem
+from wirebroker.core.producers import Key
 from wirebroker.engine import Engine
 from wirebroker.net.host import Host
+from wirebroker.net.proxy_host import ProxyHost
+from wirebroker.trace.kept_frames import KeptFrames
+from wirebroker.trace.recorder import Recorder
+from wirebroker.views import Machine
 
 if TYPE_CHECKING:
     from wirebroker.faults.rules import Rule
 
 
 class Controlled:
-    """A running broker, as the endpoints see it."""
+    """A running broker or proxy, by its `kind`. An endpoint whose handler takes a `ControlledBroker` is for brokers only."""
 
-    def __init__(self, host: Host, new_engine: Callable[[], Engine]) -> None:
-        self.host = host
+    kind: ClassVar[Literal["broker", "proxy"]]
+
+    def __init__(self, host: Host | ProxyHost) -> None:
+        self._of = host
         self.at_close: list[Callable[[], None]] = []
-        """Called when the broker stops, to wake those who wait."""
+        """Called when the broker or the proxy stops, to wake those who wait."""
         self.closing = False
-        self._new_engine = new_engine
+        self._readers = 0
+        self._began = time.time_ns()
+        self._traces = 0
+        self._trace: Recorder | None = None
         self._numbers: dict[Rule, int] = {}
         self._next = count(1)
+
+    @property
+    def machine(self) -> Machine:
+        """Its faults and its trace."""
+        raise NotImplementedError
+
+    @property
+    def run(self) -> str:
+        """The name of this run; a reset begins another one, whose trace is empty."""
+        if self._trace is not self.machine.trace:
+            self._trace = self.machine.trace
+            self._traces += 1
+        return f"{self._began}-{self._traces}"
+
+    def producers(self) -> Iterator[tuple[str, int, Key, bytes, bool]]:
+        """Topic, partition, producer and the validator's packed state of it, and whether the whole window is known."""
+        raise NotImplementedError
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses for clients, comma-separated."""
+        raise NotImplementedError
+
+    @property
+    def connections(self) -> int:
+        """The number of connected clients."""
+        raise NotImplementedError
+
+    @property
+    def now(self) -> int:
+        """ms since the epoch, by its clock."""
+        return self._of.clock.now()
+
+    def set_time(self) -> None:
+        """Set the time of the change that follows."""
+        raise NotImplementedError
+
+    def changed(self) -> None:
+        """Perform the effects of a change, and wake those who wait."""
+        raise NotImplementedError
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Somebody looks: the bytes of exchanges are kept meanwhile."""
+        self._readers += 1
+        try:
+            yield
+        finally:
+            self._readers -= 1
+            self.keep_frames()
+
+    def keep_frames(self) -> None:
+        """Keep the bytes of exchanges if somebody looks, else none."""
+        trace = self.machine.trace
+        trace.kept = (trace.kept or KeptFrames()) if self._readers else None
+
+    def numbered(self, rules: Sequence[Rule]) -> dict[int, Rule]:
+        """The rules by their ids: each rule gets the next number when it is first seen here."""
+        self._numbers = {rule: self._numbers.get(rule) or next(self._next) for rule in rules}
+        return {number: rule for rule, number in self._numbers.items()}
+
+    def close(self) -> None:
+        """End all waiting."""
+        self.closing = True
+        for end in list(self.at_close):
+            end()
+
+
+class ControlledBroker(Controlled):
+    """A running broker: its host and engine, and how to make a new engine."""
+
+    kind = "broker"
+
+    def __init__(self, host: Host, new_engine: Callable[[], Engine]) -> None:
+        super().__init__(host)
+        self.host = host
+        self._new_engine = new_engine
 
     @property
     def engine(self) -> Engine:
@@ -32,12 +122,28 @@ class Controlled:
         return self.host.engine
 
     @property
-    def now(self) -> int:
-        """ms since the epoch, by the broker's clock."""
-        return self.host.clock.now()
+    def machine(self) -> Engine:
+        return self.host.engine
+
+    @property
+    def bootstrap_servers(self) -> str:
+        brokers = states.brokers(self.engine).values()
+        return ",".join(next(iter(each.listeners.values()), "") for each in brokers)
+
+    @property
+    def connections(self) -> int:
+        return len(self.engine.connections)
+
+    def producers(self) -> Iterator[tuple[str, int, Key, bytes, bool]]:
+        for topic in self.engine.cluster.topics.values():
+            for partition in topic.partitions:
+                for key, state in partition.producers.items():
+                    yield topic.name, partition.index, key, state, True
+
+    def set_time(self) -> None:
+        self.engine.set_time(self.now)
 
     def changed(self) -> None:
-        """Perform the effects of a change, and wake those who wait."""
         self.host.changed()
 
     def change(self, change: Callable[[int], object]) -> None:
@@ -55,11 +161,6 @@ class Controlled:
         self.host.clock.reset()
         self.host.replace(self._new_engine())
 
-    def numbered(self, rules: Sequence[Rule]) -> dict[int, Rule]:
-        """The rules by their ids: each rule gets the next number when it is first seen here."""
-        self._numbers = {rule: self._numbers.get(rule) or next(self._next) for rule in rules}
-        return {number: rule for rule, number in self._numbers.items()}
-
     async def until(self, condition: Callable[[], bool], timeout: float) -> None:
         """Wait until the condition holds. TimeoutError after `timeout` s, Problem if the broker stops before."""
         await self.host.wait_until(lambda: self.closing or condition(), timeout)
@@ -67,8 +168,36 @@ class Controlled:
             raise Problem(503, "the broker is stopping")
 
     def close(self) -> None:
-        """End all waiting."""
-        self.closing = True
-        for end in self.at_close:
-            end()
+        super().close()
         self.host.notify()
+
+
+class ControlledProxy(Controlled):
+    """A running proxy."""
+
+    kind = "proxy"
+
+    def __init__(self, host: ProxyHost) -> None:
+        super().__init__(host)
+        self.host = host
+
+    @property
+    def machine(self) -> Machine:
+        return self.host.proxy
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return "{}:{}".format(*self.host.address)
+
+    @property
+    def connections(self) -> int:
+        return len(self.host.proxy.relays)
+
+    def producers(self) -> Iterator[tuple[str, int, Key, bytes, bool]]:
+        return self.host.proxy.shadow.states()
+
+    def set_time(self) -> None:
+        self.host.proxy.set_time(self.now)
+
+    def changed(self) -> None:
+        self.host.flush()

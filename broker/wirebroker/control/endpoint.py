@@ -9,17 +9,21 @@ from functools import cache
 from inspect import getdoc
 from typing import Any, get_type_hints
 
+from wirebroker.control.controlled import ControlledBroker
+
 JSON = "application/json"
 JSON_LINES = "application/x-ndjson"
 TOML = "application/toml"
+EVENTS = "text/event-stream"
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """One row of the table.
 
-    The handler gets the controlled broker and, by name, the parts of the path; where its signature has them also `query`
-    and `body` (forms) or `text` (the raw body). Its result is written as JSON, text as it is, and None is an empty answer.
+    The handler gets the controlled broker or proxy and, by name, the parts of the path; where its signature has them also
+    `query` and `body` (forms) or `text` (the raw body). Its result is written as JSON, text as it is, and None is an empty
+    answer.
     `problems` maps the other statuses that it answers with to their reasons.
     """
 
@@ -40,6 +44,11 @@ class Endpoint:
     def description(self) -> str:
         """The rest of the handler's docstring."""
         return (getdoc(self.handler) or "").partition("\n\n")[2]
+
+    @property
+    def of_brokers(self) -> bool:
+        """Whether a broker has it and a proxy does not."""
+        return self.hints["controlled"] is ControlledBroker
 
     @property
     def shown_path(self) -> str:

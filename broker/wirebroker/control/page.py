@@ -12,7 +12,8 @@ from wirebroker.control.forms import Form
 
 TITLES = {
     "running": "The broker", "cluster": "The cluster", "faults": "Faults", "topics": "Topics", "records": "Records",
-    "verdicts": "Verdicts", "audit": "Audit", "state": "Producers, transactions, groups",
+    "verdicts": "Verdicts", "events": "The trace", "exchanges": "Bytes",
+    "audit": "Audit", "state": "Producers, transactions, groups",
 }  # fmt: skip
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color-scheme: light dark }
@@ -30,6 +31,7 @@ def page(endpoints: Sequence[Endpoint]) -> str:
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>wirebroker control</title><style>{STYLE}</style></head><body>
 <h1>wirebroker {__version__}</h1>
+<p><a href="live/">The live page</a> shows what happens as it happens.</p>
 <p>The control of a Kafka test double: <a href="health">health</a>, <a href="topics">topics</a>,
 <a href="faults">faults</a>, <a href="verdicts">verdicts</a>, <a href="groups">groups</a>.
 Bodies and answers are JSON; errors are problem details (RFC 9457).

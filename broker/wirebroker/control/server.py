@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
-from wirebroker.control.controlled import Controlled
+from wirebroker.control.controlled import Controlled, ControlledBroker, ControlledProxy
 from wirebroker.control.hosts import Hosts
 from wirebroker.engine import Engine
 from wirebroker.net.forks import give_up_in_children
 from wirebroker.net.host import Host, open_server
+from wirebroker.net.proxy_host import ProxyHost
 
 try:
     from uvicorn import Config
@@ -39,14 +40,24 @@ LAST_ANSWERS_S = 1
 """Seconds that a stopping control waits for clients to read its last answers."""
 
 
-class Control:
-    """The HTTP control of a host, for the thread of its loop.
+def control_of_broker(host: Host, new_engine: Callable[[], Engine], allow_hosts: Iterable[str] = ()) -> Control:
+    """The HTTP control of a broker; `new_engine` makes the engine for a reset."""
+    return Control(ControlledBroker(host, new_engine), allow_hosts)
 
-    `new_engine` makes the engine for a reset; `allow_hosts` are further host names under which it answers.
+
+def control_of_proxy(host: ProxyHost, allow_hosts: Iterable[str] = ()) -> Control:
+    """The HTTP control of a proxy."""
+    return Control(ControlledProxy(host), allow_hosts)
+
+
+class Control:
+    """The HTTP control of a broker or a proxy, for the thread of its loop.
+
+    `allow_hosts` are further host names under which it answers.
     """
 
-    def __init__(self, host: Host, new_engine: Callable[[], Engine], allow_hosts: Iterable[str] = ()) -> None:
-        self._controlled = Controlled(host, new_engine)
+    def __init__(self, controlled: Controlled, allow_hosts: Iterable[str] = ()) -> None:
+        self._controlled = controlled
         self._hosts = Hosts(allow_hosts)
         self._config = Config(
             app(self._controlled, self._hosts), http=_Protocol, ws="none", lifespan="off", loop="none", log_config=None,

@@ -1,9 +1,12 @@
-"""Every endpoint of the control, one row each. The app and the descriptions are derived from the rows."""
+"""Every endpoint of the control, one row each. The app and the descriptions are derived from the rows.
+
+A proxy has those whose handlers take any `Controlled`.
+"""
 
 from __future__ import annotations
 
-from wirebroker.control.endpoint import JSON_LINES, TOML, Endpoint
-from wirebroker.control.endpoints import audit, cluster, faults, records, running, state, topics, verdicts
+from wirebroker.control.endpoint import EVENTS, JSON_LINES, TOML, Endpoint
+from wirebroker.control.endpoints import audit, cluster, events, exchanges, faults, records, running, state, topics, verdicts
 
 NO_TOPIC = {404: "there is no such topic or partition"}
 NO_BROKER = {404: "there is no such broker", 409: "it is not possible now; `detail` says why"}
@@ -41,6 +44,11 @@ ENDPOINTS = (
     Endpoint("GET", "/verdicts/wait", verdicts.wait, problems=TOO_FEW),
     Endpoint("GET", "/verdicts.jsonl", verdicts.lines, media=JSON_LINES),
     Endpoint("GET", "/trace.jsonl", verdicts.trace, media=JSON_LINES),
+    Endpoint("GET", "/events", events.events, media=EVENTS),
+    Endpoint("GET", "/exchanges/{number:number}", exchanges.exchange, problems={404: "its bytes are not kept"}),
+    Endpoint("GET", "/filter", events.read_filter),
+    Endpoint("GET", "/trace/level", events.level),
+    Endpoint("POST", "/trace/level", events.set_level),
     # The audit
     Endpoint("POST", "/audit", audit.audit, problems={404: "there is no such topic"}),
     # Clients
@@ -50,6 +58,7 @@ ENDPOINTS = (
     Endpoint("POST", "/transactions/{transactional_id:path}/fence", state.fence,
              problems=NO_ID | {409: "it cannot be fenced now"}),
     Endpoint("GET", "/transactions/{transactional_id:path}", state.transaction, problems=NO_ID),
+    Endpoint("GET", "/producers", state.all_producers),
     Endpoint("POST", "/producers/{producer_id:number}/expire", state.expire_producer,
              problems={404: "a producer id is a whole number from 0 on"}),
     Endpoint("GET", "/groups", state.groups),
@@ -71,3 +80,5 @@ ENDPOINTS = (
     Endpoint("POST", "/restart", running.restart),
     Endpoint("POST", "/reset", running.reset),
 )  # fmt: skip
+OF_PROXIES = tuple(each for each in ENDPOINTS if not each.of_brokers)
+"""Those that a proxy has."""

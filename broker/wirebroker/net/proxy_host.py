@@ -87,6 +87,11 @@ class ProxyHost:
         await asyncio.gather(*self._starting)
         return node.local
 
+    @property
+    def address(self) -> Address:
+        """The address of the first listener."""
+        return self._nodes[self._upstream].local
+
     def _locate(self, host: str, port: int, node_id: int) -> Address:
         """The proxy's address for a node. A node that was not known gets a listener before its address is given away."""
         node = self._nodes.get((host, port))

@@ -107,7 +107,7 @@ class ForwardedExchange:
         if self.connection.closed or self.connection.silent:
             return
         if proxy.trace.exchanges:
-            proxy.trace.replied(self, response, sum(map(len, parts)))
+            proxy.trace.replied(self, response, parts)
         if self.struck is not None and self.struck.wire:
             proxy.plan.send(parts, self)
         else:

@@ -32,6 +32,7 @@ class ProxyRecorder(Recorder):
             answer.index, batch, answer.error_code, answer.base_offset, judged,
         )  # fmt: skip
         self._ring.append(raw)
+        self.added += 1
         if self.sinks:
             self._hand_out(_row(*raw))
 

@@ -10,6 +10,7 @@ Where prediction and answer differ, the shadow takes the broker's side: a client
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -90,6 +91,11 @@ class Shadow:
         """Producer ids whose first use passes here, so that no partition knows them yet."""
         self._latest: OrderedDict[int, int] = OrderedDict()
         """The latest epoch that InitProducerId gave to a producer id."""
+
+    def states(self) -> Iterator[tuple[str, int, int, bytes, bool]]:
+        """Topic, partition, producer id and packed state of what is known, and whether every batch of the window has passed."""
+        for (topic, partition, producer_id), known in self._states.items():
+            yield topic, partition, producer_id, known.state, known.whole
 
     def issued(self, producer_id: int, producer_epoch: int) -> None:
         """A broker answered InitProducerId. With epoch 0 the id is new; a higher one may fence batches of earlier epochs."""

@@ -73,9 +73,11 @@ class BrokerRecorder(Recorder):
             self._note(raw)
         else:
             self._ring.append(raw)
+            self.added += 1
 
     def _note(self, raw: tuple[Any, ...]) -> None:
         self._ring.append(raw)
+        self.added += 1
         if self.sinks:
             self._hand_out(_row(raw))
 

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 from kafkawire.declare import Message
 from kafkawire.entities import values
 from kafkawire.errors import error_name
+from kafkawire.primitives import Buffer
 from kafkawire.registry import api_name
 from wirebroker.connection import Connection
 from wirebroker.requests.facts import facts_of
 from wirebroker.requests.received import Received
+from wirebroker.trace.kept_frames import KeptExchange, KeptFrames
 from wirebroker.trace.levels import includes
 from wirebroker.trace.rows import ConnectionRow, FaultRow, FetchRow, ProduceRow, ReplyRow, RequestRow, Row, RunRow
 
@@ -65,6 +68,10 @@ class Recorder:
     def __init__(self, now: Callable[[], int], size: int = RING) -> None:
         self._ring: deque[Any] = deque(maxlen=size)
         """Rows, and what `_made` makes rows of."""
+        self.added = 0
+        """The number of rows since the start; those before the latest `size` are forgotten."""
+        self.kept: KeptFrames | None = None
+        """The bytes of exchanges, while somebody looks at them."""
         self._now = now
         self.sinks: list[Sink] = []
         self.verdicts = self.changes = self.exchanges = self.requests = False
@@ -126,17 +133,19 @@ class Recorder:
             )  # fmt: skip
             self._add(row)
 
-    def replied(self, exchange: Exchange, response: Message, size: int) -> None:
-        """Note an answer that is being sent; `size` is in bytes."""
+    def replied(self, exchange: Exchange, response: Message, parts: Sequence[Buffer]) -> None:
+        """Note an answer that is being sent, as these bytes."""
         now = self._now()
         arrived, about = exchange.traced or (now, ())
         errors = dict.fromkeys(error_name(code) for code in values(response, "errorCode") if code)
         row = ReplyRow(
             now, *_client(exchange),
-            api_name(exchange.api_key), exchange.version, exchange.correlation_id, size, max(now - arrived, 0),
+            api_name(exchange.api_key), exchange.version, exchange.correlation_id, sum(map(len, parts)), max(now - arrived, 0),
             tuple(errors), about,
         )  # fmt: skip
         self._add(row)
+        if self.kept is not None and exchange.frame is not None:
+            self.kept.keep(self.added, KeptExchange(exchange.api_key, exchange.version, exchange.frame, parts))
 
     def fetched(self, exchange: Exchange, topic: str, offset: int, committed: bool, data: PartitionData) -> None:
         """Note one partition of an answer to a Fetch."""
@@ -150,6 +159,7 @@ class Recorder:
 
     def _add(self, row: Row) -> None:
         self._ring.append(row)
+        self.added += 1
         if self.sinks:
             self._hand_out(row)
 
@@ -197,6 +207,13 @@ class Recorder:
     def last(self, count: int) -> list[Row]:
         """The latest `count` rows of any kind, oldest first."""
         return [self._made(each) for each in list(self._ring)[-count:]] if count > 0 else []
+
+    def after(self, number: int, most: int) -> tuple[int, list[Row]]:
+        """The first rows, at most so many, after the `number`th since the start, and how many between are forgotten."""
+        first = max(number, self.added - len(self._ring))
+        later = self.added - first
+        rows = list(islice(reversed(self._ring), max(later - most, 0), later))[::-1]
+        return first - number, [self._made(each) for each in rows]
 
     def _made(self, entry: Any) -> Row:
         """An entry of the ring as a row."""

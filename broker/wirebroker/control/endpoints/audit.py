@@ -11,7 +11,7 @@ import msgspec
 from wirebroker import operations
 from wirebroker.audit.journal import intended_rows
 from wirebroker.audit.report import AuditReport
-from wirebroker.control.controlled import Controlled
+from wirebroker.control.controlled import ControlledBroker
 from wirebroker.control.forms import Form, Natural, about
 
 
@@ -80,7 +80,7 @@ class Audit(Form):
     notices: Annotated[list[str], about("records with the same content, which the audit cannot tell apart")]
 
 
-async def audit(controlled: Controlled, body: Question) -> Audit:
+async def audit(controlled: ControlledBroker, body: Question) -> Audit:
     """Audit whether delivery was exactly once.
 
     Without `intended`, the audit recognises duplicates by their content and cannot report lost records.

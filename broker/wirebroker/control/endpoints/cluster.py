@@ -8,7 +8,7 @@ from typing import Annotated
 
 from kafkawire.errors import error_name
 from wirebroker import operations, states
-from wirebroker.control.controlled import Controlled
+from wirebroker.control.controlled import ControlledBroker
 from wirebroker.control.forms import Form, about
 from wirebroker.control.problems import Problem
 from wirebroker.states import Broker
@@ -73,12 +73,12 @@ class Replica(Form):
     node_id: Annotated[int, about("the broker that has it")]
 
 
-def brokers(controlled: Controlled) -> Brokers:
+def brokers(controlled: ControlledBroker) -> Brokers:
     """The brokers, whether they are alive, and their advertised addresses."""
     return Brokers(list(states.brokers(controlled.engine).values()))
 
 
-async def kill(controlled: Controlled, node_id: int) -> Brokers:
+async def kill(controlled: ControlledBroker, node_id: int) -> Brokers:
     """End a broker as with kill −9: its connections break, its port refuses, others lead its partitions.
 
     Records that were not replicated are lost.
@@ -87,31 +87,31 @@ async def kill(controlled: Controlled, node_id: int) -> Brokers:
     return await _settled(controlled)
 
 
-async def start(controlled: Controlled, node_id: int) -> Brokers:
+async def start(controlled: ControlledBroker, node_id: int) -> Brokers:
     """Start a broker that was killed: its replicas follow again and are in sync. A broker that runs goes on."""
     _change(controlled, node_id, controlled.engine.start_broker)
     return await _settled(controlled)
 
 
-async def _settled(controlled: Controlled) -> Brokers:
+async def _settled(controlled: ControlledBroker) -> Brokers:
     """The brokers, once all partitions have new leaders."""
     await controlled.until(lambda: not controlled.engine.controller.busy, LONGEST_CHANGE_S)
     return brokers(controlled)
 
 
-def leaders(controlled: Controlled, query: OfTopic) -> Leaders:
+def leaders(controlled: ControlledBroker, query: OfTopic) -> Leaders:
     """The leader of each partition, and its in-sync replicas."""
     topics = controlled.engine.cluster.topics
     wanted = topics.values() if query.topic is None else [operations.topic_named(controlled.engine, query.topic)]
     return Leaders([_leader(controlled, topic.name, each.index) for topic in wanted for each in topic.partitions])
 
 
-def move_leader(controlled: Controlled, topic: str, partition: int, body: Move) -> Leader:
+def move_leader(controlled: ControlledBroker, topic: str, partition: int, body: Move) -> Leader:
     """Move the leadership to another replica that is in sync. Nothing is lost."""
     return _change_replica(controlled, topic, partition, body.to, controlled.engine.controller.move_leader)
 
 
-def elect_leader(controlled: Controlled, topic: str, partition: int, body: Election) -> Elected:
+def elect_leader(controlled: ControlledBroker, topic: str, partition: int, body: Election) -> Elected:
     """Elect the preferred leader, or with `unclean`, if there is none, any replica that is alive."""
     _leader(controlled, topic, partition)
     code = controlled.engine.controller.elect_leader(topic, partition, controlled.now, unclean=body.unclean)
@@ -119,25 +119,25 @@ def elect_leader(controlled: Controlled, topic: str, partition: int, body: Elect
     return Elected(int(code), error_name(code), _leader(controlled, topic, partition))
 
 
-def freeze_replica(controlled: Controlled, topic: str, partition: int, body: Replica) -> Leader:
+def freeze_replica(controlled: ControlledBroker, topic: str, partition: int, body: Replica) -> Leader:
     """Make a follower stop fetching; after replica.lag.time.max.ms it is out of sync."""
     return _change_replica(controlled, topic, partition, body.node_id, controlled.engine.controller.freeze_replica)
 
 
-def thaw_replica(controlled: Controlled, topic: str, partition: int, body: Replica) -> Leader:
+def thaw_replica(controlled: ControlledBroker, topic: str, partition: int, body: Replica) -> Leader:
     """Make a follower fetch again: it catches up and is in sync."""
     return _change_replica(controlled, topic, partition, body.node_id, controlled.engine.controller.thaw_replica)
 
 
 def _change_replica(
-    controlled: Controlled, topic: str, partition: int, node_id: int, change: Callable[[str, int, int, int], None]
+    controlled: ControlledBroker, topic: str, partition: int, node_id: int, change: Callable[[str, int, int, int], None]
 ) -> Leader:
     _leader(controlled, topic, partition)
     _change(controlled, node_id, partial(change, topic, partition))
     return _leader(controlled, topic, partition)
 
 
-def _change(controlled: Controlled, node_id: int, change: Callable[[int, int], None]) -> None:
+def _change(controlled: ControlledBroker, node_id: int, change: Callable[[int, int], None]) -> None:
     """Apply the change to this broker. Raises Problem: 404 if there is no such broker, 409 if it is not possible now."""
     known = controlled.engine.cluster.brokers
     if node_id not in known:
@@ -145,7 +145,7 @@ def _change(controlled: Controlled, node_id: int, change: Callable[[int, int], N
     controlled.change(partial(change, node_id))
 
 
-def _leader(controlled: Controlled, topic: str, partition: int) -> Leader:
+def _leader(controlled: ControlledBroker, topic: str, partition: int) -> Leader:
     held = operations.partition_of(operations.topic_named(controlled.engine, topic), partition)
     state = states.partition_state(controlled.engine, held)
     return Leader(

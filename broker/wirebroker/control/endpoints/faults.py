@@ -43,13 +43,13 @@ class Times(Form):
 
 def listed(controlled: Controlled) -> Faults:
     """The rules that are loaded, with how often each has fired."""
-    return _shown(controlled, controlled.engine.plan.rules)
+    return _shown(controlled, controlled.machine.plan.rules)
 
 
 def add(controlled: Controlled, body: RuleWords) -> Fault:
     """Load a rule, from the next request on."""
     try:
-        rule = controlled.engine.plan.add(read_rule(body))
+        rule = controlled.machine.plan.add(read_rule(body))
     except FaultError as wrong:
         raise Problem(422, str(wrong), wrong.word) from None
     return _shown(controlled, [rule]).faults[0]
@@ -57,19 +57,19 @@ def add(controlled: Controlled, body: RuleWords) -> Fault:
 
 def clear(controlled: Controlled) -> None:
     """Unload all rules; requests that they hold back go on."""
-    controlled.engine.plan.clear()
+    controlled.machine.plan.clear()
     controlled.changed()
 
 
 def as_file(controlled: Controlled) -> str:
     """The loaded rules as a fault file, with which a run can be repeated."""
-    return dump(controlled.engine.plan.rules, controlled.engine.plan.seed)
+    return dump(controlled.machine.plan.rules, controlled.machine.plan.seed)
 
 
 def add_file(controlled: Controlled, text: str) -> Faults:
     """Load every rule of a fault file, which is the body; its seed holds from now on. If one is wrong, none is loaded."""
     try:
-        rules = controlled.engine.plan.load(loads(text, "the file"))
+        rules = controlled.machine.plan.load(loads(text, "the file"))
     except FaultFileError as wrong:
         raise Problem(422, str(wrong)) from None
     return _shown(controlled, rules)
@@ -77,7 +77,7 @@ def add_file(controlled: Controlled, text: str) -> Faults:
 
 def assert_fired(controlled: Controlled) -> Faults:
     """Check that every loaded rule has fired; 409 names the first that has not."""
-    for rule in controlled.engine.plan.rules:
+    for rule in controlled.machine.plan.rules:
         _assert_fired(rule, None)
     return listed(controlled)
 
@@ -89,7 +89,7 @@ def one(controlled: Controlled, fault: int) -> Fault:
 
 def remove(controlled: Controlled, fault: int) -> None:
     """Unload a rule; requests that it holds back go on."""
-    controlled.engine.plan.remove(_rule(controlled, fault))
+    controlled.machine.plan.remove(_rule(controlled, fault))
     controlled.changed()
 
 
@@ -107,15 +107,15 @@ def _assert_fired(rule: Rule, times: int | None) -> None:
 
 
 def _rule(controlled: Controlled, number: int) -> Rule:
-    rules = controlled.numbered(controlled.engine.plan.rules)
+    rules = controlled.numbered(controlled.machine.plan.rules)
     if number not in rules:
         raise Problem(404, f"there is no fault {number}; loaded: {', '.join(map(str, rules)) or 'none'}", "fault")
     return rules[number]
 
 
 def _shown(controlled: Controlled, rules: list[Rule]) -> Faults:
-    numbers = controlled.numbered(controlled.engine.plan.rules)
+    numbers = controlled.numbered(controlled.machine.plan.rules)
     shown = [
         Fault(number, rule.described(), str(rule), rule.seen, rule.fired) for number, rule in numbers.items() if rule in rules
     ]
-    return Faults(controlled.engine.plan.seed, shown)
+    return Faults(controlled.machine.plan.seed, shown)

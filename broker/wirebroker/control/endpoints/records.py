@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from kafkawire.batches import Record as WireRecord
 from wirebroker import operations
-from wirebroker.control.controlled import Controlled
+from wirebroker.control.controlled import ControlledBroker
 from wirebroker.control.forms import Form, Misfit, Natural, about
 from wirebroker.control.problems import Problem
 from wirebroker.operations import StoredRecord
@@ -112,7 +112,7 @@ class HowMany(Form):
     timeout: Annotated[float, about("wait at most this many seconds", ge=0, le=LONGEST_WAIT_S)] = 5.0
 
 
-def page(controlled: Controlled, topic: str, query: Which) -> Records:
+def page(controlled: ControlledBroker, topic: str, query: Which) -> Records:
     """The stored records of a topic, page by page.
 
     The whole log, also the parts that consumers do not see: records of open and aborted transactions, and end markers.
@@ -129,7 +129,7 @@ def page(controlled: Controlled, topic: str, query: Which) -> Records:
     return Records(found, None)
 
 
-def _from(controlled: Controlled, name: str, query: Which) -> Iterator[StoredRecord]:
+def _from(controlled: ControlledBroker, name: str, query: Which) -> Iterator[StoredRecord]:
     topic = operations.topic_named(controlled.engine, name)
     first = query.from_partition if query.partition is None else query.partition
     operations.partition_of(topic, first)
@@ -144,7 +144,7 @@ def _link(topic: str, query: Which, record: StoredRecord) -> str:
     return f"/topics/{topic}/records?{urlencode(words)}"
 
 
-async def wait(controlled: Controlled, topic: str, query: HowMany) -> Records:
+async def wait(controlled: ControlledBroker, topic: str, query: HowMany) -> Records:
     """Wait until a topic stores `count` records; the answer is their first page. The topic may not exist yet.
 
     409: fewer were stored within the timeout; `detail` says how many.
@@ -161,7 +161,7 @@ async def wait(controlled: Controlled, topic: str, query: HowMany) -> Records:
     return page(controlled, topic, Which())
 
 
-def store(controlled: Controlled, topic: str, body: NewRecords) -> Places:
+def store(controlled: ControlledBroker, topic: str, body: NewRecords) -> Places:
     """Store records without a client. A topic that does not exist is created.
 
     If the broker refuses a record, the answer names it, and the records before it are stored.

@@ -8,8 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from wirebroker import __version__
-from wirebroker.control.controlled import Controlled
-from wirebroker.control.endpoints.cluster import brokers
+from wirebroker.control.controlled import Controlled, ControlledBroker
 from wirebroker.control.forms import Form, about
 from wirebroker.control.problems import Problem
 
@@ -21,13 +20,13 @@ STEP_MS = MS["hours"]
 
 
 class Health(Form):
-    """The state of the broker, and the addresses for clients."""
+    """The state of the broker or the proxy, and the addresses for clients."""
 
     status: Literal["ok"]
     version: Annotated[str, about("of wirebroker")]
     bootstrap_servers: Annotated[str, about("the advertised addresses, comma-separated", examples=["127.0.0.1:9092"])]
     connections: Annotated[int, about("the number of connected clients")]
-    now: Annotated[int, about("ms since the epoch, by the broker's clock")]
+    now: Annotated[int, about("ms since the epoch, by its clock")]
 
 
 class ClockState(Form):
@@ -55,18 +54,16 @@ class Restart(Form):
 
 
 def health(controlled: Controlled) -> Health:
-    """Whether the broker runs, and the addresses for clients."""
-    engine = controlled.engine
-    listeners = [next(iter(each.listeners.values()), "") for each in brokers(controlled).brokers]
-    return Health("ok", __version__, ",".join(listeners), len(engine.connections), controlled.now)
+    """Whether the broker or the proxy runs, and the addresses for clients."""
+    return Health("ok", __version__, controlled.bootstrap_servers, controlled.connections, controlled.now)
 
 
-def clock(controlled: Controlled) -> ClockState:
+def clock(controlled: ControlledBroker) -> ClockState:
     """The time of the broker's clock."""
     return ClockState(controlled.now, not controlled.host.clock.running)
 
 
-async def advance(controlled: Controlled, body: Step) -> ClockState:
+async def advance(controlled: ControlledBroker, body: Step) -> ClockState:
     """Move the clock forward and run every timer that falls due, in order.
 
     Timers inside clients are not moved.
@@ -82,14 +79,14 @@ async def advance(controlled: Controlled, body: Step) -> ClockState:
     return clock(controlled)
 
 
-def restart(controlled: Controlled, body: Restart) -> Health:
+def restart(controlled: ControlledBroker, body: Restart) -> Health:
     """Restart the brokers: "clean", or "kill" as with kill −9. Their addresses stay the same."""
     controlled.host.restart(body.mode)
     controlled.changed()
     return health(controlled)
 
 
-def reset(controlled: Controlled) -> Health:
+def reset(controlled: ControlledBroker) -> Health:
     """Close the connections and reset the broker to its start: the topics, settings and faults that it was started with."""
     controlled.reset()
     return health(controlled)

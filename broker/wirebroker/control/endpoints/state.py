@@ -5,12 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated
 
+import msgspec
+
 from wirebroker import operations, states
-from wirebroker.control.controlled import Controlled
+from wirebroker.control.controlled import Controlled, ControlledBroker
 from wirebroker.control.forms import Form, about
 from wirebroker.control.problems import Problem
-from wirebroker.core.partition import Partition
-from wirebroker.core.producers import Key, ProducerEntry
+from wirebroker.core.producers import Key, ProducerEntry, unpack
 from wirebroker.states import Group, PartitionState, Transaction
 
 
@@ -43,6 +44,27 @@ class Producers(Form):
     """Producers, by partition."""
 
     producers: list[Producer]
+
+
+class ProducerAt(Producer):
+    """The state of a producer on a partition of some topic."""
+
+    topic: str
+    whole: Annotated[bool, about("false in a proxy, if batches of the window have not passed it")]
+
+
+class AllProducers(Form):
+    """Producers on any partition."""
+
+    producers: list[ProducerAt]
+    more: Annotated[int, about("how many are left out")]
+
+
+class Limited(Form):
+    """How many, and of which topic."""
+
+    topic: Annotated[str | None, about("on this topic")] = None
+    limit: Annotated[int, about("at most so many", ge=1, le=10_000)] = 1000
 
 
 class OfPartition(Form):
@@ -82,19 +104,26 @@ class Cut(Form):
     offset: Annotated[int, about("records from the batch of this offset on are lost", ge=0)]
 
 
-def producers(controlled: Controlled, topic: str, query: OfPartition) -> Producers:
+def producers(controlled: ControlledBroker, topic: str, query: OfPartition) -> Producers:
     """The validator's state of each producer of a topic, by partition."""
     found = operations.topic_named(controlled.engine, topic)
     held = found.partitions if query.partition is None else [operations.partition_of(found, query.partition)]
-    return Producers([_producer(each, *entry) for each in held for entry in operations.producers(each).items()])
+    return Producers([_producer(each.index, *entry) for each in held for entry in operations.producers(each).items()])
 
 
-def transactions(controlled: Controlled) -> Transactions:
+def all_producers(controlled: Controlled, query: Limited) -> AllProducers:
+    """The validator's state of each producer on each partition: a proxy's as far as batches have passed."""
+    found = [each for each in controlled.producers() if query.topic in (None, each[0])]
+    shown = [_producer_at(*each) for each in found[-query.limit :]]
+    return AllProducers(shown, len(found) - len(shown))
+
+
+def transactions(controlled: ControlledBroker) -> Transactions:
     """Every transactional id, with the state of its transaction."""
     return Transactions(list(states.transactions(controlled.engine).values()))
 
 
-def transaction(controlled: Controlled, transactional_id: str) -> Transaction:
+def transaction(controlled: ControlledBroker, transactional_id: str) -> Transaction:
     """A transactional id, with the state of its transaction."""
     found = states.transactions(controlled.engine).get(transactional_id)
     if found is None:
@@ -102,12 +131,12 @@ def transaction(controlled: Controlled, transactional_id: str) -> Transaction:
     return found
 
 
-def groups(controlled: Controlled) -> Groups:
+def groups(controlled: ControlledBroker) -> Groups:
     """Every group, with its members and committed offsets."""
     return Groups(list(states.groups(controlled.engine).values()))
 
 
-def group(controlled: Controlled, group_id: str) -> Group:
+def group(controlled: ControlledBroker, group_id: str) -> Group:
     """A group, with its members and committed offsets."""
     found = states.groups(controlled.engine).get(group_id)
     if found is None:
@@ -115,27 +144,27 @@ def group(controlled: Controlled, group_id: str) -> Group:
     return found
 
 
-def expire_producer(controlled: Controlled, producer_id: int, body: Where) -> Expired:
+def expire_producer(controlled: ControlledBroker, producer_id: int, body: Where) -> Expired:
     """Let partitions forget a producer as after producer.id.expiration.ms, unless it has an open transaction there."""
     count = controlled.engine.fault_broker.expire_producer(producer_id, body.topic, body.partition)
     controlled.changed()
     return Expired(count)
 
 
-def expire_transaction(controlled: Controlled, transactional_id: str) -> None:
+def expire_transaction(controlled: ControlledBroker, transactional_id: str) -> None:
     """Let the coordinator forget a transactional id as after transactional.id.expiration.ms."""
     transaction(controlled, transactional_id)
     controlled.change(partial(controlled.engine.fault_broker.expire_transactional_id, transactional_id))
 
 
-def fence(controlled: Controlled, transactional_id: str) -> Transaction:
+def fence(controlled: ControlledBroker, transactional_id: str) -> Transaction:
     """Fence a transactional producer, as a second one with its id would: its epoch rises, its open transaction is aborted."""
     transaction(controlled, transactional_id)
     controlled.change(partial(controlled.engine.fault_broker.fence, transactional_id))
     return transaction(controlled, transactional_id)
 
 
-def truncate(controlled: Controlled, topic: str, partition: int, body: Cut) -> PartitionState:
+def truncate(controlled: ControlledBroker, topic: str, partition: int, body: Cut) -> PartitionState:
     """Delete the end of a partition's log, from the batch with this offset on."""
     held = operations.partition_of(operations.topic_named(controlled.engine, topic), partition)
     controlled.engine.fault_broker.truncate(topic, partition, body.offset, controlled.now)
@@ -143,13 +172,18 @@ def truncate(controlled: Controlled, topic: str, partition: int, body: Cut) -> P
     return states.partition_state(controlled.engine, held)
 
 
-def _producer(held: Partition, key: Key, entry: ProducerEntry) -> Producer:
+def _producer_at(topic: str, partition: int, key: Key, state: bytes, whole: bool) -> ProducerAt:
+    of_partition = _producer(partition, key, unpack(state))
+    return ProducerAt(**msgspec.structs.asdict(of_partition), topic=topic, whole=whole)
+
+
+def _producer(partition: int, key: Key, entry: ProducerEntry) -> Producer:
     batches = [
         Batch(each.first_sequence, each.last_sequence, each.first_offset, each.last_offset, each.timestamp)
         for each in entry.batches
     ]
     producer_id, name = (key, None) if isinstance(key, int) else (-1, key)
     return Producer(
-        held.index, producer_id, name, entry.producer_epoch, entry.last_sequence, entry.last_timestamp,
+        partition, producer_id, name, entry.producer_epoch, entry.last_sequence, entry.last_timestamp,
         entry.coordinator_epoch, entry.current_txn_first_offset, entry.poisoned, batches,
     )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from wirebroker import operations, states
-from wirebroker.control.controlled import Controlled
+from wirebroker.control.controlled import ControlledBroker
 from wirebroker.control.forms import Form, Positive, about
 from wirebroker.control.problems import Problem
 from wirebroker.states import TopicState
@@ -38,12 +38,12 @@ class WhichTopics(Form):
     internal: Annotated[bool, about("the coordinators' own as well")] = False
 
 
-def listed(controlled: Controlled, query: WhichTopics) -> Topics:
+def listed(controlled: ControlledBroker, query: WhichTopics) -> Topics:
     """The topics, with their partitions and offsets."""
     return Topics(list(states.topics(controlled.engine, internal=query.internal).values()))
 
 
-def create(controlled: Controlled, body: NewTopic) -> TopicState:
+def create(controlled: ControlledBroker, body: NewTopic) -> TopicState:
     """Create a topic."""
     try:
         topic = operations.create_topic(
@@ -57,12 +57,12 @@ def create(controlled: Controlled, body: NewTopic) -> TopicState:
     return one(controlled, topic.name)
 
 
-def one(controlled: Controlled, topic: str) -> TopicState:
+def one(controlled: ControlledBroker, topic: str) -> TopicState:
     """A topic with its partitions and offsets."""
     return states.topic_state(controlled.engine, operations.topic_named(controlled.engine, topic))
 
 
-def delete(controlled: Controlled, topic: str) -> None:
+def delete(controlled: ControlledBroker, topic: str) -> None:
     """Delete a topic with all that is in it."""
     operations.delete_topic(controlled.engine, topic, controlled.now)
     controlled.changed()

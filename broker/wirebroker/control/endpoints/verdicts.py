@@ -10,6 +10,7 @@ from wirebroker.control.controlled import Controlled
 from wirebroker.control.endpoints.records import LONGEST_WAIT_S
 from wirebroker.control.forms import Form, about
 from wirebroker.control.problems import Problem
+from wirebroker.trace.filters import parsed
 from wirebroker.trace.recorder import RING
 from wirebroker.trace.rows import ProduceRow, Row
 
@@ -54,8 +55,9 @@ class Followed(Latest):
 
 
 class Rows(Form):
-    """How many rows, and whether to go on."""
+    """Which rows, how many, and whether to go on."""
 
+    where: Annotated[str, about("a filter", examples=["api=Produce error!=NONE"])] = ""
     limit: Annotated[int, about("the number of the latest rows", ge=1, le=RING)] = 1000
     follow: Annotated[bool, about("go on with later rows")] = False
 
@@ -78,12 +80,12 @@ class Tail:
         self.missed = 0
 
     def __enter__(self) -> Tail:
-        self._controlled.engine.trace.sinks.append(self)
+        self._controlled.machine.trace.sinks.append(self)
         self._controlled.at_close.append(self._end)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._controlled.engine.trace.detach(self)
+        self._controlled.machine.trace.detach(self)
         self._controlled.at_close.remove(self._end)
 
     def __call__(self, row: Row) -> None:
@@ -135,12 +137,19 @@ def lines(controlled: Controlled, query: Followed) -> AsyncIterator[str]:
 
 
 def trace(controlled: Controlled, query: Rows) -> AsyncIterator[str]:
-    """The rows of the trace of any kind, as JSON lines; with `follow` also later ones."""
-    return _lines(controlled, lambda _: True, lambda: controlled.engine.trace.last(query.limit), query.follow)
+    """The rows of the trace, as JSON lines; with `follow` also later ones.
+
+    `where` is a filter, such as `api=Produce error!=NONE`; docs/trace.md has its grammar.
+    """
+    wanted = parsed(query.where).has
+    return _lines(
+        controlled, wanted, lambda: [row for row in controlled.machine.trace.events() if wanted(row)][-query.limit :],
+        query.follow,
+    )  # fmt: skip
 
 
 def _past(controlled: Controlled, which: Which) -> list[ProduceRow]:
-    rows = controlled.engine.trace.produce(which.topic, which.partition)
+    rows = controlled.machine.trace.produce(which.topic, which.partition)
     return [row for row in rows if which.fits(row)]
 
 

@@ -1,0 +1,137 @@
+"""The trace for the live page: rows with numbers, as they are made; filters; and how much is traced."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import msgspec
+
+from kafkawire.registry import KEYS, versions
+from wirebroker.control.controlled import Controlled
+from wirebroker.control.forms import Form, Natural, about
+from wirebroker.trace import filters
+from wirebroker.trace.levels import Level
+from wirebroker.trace.recorder import Recorder
+from wirebroker.trace.rows import Row
+
+LOWEST_IN_KAFKA_4 = {name: versions(key)[0] for name, key in KEYS.items()}
+"""Earlier versions are gone since Kafka 4.0 (KIP-896)."""
+PAUSE_S = 0.1
+"""Seconds between two looks at the trace."""
+MOST = 500
+"""Rows in one message; the loop serves clients between messages."""
+SIGN_OF_LIFE_S = 15
+"""Seconds after which a comment shows that the stream is still open."""
+
+
+class From(Form):
+    """Where a stream begins."""
+
+    run: Annotated[str, about("the run of which the reader has rows; `after` counts only for this one")] = ""
+    after: Annotated[Natural, about("the number of the last row that the reader has")] = 0
+
+
+class Traced(Form):
+    """How much is traced."""
+
+    level: Level
+
+
+class Text(Form):
+    """A filter as people write it."""
+
+    where: Annotated[str, about("a filter", examples=["api=Produce error!=NONE"])]
+
+
+class Read(Form):
+    """A filter as a tree."""
+
+    tree: Annotated[list[Any], about('["all", …], ["any", …], ["not", …], ["is", field, operator, value] or ["word", text]')]
+
+
+def level(controlled: Controlled) -> Traced:
+    """How much is traced."""
+    return Traced(controlled.machine.trace.level)  # type: ignore[arg-type]
+
+
+def set_level(controlled: Controlled, body: Traced) -> Traced:
+    """Trace this much from now on."""
+    controlled.machine.trace_at(body.level)
+    return level(controlled)
+
+
+def read_filter(controlled: Controlled, query: Text) -> Read:
+    """Check a filter, and give it as a tree. 422 says what is wrong with it."""
+    return Read(filters.parsed(query.where).tree())
+
+
+async def events(controlled: Controlled, query: From) -> AsyncIterator[bytes]:
+    """The rows of the trace as server-sent events, from `after` on, and later ones as they are made.
+
+    The first event is `run`: `{"run": …, "of": "broker", "lowest": {…}}`, with the lowest version of each API in Kafka 4. Rows
+    come as arrays in events without a name; an event's id is the number of its last row. `missed` tells how many rows were
+    forgotten before they could be sent. After a reset another `run` begins, and numbers begin again.
+    """
+    trace: Recorder | None = None
+    number, idle = 0, 0.0
+    with _closing(controlled) as closing, controlled.reading():
+        while not closing.is_set():
+            if trace is not controlled.machine.trace:
+                trace = controlled.machine.trace
+                controlled.keep_frames()
+                run = controlled.run
+                number = query.after if query.run == run and query.after <= trace.added else 0
+                yield _event("run", {"run": run, "of": controlled.kind, "lowest": LOWEST_IN_KAFKA_4})
+            missed, rows = trace.after(number, MOST)
+            if missed:
+                yield _event("missed", {"rows": missed})
+            if rows:
+                number += missed + len(rows)
+                idle = 0.0
+                yield b"id: %d\ndata: %s\n\n" % (number, _numbered(rows, number - len(rows) + 1))
+            if len(rows) < MOST:
+                idle += PAUSE_S
+                if idle >= SIGN_OF_LIFE_S:
+                    idle = 0.0
+                    yield b":\n\n"
+                await _pause(closing)
+
+
+@contextmanager
+def _closing(controlled: Controlled) -> Iterator[asyncio.Event]:
+    """An event that is set when the broker or the proxy stops."""
+    closing = asyncio.Event()
+    controlled.at_close.append(closing.set)
+    try:
+        yield closing
+    finally:
+        controlled.at_close.remove(closing.set)
+
+
+async def _pause(closing: asyncio.Event) -> None:
+    try:
+        async with asyncio.timeout(PAUSE_S):
+            await closing.wait()
+    except TimeoutError:
+        pass
+
+
+def _event(name: str, data: Any) -> bytes:
+    return b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode(data))
+
+
+def _numbered(rows: Sequence[Row], first: int) -> bytes:
+    """The rows as a JSON array of objects with `id`, `event` and `parts`, the row in words."""
+    return b"[" + b",".join(_json(row, number) for number, row in enumerate(rows, first)) + b"]"
+
+
+def _json(row: Row, number: int) -> bytes:
+    try:
+        fields, parts = msgspec.json.encode(row), msgspec.json.encode(row.parts())
+    except UnicodeEncodeError:  # a name with half of a surrogate pair
+        fields, parts = row.as_json().encode(), json.dumps(row.parts()).encode()
+    return b'{"id":%d,"event":"%s","parts":%s,%s' % (number, row.event.encode(), parts, fields[1:])

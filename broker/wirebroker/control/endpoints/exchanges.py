@@ -1,0 +1,81 @@
+"""The bytes of an exchange, field by field. They are kept while somebody reads /events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Annotated
+
+from kafkawire.errors import ProtocolError
+from wirebroker.control.controlled import Controlled
+from wirebroker.control.forms import Form, about
+from wirebroker.control.problems import Problem
+from wirebroker.decode.frames import decode_all
+from wirebroker.decode.positions import Position, answer_positions, request_positions
+from wirebroker.decode.show import lines
+
+MOST_BYTES = 16 * 1024
+"""Bytes of a frame that are shown."""
+MOST_FIELDS = 2000
+"""Fields of a frame that are shown."""
+
+
+class FieldAt(Form):
+    """A field and its bytes."""
+
+    name: str
+    depth: Annotated[int, about("how deep it is nested")]
+    value: str
+    start: Annotated[int, about("its first byte in the frame, which begins after its size")]
+    end: Annotated[int, about("the byte after its last")]
+
+
+class Frame(Form):
+    """A request or an answer."""
+
+    size: Annotated[int, about("bytes, without the four of its size")]
+    lines: Annotated[list[str], about("its fields as text, with the records in it")]
+    fields: Annotated[list[FieldAt], about("its fields with their positions")]
+    hex: Annotated[str, about("its first 16 KiB")]
+    damage: Annotated[str, about("why the rest cannot be read, if it cannot")]
+
+
+class ShownExchange(Form):
+    """A request with its answer."""
+
+    request: Frame
+    answer: Frame
+
+
+class OfRun(Form):
+    """The run whose numbers are meant."""
+
+    run: Annotated[str, about("as the first event of /events names it; else the present one")] = ""
+
+
+def exchange(controlled: Controlled, number: int, query: OfRun) -> ShownExchange:
+    """The bytes of the exchange whose `reply` row has this number, field by field.
+
+    They are kept while somebody reads /events, up to 64 MiB, and never for requests that may hold passwords or tokens.
+    """
+    trace = controlled.machine.trace
+    kept = None if trace.kept is None or query.run not in ("", controlled.run) else trace.kept.get(number)
+    if kept is None:
+        why = "nobody read /events then, it is forgotten, or it may hold a password"
+        raise Problem(404, f"the bytes of exchange {number} are not kept: {why}", "number")
+    request, answer = bytes(kept.request), b"".join(kept.answer)[4:]
+    api = str(kept.api_key)
+    return ShownExchange(
+        _frame(request, lambda: request_positions(request), None, None),
+        _frame(answer, lambda: answer_positions(answer, kept.api_key, kept.version), api, kept.version),
+    )
+
+
+def _frame(data: bytes, positions: Callable[[], Iterator[Position]], api: str | None, version: int | None) -> Frame:
+    damage, text, fields = "", [], []
+    try:
+        text = [each for decoded in decode_all(data, api, version) for each in islice(lines(decoded), MOST_FIELDS)]
+        fields = [FieldAt(*each) for each in islice(positions(), MOST_FIELDS)]
+    except (ProtocolError, KeyError) as unreadable:
+        damage = str(unreadable)
+    return Frame(len(data), text, fields, data[:MOST_BYTES].hex(), damage)

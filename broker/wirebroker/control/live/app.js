@@ -1,0 +1,112 @@
+// The frame of the page: views, the filter, the level of the trace, keys. The address holds the view, the filter and the row.
+
+import { ask, h } from "./dom.js";
+import { Feed } from "./feed.js";
+import * as clients from "./views/clients.js";
+import * as exchanges from "./views/exchanges.js";
+import * as faults from "./views/faults.js";
+import * as groups from "./views/groups.js";
+import * as producers from "./views/producers.js";
+import * as timeline from "./views/timeline.js";
+import * as transactions from "./views/transactions.js";
+
+const VIEWS = { exchanges, producers, timeline, transactions, groups, clients, faults };
+const POLL_MS = 1000;
+const byId = (id) => document.getElementById(id);
+const feed = new Feed();
+let view = null; // the open view: {element, update?, poll?, key?, close?}
+let name = "";
+
+/** The view and the words after ? in the address. */
+function place() {
+  const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  return { path: VIEWS[path] ? path : "exchanges", words: new URLSearchParams(query) };
+}
+
+/** Change words of the address without leaving the view; an empty one goes. */
+export function remember(changes) {
+  const { path, words } = place();
+  for (const [key, value] of Object.entries(changes)) if (value === "" || value === null) words.delete(key); else words.set(key, value);
+  history.replaceState(null, "", `#/${path}${words.size ? `?${words}` : ""}`);
+}
+
+function open() {
+  const { path, words } = place();
+  const where = words.get("where") ?? "";
+  if (byId("where").value !== where) byId("where").value = where;
+  choose(where);
+  if (path !== name) {
+    view?.close?.();
+    name = path;
+    view = VIEWS[path].open({ feed, words, remember, ask });
+    byId("view").replaceChildren(view.element);
+    byId("view").focus({ preventScroll: true });
+  }
+  for (const link of byId("views").children) link.toggleAttribute("aria-current", link.textContent === name);
+  update();
+  poll();
+}
+
+let chosen = null;
+async function choose(where) {
+  if (where === chosen) return;
+  chosen = where;
+  try {
+    const { tree } = await ask("GET", `filter?where=${encodeURIComponent(where)}`);
+    if (where !== chosen) return;
+    byId("wrong").textContent = "";
+    feed.choose(tree);
+    remember({ where });
+  } catch (wrong) {
+    if (where === chosen) byId("wrong").textContent = wrong.message;
+  }
+}
+
+function update() {
+  const missed = feed.missed ? `, ${feed.missed.toLocaleString("en")} missed` : "";
+  const some = feed.chosen.length < feed.rows.length ? `${feed.chosen.length.toLocaleString("en")} of ` : "";
+  byId("state").textContent = feed.state === "live" ? `${some}${feed.rows.length.toLocaleString("en")} rows${missed} · ${feed.run.of}`
+    : feed.state === "lost" ? "the connection is lost; trying again" : "connecting …";
+  byId("state").className = feed.state === "live" ? "" : "bad";
+  view?.update?.();
+}
+
+async function poll() {
+  if (view?.poll && feed.state !== "lost" && !document.hidden) await view.poll().catch(() => {});
+}
+
+async function showLevel() {
+  byId("level").value = (await ask("GET", "trace/level")).level;
+}
+
+const typing = () => ["INPUT", "TEXTAREA", "SELECT"].includes(document.activeElement?.tagName);
+
+function key(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "Escape") document.activeElement?.blur();
+  else if (typing()) return;
+  if (event.key === "/") { event.preventDefault(); byId("where").focus(); return; }
+  const number = Number(event.key);
+  if (number >= 1 && number <= Object.keys(VIEWS).length) location.hash = `#/${Object.keys(VIEWS)[number - 1]}`;
+  else view?.key?.(event);
+}
+
+function saveRows() {
+  const lines = feed.chosen.map(({ id, parts, text, ...row }) => JSON.stringify(row)).join("\n") + "\n";
+  const link = h("a", { href: URL.createObjectURL(new Blob([lines], { type: "application/x-ndjson" })), download: "trace.jsonl" });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+byId("views").append(...Object.keys(VIEWS).map((each, index) => h("a", { href: `#/${each}`, title: `key ${index + 1}` }, each)));
+byId("bar").addEventListener("submit", (event) => event.preventDefault());
+byId("where").addEventListener("input", (event) => choose(event.target.value));
+byId("level").addEventListener("change", (event) => ask("POST", "trace/level", { level: event.target.value }).catch((wrong) => { byId("wrong").textContent = wrong.message; }));
+byId("export").addEventListener("click", saveRows);
+addEventListener("hashchange", open);
+addEventListener("keydown", key);
+feed.addEventListener("rows", update);
+feed.addEventListener("begins", showLevel);
+setInterval(poll, POLL_MS);
+open();
+feed.connect();

@@ -1,0 +1,41 @@
+// Elements with text. Data of clients becomes text nodes and attributes' values only, never markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** An element, or one of SVG if its name begins with "svg:". Children are elements, texts or numbers; null is left out. */
+export function h(name, attributes = {}, ...children) {
+  const made = name.startsWith("svg:") ? document.createElementNS(SVG, name.slice(4)) : document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else made.setAttribute(key, value === true ? "" : String(value));
+  }
+  made.append(...children.flat().filter((each) => each !== null && each !== undefined).map((each) => (each instanceof Node ? each : String(each))));
+  return made;
+}
+
+/** A table with these headings; each row is a list of cells. */
+export function table(headings, rows) {
+  return h("div", { class: "wide" }, h("table", {},
+    h("thead", {}, h("tr", {}, headings.map((each) => h("th", {}, each)))),
+    h("tbody", {}, rows.map((cells) => h("tr", {}, cells.map((each) => h("td", {}, each)))))));
+}
+
+/** What a view shows while it has nothing: what to do. */
+export const empty = (...sentences) => h("p", { class: "empty" }, ...sentences);
+
+const two = (number, digits = 2) => String(number).padStart(digits, "0");
+
+/** ms since the epoch as local time, 12:30:05.250. */
+export function time(ms) {
+  const at = new Date(ms);
+  return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${two(at.getMilliseconds(), 3)}`;
+}
+
+/** Ask the control; its answer as JSON. Throws an Error with the problem's sentence. */
+export async function ask(method, path, body) {
+  const answer = await fetch(`../${path}`, { method, body: body === undefined ? undefined : typeof body === "string" ? body : JSON.stringify(body) });
+  const said = answer.status === 204 ? null : await answer.json();
+  if (!answer.ok) throw new Error(said.detail);
+  return said;
+}

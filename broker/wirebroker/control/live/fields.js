@@ -1,0 +1,66 @@
+// Filters, as trees that the control has read. The same rules as in wirebroker/trace/filters.py; a test compares them.
+
+const IN_NAME = /^([^]*)-(\d+)$/;
+const API_OF = { produce: "Produce", shadow: "Produce", fetch: "Fetch" };
+const NOT_NAMES = new Set(["id", "event", "parts", "text"]);
+
+const several = (value) => (value === null || value === undefined ? [] : Array.isArray(value) ? value : [value]);
+
+/** The names in a request: of topics, groups and transactions. */
+function about(row) {
+  if (row.event === "topic") return [];
+  return Array.isArray(row.partitions) && row.partitions.length ? row.partitions : row.about ?? [];
+}
+
+/** Topics and partitions that a row names, as pairs. */
+export function topics(row) {
+  if (row.topic !== undefined) return [[row.topic, row.partition ?? null]];
+  return about(row).filter((name) => !name.includes(" ")).flatMap((name) => {
+    const match = IN_NAME.exec(name);
+    return match ? [[name, null], [match[1], Number(match[2])]] : [[name, null]];
+  });
+}
+
+const named = (row, field, prefix) => [...several(row[field]), ...about(row).filter((name) => name.startsWith(prefix)).map((name) => name.slice(prefix.length))];
+
+const NAMES = {
+  event: (row) => [row.event],
+  api: (row) => several(API_OF[row.event] ?? row.api),
+  topic: (row) => topics(row).map(([topic]) => topic),
+  partition: (row) => topics(row).map(([, index]) => index).filter((index) => index !== null),
+  group: (row) => named(row.event === "group" ? row : { ...row, group: undefined }, "group", "group "),
+  transaction: (row) => named(row.event === "transaction" ? row : { ...row, transactional_id: undefined }, "transactional_id", "transaction "),
+  producer: (row) => several(row.producer_id),
+  client: (row) => several(row.client_id),
+  error: (row) => (row.event === "reply" ? (row.errors.length ? row.errors : ["NONE"]) : several(row.error)),
+};
+
+export const values = (row, field) => (NAMES[field] ? NAMES[field](row) : several(row[field]));
+
+/** All texts of a row, in small letters, a line each. */
+export function textOf(row) {
+  const own = Object.keys(row).filter((name) => !NOT_NAMES.has(name)).flatMap((name) => several(row[name]));
+  const derived = Object.keys(NAMES).flatMap((name) => NAMES[name](row));
+  return [...own, ...derived].map((value) => String(value).toLowerCase()).join("\n");
+}
+
+const COMPARE = {
+  "=": (value, wanted) => String(value).toLowerCase() === wanted,
+  "~": (value, wanted) => String(value).toLowerCase().includes(wanted),
+  "<": (value, wanted) => typeof value === "number" && value < Number(wanted),
+  "<=": (value, wanted) => typeof value === "number" && value <= Number(wanted),
+  ">": (value, wanted) => typeof value === "number" && value > Number(wanted),
+  ">=": (value, wanted) => typeof value === "number" && value >= Number(wanted),
+};
+
+/** Whether a row meets a filter, as a function of the row. */
+export function met([kind, ...rest]) {
+  if (kind === "word") return (row) => (row.text ?? textOf(row)).includes(rest[0]);
+  if (kind === "not") { const inner = met(rest[0]); return (row) => !inner(row); }
+  if (kind === "all") { const parts = rest.map(met); return (row) => parts.every((part) => part(row)); }
+  if (kind === "any") { const parts = rest.map(met); return (row) => parts.some((part) => part(row)); }
+  const [field, operator, wanted] = rest;
+  const denied = operator.startsWith("!");
+  const holds = COMPARE[denied ? operator.slice(1) : operator];
+  return (row) => values(row, field).some((value) => holds(value, wanted)) !== denied;
+}

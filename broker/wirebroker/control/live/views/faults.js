@@ -1,0 +1,34 @@
+// The loaded faults, and how often each has fired; new ones in the words of fault files.
+
+import { empty, h, table } from "../dom.js";
+
+const EXAMPLE = `[[fault]]
+kind = "lose_ack"
+api = "Produce"
+topic = "orders"
+nth = 1
+`;
+
+export function open({ feed, ask }) {
+  const text = h("textarea", { "aria-label": "a fault file", spellcheck: "false" });
+  text.value = EXAMPLE;
+  const wrong = h("p", { class: "bad", role: "alert" });
+  const listed = h("div", {});
+  const element = h("div", { class: "pad" }, listed, h("h2", {}, "add"), text, h("p", {}, h("button", { onclick: add }, "load"), "  as a fault file; every kind is in docs/faults.md"), wrong);
+
+  async function poll() {
+    const { faults } = await ask("GET", "faults");
+    listed.replaceChildren(faults.length ? table(["rule", "matched", "fired", "", ""], faults.map((each) => [h("code", {}, each.description), each.seen, each.fired,
+      each.fired ? h("a", { class: "fault", href: `#/exchanges?where=${encodeURIComponent(`rule="${each.description.replaceAll('"', "")}"`)}` }, "✓ fired: show") : h("span", { class: "dim" }, "not yet"),
+      h("button", { onclick: () => attempt(() => ask("DELETE", `faults/${each.id}`)) }, "remove")]))
+      : empty("No fault is loaded. Load one below; the proof that it fired appears here."));
+  }
+
+  async function attempt(change) {
+    try { wrong.textContent = ""; await change(); await poll(); } catch (problem) { wrong.textContent = problem.message; }
+  }
+
+  function add() { attempt(() => ask("POST", "faults/file", text.value)); }
+
+  return { element, poll };
+}

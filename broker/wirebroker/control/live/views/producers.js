@@ -1,0 +1,28 @@
+// The validator's window of each producer on each partition, as it stands, and its latest verdict.
+
+import { empty, h, table } from "../dom.js";
+
+const MOST = 200;
+
+export function open({ feed, ask }) {
+  const element = h("div", { class: "pad" });
+  let held = { producers: [], more: 0 };
+
+  function update() {
+    const latest = new Map(); // the latest verdict of each producer on each partition
+    for (const row of feed.latest((each) => each.event === "produce" || each.event === "shadow", 5000)) latest.set(`${row.producer_id} ${row.topic}-${row.partition}`, row);
+    const rows = held.producers.slice(-MOST).map((each) => {
+      const verdict = latest.get(`${each.producer_id} ${each.topic}-${each.partition}`);
+      const who = each.name ?? `${each.producer_id} / ${each.producer_epoch}`;
+      return [h("a", { href: `#/timeline?at=${encodeURIComponent(`${each.topic}-${each.partition}`)}` }, `${each.topic}-${each.partition}`), h("code", {}, who),
+        [each.whole ? null : h("span", { class: "box warn", title: "batches have not passed this proxy" }, "…"), ...each.batches.map((batch) => h("span", { class: "box", title: `offsets ${batch.first_offset}–${batch.last_offset}` }, `${batch.first_sequence}–${batch.last_sequence}`))],
+        String((each.last_sequence + 1) & 0x7fffffff), each.poisoned ? h("span", { class: "bad" }, "refused until it has a new id") : each.current_txn_start_offset >= 0 ? h("span", { class: "note" }, `transaction open from offset ${each.current_txn_start_offset}`) : "",
+        verdict ? h("span", { class: verdict.verdict, title: verdict.explain }, verdict.verdict) : ""];
+    });
+    const left = held.more + Math.max(held.producers.length - MOST, 0);
+    element.replaceChildren(rows.length ? table(["partition", "producer id / epoch", "window: sequences of the latest batches", "expects", "", "latest verdict"], rows.reverse())
+      : empty("No idempotent producer has written yet. A producer with enable.idempotence=true appears here with its window of five batches."), left ? h("p", {}, `and ${left} more`) : h("span", {}));
+  }
+
+  return { element, update, async poll() { held = await ask("GET", "producers"); update(); } };
+}

@@ -1,0 +1,64 @@
+// What happened to one partition, in the order of arrival: a lane for each producer, and leader changes and transactions.
+
+import { empty, h, time } from "../dom.js";
+
+const MOST = 400; // batches that are drawn
+const LEFT = 150, WIDE = 26, LANE = 40, TOP = 26;
+
+export function open({ feed, words, remember }) {
+  const choice = h("select", { "aria-label": "partition", onchange: () => { remember({ at: choice.value }); update(); } });
+  const drawing = h("div", { class: "wide" });
+  const said = h("p", {}, "");
+  const element = h("div", { class: "pad" }, h("p", {}, "partition ", choice, h("span", { class: "box accepted" }, "stored"), h("span", { class: "box duplicate" }, "known already"), h("span", { class: "box rejected" }, "refused"), h("span", { class: "box fault" }, "fault")), drawing, said);
+  let shown = "";
+
+  const isBatch = (row) => row.event === "produce" || row.event === "shadow";
+  const placeOf = (row) => `${row.topic}-${row.partition}`;
+
+  function update() {
+    const places = [...new Set(feed.latest(isBatch, 20_000).map(placeOf))].sort();
+    const wanted = choice.value || words.get("at") || places[0];
+    if (places.join() !== shown) {
+      shown = places.join();
+      choice.replaceChildren(...places.map((each) => h("option", { value: each, selected: each === wanted }, each)));
+    }
+    if (!places.length) { drawing.replaceChildren(empty("No batch has arrived yet.")); said.textContent = ""; return; }
+    const place = choice.value;
+    const about = (row) => (isBatch(row) || row.event === "leader" ? placeOf(row) === place : (row.event === "fault" || row.event === "transaction") && row.partitions.includes(place));
+    draw(feed.latest(about, MOST));
+  }
+
+  function draw(rows) {
+    const lanes = [...new Set(rows.filter(isBatch).map(lane))];
+    const transactions = new Map();
+    const marks = [];
+    rows.forEach((row, index) => {
+      const x = LEFT + index * WIDE;
+      const y = (name) => TOP + lanes.indexOf(name) * LANE;
+      if (isBatch(row)) {
+        marks.push(h("svg:rect", { class: row.verdict, x, y: y(lane(row)) + 4, width: WIDE - 4, height: LANE - 20, rx: 3 }, h("svg:title", {}, `${time(row.time)}  ${row.explain}`)),
+          h("svg:text", { x, y: y(lane(row)) + LANE - 5, class: "dim" }, row.first_sequence >= 0 ? row.first_sequence : "·"));
+        if (row.agrees === false) marks.push(h("svg:text", { x: x + 6, y: y(lane(row)) + 17 }, "≠", h("svg:title", {}, `predicted ${row.predicted}`)));
+      } else if (row.event === "leader") marks.push(h("svg:line", { class: "leader", x1: x + 10, x2: x + 10, y1: TOP - 8, y2: TOP + lanes.length * LANE }), h("svg:text", { x: x - 4, y: TOP - 12 }, `→${row.leader}`, h("svg:title", {}, `leader ${row.leader}, epoch ${row.leader_epoch}`)));
+      else if (row.event === "fault") marks.push(h("svg:rect", { class: "fault", x: x + 6, y: TOP - 6, width: 8, height: lanes.length * LANE + 6 }, h("svg:title", {}, row.rule)));
+      else {
+        const began = transactions.get(row.transactional_id) ?? x;
+        if (row.state === "Ongoing") transactions.set(row.transactional_id, began);
+        else if (transactions.delete(row.transactional_id)) marks.unshift(bar(row, began, x));
+      }
+    });
+    for (const [id, began] of transactions) marks.unshift(bar({ transactional_id: id, state: "open" }, began, LEFT + rows.length * WIDE));
+    function bar(row, began, x) {
+      return h("svg:rect", { class: "transaction", x: began, y: TOP - 4, width: Math.max(x - began, 6), height: lanes.length * LANE }, h("svg:title", {}, `transaction ${row.transactional_id}: ${row.state}`));
+    }
+    const names = lanes.flatMap((each, index) => [h("svg:text", { x: 0, y: TOP + index * LANE + 19 }, each), h("svg:line", { x1: 0, x2: LEFT + rows.length * WIDE, y1: TOP + index * LANE + LANE - 1, y2: TOP + index * LANE + LANE - 1 })]);
+    const near = drawing.scrollLeft + drawing.clientWidth >= drawing.scrollWidth - WIDE;
+    drawing.replaceChildren(h("svg:svg", { width: LEFT + rows.length * WIDE + 10, height: TOP + lanes.length * LANE + 6, role: "img", "aria-label": "batches in the order of arrival" }, names, marks));
+    if (near) drawing.scrollLeft = drawing.scrollWidth;
+    const count = (verdict) => rows.filter((row) => row.verdict === verdict).length;
+    said.textContent = `the latest ${rows.filter(isBatch).length} batches: ${count("accepted")} stored, ${count("duplicate")} known already, ${count("rejected")} refused`;
+  }
+
+  const lane = (row) => (row.producer_id >= 0 ? `producer ${row.producer_id}/${row.producer_epoch}` : `no id, #${row.connection}`);
+  return { element, update };
+}

@@ -1,0 +1,31 @@
+"""The live page's files. It is HTML and ES modules as they are, without a build, and loads nothing from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+MEDIA = {".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
+HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-cache",
+}
+"""With these a browser runs nothing but the page's own files, whatever a client's data contain."""
+
+
+def pages() -> dict[str, tuple[bytes, str]]:
+    """The contents and the media type of each file, by its path below `/live/`; "" is the page itself."""
+    found = dict(_below(files("wirebroker.control") / "live", ""))
+    return found | {"": found["index.html"]}
+
+
+def _below(folder: Traversable, path: str) -> Iterator[tuple[str, tuple[bytes, str]]]:
+    for each in folder.iterdir():
+        if each.is_dir():
+            yield from _below(each, f"{path}{each.name}/")
+        elif (media := MEDIA.get("." + each.name.rpartition(".")[2])) is not None:
+            yield path + each.name, (each.read_bytes(), media)

@@ -1,0 +1,238 @@
+"""Filters of rows in one grammar, for `trace show --where`, `kafka.trace.where(…)`, the control and its page.
+
+    api=Produce error!=NONE               both hold
+    topic=orders or topic=payments
+    not (client~load or latency<100)      `~`: contains
+    "out of order"                        some field contains these words
+
+A field is one of a row's own (docs/trace.md) or one of `NAMES`. A field with several values, such as `topic`, meets `=` if one
+of them does, and `!=` if none does. A row without the field meets only `!=` and `!~`. Letters' case does not matter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+from wirebroker.suggestions import did_you_mean
+from wirebroker.trace.rows import EVENTS, ReplyRow, Row
+from wirebroker.trace.selection import groups_of, topics_of, transactions_of
+
+DEEPEST = 50
+"""Parentheses and `not` within each other."""
+LONGEST = 2000
+"""Characters of a filter."""
+_NUMBER = re.compile(r"-?\d{1,30}(\.\d{1,30})?")
+_TOKEN = re.compile(r'\s*(?:(\()|(\))|(!=|!~|<=|>=|=|~|<|>)|"([^"]*)"|([^\s()=~<>!"]+))')
+API_OF = {"produce": "Produce", "shadow": "Produce", "fetch": "Fetch"}
+"""The API of the rows that do not name it, because they can be of this one only."""
+
+
+def _of(field: str) -> Callable[[Row], Iterable[Any]]:
+    def values(row: Row) -> Iterable[Any]:
+        value = getattr(row, field, None)
+        return () if value is None else value if isinstance(value, tuple) else (value,)
+
+    return values
+
+
+def _api(row: Row) -> Iterable[Any]:
+    return (API_OF[row.event],) if row.event in API_OF else _of("api")(row)
+
+
+def _errors(row: Row) -> Iterable[Any]:
+    if isinstance(row, ReplyRow):
+        return row.errors or ("NONE",)
+    return _of("error")(row)
+
+
+NAMES: dict[str, Callable[[Row], Iterable[Any]]] = {
+    "event": lambda row: (row.event,),
+    "api": _api,
+    "topic": lambda row: [topic for topic, _ in topics_of(row)],
+    "partition": lambda row: [index for _, index in topics_of(row) if index is not None],
+    "group": groups_of,
+    "transaction": transactions_of,
+    "producer": _of("producer_id"),
+    "client": _of("client_id"),
+    "error": _errors,
+}
+"""Fields whose values are derived from a row's own."""
+OWN = {field.name for row in EVENTS.values() for field in fields(row)}
+"""The fields that rows of some event have."""
+
+
+class FilterError(ValueError):
+    """A text is not a filter; the message says what is wrong, and at which character."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """Some field contains these words."""
+
+    text: str
+
+    def has(self, row: Row) -> bool:
+        """Whether the row meets the filter."""
+        names = (*(each.name for each in fields(row)), *NAMES)
+        return any(self.text in _text(value) for name in names for value in _values(row, name))
+
+    def tree(self) -> list[Any]:
+        """The filter as JSON, for the page."""
+        return ["word", self.text]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A field compared with a value."""
+
+    field: str
+    operator: str
+    value: str
+
+    def has(self, row: Row) -> bool:
+        """Whether the row meets the filter."""
+        met = any(_meets(value, self.operator.removeprefix("!"), self.value) for value in _values(row, self.field))
+        return not met if self.operator.startswith("!") else met
+
+    def tree(self) -> list[Any]:
+        """The filter as JSON, for the page."""
+        return ["is", self.field, self.operator, self.value]
+
+
+@dataclass(frozen=True, slots=True)
+class Combined:
+    """`all`, `any` or `not` of other filters."""
+
+    how: str
+    parts: tuple[Filter, ...]
+
+    def has(self, row: Row) -> bool:
+        """Whether the row meets the filter."""
+        if self.how == "not":
+            return not self.parts[0].has(row)
+        return (all if self.how == "all" else any)(part.has(row) for part in self.parts)
+
+    def tree(self) -> list[Any]:
+        """The filter as JSON, for the page."""
+        return [self.how, *(part.tree() for part in self.parts)]
+
+
+Filter = Word | Comparison | Combined
+
+
+def parsed(text: str) -> Filter:
+    """The filter that the text says; an empty text is met by every row. Raises FilterError."""
+    if len(text) > LONGEST:
+        raise FilterError(f"a filter has at most {LONGEST} characters, not {len(text)}")
+    reader = _Reader(list(_tokens(text)))
+    found = reader.either(0) if reader.tokens else Combined("all", ())
+    if reader.at < len(reader.tokens):
+        raise FilterError(f"the filter has a ) that nothing opens, at character {reader.tokens[reader.at][2] + 1}")
+    return found
+
+
+def _values(row: Row, name: str) -> Iterable[Any]:
+    return (NAMES.get(name) or _of(name))(row)
+
+
+def _text(value: Any) -> str:
+    """The value as JSON has it, in small letters."""
+    return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value).lower()
+
+
+def _meets(value: Any, operator: str, wanted: str) -> bool:
+    if operator == "=":
+        return _text(value) == wanted
+    if operator == "~":
+        return wanted in _text(value)
+    if isinstance(value, str | bool):
+        return False
+    limit = float(wanted)
+    return bool({"<": value < limit, "<=": value <= limit, ">": value > limit, ">=": value >= limit}[operator])
+
+
+Token = tuple[str, str, int]
+"""Its kind, its text, and the index of its first character."""
+
+
+def _tokens(text: str) -> Iterator[Token]:
+    at = 0
+    while at < len(text.rstrip()):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            raise FilterError(f'character {at + 1} begins a quoted text that has no second "')
+        kind = ("open", "close", "operator", "quoted", "word")[(match.lastindex or 1) - 1]
+        yield kind, match[match.lastindex or 1], match.start(match.lastindex or 1)
+        at = match.end()
+
+
+class _Reader:
+    """Reads filters from tokens, from the loosest binding to the tightest."""
+
+    def __init__(self, tokens: list[Token]) -> None:
+        self.tokens = tokens
+        self.at = 0
+
+    def _next(self) -> Token:
+        return self.tokens[self.at] if self.at < len(self.tokens) else ("end", "", -1)
+
+    def _take(self, kind: str, text: str = "") -> bool:
+        found = self._next()
+        taken = found[0] == kind and (not text or found[1].lower() == text)
+        self.at += taken
+        return taken
+
+    def either(self, depth: int) -> Filter:
+        """Filters with `or` between them."""
+        parts = [self.both(depth)]
+        while self._take("word", "or"):
+            parts.append(self.both(depth))
+        return parts[0] if len(parts) == 1 else Combined("any", tuple(parts))
+
+    def both(self, depth: int) -> Filter:
+        """Filters beside each other, or with `and` between them."""
+        parts = [self.one(depth)]
+        while self._take("word", "and") or not (self._next()[0] in ("end", "close") or self._next()[1].lower() == "or"):
+            parts.append(self.one(depth))
+        return parts[0] if len(parts) == 1 else Combined("all", tuple(parts))
+
+    def one(self, depth: int) -> Filter:
+        """One comparison, some words, or a filter in parentheses."""
+        if depth > DEEPEST:
+            raise FilterError(f"a filter nests at most {DEEPEST} deep")
+        if self._take("word", "not"):
+            return Combined("not", (self.one(depth + 1),))
+        if self._take("open"):
+            inner = self.either(depth + 1)
+            if not self._take("close"):
+                raise FilterError("a ( of the filter is not closed")
+            return inner
+        kind, text, at = self._next()
+        if kind not in ("word", "quoted"):
+            where = f"at character {at + 1}" if kind != "end" else "at its end"
+            raise FilterError(f"the filter needs a field or a word {where}, as in api=Produce")
+        self.at += 1
+        if kind == "word" and self._next()[0] == "operator":
+            return self._comparison(text)
+        return Word(text.lower())
+
+    def _comparison(self, field: str) -> Filter:
+        if field not in NAMES and field not in OWN:
+            raise FilterError(f"no row has a field {field!r}{did_you_mean(field, (*NAMES, *OWN))}")
+        operator = self._next()[1]
+        self.at += 1
+        kind, value, _ = self._next()
+        if kind not in ("word", "quoted"):
+            raise FilterError(f'{field}{operator} needs a value; write {field}{operator}"" for an empty one')
+        self.at += 1
+        if operator in ("<", "<=", ">", ">="):
+            _check_number(field, operator, value)
+        return Comparison(field, operator, value.lower())
+
+
+def _check_number(field: str, operator: str, value: str) -> None:
+    if not _NUMBER.fullmatch(value):
+        raise FilterError(f"{field}{operator} needs a number, not {value!r}")

@@ -1,0 +1,71 @@
+"""The filters of trace rows."""
+
+from __future__ import annotations
+
+import pytest
+
+from wirebroker.trace.filters import FilterError, parsed
+from wirebroker.trace.rows import FaultRow, FetchRow, GroupRow, ReplyRow, Row, TransactionRow
+
+REPLY = ReplyRow(1000, 1, 7, "billing", "librdkafka/2.8", "Produce", 9, 3, 57, 12, (), ("orders-0", "transaction pay-1"))
+FAILED = ReplyRow(1001, 1, 7, "load", "", "JoinGroup", 7, 4, 20, 150, ("MEMBER_ID_REQUIRED",), ("group g-1",))
+FETCH = FetchRow(1002, 2, 8, None, "", 12, 1, "orders-2025", 3, 10, 0, 9, 9, 0, True, 6, "NOT_LEADER_OR_FOLLOWER")
+FAULT = FaultRow(1003, 1, 7, "billing", "Produce", 9, 3, "lose_ack", "lose_ack(topic=orders)", ("orders-0",), 1)
+TRANSACTION = TransactionRow(1004, "pay-1", 4, 0, "Ongoing", ("orders-0",))
+GROUP = GroupRow(1005, "g-1", "Stable", 3, 2)
+ROWS: dict[str, Row] = {
+    "reply": REPLY, "failed": FAILED, "fetch": FETCH, "fault": FAULT, "transaction": TRANSACTION, "group": GROUP,
+}  # fmt: skip
+FOUND = [
+    ("", "reply failed fetch fault transaction group"),
+    ("api=Produce", "reply fault"),
+    ("api=produce error=NONE", "reply"),
+    ("error!=NONE", "failed fetch fault transaction group"),
+    ("api!=Produce", "failed fetch transaction group"),
+    ("topic=orders", "reply fault transaction"),
+    ("topic=orders-2025 or topic=orders-0", "reply fetch fault transaction"),
+    ("topic~2025 partition=3", "fetch"),
+    ("transaction=pay-1", "reply transaction"),
+    ("group=g-1", "failed group"),
+    ("latency>=12 latency<150", "reply"),
+    ("latency>12.5", "failed"),
+    ("committed=true", "fetch"),
+    ("client=billing and not event=fault", "reply"),
+    ("not (client=billing or client=load)", "fetch transaction group"),
+    ("client!~bill", "failed fetch transaction group"),
+    ("member_id", "failed"),
+    ('"lose_ack(topic"', "fault"),
+    ('software=""', "failed fetch"),
+    ("producer=4", "transaction"),
+    ("event=group or event=fetch and code=6", "fetch group"),
+]
+"""Filters, and the rows that meet them."""
+
+
+@pytest.mark.parametrize(("text", "names"), FOUND)
+def test_a_filter_chooses_rows(text: str, names: str) -> None:
+    wanted = parsed(text)
+    assert [name for name, row in ROWS.items() if wanted.has(row)] == names.split()
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("apj=Produce", "no row has a field 'apj'; did you mean 'api'?"),
+        ("latency<soon", "latency< needs a number, not 'soon'"),
+        ("latency<1_0", "latency< needs a number, not '1_0'"),
+        ("topic=", 'topic= needs a value; write topic="" for an empty one'),
+        ("a (b or c", "a ( of the filter is not closed"),
+        ("a) b", "the filter has a ) that nothing opens, at character 2"),
+        ("=3", "the filter needs a field or a word at character 1, as in api=Produce"),
+        ("a or", "the filter needs a field or a word at its end, as in api=Produce"),
+        ('topic="orders', 'character 7 begins a quoted text that has no second "'),
+        ("(" * 5000, "a filter has at most 2000 characters, not 5000"),
+        ("(" * 1000, "a filter nests at most 50 deep"),
+        ("not " * 100 + "a", "a filter nests at most 50 deep"),
+    ],
+)
+def test_a_wrong_filter_is_refused_with_a_sentence(text: str, sentence: str) -> None:
+    with pytest.raises(FilterError) as refused:
+        parsed(text)
+    assert str(refused.value) == sentence

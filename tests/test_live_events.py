@@ -1,0 +1,209 @@
+"""The stream of trace rows, and the bytes of exchanges, that the live page reads."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from controlkit import ControlClient
+from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from wirebroker import MockKafka, ProxyKafka
+from wirebroker.trace.recorder import RING, Recorder
+from wirebroker.trace.rows import ConnectionRow
+from wirebroker.wire_client import Connection, address_of
+from wirekit import Reachable
+
+
+@pytest.fixture
+def kafka() -> Iterator[MockKafka]:
+    with MockKafka(topics={"orders": 2}, control=True, trace="exchanges") as kafka:
+        yield kafka
+
+
+def ask_for_metadata(kafka: Reachable) -> None:
+    """One exchange about the topic `orders`."""
+    connection = Connection(address_of(kafka.bootstrap_servers))
+    connection.request(MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), 8)
+    connection.close()
+
+
+class Events:
+    """Reads server-sent events."""
+
+    def __init__(self, answer: http.client.HTTPResponse) -> None:
+        self._answer = answer
+        assert answer.getheader("content-type") == "text/event-stream; charset=utf-8"
+
+    def next(self) -> tuple[str, Any, int]:
+        """The next event: its name, its data, and its id or −1."""
+        name, data, number = "rows", "", -1
+        while (line := self._answer.readline().decode().rstrip("\n")) or not data:
+            field, _, value = line.partition(": ")
+            if field == "event":
+                name = value
+            elif field == "data":
+                data = value
+            elif field == "id":
+                number = int(value)
+        return name, json.loads(data), number
+
+    def rows(self, count: int) -> list[dict[str, Any]]:
+        """The next rows, at least so many."""
+        found: list[dict[str, Any]] = []
+        while len(found) < count:
+            name, data, _ = self.next()
+            assert name == "rows"
+            found += data
+        return found
+
+
+@contextmanager
+def events(url: str, query: str = "") -> Iterator[Events]:
+    where = urlsplit(url)
+    connection = http.client.HTTPConnection(where.netloc, timeout=10)
+    connection.request("GET", f"/events{query}")
+    try:
+        yield Events(connection.getresponse())
+    finally:
+        connection.close()
+
+
+def test_rows_come_with_numbers_and_words(kafka: MockKafka) -> None:
+    kafka.produce("orders", value="tea")
+    with events(kafka.control_url) as stream:
+        name, run, _ = stream.next()
+        assert (name, run["of"], run["lowest"]["Produce"]) == ("run", "broker", 3)
+        _, rows, number = stream.next()
+        assert [row["id"] for row in rows] == list(range(1, number + 1))
+        assert rows[0] | {"time": 0} == {
+            "id": 1, "event": "topic", "time": 0, "change": "created", "topic": "orders", "partitions": 2,
+            "parts": ["orders", "topic", "changed", "created, with 2 partitions"],
+        }  # fmt: skip
+        ask_for_metadata(kafka)
+        later = stream.rows(1)
+        assert later[0]["id"] == number + 1
+
+
+def test_a_reader_goes_on_after_its_last_row(kafka: MockKafka) -> None:
+    with events(kafka.control_url) as stream:
+        _, run, _ = stream.next()
+        _, _rows, number = stream.next()
+    kafka.create_topic("payments")
+    with events(kafka.control_url, f"?run={run['run']}&after={number}") as stream:
+        stream.next()
+        assert stream.rows(1)[0]["topic"] == "payments"
+    with events(kafka.control_url, f"?run=another&after={number}") as stream:
+        stream.next()
+        assert stream.rows(1)[0]["id"] == 1
+
+
+def test_a_reset_begins_another_run(kafka: MockKafka) -> None:
+    control = ControlClient(kafka.control_url)
+    with events(kafka.control_url) as stream:
+        _, before, _ = stream.next()
+        stream.next()
+        control.ask("POST", "/reset")
+        name, after, _ = stream.next()
+        assert name == "run"
+        assert after["run"] != before["run"]
+        assert stream.rows(1)[0]["id"] == 1
+
+
+def test_a_reader_that_is_late_learns_how_many_rows_it_missed(kafka: MockKafka) -> None:
+    count = RING + 100
+
+    def flood(engine: Any) -> None:
+        for number in range(count):
+            engine.trace._add(ConnectionRow(0, 1, number, "opened", "127.0.0.1", "PLAINTEXT", "", ""))
+
+    kafka._call(flood)
+    with events(kafka.control_url) as stream:
+        stream.next()
+        name, missed, _ = stream.next()
+        assert name == "missed"
+        assert missed["rows"] >= 100
+        assert stream.rows(1)[0]["id"] == missed["rows"] + 1
+
+
+def test_after_gives_the_first_rows_after_a_number() -> None:
+    trace = Recorder(lambda: 0, size=5)
+    for number in range(1, 9):
+        trace._add(ConnectionRow(0, 1, number, "opened", "", "", "", ""))
+
+    def numbers(after: int, most: int) -> tuple[int, list[int]]:
+        missed, rows = trace.after(after, most)
+        return missed, [row.connection for row in rows if isinstance(row, ConnectionRow)]
+
+    assert numbers(0, 2) == (3, [4, 5])
+    assert numbers(5, 2) == (0, [6, 7])
+    assert numbers(7, 100) == (0, [8])
+    assert numbers(8, 100) == (0, [])
+
+
+def test_the_bytes_of_an_exchange_are_shown_field_by_field(kafka: MockKafka) -> None:
+    control = ControlClient(kafka.control_url)
+    with events(kafka.control_url) as stream:
+        stream.next()
+        stream.next()
+        ask_for_metadata(kafka)
+        row = next(row for row in stream.rows(1) if row["event"] == "reply")
+        shown = control.ask("GET", f"/exchanges/{row['id']}")
+    request, answer = shown["request"], shown["answer"]
+    assert answer["size"] == row["bytes"] - 4
+    name = next(field for field in request["fields"] if field["name"] == "name")
+    assert name["value"] == "orders"
+    assert b"orders" in bytes.fromhex(request["hex"])[name["start"] : name["end"]]
+    assert any("orders" in line for line in answer["lines"])
+    assert not request["damage"]
+    assert not answer["damage"]
+
+
+def test_bytes_are_kept_only_while_somebody_looks(kafka: MockKafka) -> None:
+    control = ControlClient(kafka.control_url)
+    ask_for_metadata(kafka)
+    reply = kafka.trace.where("event=reply").pop()
+    assert kafka._call(lambda engine: engine.trace.kept) is None
+    problem = control.refused("GET", f"/exchanges/{kafka.trace.events().index(reply) + 1}")
+    assert problem["status"] == 404
+
+
+def test_the_level_of_the_trace_can_be_set(kafka: MockKafka) -> None:
+    control = ControlClient(kafka.control_url)
+    assert control.ask("GET", "/trace/level") == {"level": "exchanges"}
+    assert control.ask("POST", "/trace/level", {"level": "verdicts"}) == {"level": "verdicts"}
+    assert kafka.trace.level == "verdicts"
+    assert control.refused("POST", "/trace/level", {"level": "loud"})["status"] == 422
+
+
+def test_lines_of_the_trace_can_be_filtered(kafka: MockKafka) -> None:
+    kafka.create_topic("payments")
+    where = urlsplit(kafka.control_url)
+    connection = http.client.HTTPConnection(where.netloc, timeout=10)
+    connection.request("GET", "/trace.jsonl?where=event%3Dtopic%20topic%3Dpayments")
+    rows = [json.loads(line) for line in connection.getresponse().read().splitlines()]
+    connection.close()
+    assert [row["topic"] for row in rows] == ["payments"]
+    problem = ControlClient(kafka.control_url).refused("GET", "/trace.jsonl?where=tpic%3Dx")
+    assert problem["detail"] == "no row has a field 'tpic'; did you mean 'topic'?"
+
+
+def test_a_proxy_has_the_same_stream_and_no_broker() -> None:
+    with MockKafka(topics={"orders": 1}) as kafka, ProxyKafka(upstream=kafka.bootstrap_servers, control=True) as proxy:
+        control = ControlClient(proxy.control_url)
+        assert control.ask("GET", "/health")["bootstrap_servers"] == proxy.bootstrap_servers
+        assert control.raw("GET", "/topics").status == 404
+        control.ask("POST", "/trace/level", {"level": "exchanges"})
+        with events(proxy.control_url) as stream:
+            assert stream.next()[1]["of"] == "proxy"
+            ask_for_metadata(proxy)
+            row = next(row for row in stream.rows(1) if row["event"] == "reply")
+            assert control.ask("GET", f"/exchanges/{row['id']}")["request"]["fields"]
+            assert control.ask("GET", "/producers") == {"producers": [], "more": 0}
+        rule = control.ask("POST", "/faults", {"kind": "disconnect", "api": "Metadata", "nth": 1})
+        assert control.ask("GET", f"/faults/{rule['id']}")["fired"] == 0

@@ -1,0 +1,271 @@
+"""The live page in a real browser. Needs Chromium; set CHROMIUM if it is not on PATH."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+
+from test_filters import FOUND, ROWS
+from wirebroker import MockKafka, faults
+from wirebroker.trace.filters import parsed
+from wirebroker.trace.rows import ReplyRow
+from wirebroker.wire_client import Connection, address_of
+from wirekit import batch, produce_request
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+WITHIN_MS = 20_000
+HOSTILE = "<img src=x onerror=alert(1)>"
+"""A client id that would be markup; a topic cannot have such a name."""
+
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium"),
+    pytest.mark.xdist_group("browser"),
+    pytest.mark.timeout(120),
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    expect.set_options(timeout=WITHIN_MS)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+def is_wrong(said: ConsoleMessage) -> bool:
+    """Whether a message of the console is an error of the page; browsers also report answers such as 422 there."""
+    return said.type == "error" and not said.text.startswith("Failed to load resource")
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A page on which no script may fail and nothing may be refused by its policy."""
+    page = browser.new_page(viewport={"width": 1300, "height": 750})
+    page.set_default_timeout(WITHIN_MS)
+    wrong: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("console", lambda said: wrong.append(said.text) if is_wrong(said) else None)
+    page.on("dialog", lambda dialog: wrong.append(f"a dialog: {dialog.message}"))
+    yield page
+    page.close()
+    assert wrong == []
+
+
+@pytest.fixture
+def kafka() -> Iterator[MockKafka]:
+    with MockKafka(topics={"orders": 2}, control=True, trace="exchanges") as kafka:
+        yield kafka
+
+
+def send(kafka: MockKafka, *sequences: int, producer_id: int = 7, client_id: str = "tests", partition: int = 0) -> None:
+    """One batch for each sequence."""
+    connection = Connection(address_of(kafka.bootstrap_servers), client_id=client_id)
+    for sequence in sequences:
+        connection.request(produce_request("orders", batch(sequence, pid=producer_id, epoch=0), partition), 9)
+    connection.close()
+
+
+def show(page: Page, kafka: MockKafka, view: str, **words: Any) -> None:
+    query = "&".join(f"{key}={quote(str(value))}" for key, value in words.items())
+    page.goto(f"{kafka.control_url}/live/#/{view}?{query}")
+
+
+def test_exchanges_are_rows_and_the_chosen_one_is_shown_with_its_bytes(page: Page, kafka: MockKafka) -> None:
+    show(page, kafka, "exchanges")
+    expect(page.locator("#state")).to_contain_text("broker")
+    send(kafka, 0, 0)
+    page.locator(".row", has_text="duplicate of offset 0").click()
+    expect(page.locator("aside")).to_contain_text("not stored again")
+    page.locator(".row", has_text="answered").last.click()
+    expect(page.locator("aside .field", has_text="transactional_id")).to_be_visible()
+    page.locator("aside .field", has_text="acks").hover()
+    expect(page.locator(".hex .marked")).to_have_text(["ff", "ff"])
+    page.keyboard.press("Escape")
+    expect(page.locator("aside")).to_have_count(0)
+
+
+def test_an_address_leads_to_the_same_row_and_filter(page: Page, kafka: MockKafka) -> None:
+    send(kafka, 0, 0, 1)
+    show(page, kafka, "exchanges", where="verdict=duplicate")
+    page.locator(".row").click()
+    page.wait_for_url("**row=*")
+    address = page.url
+    page.goto("about:blank")
+    page.goto(address)
+    expect(page.locator("aside")).to_contain_text("not stored again")
+    expect(page.locator("#where")).to_have_value("verdict=duplicate")
+    expect(page.locator(".row")).to_have_count(1)
+
+
+def test_a_wrong_filter_is_explained(page: Page, kafka: MockKafka) -> None:
+    show(page, kafka, "exchanges")
+    page.keyboard.press("/")
+    page.keyboard.type("apj=Produce")
+    expect(page.locator("#wrong")).to_have_text("no row has a field 'apj'; did you mean 'api'?")
+
+
+def test_the_page_filters_as_python_does(page: Page, kafka: MockKafka) -> None:
+    page.goto(f"{kafka.control_url}/live/")
+    rows = {name: json.loads(row.as_json()) for name, row in ROWS.items()}
+    filters = [[parsed(text).tree(), names.split()] for text, names in FOUND]
+    chosen = page.evaluate(
+        "async ([rows, filters]) => { const { met } = await import('/live/fields.js');"
+        " return filters.map(([tree]) => Object.keys(rows).filter((name) => met(tree)(rows[name]))); }",
+        [rows, filters],
+    )
+    assert chosen == [names for _, names in filters]
+
+
+def test_producers_show_their_windows(page: Page, kafka: MockKafka) -> None:
+    send(kafka, *range(7), 6)
+    show(page, kafka, "producers")
+    row = page.locator("tbody tr")
+    expect(row.locator(".box")).to_have_text(["2–2", "3–3", "4–4", "5–5", "6–6"])
+    expect(row).to_contain_text("duplicate")
+    send(kafka, 7)
+    expect(row.locator(".box").last).to_have_text("7–7")
+
+
+def test_the_timeline_draws_each_batch(page: Page, kafka: MockKafka) -> None:
+    send(kafka, 0, 1, 1, 5)
+    show(page, kafka, "timeline", at="orders-0")
+    expect(page.locator("svg rect.accepted")).to_have_count(2)
+    expect(page.locator("svg rect.duplicate")).to_have_count(1)
+    expect(page.locator("svg rect.rejected")).to_have_count(1)
+    expect(page.locator("main")).to_contain_text("2 stored, 1 known already, 1 refused")
+
+
+def test_transactions_and_groups_have_tables(page: Page, kafka: MockKafka) -> None:
+    from kafka import KafkaConsumer, KafkaProducer
+
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, transactional_id="pay-1")
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send("orders", b"tea", partition=1).get(10)
+    show(page, kafka, "transactions")
+    expect(page.locator("tbody tr").first).to_contain_text("pay-1Ongoing")
+    expect(page.locator("tbody tr").first).to_contain_text("orders-1")
+    producer.abort_transaction()
+    expect(page.locator("tbody tr").first).to_contain_text("CompleteAbort")
+    producer.close()
+    consumer = KafkaConsumer("orders", bootstrap_servers=kafka.bootstrap_servers, group_id="billing")
+    consumer.poll(2000)
+    show(page, kafka, "groups")
+    expect(page.locator("tbody tr").first).to_contain_text("billing")
+    consumer.close()
+
+
+def test_clients_show_what_they_speak_and_nothing_becomes_markup(page: Page, kafka: MockKafka) -> None:
+    send(kafka, 0, client_id=HOSTILE)
+    show(page, kafka, "clients")
+    row = page.locator("tbody tr", has_text=HOSTILE)
+    expect(row).to_contain_text("Produce v9 ×1")
+    expect(row).to_contain_text("producer 7")
+    for view in ("exchanges", "timeline", "producers"):
+        show(page, kafka, view)
+        expect(page.locator("main")).not_to_be_empty()
+    assert page.locator("img").count() == 0
+
+
+def test_a_fault_is_loaded_and_its_firing_shown(page: Page, kafka: MockKafka) -> None:
+    show(page, kafka, "faults")
+    page.locator("textarea").fill('[[fault]]\nkind = "loose_ack"\n')
+    page.get_by_role("button", name="load").click()
+    expect(page.get_by_role("alert")).to_contain_text("did you mean 'lose_ack'?")
+    page.locator("textarea").fill('[[fault]]\nkind = "error"\napi = "Produce"\ncode = "NOT_LEADER_OR_FOLLOWER"\nnth = 1\n')
+    page.get_by_role("button", name="load").click()
+    expect(page.locator("tbody tr")).to_contain_text("not yet")
+    send(kafka, 0)
+    expect(page.locator("tbody tr")).to_contain_text("✓ fired")
+    page.get_by_text("✓ fired").click()
+    expect(page.locator(".row.chosen, .row").first).to_contain_text("fault")
+    show(page, kafka, "faults")
+    page.get_by_role("button", name="remove").click()
+    expect(page.locator("tbody tr")).to_have_count(0)
+    assert kafka.faults.rules == []
+
+
+def test_the_page_connects_again_and_begins_again_after_a_reset(page: Page, kafka: MockKafka) -> None:
+    send(kafka, 0)
+    show(page, kafka, "exchanges", where="event=produce")
+    expect(page.locator(".row")).to_have_count(1)
+
+    def cut(_: Any) -> None:
+        assert kafka._control is not None
+        for connection in list(kafka._control._state.connections):
+            connection.transport.abort()
+
+    kafka._call(cut)
+    expect(page.locator("#state")).to_contain_text("lost")
+    send(kafka, 1)
+    expect(page.locator(".row")).to_have_count(2)
+    page.evaluate("fetch('/reset', { method: 'POST' })")
+    expect(page.locator(".row")).to_have_count(0)
+    send(kafka, 0)
+    expect(page.locator(".row")).to_have_count(1)
+
+
+def test_a_hundred_thousand_rows_stay_quick(page: Page, kafka: MockKafka) -> None:
+    show(page, kafka, "exchanges")
+
+    def add(first: int) -> None:
+        def rows(engine: Any) -> None:
+            for number in range(first, first + 5000):
+                row = ReplyRow(number, 1, 1, f"client-{number % 100}", "", "Produce", 9, number, 57, 0, (), ("orders-0",))
+                engine.trace._add(row)
+
+        kafka._call(rows)
+
+    for first in range(0, 100_000, 5000):
+        add(first)
+        expect(page.locator("#state")).to_contain_text(f"{first + 5001:,} rows")
+    assert page.locator(".row").count() < 200
+    page.fill("#where", "client=client-7")
+    expect(page.locator("#state")).to_contain_text("1,000 of 100,001 rows")
+    longest = page.evaluate(
+        "async () => { const { met } = await import('/live/fields.js'); const { Feed } = await import('/live/feed.js');"
+        " const feed = new Feed(); for (let id = 1; id <= 100000; id++)"
+        " feed.rows.push({ id, event: 'reply', client_id: `client-${id % 100}` });"
+        " const wanted = met(['is', 'client', '=', 'client-7']); const began = performance.now();"
+        " const found = feed.rows.filter(wanted).length; return [found, performance.now() - began]; }"
+    )
+    assert longest[0] == 1000
+    assert longest[1] < 1000, "a filter of 100,000 rows takes some 40 ms on a quiet machine"
+
+
+def test_it_fits_a_phone_and_a_dark_screen(browser: Browser, kafka: MockKafka) -> None:
+    send(kafka, 0)
+    context = browser.new_context(viewport={"width": 380, "height": 700}, color_scheme="dark")
+    page = context.new_page()
+    for view in ("exchanges", "producers", "timeline", "transactions", "groups", "clients", "faults"):
+        show(page, kafka, view)
+        expect(page.locator("main")).not_to_be_empty()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 380, view
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 26)"
+    context.close()
+
+
+def test_the_page_is_only_for_its_own_names(kafka: MockKafka) -> None:
+    from controlkit import ControlClient
+
+    control = ControlClient(kafka.control_url)
+    good = control.raw("GET", "/live/app.js")
+    assert good.status == 200
+    assert good.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'")
+    assert control.raw("GET", "/live/app.js", headers={"Host": "evil.example"}).status == 403
+    assert control.raw("GET", "/live/%2e%2e/app.py").status == 404
+
+
+def test_faults_of_python_are_on_the_page(page: Page, kafka: MockKafka) -> None:
+    kafka.faults.add(faults.lose_ack(topic="orders", nth=4))
+    show(page, kafka, "faults")
+    expect(page.locator("tbody tr")).to_contain_text("lose_ack(topic=orders, nth=4, then=disconnect)")
