@@ -139,7 +139,7 @@ def test_a_trace_without_rows_to_show_says_so(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().err.endswith(f"rows in {file} is chosen by the flags\n")
     path.write_text('{"event": "run", "time": 1, "change": "started"}\n')
     assert main(["trace", "show", str(path), "--timeline"]) == 0
-    assert capsys.readouterr() == ("", f"none of the 1 rows in {path} is a batch to draw\n")
+    assert capsys.readouterr() == ("", f"none of the 1 rows in {path} is a batch that the flags choose\n")
 
 
 def test_a_trace_of_few_events_says_how_to_get_more(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -512,6 +512,8 @@ class ClockControl:
         seconds: float = 0, milliseconds: float = 0,
     ) -> None:  # fmt: skip
         """Move the clock forward, by a timedelta and by these parts, and run every timer that falls due, in order."""
+        if delta is not None and not isinstance(delta, timedelta):
+            raise TypeError(f"advance takes a timedelta, or parts such as days=8, not {delta!r}")
         parts = timedelta(
             weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds
         )  # fmt: skip

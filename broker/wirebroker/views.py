@@ -9,10 +9,11 @@ from typing import Protocol, TypeVar, cast
 
 from wirebroker.faults.plan import FaultPlan
 from wirebroker.faults.rules import Rule
+from wirebroker.suggestions import nearest
 from wirebroker.trace.filters import parsed
 from wirebroker.trace.levels import Level
 from wirebroker.trace.recorder import Recorder
-from wirebroker.trace.rows import FaultRow, ProduceRow, Row
+from wirebroker.trace.rows import EVENTS, FaultRow, ProduceRow, Row
 
 __tracebackhide__ = True  # pytest shows the caller's line
 T = TypeVar("T")
@@ -112,7 +113,10 @@ class TraceView:
         self._kafka._call(lambda host: host.trace_at(level))
 
     def events(self, *names: str) -> list[Row]:
-        """Every row of these events ("reply", "group" …), or of all events, oldest first."""
+        """Every row of these events ("reply", "group" …), or of all events, oldest first. ValueError for an unknown one."""
+        for name in names:
+            if name not in EVENTS:
+                raise ValueError(f"there is no event {name!r}{nearest(name, EVENTS)}")
         return self._kafka._call(lambda host: host.trace.events(*names))
 
     def where(self, where: str) -> list[Row]:

@@ -18,7 +18,7 @@ from typing import BinaryIO
 from kafkawire.registry import KEYS
 from wirebroker.capture.files import is_capture
 from wirebroker.capture.session import Session
-from wirebroker.suggestions import did_you_mean
+from wirebroker.suggestions import did_you_mean, nearest
 from wirebroker.trace.filters import parsed
 from wirebroker.trace.layout import has_colour, line
 from wirebroker.trace.rows import EVENTS, Row, RunRow, row_from_json
@@ -81,7 +81,8 @@ def _nothing(rows: int, options: argparse.Namespace) -> str:
     name = _name_of(options.file)
     if not rows:
         return f"{name} is empty: nothing was traced"
-    return f"none of the {rows:,} rows in {name} {'is a batch to draw' if options.timeline else 'is chosen by the flags'}"
+    what = "is a batch that the flags choose" if options.timeline else "is chosen by the flags"
+    return f"none of the {rows:,} rows in {name} {what}"
 
 
 def _runs(rows: list[Row]) -> list[list[Row]]:
@@ -161,8 +162,7 @@ class Selection:
     def __init__(self, options: argparse.Namespace, day: int | None = None) -> None:
         self.options = options
         if options.event is not None and options.event not in EVENTS:
-            advice = did_you_mean(options.event, EVENTS) or f"; there are {', '.join(EVENTS)}"
-            raise ValueError(f"there is no event {options.event!r}{advice}")
+            raise ValueError(f"there is no event {options.event!r}{nearest(options.event, EVENTS)}")
         apis = {name.lower(): name for name in KEYS}
         self._api = apis.get((options.api or "").lower())
         if options.api and self._api is None:
