@@ -49,6 +49,7 @@ from kafkawire.messages.offset_for_leader_epoch import (
 )
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkawire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from kafkawire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from wirebroker.wire_client import WireClient
 
 TOPICS, PARTITIONS = 1_000, 3
@@ -284,6 +285,22 @@ def create_topics_at_once(count: int) -> Attack:
     return once(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 5)
 
 
+def create_large_topic() -> Attack:
+    """One new topic of almost as many partitions as a request may create."""
+    topic = CreatableTopic(name="large", num_partitions=9_990, replication_factor=1, assignments=[], configs=[])
+    return once(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)
+
+
+def write_markers() -> Attack:
+    """40,000 markers of producers that nobody knows, for one partition."""
+    topics = [WritableTxnMarkerTopic(name=ANY, partition_indexes=[0])]
+    markers = [
+        WritableTxnMarker(producer_id=number, producer_epoch=0, transaction_result=False, topics=topics, coordinator_epoch=0)
+        for number in range(40_000)
+    ]
+    return once(WriteTxnMarkersRequest(markers=markers), 1)
+
+
 def create_partitions() -> Attack:
     """9,000 partitions of one topic; a request may make 10,000 records in the cluster's metadata."""
     topics = [CreatePartitionsTopic(name=ANY, count=9_000, assignments=None)]
@@ -346,7 +363,9 @@ ROWS = (
         lambda: Attack(frame(ApiVersionsRequest(client_software_name="rude", client_software_version="1"), 3), 1,
                        connections=1000, times=5)),
     Row("trickled", "a frame of 90 MB that trickles in", trickled),
+    Row("write-txn-markers", "a WriteTxnMarkers of 40,000 markers", write_markers),
     Row("create-topics", "a CreateTopics of 4,900 topics", lambda: create_topics_at_once(4_900)),
+    Row("create-topic", "a CreateTopics of one topic of 9,990 partitions", create_large_topic),
     Row("create-partitions", "a CreatePartitions of 9,000 partitions", create_partitions),
 )  # fmt: skip
 """Rows that create topics come last, because Kafka serves all rows of a round."""

@@ -118,7 +118,7 @@ class World:
         self.requests = self.answers = 0
         self._random = random.Random(setting.seed)
         self._folder = folder() if setting.data else None
-        # A request that a fault strikes is handled at once.
+        # A request whose write is to fail, or is slow, is handled at once.
         self._limit = SLICE if setting.sliced and setting.faults != "active" else SLOW
         self._by_connection: dict[Connection, Link] = {}
         self.engine = self._start()
