@@ -23,7 +23,9 @@ LOWEST_IN_KAFKA_4 = {name: versions(key)[0] for name, key in KEYS.items()}
 PAUSE_S = 0.1
 """Seconds between two looks at the trace."""
 MOST = 500
-"""Rows in one message; the loop serves clients between messages."""
+"""Rows in one message."""
+BETWEEN_S = 0.05
+"""Seconds between two full messages: making rows for a reader may not take the broker from its clients."""
 SIGN_OF_LIFE_S = 15
 """Seconds after which a comment shows that the stream is still open."""
 
@@ -93,12 +95,14 @@ async def events(controlled: Controlled, query: From) -> AsyncIterator[bytes]:
                 number += missed + len(rows)
                 idle = 0.0
                 yield b"id: %d\ndata: %s\n\n" % (number, _numbered(rows, number - len(rows) + 1))
-            if len(rows) < MOST:
-                idle += PAUSE_S
-                if idle >= SIGN_OF_LIFE_S:
-                    idle = 0.0
-                    yield b":\n\n"
-                await _pause(closing)
+            if len(rows) == MOST:
+                await _pause(closing, BETWEEN_S)
+                continue
+            idle += PAUSE_S
+            if idle >= SIGN_OF_LIFE_S:
+                idle = 0.0
+                yield b":\n\n"
+            await _pause(closing, PAUSE_S)
 
 
 @contextmanager
@@ -112,9 +116,9 @@ def _closing(controlled: Controlled) -> Iterator[asyncio.Event]:
         controlled.at_close.remove(closing.set)
 
 
-async def _pause(closing: asyncio.Event) -> None:
+async def _pause(closing: asyncio.Event, seconds: float) -> None:
     try:
-        async with asyncio.timeout(PAUSE_S):
+        async with asyncio.timeout(seconds):
             await closing.wait()
     except TimeoutError:
         pass
