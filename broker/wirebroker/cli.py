@@ -24,7 +24,7 @@ A Kafka test double that speaks the real wire protocol and answers as Apache Kaf
 """
 FORMS = ("hex", "base64", "xxd", "python", "binary")
 """The forms of bytes on the command line; `decode.forms` reads and writes them."""
-EXIT_CODES = "exit codes: 0 success, 1 a difference or a certain finding, 2 the command could not run"
+EXIT_CODES = "exit codes: 0 success, 1 a difference or a finding, 2 the command could not run"
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -263,6 +263,13 @@ def _audit(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--follow", type=_seconds, metavar="S",
         help="update the findings every S seconds, until Ctrl-C")  # fmt: skip
     add("--master", help="Spark's master (local[*])")
+    add("--fail-on", choices=("certain", "likely", "never"),
+        help="the least grave findings that lead to exit code 1 (likely)")  # fmt: skip
+    add("--policy", type=_named, metavar="FILE", help="a TOML file: severities, ignored kinds and --fail-on for topics")
+    add("--junit", type=_named, metavar="FILE", help="write the findings as JUnit XML, too")
+    add("--sarif", type=_named, metavar="FILE", help="... as SARIF 2.1.0")
+    add("--prometheus", type=_named, metavar="FILE", help="... as numbers in Prometheus' text format")
+    add("--findings-to", type=_named, metavar="H:P/TOPIC", help="send the findings as JSON to this topic")
     audit.set_defaults(command="audit")
 
 

@@ -3,7 +3,8 @@
     wirebroker audit --path DIR --out REPORT
     python -m wirebroker_audit --path DIR --out REPORT          the same, for spark-submit
 
-Exit codes: 0 no finding is certain, 1 a finding is certain, 2 the audit failed or could not read everything, 130 Ctrl-C.
+Exit codes: 0 no finding fails the audit, 1 a finding does (`--fail-on`), 2 the audit failed or could not read everything,
+130 Ctrl-C.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from rich.table import Table
 
 from wirebroker_audit.interruption import Interruption
 from wirebroker_audit.java import NoJava
+from wirebroker_audit.places import BadPlace, input_path, local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +37,8 @@ TOPICS_SHOWN = 40
 """The number of topics that the terminal shows, largest first."""
 REFRESH = 0.25
 """Seconds between two looks at Spark's tasks."""
+PLACES, INPUTS = ("path", "out", "policy", "junit", "sarif", "prometheus"), ("trace", "intended")
+"""Flags with a path; Spark reads the last two itself."""
 COLOURS = {"certain": "red", "likely": "yellow", "info": "bright_black"}
 
 
@@ -44,18 +48,31 @@ def run(options: argparse.Namespace) -> int:
     interruption = Interruption()
     said = ""
     try:
+        _resolve(options)
         with interruption:
             return _run(options, err, interruption)
-    except (NoJava, Refused) as refused:
+    except (BadPlace, NoJava, Refused) as refused:
         said = str(refused)
     except BaseException:
         if interruption.number is None:
             raise
     if interruption.number is not None:  # any other error is a consequence of the signal
         _tidy(Path(options.out))
-        said = f"interrupted; {options.out} is as it was before"
+        said = f"interrupted: {_left_behind(Path(options.out))}"
     err.print(f"wirebroker audit: {said}", soft_wrap=True, markup=False)
     return 2 if interruption.number is None else interruption.exit_code
+
+
+def _resolve(options: argparse.Namespace) -> None:
+    """Turn `file:` addresses into paths. Raises BadPlace for addresses that nobody can open here."""
+    for names, resolve in ((PLACES, local_path), (INPUTS, input_path)):
+        for name in names:
+            if (text := getattr(options, name)) is not None:
+                setattr(options, name, str(resolve(text, f"--{name}")))
+
+
+def _left_behind(out: Path) -> str:
+    return f"{out} was not changed" if out.exists() else "no report was written"
 
 
 class Refused(Exception):
@@ -66,6 +83,7 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
+    from wirebroker_audit.exports import Exports
     from wirebroker_audit.job import LIVE, REFUSALS, SUMMARY, CannotAudit, Request, audit, origin_of
     from wirebroker_audit.live import follow, start
     from wirebroker_audit.session import get_session
@@ -74,11 +92,16 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     request = Request(
         out=Path(options.out), path=Path(options.path) if options.path else None, bootstrap=options.bootstrap,
-        topics=tuple(options.topic), trace=options.trace, intended=options.intended,
+        topics=tuple(options.topic), trace=options.trace, intended=options.intended, policy=options.policy,
+        fail_on=options.fail_on,
     )  # fmt: skip
     if options.producer_expiration is not None:
         request = request.with_expiration(options.producer_expiration)
     try:
+        exports = Exports.of(options)
+        if options.follow is not None and (given := [*exports.flags, *(["--policy"] if options.policy else [])]):
+            raise Refused(f"{given[0]} does not work together with --follow")
+        exports.check()
         request.check(SUMMARY if options.follow is None else LIVE)
         with _progress(err) as shown:
             shown.stage("starting Spark")
@@ -89,7 +112,8 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
                 result = audit(spark, request, shown.stage)
             else:
                 query = start(spark, origin_of(spark, request), request.out, request.expiration_ms, options.follow)
-                return follow(query, request.out, shown.stage, options.follow)
+                return follow(query, request.out, shown.stage, options.follow, request.policies.default)
+            exports.write(result.summary, request.out)
     except (CannotAudit, *REFUSALS) as refused:
         raise Refused(str(refused)) from refused
     except OSError as refused:  # from a file of the live form

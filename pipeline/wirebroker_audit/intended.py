@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -35,9 +37,29 @@ COLUMNS = ("topic", "partition", "key", "value_hash", "acknowledged", "producer"
 CASTS = {"topic": "string", "partition": "int", "acknowledged": "boolean", "producer": "string"}
 """Columns whose Parquet type may differ: pandas stores partitions as floating point if some are null."""
 
+LOOKED_AT = 20_000
+"""Lines at the beginning of a journal that are checked before Spark starts."""
+
 
 class BadJournal(Exception):
     """A line or a file is not a journal; the text names it and the reason."""
+
+
+def check_journal(path: str) -> None:
+    """Look at the beginning of a journal without Spark. Raises BadJournal, OSError."""
+    if _is_parquet(path):
+        first = next(iter(sorted(Path(path).glob("*.parquet"))), Path(path)) if Path(path).is_dir() else Path(path)
+        try:
+            _check_names(pq.read_schema(first).names, path)
+        except pa.ArrowInvalid as refused:
+            raise BadJournal(f"{path}: the file is not Parquet") from refused
+        return
+    if Path(path).is_dir():
+        return
+    with Path(path).open("rb") as file:
+        for number, line in enumerate(islice(file, LOOKED_AT), 1):
+            if line.strip() and (problem := _of_line(line).get("problem")):
+                raise BadJournal(f"{path}, line {number}{problem}")
 
 
 def read_journal(spark: SparkSession, path: str) -> DataFrame:

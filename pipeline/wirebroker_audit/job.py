@@ -21,10 +21,14 @@ from wirebroker import __version__
 from wirebroker.audit.findings import EXPIRATION_MS, INTERNAL_TOPICS, weight
 from wirebroker_audit import checks, contents, other_rules, schema
 from wirebroker_audit.directory import NotALogDirectory, find_partitions
-from wirebroker_audit.intended import BadJournal, read_journal
+from wirebroker_audit.history import HISTORY, earlier, entry_of, save
+from wirebroker_audit.intended import BadJournal, check_journal, read_journal
 from wirebroker_audit.origin import Cluster, Directory, Origin
+from wirebroker_audit.places import is_elsewhere
+from wirebroker_audit.policy import IGNORED, BadPolicy, Policies, read_policies
 from wirebroker_audit.reconcile import reconcile
 from wirebroker_audit.report import write_report
+from wirebroker_audit.scan import EVERYTHING
 from wirebroker_audit.sources.trace import BadTrace, read_trace
 from wirebroker_audit.wire import BrokerError, ask
 
@@ -37,11 +41,11 @@ LIVE = "live"
 """The folder of the live form's state."""
 CURRENT = "findings.json"
 """The live form's current findings: `{"micro": 7, "counts": {…}, "severities": {…}, "findings": […]}`; replaced whole."""
-WRITTEN = {SUMMARY: {SUMMARY, "report.html", "batches", "findings", "what_if"}, LIVE: {LIVE, CURRENT}}
+WRITTEN = {SUMMARY: {SUMMARY, HISTORY, "report.html", "batches", "findings", "what_if"}, LIVE: {LIVE, CURRENT}}
 """The files of a report and of the live form. A folder with any other file is not replaced."""
 WORK = ".work"
 """The folder for intermediate tables; it is not part of the report."""
-REFUSALS = (NotALogDirectory, BrokerError, BadJournal, BadTrace)
+REFUSALS = (NotALogDirectory, BrokerError, BadJournal, BadPolicy, BadTrace)
 """Errors in the input; their texts are for the user."""
 
 
@@ -61,6 +65,15 @@ class Request:
     intended: str | None = None
     expiration_ms: int = EXPIRATION_MS
     records_limit: int = RECORDS_LIMIT
+    policy: str | None = None
+    """a TOML file with policies for topics"""
+    fail_on: str | None = None
+    """the least grave findings that fail the audit; None: what the policy says, otherwise likely ones"""
+
+    @property
+    def policies(self) -> Policies:
+        """The policies for topics. Raises BadPolicy."""
+        return read_policies(self.policy, self.fail_on)
 
     def with_expiration(self, expiration_ms: int) -> Request:
         """The same with another producer.id.expiration.ms."""
@@ -69,15 +82,18 @@ class Request:
     def check(self, own: str = SUMMARY) -> None:
         """Check the input before Spark starts; the file `own` marks an `out` that may be replaced. Raises CannotAudit."""
         try:
+            for name, path in (("--trace", self.trace), ("--intended", self.intended), ("--policy", self.policy)):
+                if path is not None and not is_elsewhere(path) and not Path(path).exists():
+                    raise CannotAudit(f"{name} {path}: there is no such file")
+            read_policies(self.policy, self.fail_on)
+            if self.intended is not None and not is_elsewhere(self.intended):
+                check_journal(self.intended)
             if self.path is not None:
                 find_partitions(self.path, self.topics)
             if self.bootstrap is not None:
-                ask(self.bootstrap)
+                ask(self.bootstrap, self.topics)
         except REFUSALS as refused:
             raise CannotAudit(str(refused)) from refused
-        for name, path in (("--trace", self.trace), ("--intended", self.intended)):
-            if path is not None and "://" not in path and not Path(path).exists():
-                raise CannotAudit(f"{name} {path}: there is no such file")
         if self.out.exists() and not _is_ours(self.out, own):
             raise CannotAudit(f"{self.out} exists and is not a report of an audit; choose another place with --out")
 
@@ -100,10 +116,8 @@ class Result:
 
     @property
     def exit_code(self) -> int:
-        """2 if something could not be read, else 1 if a finding is certain, else 0."""
-        if not self.summary["complete"]:
-            return 2
-        return int(self.summary["severities"].get("certain", 0) > 0)
+        """2 if something could not be read, else 1 if a finding fails the audit by the policy of its topic, else 0."""
+        return int(self.summary["failing"] > 0) if self.summary["complete"] else 2
 
 
 Stage = Callable[[str], None]
@@ -114,11 +128,28 @@ def audit(spark: SparkSession, request: Request, stage: Stage = lambda name: Non
     try:
         request.check()
         stage("listing partitions")
-        origin = origin_of(spark, request)
+        request, origin = _without_skipped(spark, request)
         with _whole_or_nothing(request.out.resolve()) as folder:
             return _Audit(spark, request, origin, folder, stage).run()
     except REFUSALS as refused:
         raise CannotAudit(str(refused)) from refused
+
+
+def _without_skipped(spark: SparkSession, request: Request) -> tuple[Request, Origin]:
+    """The origin without the topics that the policy ignores; the request then names the others."""
+    origin, policies = origin_of(spark, request), request.policies
+    topics = sorted({topic for topic, *_ in origin.bounds})
+    if skipped := [topic for topic in topics if policies.of(topic).skip]:
+        request = replace(request, topics=tuple(topic for topic in topics if topic not in skipped))
+        if not request.topics:
+            raise CannotAudit(f"{request.policy} ignores every topic, so there is nothing to audit")
+        origin = origin_of(spark, request)
+        origin.notices.append(f"{request.policy} ignores {', '.join(skipped[:SAID])}{' …' if skipped[SAID:] else ''}")
+    origin.bounds = [
+        (topic, partition, start, EVERYTHING if policies.of(topic).compacted else cleaned)
+        for topic, partition, start, cleaned in origin.bounds
+    ]
+    return request, origin
 
 
 def origin_of(spark: SparkSession, request: Request) -> Directory | Cluster:
@@ -169,6 +200,7 @@ class _Audit:
     def __init__(self, spark: SparkSession, request: Request, origin: Origin, folder: Path, stage: Stage) -> None:
         self.spark, self.request, self.origin, self.folder, self.stage = spark, request, origin, folder, stage
         self.began = datetime.now(UTC)
+        self.policies = request.policies
         self.problems, self.notices = [*origin.problems], [*origin.notices]
 
     def run(self) -> Result:
@@ -194,7 +226,9 @@ class _Audit:
         outcomes = self._what_if(arrivals)
         self.stage("writing the report")
         summary = self._summary(findings, totals, outcomes) | {"ranges": self._ranges(folded)}
-        shown = write_report(self.folder, summary, batches, folded, findings, outcomes)
+        history = [*earlier(self.request.out), entry_of(summary)]
+        save(self.folder, history)
+        shown = write_report(self.folder, summary, batches, folded, findings, outcomes, history)
         shutil.rmtree(self.folder / WORK, ignore_errors=True)
         (self.folder / SUMMARY).write_text(json.dumps(summary, indent=1), encoding="utf-8")
         return Result(summary, shown)
@@ -203,7 +237,12 @@ class _Audit:
         return (self.folder.resolve() / name).as_uri()
 
     def _with_findings(self, findings: DataFrame) -> DataFrame:
-        """Append findings to the table; returns the whole table."""
+        """Append findings to the table, by the policies of their topics; returns the whole table."""
+        if chosen := self.policies.severities({topic for topic, *_ in self.origin.bounds}):
+            rules = self.spark.createDataFrame(chosen, "topic string, kind string, chosen string")
+            findings = findings.join(sf.broadcast(rules), ["topic", "kind"], "left")
+            findings = findings.where(f"chosen IS NULL OR chosen <> '{IGNORED}'")
+            findings = findings.withColumn("severity", sf.coalesce("chosen", "severity")).select(*schema.FINDINGS.names)
         findings.write.mode("append").parquet(self._path("findings"))
         return self.spark.read.schema(schema.FINDINGS).parquet(self._path("findings"))
 
@@ -330,12 +369,18 @@ class _Audit:
     def _summary(
         self, findings: DataFrame, totals: dict[str, dict[str, int]], outcomes: list[dict[str, Any]]
     ) -> dict[str, Any]:
-        rows = findings.groupBy("kind", "severity").count().collect()
-        kinds = sorted((row.asDict() for row in rows), key=lambda each: weight(each["severity"], each["kind"]))
-        by_kind, by_severity = (_summed(kinds, name) for name in ("kind", "severity"))
+        rows = findings.groupBy("topic", "kind", "severity").count().collect()
+        by_topic = sorted(
+            (row.asDict() | {"fails": self.policies.of(row["topic"]).fails(row["severity"])} for row in rows),
+            key=lambda each: (each["topic"], weight(each["severity"], each["kind"])),
+        )
+        sums = sorted(_summed(by_topic, "kind", "severity").items(), key=lambda each: weight(each[0][1], each[0][0]))
+        kinds = [{"kind": kind, "severity": severity, "count": count} for (kind, severity), count in sums]
+        by_kind, by_severity = ({key: count for (key,), count in _summed(kinds, name).items()} for name in ("kind", "severity"))
         return {
             "complete": not self.problems,
             "origin": self.origin.name,
+            "time": self.began.isoformat(timespec="milliseconds"),
             "audited_at": f"{self.began:%Y-%m-%d %H:%M:%S} UTC",
             "host": gethostname(),
             "version": __version__,
@@ -344,6 +389,8 @@ class _Audit:
             "findings": by_kind,
             "severities": by_severity,
             "kinds": kinds,
+            "by_topic": by_topic,
+            "failing": sum(each["count"] for each in by_topic if each["fails"]),
             "problems": self.problems,
             "notices": self.notices,
             "topics": totals,
@@ -351,9 +398,9 @@ class _Audit:
         }
 
 
-def _summed(kinds: list[dict[str, Any]], name: str) -> dict[str, int]:
-    """The numbers of findings by one of their columns."""
-    sums: Counter[str] = Counter()
-    for each in kinds:
-        sums[each[name]] += each["count"]
-    return dict(sums)
+def _summed(rows: list[dict[str, Any]], *names: str) -> Counter[tuple[str, ...]]:
+    """The numbers of findings by some of their columns."""
+    sums: Counter[tuple[str, ...]] = Counter()
+    for each in rows:
+        sums[tuple(each[name] for name in names)] += each["count"]
+    return sums

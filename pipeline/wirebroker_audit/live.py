@@ -30,6 +30,7 @@ from wirebroker_audit.job import CURRENT, LIVE
 from wirebroker_audit.live_segments import RESTARTED
 from wirebroker_audit.micro_batches import Folder, MicroBatches
 from wirebroker_audit.origin import Cluster, Directory
+from wirebroker_audit.policy import Policy
 
 SAID = 500
 """Characters of a failure that are shown."""
@@ -140,8 +141,8 @@ def _replace(path: Path, found: DataFrame, micro: int, notices: list[str]) -> No
     _write(path, current)
 
 
-def follow(query: StreamingQuery, out: Path, say: Callable[[str], None], seconds: float) -> int:
-    """Report changes until Ctrl-C. Returns 1 if a finding is certain, else 0; 2 if the stream failed or has read nothing."""
+def follow(query: StreamingQuery, out: Path, say: Callable[[str], None], seconds: float, policy: Policy) -> int:
+    """Report changes until Ctrl-C. Returns 1 if a finding fails the audit, else 0; 2 if it failed or has read nothing."""
     told: list[str] = []
     current: dict[str, Any] = {}
     try:
@@ -163,7 +164,7 @@ def follow(query: StreamingQuery, out: Path, say: Callable[[str], None], seconds
     if not current:
         say("nothing has been read yet")
         return 2
-    return int("certain" in current["severities"])
+    return int(any(policy.fails(severity) for severity in current["severities"]))
 
 
 def _words(current: dict[str, Any]) -> list[str]:

@@ -17,6 +17,7 @@ from kafkawire.messages.describe_configs import DescribeConfigsRequest, Describe
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkawire.primitives import Buffer, format_uuid
 from wirebroker import wire_client
 from wirebroker.wire_client import Connection
@@ -31,8 +32,8 @@ WAIT_MS = 500
 THROTTLED_S, THROTTLED_IN_ALL_S = 30.0, 600.0
 """Seconds to wait before the next request to a broker that throttles, and in all without a result."""
 EARLIEST, LATEST = -2, -1
-NEWEST = {1: 12, 2: 7, 3: 12, 18: 0, 32: 4}
-"""By API key the newest version that is spoken here; Fetch 13 names topics by id."""
+NEWEST = {0: 12, 1: 12, 2: 7, 3: 12, 18: 0, 32: 4}
+"""By API key the newest version that is spoken here; Produce 13 and Fetch 13 name topics by id."""
 COMPACT = "compact"
 _TOPIC = 2
 _RETRIABLE = frozenset(
@@ -87,8 +88,8 @@ class Client:
         """The partitions of these topics, or of all, with their offsets, in order."""
         wanted = tuple(topics)
         self.refresh(wanted)
-        if missing := set(wanted) - {topic for topic, _ in self._leaders}:
-            raise BrokerError(f"{self._bootstrap[0]} has no topic {', '.join(sorted(missing))}")
+        for topic in wanted:
+            self.numbers_of(topic)
         compacted = {topic: self._is_compacted(topic) for topic in {topic for topic, _ in self._leaders}}
         found = []
         for topic, partition in sorted(self._leaders):
@@ -96,6 +97,28 @@ class Client:
             leader = self._leaders[topic, partition]
             found.append(LivePartition(topic, partition, leader, start, end, compacted[topic], self._ids[topic]))
         return found
+
+    def numbers_of(self, topic: str) -> list[int]:
+        """The numbers of a topic's partitions, as of the last `refresh`."""
+        found = sorted(number for name, number in self._leaders if name == topic)
+        if not found:
+            raise BrokerError(f"{self._bootstrap[0]} has no topic {topic}")
+        return found
+
+    def produce(self, topic: str, partition: int, batch: bytes) -> None:
+        """Append a batch, acknowledged by all replicas in sync."""
+
+        def ask(leader: str) -> tuple[int, Any]:
+            part = PartitionProduceData(index=partition, records=batch)
+            request = ProduceRequest(
+                acks=-1,
+                timeout_ms=int(TIMEOUT * 1000),
+                topic_data=[TopicProduceData(name=topic, partition_data=[part])],
+            )
+            (found,) = (each for answered in self._ask(leader, request).responses for each in answered.partition_responses)
+            return found.error_code, found
+
+        self._of_leader(topic, partition, "Produce", ask)
 
     def refresh(self, topics: tuple[str, ...]) -> None:
         """Ask again who leads what."""
@@ -223,11 +246,13 @@ class Client:
             held.close()
 
 
-def ask(bootstrap: str) -> None:
-    """See whether a broker answers. Raises BrokerError."""
+def ask(bootstrap: str, topics: tuple[str, ...] = ()) -> None:
+    """See whether a broker answers and has these topics. Raises BrokerError."""
     client = Client(bootstrap)
     try:
-        client.refresh(("",))
+        client.refresh(topics or ("",))
+        for topic in topics:
+            client.numbers_of(topic)
     finally:
         client.close()
 

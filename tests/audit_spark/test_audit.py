@@ -165,6 +165,35 @@ def test_a_clean_directory_has_no_finding(spark: SparkSession, tmp_path: Path, c
     assert "topic0" not in out
 
 
+def test_a_policy_decides_what_counts(spark: SparkSession, tmp_path: Path) -> None:
+    for topic in ("orders", "noise", "scratch"):
+        writer = Writer(topic, 0, random.Random(1))
+        for value in (b"one", b"one"):
+            writer.data(5, values=[value])
+        writer.sequences[5, 0] += 3
+        writer.data(5, values=[b"two"])
+        writer.save(tmp_path / "logs")
+    policy = tmp_path / "policy.toml"
+    policy.write_text(
+        "[topics.orders]\nignore = ['gap']\nseverity = {application_duplicate = 'info'}\n"
+        "[topics.noise]\nfail_on = 'never'\n[topics.scratch]\nignore = true"
+    )
+    result = audit(spark, Request(tmp_path / "out", tmp_path / "logs", policy=str(policy)))
+    assert [(each["topic"], each["kind"], each["severity"], each["fails"]) for each in result.summary["by_topic"]] == [
+        ("noise", "gap", "certain", False),
+        ("noise", "application_duplicate", "likely", False),
+        ("orders", "application_duplicate", "info", False),
+    ]
+    assert list(result.summary["topics"]) == ["noise", "orders"]
+    assert any("ignores scratch" in each for each in result.summary["notices"])
+    assert result.exit_code == 0
+    assert "Earlier audits" not in (tmp_path / "out" / "report.html").read_text()
+    again = audit(spark, Request(tmp_path / "out", tmp_path / "logs", topics=("noise",)))
+    history = json.loads((tmp_path / "out" / "history.json").read_text())
+    assert [(each["time"], each["failing"]) for each in history] == [(result.summary["time"], 0), (again.summary["time"], 2)]
+    assert "Earlier audits" in (tmp_path / "out" / "report.html").read_text()
+
+
 @pytest.mark.slow
 def test_a_large_log_is_compared_batch_by_batch(spark: SparkSession, tmp_path: Path) -> None:
     faults = (epoch_duplicate, session_duplicate, application_duplicate)

@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
 
 from wirebroker_audit import live
+from wirebroker_audit.policy import Policy
 
 
 class Query:
@@ -42,7 +43,7 @@ def test_notices_are_said_once_and_the_counts_behind_them(tmp_path: Path) -> Non
         {"counts": {"gap": 1}, "notices": ["a"]},
         {"counts": {}, "notices": ["a", "b"]},
     ]
-    assert live.follow(Query(tmp_path, moments), tmp_path, said.append, 0) == 0  # type: ignore[arg-type]
+    assert live.follow(Query(tmp_path, moments), tmp_path, said.append, 0, Policy("likely")) == 0  # type: ignore[arg-type]
     assert said == ["gap 1", "note: a", "gap 1", "note: b", "no finding"]
 
 

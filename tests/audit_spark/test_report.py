@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from functools import cache
 from html import unescape
 from html.parser import HTMLParser
@@ -18,6 +19,7 @@ pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not instal
 from matplotlib.textpath import TextPath
 
 from wirebroker.audit.findings import KINDS, severity_of
+from wirebroker_audit.history import HISTORY, KEPT, earlier, save
 from wirebroker_audit.report import page, plots
 from wirebroker_audit.report.colours import PALETTE, SEVERITIES
 from wirebroker_audit.report.gather import Timeline
@@ -59,6 +61,18 @@ RETRIED = finding("epoch_duplicate", offset=FAR + 50) | {
 }
 
 
+def audits(count: int) -> list[dict[str, Any]]:
+    """The history of so many nights."""
+    days = (datetime(2026, 1, 1, 2, 30) + timedelta(days=n) for n in range(count))
+    return [
+        {
+            "time": f"{day:%Y-%m-%dT%H:%M:%S}.000+00:00", "severities": {"certain": 12_345 * (n % 2), "likely": n},
+            "records": 10**9, "complete": True, "version": "1.2.3",
+        }
+        for n, day in enumerate(days)
+    ]  # fmt: skip
+
+
 RULES = [*(f"window {n}" for n in (1, 2, 5, 10)), "no idempotence", "redpanda-24"]
 LARGE = Timeline(NAMES[3], 0, 2**62, [batch(FAR + n, n) for n in range(0, 10_000, 5)], [DOUBLED, RETRIED, finding("gap")])
 PICTURES: dict[str, Callable[[], str]] = {
@@ -68,6 +82,8 @@ PICTURES: dict[str, Callable[[], str]] = {
     "large timeline": lambda: plots.timeline(LARGE),
     "heat map": lambda: plots.heat_map(cells()),
     "small heat map": lambda: plots.heat_map(cells()[:2]),
+    "trend": lambda: plots.trend(audits(3)),
+    "long trend": lambda: plots.trend(audits(400)),
     "what if": lambda: plots.what_if(
         [{"variant": rule, "window": 5, "recognised": 1, "rejected": 2, "doubled": 3} for rule in RULES]
     ),
@@ -176,7 +192,7 @@ def test_names_and_contents_do_no_harm(tmp_path: Path, monkeypatch: pytest.Monke
         "topics": dict.fromkeys(NAMES, counts),
         "ranges": [{"topic": each, "partition": 0, "read": each, "why": "", "others": [each]} for each in NAMES],
     }  # fmt: skip
-    page.write_report(tmp_path, summary, None, None, None, [])  # type: ignore[arg-type]
+    page.write_report(tmp_path, summary, None, None, None, [], audits(20))  # type: ignore[arg-type]
     written = (tmp_path / page.PAGE).read_text(encoding="utf-8")
     tags = Tags(written)
     assert not tags.names & {"script", "img", "iframe", "link"}
@@ -184,6 +200,8 @@ def test_names_and_contents_do_no_harm(tmp_path: Path, monkeypatch: pytest.Monke
     assert "\u202e" not in written
     assert "2026-01-02 03:04:05 UTC" in written
     assert "wirebroker 1.2.3" in written
+    assert "2026-01-20 02:30" in written
+    assert "2026-01-10 02:30" not in written, "the table has the latest ten"
     places = [written.index(each) for each in ("gap: 9 certain", "<svg", "What was read")]
     assert places == sorted(places), "the findings come first"
 
@@ -202,3 +220,12 @@ def test_text_stands_out_in_both_schemes(scheme: str) -> None:
     for text, ground in pairs:
         dark, bright = sorted((luminance(colours[text]), luminance(colours[ground])))
         assert (bright + 0.05) / (dark + 0.05) >= 4.5, (text, ground)
+
+
+def test_a_history_that_cannot_be_read_begins_again(tmp_path: Path) -> None:
+    assert earlier(tmp_path) == []
+    save(tmp_path, audits(500))
+    assert earlier(tmp_path) == audits(500)[-KEPT:]
+    for text in ("", "[[", "7", '[{"time": "x"}, 3]'):
+        (tmp_path / HISTORY).write_text(text)
+        assert earlier(tmp_path) == []

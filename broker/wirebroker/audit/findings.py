@@ -27,21 +27,22 @@ CERTAIN: dict[str, str] = {
     "truncated": "the log ends below the high watermark that its broker wrote down",
     "replica_divergence": "replicas hold different batches below the high watermark",
     "replica_damage": "a batch of another replica than the one that was read is damaged",
+    "lost": "a record that the application meant to send is not stored",
+    "unacknowledged_stored": "a record is stored although its sending was reported as failed",
 }
 LIKELY: dict[str, str] = {
     "epoch_duplicate": "a record is stored again under a higher epoch of its producer",
     "session_duplicate": "a record is stored again under another producer id",
     "application_duplicate": "a record is stored again by the same producer with new sequences",
     "partition_duplicate": "a record is stored again on another partition",
-    "lost": "a record that the application meant to send is not stored",
-    "unacknowledged_stored": "a record is stored although its sending was reported as failed",
 }
 INFORMATION: dict[str, str] = {
     "marker_without_data": "a marker ends a transaction that has no batch here",
     "replica_behind": "a replica ends before the high watermark",
 }
 KINDS = CERTAIN | LIKELY | INFORMATION
-"""Every kind and its meaning. A likely kind becomes certain if the application's journal names the records."""
+"""Every kind and its meaning. A likely kind becomes certain if the application's journal names the records; a lost record is
+likely, or an info, where the beginning of the log was deleted."""
 DAMAGE = ("crc", "bad_batch", "torn_tail")
 """The kinds after which a batch's header cannot be trusted."""
 COPIES = frozenset(kind for kind in KINDS if kind.endswith("duplicate"))

@@ -44,13 +44,15 @@ OPEN = 5
 """Findings of each kind in sight; the reader unfolds the others."""
 CHOICES = 50
 """Partitions at most of which the page shows the replica that was read."""
+EARLIER = 10
+"""Audits in the table of earlier ones."""
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """The page shows names and contents of records from anywhere; whatever they hold, nothing of it runs or is fetched."""
 
 
 def write_report(
     folder: Path, summary: Mapping[str, Any], batches: DataFrame, folded: DataFrame, findings: DataFrame,
-    outcomes: Sequence[Row],
+    outcomes: Sequence[Row], history: Sequence[Row] = (),
 ) -> list[Row]:  # fmt: skip
     """Write the page into the folder; the first findings of each kind and severity, which it shows."""
     shown = first_findings(findings)
@@ -63,6 +65,8 @@ def write_report(
         parts += ["<h2>Partitions and producers</h2>", plots.heat_map(cells)]
     if outcomes:
         parts += ["<h2>What if the broker had other rules?</h2>", plots.what_if(outcomes), _outcomes(outcomes)]
+    if len(history) > 1:
+        parts += ["<h2>Earlier audits</h2>", plots.trend(history), _history(history)]
     parts += [_topics(summary["topics"]), *_replicas(summary["ranges"]), "</body></html>\n"]
     (folder / PAGE).write_text("\n".join(parts), encoding="utf-8")
     return shown
@@ -123,6 +127,17 @@ def _replicas(ranges: Sequence[Row]) -> Iterable[str]:
         yield "<h2>Which replica was read</h2>" + _table(["partition", "read", "because", "compared with it"], rows)
     if len(chosen) > CHOICES:
         yield f"<p class='about'>{len(chosen) - CHOICES:,} more are in <code>summary.json</code></p>"
+
+
+def _history(history: Sequence[Row]) -> str:
+    rows = []
+    for each in reversed(history[-EARLIER:]):
+        counts = [f"{each['severities'].get(severity, 0):,}" for severity in ("certain", "likely")]
+        began = _text(each["time"][:16].replace("T", " "))
+        rows.append(
+            [began, *counts, f"{each['records']:,}", "yes" if each.get("complete") else "no", _text(str(each["version"]))]
+        )
+    return _table(["began (UTC)", "certain", "likely", "records", "complete", "version"], rows)
 
 
 def _outcomes(outcomes: Sequence[Row]) -> str:

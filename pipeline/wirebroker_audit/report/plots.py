@@ -24,6 +24,8 @@ _CURVES = (
     ("rejected", "rejected", SEVERITIES["likely"]),
     ("doubled", "stored again", SEVERITIES["certain"]),
 )
+AUDITS = 60
+"""Audits at most in the picture of earlier ones."""
 SHADES = 5
 """Degrees of the number of records in a cell."""
 
@@ -172,6 +174,27 @@ def _draw(axes: Axes, stretches: Iterable[Stretch], *, marker: str = "", **look:
         up += [*sequences, math.nan]
     if across:
         axes.plot(across, up, solid_capstyle="projecting", marker=marker, markevery=(0, 3), **look)
+
+
+def trend(history: Sequence[Row]) -> str:
+    """The certain and the likely findings of the latest audits, one beside the other."""
+    audits = history[-AUDITS:]
+
+    def draw(figure: Figure, axes: Axes, size: Size) -> None:
+        places = range(len(audits))
+        below = [0] * len(audits)
+        for severity in ("certain", "likely"):
+            counts = [each["severities"].get(severity, 0) for each in audits]
+            axes.bar(places, counts, bottom=below, color=SEVERITIES[severity], label=severity)
+            below = [low + count for low, count in zip(below, counts, strict=True)]
+        step = -(-len(audits) // (size.room(0) // 3 + 1))
+        axes.set_xticks(places[::step], [each["time"][5:10] for each in audits[::step]])
+        axes.set_ylabel("findings")
+        axes.set_ylim(0, max(*below, 1))
+        whole_numbers(axes.yaxis, size, 0)
+        legend_above(figure, axes, size)
+
+    return picture("Findings of the latest audits", 2.6, draw)
 
 
 def what_if(outcomes: Sequence[Row]) -> str:

@@ -1,0 +1,99 @@
+"""The findings for other programs: files in their formats, and a topic of a cluster. No Spark here."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kafkawire.batches import Record, build_batch
+from wirebroker_audit.report.formats import FORMATS, Row, key_of, read_findings, write_format
+from wirebroker_audit.wire import BrokerError, Client, ask
+
+BATCH_BYTES, BATCH_RECORDS = 512 * 1024, 1000
+"""The most of a batch of findings; a broker takes 1 MiB by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exports:
+    """Where the findings go besides the report. Each method raises BrokerError, or OSError with the file's name."""
+
+    files: Mapping[str, Path]
+    """by the format"""
+    topic: str | None
+    """`host:port/topic`"""
+
+    @classmethod
+    def of(cls, options: argparse.Namespace) -> Exports:
+        """What the command's flags ask for."""
+        files = {name: Path(path) for name in FORMATS if (path := getattr(options, name)) is not None}
+        return cls(files, options.findings_to)
+
+    @property
+    def flags(self) -> list[str]:
+        """The flags that were given."""
+        return [*(f"--{name}" for name in self.files), *(["--findings-to"] if self.topic else [])]
+
+    def check(self) -> None:
+        """See whether the places can be written to, before the audit begins."""
+        for path in self.files.values():
+            if path.is_dir():
+                raise IsADirectoryError(21, "this is a directory", str(path))
+            path.parent.mkdir(parents=True, exist_ok=True)
+        if self.topic is not None:
+            address, topic = _parts(self.topic)
+            ask(address, (topic,))
+
+    def write(self, summary: Mapping[str, Any], report: Path) -> None:
+        """Write the files, and send the findings of the report."""
+        for name, path in self.files.items():
+            write_format(name, path, summary, report)
+        if self.topic is not None:
+            send(self.topic, summary, read_findings(report))
+
+
+def send(where: str, summary: Mapping[str, Any], findings: Iterable[Row]) -> None:
+    """Append each finding as JSON, with a key that is the same in every audit of this log. Raises BrokerError."""
+    address, topic = _parts(where)
+    client = Client(address)
+    try:
+        client.refresh((topic,))
+        numbers = client.numbers_of(topic)
+        waiting: dict[int, list[Record]] = {}
+        sizes = dict.fromkeys(numbers, 0)
+        about = {name: summary[name] for name in ("origin", "time", "host", "version")}
+        for key, value in _messages(findings, about):
+            number = numbers[zlib.crc32(key) % len(numbers)]
+            records = waiting.setdefault(number, [])
+            if records and (sizes[number] + len(key) + len(value) > BATCH_BYTES or len(records) == BATCH_RECORDS):
+                client.produce(topic, number, _batch(records))
+                records.clear()
+                sizes[number] = 0
+            records.append(Record(len(records), 0, key, value))
+            sizes[number] += len(key) + len(value)
+        for number, records in waiting.items():
+            client.produce(topic, number, _batch(records))
+    finally:
+        client.close()
+
+
+def _messages(findings: Iterable[Row], about: Mapping[str, Any]) -> Iterator[tuple[bytes, bytes]]:
+    for each in findings:
+        told = {**each, "evidence": json.loads(each["evidence"]), **about}
+        yield key_of(each).encode(), json.dumps(told).encode()
+
+
+def _batch(records: Iterable[Record]) -> bytes:
+    return build_batch(records, base_timestamp=time.time_ns() // 1_000_000)
+
+
+def _parts(where: str) -> tuple[str, str]:
+    address, slash, topic = where.rpartition("/")
+    if not slash or not topic:
+        raise BrokerError(f"--findings-to {where}: expected host:port/topic")
+    return address, topic

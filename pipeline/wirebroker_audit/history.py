@@ -1,0 +1,37 @@
+"""The audits whose reports had the same place, and the numbers of each; a new report takes over the earlier one's list."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+HISTORY = "history.json"
+KEPT = 400
+"""Audits in a history, the latest ones: a year of nights."""
+NEEDED = {"time", "severities", "records", "version"}
+"""What the report shows of an audit."""
+
+Entry = dict[str, Any]
+
+
+def entry_of(summary: Mapping[str, Any]) -> Entry:
+    """The numbers of an audit."""
+    sums = {name: sum(counts[name] for counts in summary["topics"].values()) for name in ("batches", "records")}
+    names = ("time", "version", "host", "complete", "severities", "findings", "failing")
+    return {name: summary[name] for name in names} | sums
+
+
+def earlier(report: Path) -> list[Entry]:
+    """The history in a report's folder, the earliest audit first; none if there is no report, or nothing that can be read."""
+    try:
+        told = json.loads((report / HISTORY).read_text(encoding="utf-8"))
+        return [each for each in told if isinstance(each, dict) and each.keys() >= NEEDED]
+    except (OSError, ValueError, TypeError):
+        return []
+
+
+def save(report: Path, entries: list[Entry]) -> None:
+    """Write the history into a report's folder."""
+    (report / HISTORY).write_text(json.dumps(entries[-KEPT:], indent=1), encoding="utf-8")

@@ -1,0 +1,156 @@
+"""The findings in the formats of other programs: JUnit XML, SARIF 2.1.0, and Prometheus' text format. No Spark here."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+
+from wirebroker.audit.findings import KINDS, severity_of
+
+Row = dict[str, Any]
+Summary = Mapping[str, Any]
+SHOWN = 20
+"""Findings of one topic and kind that a JUnit file has."""
+RESULTS = 5000
+"""Findings that a SARIF file has; GitHub takes as many from one run."""
+_LEVELS = {"certain": "error", "likely": "warning", "info": "note"}
+_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+
+
+def read_findings(report: Path) -> Iterator[Row]:
+    """All findings of a report, a few at a time."""
+    for batch in ds.dataset(report / "findings", format="parquet").to_batches():
+        yield from batch.to_pylist()
+
+
+def key_of(finding: Row) -> str:
+    """A text that names the finding, the same in every audit of this log."""
+    names = ("producer_id", "producer_epoch", "first_sequence", "first_offset")
+    return "/".join(str(finding[name]) for name in ("topic", "partition", "kind", *names))
+
+
+def junit(summary: Summary, findings: Iterable[Row]) -> str:
+    """A test case for each topic without failing findings, and one for each kind of failing findings of a topic."""
+    shown: dict[tuple[str, str], list[str]] = {}
+    for each in findings:
+        texts = shown.setdefault((each["topic"], each["kind"]), [])
+        if len(texts) < SHOWN:
+            texts.append(each["explanation"])
+    failing: dict[str, dict[str, int]] = {}
+    for each in summary["by_topic"]:
+        kinds = failing.setdefault(each["topic"], {})
+        if each["fails"]:
+            kinds[each["kind"]] = kinds.get(each["kind"], 0) + each["count"]
+    suite = ET.Element("testsuite", name="wirebroker audit", timestamp=summary["time"][:19], hostname=_xml(summary["host"]))
+    for topic in sorted({*summary["topics"], *failing}):
+        if not failing.get(topic):
+            ET.SubElement(suite, "testcase", classname=_xml(topic), name="delivered exactly once", time="0")
+        for kind, count in failing.get(topic, {}).items():
+            case = ET.SubElement(suite, "testcase", classname=_xml(topic), name=kind, time="0")
+            texts = shown.get((topic, kind), [])
+            more = [f"… and {count - len(texts):,} more"] if count > len(texts) else []
+            failure = ET.SubElement(case, "failure", type=kind, message=_xml(f"{count:,} × {KINDS[kind]}"))
+            failure.text = _xml("\n".join([*texts, *more]))
+    for problem in summary["problems"]:
+        case = ET.SubElement(suite, "testcase", classname="wirebroker audit", name="everything was read", time="0")
+        ET.SubElement(case, "error", type="unreadable", message=_xml(problem))
+    for name, tag in (("tests", "testcase"), ("failures", "failure"), ("errors", "error")):
+        suite.set(name, str(len(list(suite.iter(tag)))))
+    suites = ET.Element("testsuites")
+    suites.append(suite)
+    ET.indent(suites)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suites, encoding="unicode") + "\n"
+
+
+def _xml(text: str) -> str:
+    """Without the characters that XML 1.0 cannot have."""
+    return "".join(
+        letter
+        if letter in "\t\n" or " " <= letter <= "\ud7ff" or "\ue000" <= letter <= "\ufffd" or letter > "\uffff"
+        else "\ufffd"
+        for letter in text
+    )
+
+
+def sarif(summary: Summary, findings: Iterable[Row]) -> str:
+    """A run with a rule for each kind, and its results; a failure to read something is a notification."""
+    rules = [
+        {"id": kind, "shortDescription": {"text": words}, "defaultConfiguration": {"level": _LEVELS[severity_of(kind)]}}
+        for kind, words in KINDS.items()
+    ]
+    results = [_result(each) for each, _ in zip(findings, range(RESULTS), strict=False)]
+    run = {
+        "tool": {"driver": {"name": "wirebroker audit", "version": summary["version"], "rules": rules}},
+        "invocations": [{
+            "executionSuccessful": summary["complete"], "startTimeUtc": summary["time"], "machine": summary["host"],
+            "toolExecutionNotifications": [
+                {"level": level, "message": {"text": each}}
+                for level, texts in (("error", summary["problems"]), ("note", summary["notices"])) for each in texts
+            ],
+        }],
+        "results": results,
+        "properties": {"origin": summary["origin"], "findings": sum(summary["findings"].values()), "shown": len(results)},
+    }  # fmt: skip
+    return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1)
+
+
+def _result(finding: Row) -> Row:
+    where = f"{finding['topic']}-{finding['partition']}" if finding["partition"] >= 0 else finding["topic"]
+    offset = finding["first_offset"]
+    logical = {"fullyQualifiedName": where if offset < 0 else f"{where}@{offset}", "kind": "resource"}
+    return {
+        "ruleId": finding["kind"], "ruleIndex": list(KINDS).index(finding["kind"]), "level": _LEVELS[finding["severity"]],
+        "message": {"text": finding["explanation"]},
+        "locations": [{"physicalLocation": {"artifactLocation": {"uri": where}}, "logicalLocations": [logical]}],
+        "partialFingerprints": {"finding/v1": key_of(finding)},
+        "properties": json.loads(finding["evidence"]),
+    }  # fmt: skip
+
+
+def prometheus(summary: Summary) -> str:
+    """Gauges, for the textfile collector of node_exporter or a push gateway."""
+    topics, counted = summary["topics"], summary["by_topic"]
+    failing = dict.fromkeys(topics, 0)
+    for each in counted:
+        failing[each["topic"]] = failing.get(each["topic"], 0) + (each["count"] if each["fails"] else 0)
+    findings = [({name: each[name] for name in ("topic", "kind", "severity")}, each["count"]) for each in counted]
+    read = [({"topic": topic}, counts) for topic, counts in topics.items()]
+    metrics: list[tuple[str, str, Sequence[tuple[Mapping[str, str], int]]]] = [
+        ("findings", "Findings by topic, kind and severity.", findings),
+        ("failing_findings", "Findings that fail the audit.", [({"topic": topic}, count) for topic, count in failing.items()]),
+        ("batches", "Batches that were read.", [(labels, counts["batches"]) for labels, counts in read]),
+        ("records", "Records that were read.", [(labels, counts["records"]) for labels, counts in read]),
+        ("complete", "1 if everything could be read.", [({}, int(summary["complete"]))]),
+        ("time_seconds", "When the audit began.", [({}, int(datetime.fromisoformat(summary["time"]).timestamp()))]),
+    ]
+    lines = []
+    for name, about, samples in metrics:
+        lines += [f"# HELP wirebroker_audit_{name} {about}", f"# TYPE wirebroker_audit_{name} gauge"]
+        lines += [f"wirebroker_audit_{name}{_labels(labels)} {value}" for labels, value in samples]
+    return "\n".join(lines) + "\n"
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    escaped = {name: text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n") for name, text in labels.items()}
+    return "{" + ",".join(f'{name}="{text}"' for name, text in escaped.items()) + "}" if escaped else ""
+
+
+FORMATS: Mapping[str, Callable[[Summary, Path], str]] = {
+    "junit": lambda summary, report: junit(summary, read_findings(report)),
+    "sarif": lambda summary, report: sarif(summary, read_findings(report)),
+    "prometheus": lambda summary, _: prometheus(summary),
+}
+"""By the flag that names the file: the text of a report."""
+
+
+def write_format(name: str, path: Path, summary: Summary, report: Path) -> None:
+    """Write the file whole: a collector may read it at any moment. Raises OSError."""
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(FORMATS[name](summary, report), encoding="utf-8")
+    partial.replace(path)
