@@ -43,6 +43,8 @@ INFORMATION: dict[str, str] = {
 KINDS = CERTAIN | LIKELY | INFORMATION
 """Every kind and its meaning. A likely kind becomes certain if the application's journal names the records; a lost record is
 likely, or an info, where the beginning of the log was deleted."""
+OF_DIRECTORIES = frozenset({"truncated", "replica_divergence", "replica_damage", "replica_behind"})
+"""The kinds that only the files of brokers show, and so only the audit on Spark reports."""
 DAMAGE = ("crc", "bad_batch", "torn_tail")
 """The kinds after which a batch's header cannot be trusted."""
 COPIES = frozenset(kind for kind in KINDS if kind.endswith("duplicate"))
