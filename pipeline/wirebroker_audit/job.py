@@ -20,6 +20,7 @@ from kafkawire.batches import CONTROL
 from wirebroker import __version__
 from wirebroker.audit.findings import EXPIRATION_MS, INTERNAL_TOPICS, weight
 from wirebroker_audit import checks, contents, other_rules, schema
+from wirebroker_audit.coordinators import Open
 from wirebroker_audit.directory import NotALogDirectory, find_partitions
 from wirebroker_audit.history import HISTORY, earlier, entry_of, save
 from wirebroker_audit.intended import BadJournal, check_journal, read_journal
@@ -34,6 +35,8 @@ from wirebroker_audit.wire import BrokerError, ask
 
 RECORDS_LIMIT = 1_000_000
 """A log with more records is compared batch by batch, unless a journal names records."""
+OPEN_LIMIT = 10_000
+"""Open transactions at most that are joined with their coordinators' state."""
 SAID = 20
 """The number of problems that are listed; all are counted."""
 SUMMARY = "summary.json"
@@ -216,7 +219,8 @@ class _Audit:
         self._unreadable(batches)
         self.stage("checking sequences, epochs and transactions")
         bounds = checks.with_compaction(self.origin.bounds_frame(), folded).localCheckpoint()
-        findings = self._with_findings(checks.findings_of(batches, folded, bounds, self.request.expiration_ms))
+        found = checks.findings_of(batches, folded, bounds, self.request.expiration_ms)
+        findings = self._with_findings(self._with_coordinators(self._aside(found, "checked")))
         totals = self._totals(folded)
         if (between := self.origin.between_replicas()) is not None:
             self.stage("comparing replicas")
@@ -232,6 +236,22 @@ class _Audit:
         shutil.rmtree(self.folder / WORK, ignore_errors=True)
         (self.folder / SUMMARY).write_text(json.dumps(summary, indent=1), encoding="utf-8")
         return Result(summary, shown)
+
+    def _with_coordinators(self, findings: DataFrame) -> DataFrame:
+        """The findings; those about open transactions with what the coordinators know."""
+        rows = findings.where("kind = 'open_transaction'").select(*Open._fields).limit(OPEN_LIMIT).collect()
+        if not rows:
+            return findings
+        known = self.origin.coordinators(row["producer_id"] for row in rows)
+        began = int(self.began.timestamp() * 1000)
+        told = [(*row, "open_transaction", *known.about(Open(*row), began)) for row in rows]
+        names = [*Open._fields, "kind"]
+        types = "topic string, partition int, producer_id long, producer_epoch short, first_offset long, kind string"
+        more = self.spark.createDataFrame(told, f"{types}, words string, told string")
+        joined = findings.join(sf.broadcast(more), names, "left")
+        evidence = sf.concat(sf.expr("substring(evidence, 1, length(evidence) - 1)"), sf.lit(", "), "told", sf.lit("}"))
+        joined = joined.withColumn("explanation", sf.concat("explanation", sf.coalesce("words", sf.lit(""))))
+        return joined.withColumn("evidence", sf.coalesce(evidence, "evidence")).select(*schema.FINDINGS.names)
 
     def _path(self, name: str) -> str:
         return (self.folder.resolve() / name).as_uri()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from wirebroker_audit import schema
 from wirebroker_audit.comparison import at_the_ends, compare, pairs
-from wirebroker_audit.directory import read_directory
+from wirebroker_audit.coordinators import TRANSACTION_TOPIC, Coordinators
+from wirebroker_audit.directory import NotALogDirectory, find_partitions, read_directory
 from wirebroker_audit.scan import EVERYTHING
 from wirebroker_audit.sources.broker import partitions_as_text
 from wirebroker_audit.sources.files import save_plan
@@ -59,6 +61,10 @@ class Origin(ABC):
         """For the report: the replica that is read (`read`), why (`why`), and its `others`; nothing without a choice."""
         return {}
 
+    def coordinators(self, producers: Iterable[int]) -> Coordinators:
+        """What the transaction coordinators have written about these producers, as far as the origin holds it."""
+        return Coordinators((), producers)
+
     def between_replicas(self) -> DataFrame | None:
         """Findings about the replicas of a partition; None if there is nothing to compare."""
         return None
@@ -102,6 +108,13 @@ class Directory(Origin):
 
     def records(self) -> DataFrame:
         return self._spark.read.format("kafka-segment-records").options(**self.options).load()
+
+    def coordinators(self, producers: Iterable[int]) -> Coordinators:
+        try:
+            folders = find_partitions(self._path, (TRANSACTION_TOPIC,))
+        except NotALogDirectory:
+            folders = []
+        return Coordinators(folders, producers)
 
     def between_replicas(self) -> DataFrame | None:
         found = [finding for each in self._folders for finding in at_the_ends(each)]

@@ -1,0 +1,89 @@
+"""Open transactions and what their coordinators know of them."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
+
+from confluent_kafka import Producer
+
+from audit_spark.synthetic import Writer
+from wirebroker import MockKafka
+from wirebroker_audit.coordinators import TRANSACTION_TOPIC, Coordinators, Open
+from wirebroker_audit.directory import find_partitions
+from wirebroker_audit.job import Request, audit
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    """`till 3` has committed one transaction on `orders`, and is in the middle of its second one."""
+    with MockKafka(topics=["orders"], data=tmp_path / "logs") as kafka:
+        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "till 3", "log_level": 0})
+        producer.init_transactions(20)
+        for value in ("first", "second"):
+            producer.begin_transaction()
+            producer.produce("orders", value)
+            producer.flush(20)
+            if value == "first":
+                producer.commit_transaction(20)
+        (written,) = {each.producer_id for each in kafka.records("orders")}
+    (tmp_path / "id").write_text(str(written))
+    return tmp_path / "logs"
+
+
+def told(logs: Path, *opened: Open, began_ms: int = 2**60) -> list[tuple[str, dict[str, object]]]:
+    coordinators = Coordinators(find_partitions(logs, (TRANSACTION_TOPIC,)), [each.producer_id for each in opened])
+    found = [coordinators.about(each, began_ms) for each in opened]
+    return [(each.words, json.loads("{" + each.evidence + "}")) for each in found]
+
+
+def test_what_the_coordinator_says_of_an_open_transaction(logs: Path) -> None:
+    producer = int((logs.parent / "id").read_text())
+    (owned, evidence), (other, _), (unknown, command) = told(
+        logs, Open("orders", 0, producer, 0, 2), Open("payments", 3, producer, 0, 9), Open("orders", 0, 4711, 0, 7)
+    )
+    assert owned == ". It belongs to 'till 3', and the coordinator aborts it 60 s after its start"
+    assert evidence == {"transactional_id": "till 3", "timeout_ms": 60_000}
+    assert other.startswith(". It hangs: the coordinator of 'till 3' knows no transaction of it on this partition")
+    assert unknown.startswith(". It hangs: no coordinator knows a transactional id of producer 4711")
+    abort = "kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic orders --partition 0 --start-offset 7"
+    assert unknown.endswith(abort)
+    assert command == {"hangs": True, "abort": abort}
+    assert "has gone on since" in told(logs, Open("payments", 3, producer, 0, 9), began_ms=0)[0][0]
+
+
+def test_with_some_of_the_coordinators_partitions_nothing_is_concluded_from_silence(logs: Path) -> None:
+    (folder, *_) = sorted(
+        each for each in logs.glob(f"{TRANSACTION_TOPIC}-*") if not any(f.stat().st_size for f in each.glob("*.log"))
+    )
+    shutil.rmtree(folder)
+    ((words, evidence),) = told(logs, Open("orders", 0, 4711, 0, 7))
+    assert (words, list(evidence)) == ("", ["abort"])
+
+
+def test_the_report_has_the_command_that_aborts_a_hanging_transaction(spark: SparkSession, logs: Path, tmp_path: Path) -> None:
+    writer = Writer("payments", 0, random.Random(1))
+    writer.data(4711, attributes=16)
+    writer.save(logs)
+    result = audit(spark, Request(tmp_path / "out", logs))
+    assert [(each["kind"], each["topic"]) for each in result.findings] == [
+        ("open_transaction", "orders"),
+        ("open_transaction", "payments"),
+    ]
+    owned, hangs = result.findings
+    assert "has been open for" in owned["explanation"]
+    assert owned["explanation"].endswith("aborts it 60 s after its start")
+    assert hangs["explanation"].endswith("abort --topic payments --partition 0 --start-offset 0")
+    assert json.loads(hangs["evidence"])["hangs"] is True
