@@ -7,19 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kafkawire.primitives import Buffer
-from kafkawire.registry import KEYS
 
 MOST_BYTES = 64 * 1024 * 1024
 """Bytes that are kept; the oldest exchanges are forgotten first."""
-SECRET = frozenset(
-    KEYS[name]
-    for name in (
-        "SaslAuthenticate", "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken",
-        "DescribeDelegationToken", "AlterUserScramCredentials", "AlterConfigs", "IncrementalAlterConfigs",
-    )
-    if name in KEYS
-)  # fmt: skip
-"""APIs whose requests or answers may hold passwords or tokens. Their bytes are not kept."""
 
 
 class KeptExchange(NamedTuple):
@@ -43,8 +33,6 @@ class KeptFrames:
 
     def keep(self, number: int, exchange: KeptExchange) -> None:
         """Keep an exchange, and forget the oldest ones if there are too many bytes."""
-        if exchange.api_key in SECRET:
-            return
         self._kept[number] = exchange
         self._bytes += _size(exchange)
         while self._bytes > self._most:

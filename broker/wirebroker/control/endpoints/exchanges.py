@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Annotated
 
 from kafkawire.errors import ProtocolError
+from wirebroker.capture.secrets import redacted_answer, redacted_request
 from wirebroker.control.controlled import Controlled
 from wirebroker.control.forms import Form, about
 from wirebroker.control.problems import Problem
@@ -56,14 +57,16 @@ class OfRun(Form):
 def exchange(controlled: Controlled, number: int, query: OfRun) -> ShownExchange:
     """The bytes of the exchange whose `reply` row has this number, field by field.
 
-    They are kept while somebody reads /events, up to 64 MiB, and never for requests that may hold passwords or tokens.
+    They are kept while somebody reads /events, up to 64 MiB. `*` stands for what a client authenticates itself with.
     """
     trace = controlled.machine.trace
     kept = None if trace.kept is None or query.run not in ("", controlled.run) else trace.kept.get(number)
     if kept is None:
-        why = "nobody read /events then, it is forgotten, or it may hold a password"
-        raise Problem(404, f"the bytes of exchange {number} are not kept: {why}", "number")
-    request, answer = bytes(kept.request), b"".join(kept.answer)[4:]
+        raise Problem(
+            404, f"the bytes of exchange {number} are not kept: nobody read /events then, or it is forgotten", "number"
+        )
+    sized = len(kept.request).to_bytes(4, "big") + bytes(kept.request)
+    request, answer = redacted_request(sized)[4:], redacted_answer(b"".join(kept.answer), kept.api_key, kept.version)[4:]
     api = str(kept.api_key)
     return ShownExchange(
         _frame(request, lambda: request_positions(request), None, None),
