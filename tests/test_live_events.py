@@ -12,8 +12,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from controlkit import ControlClient
+from kafkawire.frames import encode_request, encode_response
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from wirebroker import MockKafka, ProxyKafka
+from wirebroker.trace.kept_frames import KeptExchange
 from wirebroker.trace.recorder import RING, Recorder
 from wirebroker.trace.rows import ConnectionRow
 from wirebroker.wire_client import Connection, address_of
@@ -162,6 +165,22 @@ def test_the_bytes_of_an_exchange_are_shown_field_by_field(kafka: MockKafka) -> 
     assert any("orders" in line for line in answer["lines"])
     assert not request["damage"]
     assert not answer["damage"]
+
+
+def test_no_secret_is_shown(kafka: MockKafka) -> None:
+    version = 2
+    request = encode_request(3, "billing", SaslAuthenticateRequest(auth_bytes=b"\0alice\0hunter2"), version)
+    answer = encode_response(3, SaslAuthenticateResponse(auth_bytes=b"v=signature"), version)
+    exchange = KeptExchange(SaslAuthenticateRequest.__schema__.key, version, memoryview(request)[4:], answer)
+    with events(kafka.control_url) as stream:
+        stream.next()
+        kafka._call(lambda engine: engine.trace.kept.keep(1, exchange))  # type: ignore[union-attr]
+        shown = ControlClient(kafka.control_url).ask("GET", "/exchanges/1")
+    text = json.dumps(shown) + bytes.fromhex(shown["request"]["hex"] + shown["answer"]["hex"]).decode("latin-1")
+    assert "hunter2" not in text
+    assert "signature" not in text
+    assert "billing" in text
+    assert not shown["request"]["damage"]
 
 
 def test_bytes_are_kept_only_while_somebody_looks(kafka: MockKafka) -> None:

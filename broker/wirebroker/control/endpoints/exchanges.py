@@ -7,13 +7,15 @@ from itertools import islice
 from typing import Annotated
 
 from kafkawire.errors import ProtocolError
-from wirebroker.capture.secrets import redacted_answer, redacted_request
+from kafkawire.frames import SIZE
+from wirebroker.capture.secrets import SECRET_APIS, redacted_answer, redacted_request
 from wirebroker.control.controlled import Controlled
 from wirebroker.control.forms import Form, about
 from wirebroker.control.problems import Problem
 from wirebroker.decode.frames import decode_all
 from wirebroker.decode.positions import Position, answer_positions, request_positions
 from wirebroker.decode.show import lines
+from wirebroker.trace.kept_frames import KeptExchange
 
 MOST_BYTES = 16 * 1024
 """Bytes of a frame that are shown."""
@@ -62,16 +64,22 @@ def exchange(controlled: Controlled, number: int, query: OfRun) -> ShownExchange
     trace = controlled.machine.trace
     kept = None if trace.kept is None or query.run not in ("", controlled.run) else trace.kept.get(number)
     if kept is None:
-        raise Problem(
-            404, f"the bytes of exchange {number} are not kept: nobody read /events then, or it is forgotten", "number"
-        )
-    sized = len(kept.request).to_bytes(4, "big") + bytes(kept.request)
-    request, answer = redacted_request(sized)[4:], redacted_answer(b"".join(kept.answer), kept.api_key, kept.version)[4:]
+        why = "nobody read /events then, or it is forgotten"
+        raise Problem(404, f"the bytes of exchange {number} are not kept: {why}", "number")
+    request, answer = _without_secrets(kept)
     api = str(kept.api_key)
     return ShownExchange(
         _frame(request, lambda: request_positions(request), None, None),
         _frame(answer, lambda: answer_positions(answer, kept.api_key, kept.version), api, kept.version),
     )
+
+
+def _without_secrets(kept: KeptExchange) -> tuple[bytes, bytes]:
+    """Request and answer, without their sizes."""
+    request, answer = SIZE.pack(len(kept.request)) + bytes(kept.request), b"".join(kept.answer)
+    if kept.api_key in SECRET_APIS:
+        request, answer = redacted_request(request), redacted_answer(answer, kept.api_key, kept.version)
+    return request[SIZE.size :], answer[SIZE.size :]
 
 
 def _frame(data: bytes, positions: Callable[[], Iterator[Position]], api: str | None, version: int | None) -> Frame:
