@@ -323,7 +323,9 @@ def test_a_sasl_session_is_read_back_without_its_secrets() -> None:
     for by_server, frame in sasl_session()[:5]:
         (conversation.to_client if by_server else conversation.from_client)(frame, 0)
     found: list[Answered] = []
-    Session(lambda row: None, found.append).read(io.BytesIO(file.getvalue()))
+    Session(lambda row: None, lambda each: found.append(each) if isinstance(each, Answered) else None).read(
+        io.BytesIO(file.getvalue())
+    )
     requests = [each.exchange.request for each in found]
     assert isinstance(requests[1], SaslAuthenticateRequest)
     assert set(requests[1].auth_bytes) == {ord("*")}

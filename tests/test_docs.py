@@ -168,7 +168,20 @@ def of_ours(*names: str) -> list[Any]:
 
 
 def test_every_command_that_is_shown_has_a_test() -> None:
-    ours = {"serve", "scenario", "audit", "demo", "conformance", "proxy", "decode", "encode", "trace", "dissector"}
+    ours = {
+        "serve",
+        "scenario",
+        "audit",
+        "demo",
+        "conformance",
+        "proxy",
+        "decode",
+        "encode",
+        "trace",
+        "dissector",
+        "diff",
+        "replay",
+    }
     for shown in shown_commands():
         match = OURS.match(shown.command)
         assert match[1] in ours if match else shown.command.startswith(tuple(ELSEWHERE)), shown
@@ -225,23 +238,34 @@ def test_bytes_are_decoded_as_shown(arguments: list[str], output: str, capsys: p
     assert capsys.readouterr().out == output
 
 
+PROGRAMS = ("wirebroker trace", "wirebroker diff", "wirebroker replay", "tshark")
+
+
 def test_a_capture_is_shown_as_shown(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    mock_kafka_factory: Callable[..., MockKafka],
+) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
     with MockKafka(topics={"orders": 1}, capture="session.pcapng") as kafka:
         producer = RawProducer(kafka)
         for first, last in ((0, 2), (3, 5), (3, 5), (9, 9)):
             producer.send(first, last)
+        sessions = {"before.pcapng": ((0, 2), (3, 5), (6, 6)), "after.pcapng": ((0, 2), (3, 5), (3, 5), (9, 9))}
+    for name, batches in sessions.items():
+        with MockKafka(topics={"orders": 1}, capture=name) as kafka:
+            producer = RawProducer(kafka)
+            for first, last in batches:
+                producer.send(first, last)
     Path("incident.pcap").write_bytes(Path("session.pcapng").read_bytes())
     assert main(["dissector"]) == 0
     Path("kafka.lua").write_text(capsys.readouterr().out, encoding="utf-8")
-    shown = [each for each in shown_commands() if each.command.startswith(("wirebroker trace", "tshark"))]
-    assert len(shown) == 3
+    shown = [each for each in shown_commands() if each.command.startswith(PROGRAMS)]
+    assert len(shown) == 5
+    kafka = mock_kafka_factory(topics={"orders": 1})
     for each in shown:
-        program, *arguments = shlex.split(each.command)
+        program, *arguments = shlex.split(each.command.replace("localhost:9092", kafka.bootstrap_servers))
         if program == "wirebroker":
-            assert main(arguments) == 0
+            assert main(arguments) == (arguments[0] == "diff")
             assert without_times(capsys.readouterr().out) == without_times(each.output)
         elif shutil.which("tshark") is not None:
             assert subprocess.run([program, *arguments], capture_output=True, text=True, timeout=40).stdout == each.output
@@ -635,7 +659,7 @@ def test_flags_and_commands_exist(path: Path) -> None:
     scripts = "".join(script.read_text() for script in (ROOT / "scripts").iterdir() if script.is_file())
     assert {flag for flag in shown if flag not in ours and flag not in scripts and flag != "--strict"} == set()
     commands = re.findall(r"(?:`|\$ )(?:wirebroker|scripts/run) ([a-z]+)", text)
-    known = {"serve", "demo", "scenario", "conformance", "health", "trace", "audit", "proxy", "decode", "encode", "dissector"}
+    (known,) = (set(action.choices) for action in build_parser()._actions if isinstance(action.choices, dict))
     assert set(commands) <= known
 
 

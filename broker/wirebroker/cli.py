@@ -238,6 +238,19 @@ def _decode(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--form", choices=FORMS, default="hex", help="(%(default)s)")
     add("--out", type=_named, metavar="FILE", help="write to this file")
     encode.set_defaults(command="encode")
+    diff = commands.add_parser("diff", help="two captured sessions side by side: errors, offsets, verdicts",
+        epilog="Exit codes: 0 no difference that matters, 1 a difference, 2 a session cannot be read.")  # fmt: skip
+    diff.add_argument("one", type=_named, metavar="A", help="a capture (pcapng, pcap)")
+    diff.add_argument("other", type=_named, metavar="B")
+    diff.set_defaults(command="diff")
+    replay = commands.add_parser("replay", help="send a captured session again, and compare",
+        epilog="Exit codes: 0 no difference that matters, 1 a difference, 2 it cannot be replayed.")  # fmt: skip
+    add = replay.add_argument
+    add("session", type=_named, metavar="SESSION", help="a capture (pcapng, pcap)")
+    add("--bootstrap", required=True, type=_named, metavar="H:P", help="the broker to send it to")
+    add("--create-topics", action="store_true", help="create the session's topics that are not there")
+    add("--timeout", type=_seconds, default=30.0, metavar="S", help="seconds to wait for an answer (%(default)s)")
+    replay.set_defaults(command="replay")
     commands.add_parser("dissector", help="print a dissector for Wireshark (Lua) of all messages in all versions").set_defaults(
         command="dissector"
     )

@@ -14,13 +14,16 @@ from kafkawire.declare import Message
 from kafkawire.errors import ProtocolError
 from kafkawire.frames import SIZE, read_request_header
 from kafkawire.messages import APIS
+from kafkawire.primitives import Buffer
 from kafkawire.registry import request_class
 from wirebroker.capture.files import DamagedCapture, read_packets
 from wirebroker.capture.packets import Endpoint, segment_of
 from wirebroker.capture.streams import Ended, Piece, Stream, Streams
+from wirebroker.connection import Connection
 from wirebroker.proxy.exchange import ForwardedExchange
 from wirebroker.proxy.proxy import Proxy
 from wirebroker.proxy.relay import Relay
+from wirebroker.requests.received import Directory
 from wirebroker.trace.rows import Row
 
 SIZE_BYTES, HEADER = SIZE.size, 14
@@ -31,6 +34,14 @@ TLS = (b"\x16\x03", b"\x17\x03")
 LOOPBACK = {"localhost": "127.0.0.1"}
 
 
+class Asked(NamedTuple):
+    """A request of a session."""
+
+    connection: Connection
+    frame: memoryview
+    """with its size"""
+
+
 class Answered(NamedTuple):
     """A request of a session, and its answer if the capture has it."""
 
@@ -38,22 +49,25 @@ class Answered(NamedTuple):
     response: Message | None
 
 
-def _ignored(each: Answered) -> None:
+def _ignored(each: Asked | Answered) -> None:
     """What happens to exchanges that nobody asks for."""
 
 
 class Session:
-    """A capture that is being read. `row` gets each row of the trace, `answered` each request with its answer."""
+    """A capture that is being read. `row` gets each row of the trace, `event` each request and each answer."""
 
-    def __init__(self, row: Callable[[Row], None], answered: Callable[[Answered], None] = _ignored) -> None:
+    def __init__(self, row: Callable[[Row], None], event: Callable[[Asked | Answered], None] = _ignored) -> None:
         self.complaints: list[str] = []
         """Sentences about what could not be read."""
-        self._proxy = _Observed(self._node, answered)
-        self._proxy.trace_at("all")
-        self._proxy.trace.sinks.append(row)
+        self._proxy = Observer(self._node, row, event)
         self._nodes: dict[Endpoint, int] = {}
         self._conversations: dict[Stream, _Conversation] = {}
         self._packets, self._encrypted, self._seen = 0, 0, 0
+
+    @property
+    def directory(self) -> Directory:
+        """The names that the session has shown."""
+        return self._proxy.directory
 
     def read(self, file: BinaryIO) -> None:
         """Read a whole capture. Raises DamagedCapture if it has not even one packet; OSError."""
@@ -109,20 +123,27 @@ class Session:
         return host, port
 
 
-class _Observed(Proxy):
-    """A proxy that passes nothing on, and tells of each request with its answer."""
+class Observer(Proxy):
+    """A proxy that passes nothing on, and tells of each request and its answer."""
 
-    def __init__(self, locate: Callable[[str, int, int], Endpoint], answered: Callable[[Answered], None]) -> None:
+    def __init__(
+        self, locate: Callable[[str, int, int], Endpoint], row: Callable[[Row], None], event: Callable[[Asked | Answered], None]
+    ) -> None:
         super().__init__(0, locate)
-        self._answered = answered
+        self._event = event
+        self.trace_at("all")
+        self.trace.sinks.append(row)
+
+    def forward(self, connection: Connection, data: Buffer) -> None:
+        self._event(Asked(connection, memoryview(data)))
 
     def observe(self, exchange: ForwardedExchange, response: Message) -> None:
         super().observe(exchange, response)
-        self._answered(Answered(exchange, response))
+        self._event(Answered(exchange, response))
 
     def unanswered(self, exchange: ForwardedExchange) -> None:
         super().unanswered(exchange)
-        self._answered(Answered(exchange, None))
+        self._event(Answered(exchange, None))
 
 
 class _Conversation:

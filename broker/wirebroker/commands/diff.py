@@ -1,0 +1,41 @@
+"""`wirebroker diff`: two captured sessions side by side."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from wirebroker.capture.files import DamagedCapture
+from wirebroker.capture.outcomes import Lane, Outcomes, differences, table
+from wirebroker.capture.session import Session
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print what differs: 0 if nothing that matters does, 1 if something does, 2 if a session cannot be read."""
+    sessions = []
+    for name in (arguments.one, arguments.other):
+        outcomes = Outcomes()
+        session = Session(outcomes.row, outcomes.event)
+        try:
+            with open(name, "rb") as file:
+                session.read(file)
+        except (OSError, DamagedCapture) as failure:
+            print(f"wirebroker diff: {name}: {getattr(failure, 'strerror', None) or failure}", file=sys.stderr)
+            return 2
+        for complaint in session.complaints:
+            print(f"wirebroker diff: {name}: {complaint}", file=sys.stderr)
+        sessions.append(outcomes.lanes())
+    return report(*sessions)
+
+
+def report(one: dict[Lane, list[str]], other: dict[Lane, list[str]]) -> int:
+    """Print the differences between the outcomes of two sessions: 0 without any, else 1."""
+    found = list(differences(one, other))
+    for lane, pairs in found:
+        print("\n".join(table(lane, pairs)))
+    compared = len({*one, *other})
+    if found:
+        print(f"{len(found)} of {compared} differ in errors, offsets or verdicts")
+        return 1
+    print(f"no difference in errors, offsets and verdicts ({compared} compared)")
+    return 0

@@ -1,0 +1,280 @@
+"""`wirebroker replay`: a captured session is sent again, and what it brings about is compared."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from kafkawire.codec import decode
+from kafkawire.declare import Message
+from kafkawire.entities import values
+from kafkawire.errors import EncodeError, ErrorCode, ProtocolError
+from kafkawire.frames import SIZE, decode_response, encode_request, read_request_header
+from kafkawire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kafkawire.messages.find_coordinator import FindCoordinatorRequest
+from kafkawire.messages.init_producer_id import InitProducerIdRequest
+from kafkawire.messages.metadata import MetadataRequest, MetadataResponse
+from kafkawire.messages.produce import ProduceRequest
+from kafkawire.registry import KEYS, request_class
+from wirebroker.capture.files import DamagedCapture
+from wirebroker.capture.outcomes import Outcomes
+from wirebroker.capture.remaking import Remaker
+from wirebroker.capture.session import Answered, Asked, Observer, Session
+from wirebroker.commands.diff import report
+from wirebroker.proxy.relay import Relay
+from wirebroker.requests.facts import facts_of
+from wirebroker.requests.parts import named
+from wirebroker.wire_client import Connection, address_of
+
+METADATA_VERSION, CREATE_VERSION, INIT_VERSION, FIND_VERSION = 12, 5, 4, 3
+"""Versions that every broker since Kafka 2.8 knows."""
+NOT_REPLAYED = frozenset(KEYS[name] for name in ("SaslHandshake", "SaslAuthenticate"))
+"""A capture has no secrets, so it cannot authenticate anybody."""
+TO_LEADERS = frozenset(
+    KEYS[name] for name in ("Produce", "Fetch", "ListOffsets", "OffsetForLeaderEpoch", "DeleteRecords", "DescribeProducers")
+)
+OF_TRANSACTIONS = frozenset(
+    KEYS[name] for name in ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "DescribeTransactions")
+)
+GROUP, TRANSACTION = 0, 1
+NOT_READY = frozenset(
+    (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR,
+     ErrorCode.CONCURRENT_TRANSACTIONS)
+)  # fmt: skip
+PAUSE_S = 0.1
+"""Seconds between two attempts while a coordinator is not ready."""
+Event = Asked | Answered
+Address = tuple[str, int]
+
+
+class CannotReplay(ValueError):
+    """The session cannot be sent; the message is a sentence."""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Send the session, and compare: 0 if nothing that matters differs, 1 if something does, 2 if it cannot be sent."""
+    recorded, events = Outcomes(), list[Event]()
+
+    def take(event: Event) -> None:
+        recorded.event(event)
+        events.append(event)
+
+    session = Session(recorded.row, take)
+    try:
+        address = address_of(arguments.bootstrap)
+        with open(arguments.session, "rb") as file:
+            session.read(file)
+        for complaint in session.complaints:
+            print(f"wirebroker replay: {arguments.session}: {complaint}", file=sys.stderr)
+        replay = Replay(session, address, arguments.timeout)
+        replay.prepare(events, create=arguments.create_topics)
+        replay.play(events)
+    except OSError as failure:
+        where = f"{failure.filename}: " if failure.filename else ""
+        print(f"wirebroker replay: {where}{failure.strerror or failure}", file=sys.stderr)
+    except (DamagedCapture, ProtocolError, EncodeError, ValueError) as wrong:
+        print(f"wirebroker replay: {wrong}", file=sys.stderr)
+    else:
+        return report(recorded.lanes(), replay.outcomes.lanes(replay.remaker.moved()))
+    return 2
+
+
+@dataclass(slots=True)
+class _Line:
+    """A connection of the session, made again."""
+
+    connection: Connection
+    relay: Relay
+    awaited: deque[tuple[int, bytes]] = field(default_factory=deque)
+    """The requests without an answer, with their correlation ids."""
+
+
+class Replay:
+    """Sends recorded requests in the recorded order, and reads each answer where it was recorded."""
+
+    def __init__(self, session: Session, bootstrap: tuple[str, int], timeout: float) -> None:
+        self.outcomes = Outcomes()
+        self._bootstrap, self._timeout = bootstrap, timeout
+        self._own = self._connect(bootstrap)
+        self._nodes: dict[int, Address] = {}
+        self._leaders: dict[tuple[str, int], int] = {}
+        self._coordinators: dict[tuple[int, str], int] = {}
+        self._observer = Observer(lambda host, port, node_id: (host, port), self.outcomes.row, self._observed)
+        self._directory = session.directory
+        self.remaker = Remaker(self._directory, self._observer.directory, self._new_producer)
+        self._lines: dict[tuple[int, Address], _Line] = {}
+        self._latest: Message | None = None
+        """The answer that was read last."""
+
+    def _connect(self, address: tuple[str, int]) -> Connection:
+        try:
+            return Connection(address, self._timeout)
+        except OSError as refused:
+            raise CannotReplay(f"the broker at {address[0]}:{address[1]} cannot be reached: {refused}") from None
+
+    def prepare(self, events: Iterable[Event], *, create: bool) -> None:
+        """Learn the cluster's nodes and topics. Raises CannotReplay if topics are missing, unless `create`."""
+        self._learn_metadata()
+        known = self._observer.directory.topics()
+        missing = {name: count for name, count in _topics(events).items() if name not in known}
+        if missing and not create:
+            named = ", ".join(f"{name}:{count}" for name, count in sorted(missing.items()))
+            raise CannotReplay(f"topics of the session are not there: {named} (--create-topics creates them)")
+        if missing:
+            topics = [
+                CreatableTopic(name=name, num_partitions=count, replication_factor=-1, assignments=[], configs=[])
+                for name, count in missing.items()
+            ]
+            answer = self._own.request(CreateTopicsRequest(topics=topics, timeout_ms=30_000), CREATE_VERSION)
+            for each in answer.topics:
+                if each.error_code:
+                    raise CannotReplay(f"the topic {each.name} cannot be created: {each.error_message}")
+            self._learn_metadata()
+
+    def _learn_metadata(self) -> None:
+        answer: MetadataResponse = self._own.request(MetadataRequest(topics=None), METADATA_VERSION)
+        self._nodes = {each.node_id: (each.host, each.port) for each in answer.brokers}
+        for topic in answer.topics:
+            self._leaders |= {(topic.name or "", each.partition_index): each.leader_id for each in topic.partitions}
+        self._observer.directory.learn(answer)
+
+    def _new_producer(self) -> int:
+        answer = self._own.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), INIT_VERSION)
+        return int(answer.producer_id)
+
+    def _observed(self, event: Event) -> None:
+        self.outcomes.event(event)
+        if isinstance(event, Answered):
+            self._latest = event.response
+
+    def play(self, events: Iterable[Event]) -> None:
+        """Send the requests. Raises CannotReplay, ProtocolError."""
+        for event in events:
+            if isinstance(event, Asked):
+                self._send(event)
+            else:
+                self._read(event)
+        for key in list(self._lines):
+            self._drop(key, "the session ends")
+
+    def _address(self, key: int, request: Message) -> Address:
+        """The node that the request is for: the leader of its first partition, or the coordinator; else the bootstrap node."""
+        node_id = -1
+        if key in TO_LEADERS:
+            partitions = (place for place in named(request, self._directory) if place[1] is not None)
+            node_id = next((self._leaders.get((name, index or 0), -1) for name, index in partitions), -1)
+        else:
+            kind, entity = (TRANSACTION, "transactionalId") if key in OF_TRANSACTIONS else (GROUP, "groupId")
+            name = next(iter(values(request, entity)), None)  # type: ignore[arg-type]
+            if name:
+                node_id = self._coordinators.get((kind, name)) or self._find(kind, name)
+        return self._nodes.get(node_id, self._bootstrap)
+
+    def _find(self, kind: int, name: str) -> int:
+        end = time.monotonic() + self._timeout
+        while True:
+            answer = self._own.request(FindCoordinatorRequest(key=name, key_type=kind), FIND_VERSION)
+            if not answer.error_code or time.monotonic() > end:
+                self._coordinators[kind, name] = answer.node_id
+                return int(answer.node_id)
+            time.sleep(PAUSE_S)
+
+    def _send(self, asked: Asked) -> None:
+        frame, number = asked.frame[SIZE.size :], asked.connection.number
+        try:
+            header = read_request_header(frame)
+            request, _ = decode(request_class(header.api_key), frame, header.api_version, header.end)
+        except (ProtocolError, KeyError):
+            return  # neither the recorded broker nor this program could read it
+        if header.api_key in NOT_REPLAYED:
+            return
+        key = number, self._address(header.api_key, request)
+        self.remaker.remake(request, number)
+        made = encode_request(header.correlation_id, header.client_id, request, header.api_version)
+        line = self._lines.get(key) or self._open(key, asked.connection.node_id)
+        line.relay.from_client(memoryview(made), 0)
+        if not (isinstance(request, ProduceRequest) and request.acks == 0):
+            line.awaited.append((header.correlation_id, made))
+        try:
+            line.connection.send_bytes(made)
+        except OSError:
+            self._drop(key, "the broker closed it")
+
+    def _open(self, key: tuple[int, Address], node_id: int) -> _Line:
+        """A recorded connection, as far as it leads to this node."""
+        relay = self._observer.connect(node_id, "", "", 0)
+        line = self._lines[key] = _Line(self._connect(key[1]), relay)
+        return line
+
+    def _read(self, recorded: Answered) -> None:
+        """Read the answer to a request where its recorded answer was."""
+        exchange = recorded.exchange
+        number, correlation_id = exchange.connection.number, exchange.correlation_id
+        lines = (each for each in self._lines.items() if each[0][0] == number and each[1].awaited)
+        key, line = next((each for each in lines if each[1].awaited[0][0] == correlation_id), (None, None))
+        if key is None or line is None:
+            return
+        self._latest = None
+        try:
+            answer = self._answer(line, recorded)
+        except OSError as failure:  # it closed the connection, or gave no answer in time
+            self._drop(key, str(failure))
+            return
+        line.relay.from_broker(memoryview(SIZE.pack(len(answer)) + answer), 0)
+        if self._latest is not None:
+            self.remaker.learn(exchange.request, recorded.response, self._latest, number)
+
+    def _answer(self, line: _Line, recorded: Answered) -> bytes:
+        """The answer to the oldest request. It is sent again, as clients do, while its coordinator is not ready."""
+        exchange, end = recorded.exchange, time.monotonic() + self._timeout
+        _, made = line.awaited.popleft()
+        before = set() if recorded.response is None else set(values(recorded.response, "errorCode"))
+        while True:
+            frame = bytes(line.connection.frame())
+            again = _codes(frame, exchange.api_key, exchange.version) & NOT_READY - before
+            if not again or line.awaited or time.monotonic() > end:
+                return frame
+            time.sleep(PAUSE_S)
+            line.connection.send_bytes(made)
+
+    def _drop(self, key: tuple[int, Address], reason: str) -> None:
+        line = self._lines.pop(key)
+        line.connection.close()
+        self._observer.disconnected(line.relay.connection, reason, 0)
+
+
+def _codes(frame: bytes, key: int, version: int) -> set[int]:
+    """The error codes in an answer; none if it cannot be read."""
+    try:
+        return set(values(decode_response(frame, key, version)[1], "errorCode"))
+    except ProtocolError:
+        return set()
+
+
+def _topics(events: Iterable[Event]) -> dict[str, int]:
+    """The topics that were there when the session first asked for them, with their partitions."""
+    found: dict[str, int] = {}
+    told: dict[str, bool] = {}
+    for event in events:
+        if isinstance(event, Answered):
+            for name, count in _told(event):
+                if told.setdefault(name, count > 0):
+                    found[name] = max(found.get(name, 0), count)
+            for name, index in facts_of(event.exchange.request, event.exchange).partitions:
+                if told.get(name, True) and index is not None:
+                    found[name] = max(found.get(name, 0), index + 1)
+    return {name: count for name, count in found.items() if not name.startswith("__")}
+
+
+def _told(event: Answered) -> Iterator[tuple[str, int]]:
+    """The topics that an answer describes; with 0 partitions if they were not there before."""
+    if isinstance(event.response, MetadataResponse):
+        for topic in event.response.topics:
+            if topic.name:
+                yield topic.name, 0 if topic.error_code else len(topic.partitions)
+    elif isinstance(event.exchange.request, CreateTopicsRequest):
+        yield from ((topic.name, 0) for topic in event.exchange.request.topics)

@@ -1,0 +1,175 @@
+"""`wirebroker diff` and `replay`: sessions compared, and sent again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+from kafkawire.messages.init_producer_id import InitProducerIdRequest
+from wirebroker import MockKafka, faults
+from wirebroker.cli import main
+from wirekit import RawProducer, client
+
+Play = Callable[[MockKafka], None]
+Out = pytest.CaptureFixture[str]
+
+
+def recorded(path: Path, play: Play, **settings: object) -> str:
+    """A captured session of this play."""
+    with MockKafka(topics={"orders": 2}, capture=path, **settings) as kafka:  # type: ignore[arg-type]
+        play(kafka)
+    return str(path)
+
+
+def sequences(*batches: tuple[int, int]) -> Play:
+    """An idempotent producer sends these sequences."""
+
+    def play(kafka: MockKafka) -> None:
+        producer = RawProducer(kafka)
+        for first, last in batches:
+            producer.send(first, last)
+
+    return play
+
+
+def produce_and_consume(kafka: MockKafka) -> None:
+    """A producer, a member of a group that commits, and a transaction."""
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, enable_idempotence=True, client_id="billing")
+    for number in range(6):
+        producer.send("orders", b"order %d" % number, partition=number % 2).get(timeout=20)
+    producer.close()
+    writer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, transactional_id="payments", client_id="payments")
+    writer.init_transactions()
+    writer.begin_transaction()
+    writer.send("orders", b"in a transaction", partition=0).get(timeout=20)
+    writer.commit_transaction()
+    writer.close()
+    consumer = KafkaConsumer(
+        "orders", bootstrap_servers=kafka.bootstrap_servers, group_id="g", auto_offset_reset="earliest", client_id="reader",
+        consumer_timeout_ms=20_000, enable_auto_commit=False,
+    )  # fmt: skip
+    assert len([next(consumer) for _ in range(7)]) == 7
+    consumer.commit()
+    consumer.close()
+
+
+# Comparing
+
+
+def test_the_same_outcomes_in_other_batches_are_no_difference(tmp_path: Path, capsys: Out) -> None:
+    one = recorded(tmp_path / "a.pcapng", sequences((0, 1), (2, 3), (4, 5)))
+    other = recorded(tmp_path / "b.pcapng", sequences((0, 5)))
+    assert main(["diff", one, other]) == 0
+    assert capsys.readouterr().out == "no difference in errors, offsets and verdicts (1 compared)\n"
+
+
+def test_other_verdicts_are_shown_side_by_side(tmp_path: Path, capsys: Out) -> None:
+    one = recorded(tmp_path / "a.pcapng", sequences((0, 2), (3, 5), (6, 6)))
+    other = recorded(tmp_path / "b.pcapng", sequences((0, 2), (3, 5), (3, 5), (9, 9)))
+    assert main(["diff", one, other]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "client 'wirebroker-conformance' Produce orders-0",
+        "  stored at 0–6  |  stored at 0–5",
+        "                 >  duplicate of 3",
+        "                 >  rejected 45 OUT_OF_ORDER_SEQUENCE_NUMBER",
+        "1 of 1 differ in errors, offsets or verdicts",
+    ]
+
+
+def test_another_error_of_another_api_is_a_difference(tmp_path: Path, capsys: Out) -> None:
+    def refused(kafka: MockKafka) -> None:
+        kafka.faults.add(faults.error("COORDINATOR_NOT_AVAILABLE", api="InitProducerId", nth=1))
+        client(kafka).request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=9), 4)
+
+    one = recorded(tmp_path / "a.pcapng", refused)
+    other = recorded(tmp_path / "b.pcapng", sequences())
+    assert main(["diff", one, other]) == 1
+    assert "  error 15 COORDINATOR_NOT_AVAILABLE  <\n" in capsys.readouterr().out
+
+
+def test_a_file_that_is_not_a_capture_is_named(tmp_path: Path, capsys: Out) -> None:
+    (tmp_path / "a").write_text("nothing")
+    assert main(["diff", str(tmp_path / "a"), str(tmp_path / "b")]) == 2
+    assert capsys.readouterr().err == f"wirebroker diff: {tmp_path / 'a'}: this is neither a pcapng nor a pcap file\n"
+    assert main(["replay", str(tmp_path / "b"), "--bootstrap", "127.0.0.1:1"]) == 2
+    assert capsys.readouterr().err == f"wirebroker replay: {tmp_path / 'b'}: No such file or directory\n"
+
+
+# Sending again
+
+
+@pytest.mark.parametrize(("before", "now"), [(1, 1), (2, 1), (2, 3)])
+def test_a_session_of_clients_brings_about_the_same_on_another_cluster(
+    before: int, now: int, tmp_path: Path, capsys: Out
+) -> None:
+    session = recorded(tmp_path / "a.pcapng", produce_and_consume, brokers=before)
+    with MockKafka(brokers=now, random_seed=99, trace="all") as kafka:
+        producer = RawProducer(kafka)  # so that ids, offsets and topic ids differ from the recorded ones
+        kafka.create_topic("other", 1)
+        kafka.create_topic("orders", 2)
+        for index in (0, 1):
+            kafka.produce("orders", value=b"before", partition=index)
+        assert main(["replay", session, "--bootstrap", kafka.bootstrap_servers.split(",")[0]]) == 0, capsys.readouterr().out
+        stored = {record.value for record in kafka.records("orders") if not record.control}
+        assert stored == {b"before", b"in a transaction", *(b"order %d" % number for number in range(6))}
+        pids = {record.producer_id for record in kafka.records("orders") if record.value != b"before"}
+        assert producer.pid not in pids
+        assert -1 not in pids
+        assert {row.code for row in kafka.trace.produce()} == {0}
+        consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, group_id="g")
+        committed = [consumer.committed(TopicPartition("orders", index)) for index in (0, 1)]
+        assert committed in ([5, 4], [6, 4]), "the recorded ones and one: before or after the marker of the transaction"
+        consumer.close()
+
+
+def test_retries_and_gaps_are_sent_again_as_they_were(tmp_path: Path, capsys: Out) -> None:
+    session = recorded(tmp_path / "a.pcapng", sequences((0, 2), (3, 5), (3, 5), (9, 9)))
+    with MockKafka(topics={"orders": 1}) as kafka:
+        RawProducer(kafka)
+        assert main(["replay", session, "--bootstrap", kafka.bootstrap_servers]) == 0
+        assert [row.verdict for row in kafka.trace.produce()] == ["accepted", "accepted", "duplicate", "rejected"]
+        assert {row.producer_id for row in kafka.trace.produce()} == {1}
+    assert capsys.readouterr().out == "no difference in errors, offsets and verdicts (1 compared)\n"
+
+
+def test_a_request_whose_coordinator_is_not_ready_is_sent_again(tmp_path: Path, capsys: Out) -> None:
+    session = recorded(tmp_path / "a.pcapng", sequences((0, 2)))
+    with MockKafka(topics={"orders": 1}) as kafka:
+        slow = kafka.faults.add(faults.error("COORDINATOR_LOAD_IN_PROGRESS", api="InitProducerId", times=2))
+        assert main(["replay", session, "--bootstrap", kafka.bootstrap_servers]) == 0
+        slow.assert_fired(2)
+    assert capsys.readouterr().out == "no difference in errors, offsets and verdicts (1 compared)\n"
+
+
+def test_a_broker_with_other_rules_makes_a_difference(tmp_path: Path, capsys: Out) -> None:
+    session = recorded(tmp_path / "a.pcapng", sequences((0, 2), (9, 9), (0, 2)))
+    with MockKafka(topics={"orders": 1}, profile="pulsar") as kafka:
+        assert main(["replay", session, "--bootstrap", kafka.bootstrap_servers]) == 1
+    assert "rejected 45 OUT_OF_ORDER_SEQUENCE_NUMBER" in capsys.readouterr().out
+
+
+def test_topics_that_are_not_there_are_created_only_if_asked(tmp_path: Path, capsys: Out) -> None:
+    session = recorded(tmp_path / "a.pcapng", sequences((0, 2)))
+    with MockKafka() as kafka:
+        arguments = ["replay", session, "--bootstrap", kafka.bootstrap_servers]
+        assert main(arguments) == 2
+        assert capsys.readouterr().err == (
+            "wirebroker replay: topics of the session are not there: orders:1 (--create-topics creates them)\n"
+        )
+        assert main([*arguments, "--create-topics"]) == 0
+        assert [record.offset for record in kafka.records("orders")] == [0, 1, 2]
+
+
+def test_a_broker_that_does_not_answer_is_a_difference(tmp_path: Path, capsys: Out) -> None:
+    session = recorded(tmp_path / "a.pcapng", sequences((0, 2)))
+    with MockKafka(topics={"orders": 1}) as kafka:
+        kafka.faults.add(faults.lose_ack(api="Produce", nth=1))
+        assert main(["replay", session, "--bootstrap", kafka.bootstrap_servers, "--timeout", "0.3"]) == 1
+    assert ">  no answer" in capsys.readouterr().out
+    assert main(["replay", session, "--bootstrap", "127.0.0.1:1"]) == 2
+    assert "the broker at 127.0.0.1:1 cannot be reached" in capsys.readouterr().err
+    assert main(["replay", session, "--bootstrap", "nowhere"]) == 2
+    assert capsys.readouterr().err == "wirebroker replay: 'nowhere' is not host:port\n"
