@@ -57,7 +57,19 @@ def page(name: str) -> str:
 
 
 AUDIT = ROOT / "docs" / "audit.md"
-OF_OTHERS = {"--full-trace", "--user", "--detach", "--name", "--check", "--rm", "--build", "--py-files", "--archives", "--prot"}
+OF_OTHERS = {
+    "--full-trace",
+    "--user",
+    "--detach",
+    "--name",
+    "--check",
+    "--rm",
+    "--build",
+    "--py-files",
+    "--archives",
+    "--prot",
+    "--format",
+}
 """Flags of other programs that the texts show, and a mistyped one."""
 
 
