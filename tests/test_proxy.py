@@ -8,7 +8,7 @@ import ssl
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -231,7 +231,8 @@ def test_a_broker_that_cannot_be_reached_is_named(caplog: pytest.LogCaptureFixtu
 def test_a_misspelt_broker_is_named_at_the_start() -> None:
     command = [sys.executable, "-m", "wirebroker.cli", "proxy", "--upstream", "no-such-host.invalid:9092"]
     command += ["--listen", "127.0.0.1:0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process, ExitStack() as after:
+        after.callback(process.kill)
         assert process.stdout is not None
         assert process.stderr is not None
         assert [process.stdout.readline().split()[0] for _ in range(2)] == ["listening", "ready"]
