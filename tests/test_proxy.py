@@ -236,9 +236,17 @@ def test_a_misspelt_broker_is_named_at_the_start() -> None:
         assert process.stdout is not None
         assert process.stderr is not None
         assert [process.stdout.readline().split()[0] for _ in range(2)] == ["listening", "ready"]
-        assert "the broker at no-such-host.invalid:9092 cannot be reached: " in process.stderr.readline()
+        said = process.stderr.readline()
+        assert "the broker at no-such-host.invalid:9092 cannot be reached: " in said
+        assert "Errno" not in said
         process.terminate()
         assert process.wait(20) == 0
+
+
+@pytest.mark.parametrize("upstream", ["http://localhost:9092", "localhost", "localhost:90920"])
+def test_a_broker_that_is_no_address_is_refused(upstream: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["proxy", "--upstream", upstream]) == 2
+    assert capsys.readouterr().err.startswith(f"wirebroker proxy: --upstream: '{upstream}' is not host:port")
 
 
 def test_a_fault_file_is_refused_at_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

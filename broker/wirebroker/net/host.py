@@ -455,7 +455,9 @@ async def open_server(
 def reason_of(failure: OSError | OverflowError) -> str:
     """The system's own words for a failed call; asyncio puts longer ones around them."""
     number = getattr(failure, "errno", None)
-    return os.strerror(number) if number is not None and number > 0 else str(failure)
+    if number is not None and number > 0:
+        return os.strerror(number)
+    return getattr(failure, "strerror", None) or str(failure)  # getaddrinfo's errors have negative numbers
 
 
 def _is_out_of_files(failure: Exception) -> bool:

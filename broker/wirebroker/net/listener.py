@@ -39,6 +39,8 @@ def parse_address(text: str) -> Address:
     host, colon, port = text.rpartition(":")
     if not colon or not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):
         raise ValueError(f"{text!r} is not host:port")
+    if "/" in host:
+        raise ValueError(f"{text!r} is not host:port; leave out what is before the host's name")
     return host.strip("[]"), int(port)
 
 
