@@ -385,3 +385,12 @@ def test_a_batch_without_a_producer_that_cannot_be_stored_is_explained_in_words(
         "rejected 56 KAFKA_STORAGE_ERROR: the log could not be written; "
         "the batch of a producer without an id on orders-0 is not stored"
     )
+
+
+@pytest.mark.parametrize("offset", [2**63 - 1, -(2**63), -2])
+def test_an_answer_with_an_offset_that_no_log_has_makes_its_producer_unknown(offset: int) -> None:
+    shadow = Shadow()
+    shadow.issued(7, 0)
+    shadow.judged("orders", 0, FIRST, 0, 0)
+    assert shadow.judged("orders", 0, SECOND._replace(last_offset_delta=1), 0, offset).predicted == "unknown"
+    assert not list(shadow.states())

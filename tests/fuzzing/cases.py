@@ -37,7 +37,7 @@ def setting_of(seed: int) -> Setting:
     traces = {1: "verdicts", 4: "changes", 7: "all"}
     return Setting(
         seed=seed, brokers=3 if seed % 7 == 3 else 1, data=seed % 5 == 2, trace=traces.get(seed % 11, "off"),
-        faults={4: "idle", 9: "active"}.get(seed % 12, ""), sliced=seed % 2 == 1,
+        faults={4: "idle", 7: "idle", 9: "active"}.get(seed % 12, ""), sliced=seed % 2 == 1,
     )  # fmt: skip
 
 

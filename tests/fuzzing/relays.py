@@ -180,10 +180,9 @@ class RelayCase:
             frame = damaged_frame(random, raw[4:])
             raw = SIZE.pack(len(frame)) + frame
             link.wild = link.wild or not _passes(frame)
-        elif len(raw) > LIMIT:
-            link.wild = True
         elif random.random() < 0.01:
             raw, link.wild = random.randbytes(random.choice((3, 4, 40))), True
+        link.wild = link.wild or len(raw) > LIMIT
         link.unsent += raw
 
     def _answer(self, link: Link) -> None:

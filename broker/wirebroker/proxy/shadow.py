@@ -19,6 +19,7 @@ from kafkawire.errors import ErrorCode, error_name
 from wirebroker.core.producers import Accept, Duplicate, Reject, Verdict, advance, epoch_of, explain, judge, last_offset, unpack
 from wirebroker.core.profile import Rules
 
+LARGEST_OFFSET = 2**63 - 1
 MOST_STATES = 100_000
 """Producers on partitions that are remembered; the ones that have been idle longest are forgotten first."""
 KAFKA = Rules()
@@ -117,6 +118,9 @@ class Shadow:
         batch = batch._replace(attributes=batch.attributes & ~TRANSACTIONAL)  # markers do not pass, so only sequences count
         if batch.producer_id < 0:
             return Judged(Accept(base_offset, "no_producer"), None, "rejected" if code else "accepted", None)
+        if not -1 <= base_offset <= LARGEST_OFFSET - abs(batch.last_offset_delta):
+            self.unanswered(topic, partition, batch.producer_id)  # no log has such an offset
+            return Judged(None, None, "rejected" if code else "accepted", None)
         key = topic, partition, batch.producer_id
         known = self._states.get(key)
         verdict = self._verdict(known, batch, base_offset)
