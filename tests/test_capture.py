@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import shutil
+import ssl
 import struct
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+import trustme
 from kafka import KafkaProducer
 
 from kafkawire.frames import SIZE, encode_request, encode_response
@@ -395,3 +397,33 @@ def test_a_full_disk_ends_the_capture_and_not_the_broker(caplog: pytest.LogCaptu
     conversation = Capture(Full(), "x.pcapng").opened(CLIENT, SERVER, 0)
     conversation.from_client(encode_request(1, "c", produce_request("orders", batch(0)), 9), 0)
     assert caplog.messages == ["the capture no longer goes to x.pcapng (No space left on device)"]
+
+
+def test_a_proxy_that_speaks_tls_captures_plain_text(tmp_path: Path) -> None:
+    authority, path = trustme.CA(), tmp_path / "tls.pcapng"
+    served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(served)
+    trusting = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
+    authority.configure_trust(trusting)
+    with (
+        MockKafka(topics={"orders": 1}) as kafka,
+        ProxyKafka(upstream=kafka.bootstrap_servers, client_tls=served, capture=path) as proxy,
+    ):
+        producer = KafkaProducer(
+            bootstrap_servers=proxy.bootstrap_servers, security_protocol="SSL", ssl_context=trusting, enable_idempotence=True
+        )
+        producer.send("orders", b"a pound of tea").get(timeout=20)
+        producer.close()
+    rows, complaints = rows_of(path.read_bytes())
+    assert not complaints
+    assert verdicts(rows) == [("accepted", 0, 0, 0)]
+
+
+def test_a_reset_broker_goes_on_with_its_capture(tmp_path: Path) -> None:
+    path = tmp_path / "reset.pcapng"
+    with MockKafka(topics={"orders": 1}, capture=path) as kafka:
+        for _ in range(2):
+            RawProducer(kafka).send(0, 2)
+            kafka.reset()
+    comments = [text for each in read_packets(io.BytesIO(path.read_bytes())) for text in each.comments]
+    assert [text.partition(":")[0] for text in comments] == ["orders-0 accepted"] * 2

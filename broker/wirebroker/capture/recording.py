@@ -49,9 +49,10 @@ class Capture:
         """The trace knows this connection by this number."""
         self._by_number[number] = conversation
 
-    def ended(self, number: int) -> None:
-        """The trace says no more about the connection with this number."""
-        self._by_number.pop(number, None)
+    def ended(self, conversation: Conversation, number: int) -> None:
+        """The connection is over. After a reset of the broker another one may have its number."""
+        if self._by_number.get(number) is conversation:
+            del self._by_number[number]
 
     def __call__(self, row: Row) -> None:
         """Keep a verdict or a fault as a comment for the next packet to its client."""

@@ -38,7 +38,7 @@ class Captured(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self.conversation.closed(_now(), by_server=self._by_server)
-        self.capture.ended(self._number)
+        self.capture.ended(self.conversation, self._number)
 
     def get_buffer(self, sizehint: int) -> Any:
         self._offered = super().get_buffer(sizehint)
