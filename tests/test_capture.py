@@ -25,9 +25,10 @@ from kafkawire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshak
 from wire.random_messages import damaged
 from wirebroker import MockKafka, ProxyKafka, faults
 from wirebroker.capture.files import DamagedCapture, Packet, packet_block, read_packets, start_of_file
-from wirebroker.capture.packets import Line, segment_of
+from wirebroker.capture.packets import Line, Segment, segment_of
 from wirebroker.capture.recording import Capture
 from wirebroker.capture.session import Answered, Session
+from wirebroker.capture.streams import Piece, Streams
 from wirebroker.cli import main
 from wirebroker.trace.rows import ProduceRow, Row
 from wirekit import RawProducer, batch, lacking, produce_request
@@ -427,3 +428,12 @@ def test_a_reset_broker_goes_on_with_its_capture(tmp_path: Path) -> None:
             kafka.reset()
     comments = [text for each in read_packets(io.BytesIO(path.read_bytes())) for text in each.comments]
     assert [text.partition(":")[0] for text in comments] == ["orders-0 accepted"] * 2
+
+
+def test_bytes_that_are_sent_again_with_others_pass_once() -> None:
+    stream = Streams()
+    parts = [(100, b"abc"), (101, b"bcde"), (107, b"hij"), (104, b"efgh"), (100, b"abcdefghijk")]
+    segments = [Segment(0, CLIENT, SERVER, at, 0, 0, data) for at, data in [(99, b""), *parts]]
+    segments[0] = segments[0]._replace(flags=2)
+    passed = [event.data for each in segments for event in stream.take(each) if isinstance(event, Piece)]
+    assert b"".join(passed) == b"abcdefghijk"
