@@ -103,7 +103,7 @@ def mistakes_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def expects_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay, "_is_acknowledged", lambda frame: False)
+    monkeypatch.setattr(relay, "_acks", lambda frame: relay._Acks(0, False))
 
 
 BROKEN_RELAYS: dict[Callable[[pytest.MonkeyPatch], None], str] = {

@@ -341,11 +341,14 @@ class ClientSide(Side):
             self._broker.transport.close()
 
     def buffer_updated(self, nbytes: int) -> None:
-        host = self._host
+        host, data = self._host, self._view[:nbytes]
+        if self._broker is not None and self.relay.passes_from_client(data):
+            self._broker.transport.write(bytes(data))
+            return
         now = host.clock.now()
         host.proxy.set_time(now)
         try:
-            self.relay.from_client(self._view[:nbytes], now)
+            self.relay.from_client(data, now)
         except Exception:
             host.failed(self.relay)
         host.flush()
@@ -437,13 +440,16 @@ class BrokerSide(Side):
             self._host.flush()
 
     def buffer_updated(self, nbytes: int) -> None:
-        host = self._host
+        host, client, data = self._host, self._client, self._view[:nbytes]
+        if client.relay.passes_from_broker(data):
+            client.to_client([bytes(data)])
+            return
         now = host.clock.now()
         host.proxy.set_time(now)
         try:
-            self._client.relay.from_broker(self._view[:nbytes], now)
+            client.relay.from_broker(data, now)
         except Exception:
-            host.failed(self._client.relay)
+            host.failed(client.relay)
         host.flush()
 
     def pause_writing(self) -> None:

@@ -9,8 +9,8 @@ one at a time. So an answer of the proxy's own never overtakes one of the broker
 
 from __future__ import annotations
 
+import struct
 from collections import deque
-from struct import error as StructError  # noqa: N812
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkawire.codec import decode
@@ -40,6 +40,9 @@ SIZE_BYTES = 4
 REQUEST_START = SIZE_BYTES + KEY_VERSION_CORRELATION.size
 """Bytes of a request up to its correlation id."""
 ANSWER_START = 8
+BEGINNING = struct.Struct(">ihhi")
+"""Size, API key, version and correlation id of a request."""
+SIZE_CORRELATION = struct.Struct(">ii")
 LONGEST_START = 1 << 17
 """Bytes of a Produce up to its acks: two names of up to 32 KiB and the tags of the header."""
 SASL_HANDSHAKE = KEYS["SaslHandshake"]
@@ -110,6 +113,8 @@ class Relay:
         """Whether a part of a request that a fault may strike has arrived."""
         self._broker_has_sent = False
         """Whether the broker has sent anything."""
+        self._acknowledged: tuple[int, bytes] = -1, b""
+        """Of the last Produce with acks ≠ 0: its version, and its bytes from the client id to the acks."""
 
     @property
     def holds_client(self) -> bool:
@@ -141,10 +146,80 @@ class Relay:
                 self.proxy.unanswered(missing)
         return True
 
+    # Bytes that pass as they are
+
+    def passes_from_client(self, data: memoryview) -> bool:
+        """Whether these bytes are whole requests at which nobody looks. If so the caller sends them to the broker.
+
+        This is the short way for what most reads bring; `from_client` decides the same about bytes in any pieces.
+        """
+        client, end = self._client, len(data)
+        if client.tail or client.passing or self._tokens or self.holds_client:
+            return False
+        pos, awaited, limit = 0, [], self.proxy.frame_limit
+        while pos < end:
+            if end - pos < REQUEST_START:
+                return False
+            size, key, version, correlation_id = BEGINNING.unpack_from(data, pos)
+            after = pos + size + SIZE_BYTES
+            if not pos + REQUEST_START <= after <= end or size > limit or key == SASL_HANDSHAKE or self.proxy.looks_at(key):
+                return False
+            if key == PRODUCE and not self._is_acknowledged(version, data[pos:after]):
+                return False
+            awaited.append(Awaited(correlation_id, key, version))
+            pos = after
+        self._waits_for_whole = False
+        self._awaited += awaited
+        return True
+
+    def _is_acknowledged(self, version: int, data: memoryview) -> bool:
+        """Whether a Produce has acks ≠ 0, as far as can be read. Requests of one producer begin alike."""
+        known_version, start = self._acknowledged
+        if version == known_version and data[REQUEST_START : REQUEST_START + len(start)] == start:
+            return True
+        found = _acks(data[SIZE_BYTES:])
+        if found is None or not found.acknowledged:
+            return False
+        self._acknowledged = version, bytes(data[REQUEST_START : SIZE_BYTES + found.end])
+        return True
+
+    def passes_from_broker(self, data: memoryview) -> bool:
+        """Whether these bytes are whole answers at which nobody looks. If so the caller sends them to the client."""
+        if self._broker.tail or self._broker.passing or self._client.tail:
+            return False
+        if self.connection.closed or self.connection.silent or self.sending:
+            return False
+        pos, end, count = 0, len(data), 0
+        for awaited in self._awaited:
+            if end - pos < ANSWER_START:
+                return False
+            size, correlation_id = SIZE_CORRELATION.unpack_from(data, pos)
+            pos += size + SIZE_BYTES
+            if (
+                size < SIZE_BYTES
+                or pos > end
+                or correlation_id != awaited.correlation_id
+                or awaited.key < 0
+                or awaited.looked_at
+            ):
+                return False
+            count += 1
+            if pos == end:
+                break
+        if pos != end:
+            return False
+        for _ in range(count):
+            self._awaited.popleft()
+        self._broker_has_sent = True
+        return True
+
     # From the client
 
     def from_client(self, data: memoryview, now: int) -> None:
         """Bytes of the client have arrived; their buffer is not kept. `now` is in ms since the epoch."""
+        if self.passes_from_client(data):
+            self.proxy.forward(self.connection, bytes(data))
+            return
         if self.holds_client:
             self._client.tail += data
             return
@@ -219,10 +294,10 @@ class Relay:
             if self.proxy.faults is not None:
                 self.proxy.faults.arriving(self.connection, data[SIZE_BYTES:], self.proxy.now)
             return size
-        answered = key != PRODUCE or _is_acknowledged(data[SIZE_BYTES:size])
-        if answered is None and len(data) < min(size, LONGEST_START):
+        acks = _acks(data[SIZE_BYTES:size]) if key == PRODUCE else None
+        if key == PRODUCE and acks is None and len(data) < min(size, LONGEST_START):
             return min(2 * len(data), size, LONGEST_START)
-        if answered is not False:
+        if acks is None or acks.acknowledged:
             self._awaited.append(Awaited(correlation_id, key, version))
         self._client.passing = size
         return 0
@@ -280,6 +355,9 @@ class Relay:
 
     def from_broker(self, data: memoryview, now: int) -> None:
         """Bytes of the broker have arrived; their buffer is not kept."""
+        if self.passes_from_broker(data):
+            self._reply([bytes(data)])
+            return
         self._broker_has_sent = True
         taken = self._broker.taken(data)
         if taken is not None:
@@ -411,8 +489,15 @@ def _decoded(frame: memoryview, key: int, version: int) -> Message:
     return decode_response(frame, key, version)[1]
 
 
-def _is_acknowledged(frame: memoryview) -> bool | None:
-    """Whether a Produce gets an answer, that is acks ≠ 0; None if too little of it has arrived, or it cannot be read."""
+class _Acks(NamedTuple):
+    """The acks of a Produce: where they end in its frame, and whether they are not 0."""
+
+    end: int
+    acknowledged: bool
+
+
+def _acks(frame: memoryview) -> _Acks | None:
+    """The acks of a Produce; None if too little of it has arrived, or it cannot be read."""
     try:
         header = read_request_header(frame)
         pos = header.end
@@ -423,6 +508,6 @@ def _is_acknowledged(frame: memoryview) -> bool | None:
             pos += 2 + max(int.from_bytes(frame[pos : pos + 2], "big", signed=True), 0)
         if pos + 2 > len(frame):
             return None
-        return bytes(frame[pos : pos + 2]) != b"\0\0"
-    except (ProtocolError, StructError, IndexError):
+        return _Acks(pos + 2, bytes(frame[pos : pos + 2]) != b"\0\0")
+    except (ProtocolError, struct.error, IndexError):
         return None
