@@ -342,6 +342,14 @@ def test_a_producer_that_may_be_fenced_is_not_predicted() -> None:
     assert shadow.judged("orders", 0, SECOND, 47, -1).agrees is None
 
 
+def test_an_id_that_is_given_out_again_belongs_to_a_new_producer() -> None:
+    shadow = Shadow()
+    shadow.issued(7, 0)
+    shadow.judged("orders", 0, FIRST, 0, 0)
+    shadow.issued(7, 0)
+    assert shadow.judged("orders", 0, FIRST, 0, 0).predicted == "accepted"
+
+
 def test_sequences_wrap() -> None:
     shadow, last = Shadow(), 2**31 - 1
     shadow.issued(7, 0)

@@ -100,6 +100,8 @@ class Shadow:
 
     def issued(self, producer_id: int, producer_epoch: int) -> None:
         """A broker answered InitProducerId. With epoch 0 the id is new; a higher one may fence batches of earlier epochs."""
+        if producer_epoch == 0 and producer_id in self._latest:  # the cluster was emptied, and counts ids from the start again
+            self._states = OrderedDict((key, known) for key, known in self._states.items() if key[2] != producer_id)
         self._latest[producer_id] = producer_epoch
         if len(self._latest) > self._most:
             self._latest.popitem(last=False)
