@@ -155,7 +155,7 @@ class Case:
             self._correlation += 1
             answers = self._do(Step("send", GOOD, frame(key, newest, self._correlation, made.body)))
             answers += self._do(Step("turns"))
-            if not answers:  # a Fetch may wait for records, and a fault may delay any answer
+            if not any(answer.link == GOOD for answer in answers):  # a Fetch may wait, and a fault may delay any answer
                 answers += self._do(Step("wait", ms=1000))
             if GOOD not in self.world.links:
                 raise Finding(f"a good client's {name} v{newest} is closed", "")
