@@ -151,7 +151,7 @@ class Relay:
     def passes_from_client(self, data: memoryview) -> bool:
         """Whether these bytes are whole requests at which nobody looks. If so the caller sends them to the broker.
 
-        This is the short way for what most reads bring; `from_client` decides the same about bytes in any pieces.
+        This is for what most reads bring; `from_client` decides the same about bytes in any pieces.
         """
         client, end = self._client, len(data)
         if client.tail or client.passing or self._tokens or self.holds_client:
