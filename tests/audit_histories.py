@@ -27,7 +27,7 @@ ALONE = (
     "marker_without_data",
 )
 """Faults that happen to a producer while the log is written."""
-AFTERWARDS = ("crc", "bad_batch", "unreadable", "torn_tail", "offset_regression")
+AFTERWARDS = ("crc", "bad_batch", "unreadable", "torn_tail", "offset_regression", "offset_gap")
 """Faults of the stored data."""
 FAULTS = ALONE + AFTERWARDS
 
@@ -289,7 +289,9 @@ class History:
         if fault == "torn_tail":
             self.entries.append(Damage("orders", 0, "torn_tail", "0.log", self.end * 1000, 40, "ends after 40 bytes"))
         elif fault == "offset_regression":
-            self._back()
+            self._move(-1)
+        elif fault == "offset_gap":
+            self._move(self.chance.choice([1, 2, 50]))
         elif batches:
             row = self.chance.choice(batches)
             at = self.entries.index(row)
@@ -315,8 +317,8 @@ class History:
         sequences, offsets = (row.base_sequence, row.last_sequence), (row.base_offset, row.last_offset)
         return Expected(fault, row.producer_id, row.producer_epoch, *sequences, *offsets)
 
-    def _back(self) -> None:
-        """A batch gets an offset that is taken, and all later batches move as well; so this damage comes alone."""
+    def _move(self, distance: int) -> None:
+        """A batch and all later ones get other offsets; so this damage comes alone. If they move back, one offset is taken."""
         rows = [e for e in self.entries if isinstance(e, BatchRow) and e.base_offset > max(self.log_start, self.cleaned_to)]
         if len(rows) < 2:
             return
@@ -325,6 +327,11 @@ class History:
         for at in range(index, len(self.entries)):
             each = self.entries[at]
             assert isinstance(each, BatchRow)
-            self.entries[at] = each._replace(base_offset=each.base_offset - 1, last_offset=each.last_offset - 1)
-        back = row._replace(base_offset=row.base_offset - 1, last_offset=row.last_offset - 1)
-        self.expected.append(self._about("offset_regression", back))
+            offsets = {"base_offset": each.base_offset + distance, "last_offset": each.last_offset + distance}
+            self.entries[at] = each._replace(**offsets)
+        moved = self.entries[index]
+        assert isinstance(moved, BatchRow)
+        if distance < 0:
+            self.expected.append(self._about("offset_regression", moved))
+        else:
+            self.expected.append(Expected("offset_gap", -1, -1, -1, -1, row.base_offset, moved.base_offset - 1))

@@ -628,7 +628,10 @@ def test_a_segment_is_scanned_to_its_end() -> None:
     one, two, three = (batch(name, 7, first=first) for name, first in (("A", 0), ("B", 7), ("C", 11)))
     numbered = [bytes([0] * 7 + [offset]) + data[8:] for offset, data in ((0, one), (7, two), (11, three))]
     whole = b"".join(numbered)
-    assert check_partition(scan(whole + bytes(500), "t", 0, "0.log")) == [], "preallocated space is not damage"
+    unused = bytes(2**20 - len(whole))
+    assert check_partition(scan(whole + unused, "t", 0, "0.log")) == [], "preallocated space is not damage"
+    (told,) = check_partition(scan(whole + bytes(3), "t", 0, "0.log"))
+    assert (told.kind, "its last 3 bytes are zeros" in told.explanation) == ("torn_tail", True)
     for cut in (1, 60, 61, 100):
         entries = list(scan(whole[:-cut], "t", 0, "0.log"))
         assert [type(each) for each in entries] == [BatchRow, BatchRow, Damage]

@@ -235,6 +235,25 @@ def test_holes_excuse_no_more_than_they_can_hold() -> None:
     assert check_partition([batch(0, 0, records=0), batch(5, 5)], Bounds(cleaned_to=5)) == []
 
 
+def plain(offset: int) -> BatchRow:
+    return batch(offset, -1, pid=-1, epoch=-1)
+
+
+def test_offsets_that_nothing_explains_are_missing_once() -> None:
+    (told,) = check_partition([plain(0), plain(8)])
+    assert told.explanation == "orders-0: offsets 5–7 are missing, and neither retention nor compaction explains that"
+    assert (told.kind, told.first_offset, told.last_offset, told.producer_id) == ("offset_gap", 5, 7, -1)
+    assert [each[-4:-2] for each in check_partition([plain(3)])] == [(0, 2)], "the log starts at 0"
+    damage = Damage("orders", 0, "bad_batch", "0.log", 5000, 40, "it is spoiled")
+    assert [each.kind for each in check_partition([plain(0), damage, plain(8)])] == ["bad_batch"]
+    for bounds in (Bounds(log_start=8), Bounds(cleaned_to=8), Bounds(internal=True)):
+        assert check_partition([plain(0), plain(8)], bounds) == []
+    assert [each[-4:-2] for each in check_partition([plain(0), plain(8)], Bounds(cleaned_to=6))] == [(6, 7)]
+    rows = [batch(0, 0), plain(5), plain(14), batch(19, 8)]
+    assert [each.kind for each in check_partition(rows)] == ["gap", "offset_gap"], "three sequences are less than these offsets"
+    assert [each.kind for each in check_partition([*rows[:2], plain(12), batch(17, 7)])] == ["gap"]
+
+
 def test_every_kind_can_be_found() -> None:
     foretold = {"overlap": "duplicate", "epoch_gap": "gap", "unreadable": "bad_batch"}
     planted = {foretold.get(fault, fault) for fault in FAULTS}

@@ -1,8 +1,9 @@
 """The checks of the stored batches: each is a function from DataFrames to findings.
 
 The checks do not look at every batch. `runs` folds each unbroken stretch into one row, `suspects` finds the producers whose
-runs do not simply follow each other, and only their batches are put in order. The rules for unwrapped sequences, a producer's
-lives and holes with reasons are those of `wirebroker.audit.checks`.
+runs do not simply follow each other, and `examined` has only their troubled epochs: as whole runs, and where these overlap as
+pieces of runs, and where the pieces overlap as batches. The rules for unwrapped sequences, a producer's lives and holes with
+reasons are those of `wirebroker.audit.checks`.
 
 Tables that several checks read are checkpointed, not cached: Spark looks through the whole history of every cached table for
 each query, and for small logs that costs more than the audit.
@@ -22,7 +23,7 @@ from kafkawire.batches import CONTROL, SEQUENCES, TRANSACTIONAL
 from wirebroker.audit.copies import Copied, copied
 from wirebroker.audit.findings import DAMAGE, EXPIRATION_MS, INTERNAL_TOPICS, KINDS, severity_of
 from wirebroker_audit import schema
-from wirebroker_audit.folding import KEYS, fold
+from wirebroker_audit.folding import HEADER, KEYS, fold
 from wirebroker_audit.schema import FINDINGS
 from wirebroker_audit.wording import ROW, WORDS
 
@@ -31,20 +32,32 @@ PRODUCER = (*PARTITION, "producer_id")
 LIFE = (*PRODUCER, "life")
 EPOCH = (*LIFE, "producer_epoch")
 LOG_ORDER = ("segment", "position")
-BREAKS = (*DAMAGE, "deleted", "unreadable")
+BREAKS = (*DAMAGE, "deleted", "unreadable", "old_format")
 """The problems that leave a hole in the log as it was read."""
+
+
+PIECE = 64 * 1024
+"""Bytes of the log in which a producer's batches are one piece. If pieces overlap, their batches are looked at."""
+ISLANDS = 500
+"""Islands that are looked at together."""
+FEW = 200_000
+"""So many rows fit into every executor."""
 
 
 def findings_of(batches: DataFrame, folded: DataFrame, bounds: DataFrame, expiration_ms: int = EXPIRATION_MS) -> DataFrame:
     """Every finding in the batches. `folded` are their `runs`; `bounds` has the schema `BOUNDS`."""
     troubled = batches.where("problem IS NOT NULL").localCheckpoint()
-    found = [damages(troubled), offset_regressions(troubled, folded), *transactions(troubled, folded, bounds)]
-    suspicious = suspects(folded).localCheckpoint()
+    divided = splits(folded).localCheckpoint()
+    missing = holes(batches, divided, troubled, bounds).localCheckpoint()
+    found = [damages(troubled), offset_regressions(troubled, divided), *transactions(troubled, folded, bounds)]
+    suspicious, told = suspects(folded).localCheckpoint(), None
     if not suspicious.isEmpty():
-        lives = with_holes(suspect_batches(batches, suspicious, expiration_ms), batches, troubled, suspicious, bounds)
-        lives = lives.localCheckpoint()
-        ordered = with_copies(in_sequence(lives).localCheckpoint()).localCheckpoint()
-        found += [epoch_regressions(lives), *(check(ordered) for check in (duplicates, gaps, late_starts, disorder))]
+        heads = in_life(folded, troubled, suspicious, expiration_ms).localCheckpoint()
+        ordered = with_copies(examined(heads, suspicious, batches)).localCheckpoint()
+        told = unexplained(with_reasons(gaps(ordered).unionByName(late_starts(ordered)), missing)).localCheckpoint()
+        found += [epoch_regressions(heads), duplicates(ordered), disorder(ordered), told]
+    if not missing.isEmpty():
+        found.append(offset_gaps(missing, told))
     return reduce(DataFrame.unionByName, found)
 
 
@@ -64,14 +77,15 @@ def runs(batches: DataFrame) -> DataFrame:
 
 def joined(parts: DataFrame) -> DataFrame:
     """Runs whose parts were folded chunk by chunk."""
-    begins = ("base_sequence", "base_offset", "begin_last_sequence", "begin_last_offset", "begin_timestamp")
-    return parts.groupBy(*KEYS).agg(
-        sf.min("position").alias("position"), sf.max("last_position").alias("last_position"),
-        *(sf.min_by(name, "position").alias(name) for name in begins),
-        *(sf.max_by(name, "last_position").alias(name) for name in ("last_sequence", "last_offset")),
-        *(sf.sum(name).alias(name) for name in ("batches", "records", "bytes")),
-        *(sf.max(name).alias(name) for name in ("max_timestamp", "marker", "compacted_to")),
+    whole = parts.groupBy(*KEYS).agg(
+        *(sf.min_by(name, "first.position").alias(name) for name in ("kind", "first")),
+        sf.max_by("data", "data.position").alias("data"), sf.max_by("last", "last.position").alias("last"),
+        sf.collect_list("open").alias("open"),
+        *(sf.sum(name).alias(name) for name in ("batches", "records", "bytes", "committed", "aborted")),
+        *(sf.max(name).alias(name) for name in ("marked", "max_timestamp", "compacted_to")),
     )  # fmt: skip
+    begun = sf.filter("open", lambda each: each["position"] > sf.col("marked"))
+    return whole.withColumn("open", sf.array_min(begun)).select(schema.RUNS.names)
 
 
 def with_compaction(bounds: DataFrame, folded: DataFrame) -> DataFrame:
@@ -83,24 +97,30 @@ def with_compaction(bounds: DataFrame, folded: DataFrame) -> DataFrame:
 
 
 def suspects(folded: DataFrame) -> DataFrame:
-    """The producers, by partition, whose runs do not simply follow each other."""
+    """The epochs of producers, by partition, that do not simply go on from run to run: `producer_epoch` to `up_to`."""
+    log = (*PRODUCER, "segment", "position")
+    narrow = folded.where("producer_id >= 0").select(
+        *log[:-1], "kind", *(sf.col(f"first.{name}").alias(name) for name in ("position", "base_sequence", "base_offset")),
+        sf.col("first.producer_epoch").alias("epoch"), sf.col("last.producer_epoch").alias("last_epoch"),
+        sf.struct("data.producer_epoch", "data.last_sequence", "data.last_offset").alias("end"),
+    )  # fmt: skip
     before = _before(PRODUCER)
-    marker = _is_marker()
-    data = sf.struct("producer_epoch", "last_sequence", "last_offset")
-    epoch = sf.col("producer_epoch")
+    end, epoch = sf.when(~_is_marker(), sf.col("end")), sf.col("epoch")
     next_sequence = sf.pmod(sf.col("data.last_sequence") + sf.lit(1).cast("bigint"), sf.lit(SEQUENCES))
     goes_on = (sf.col("base_sequence") == next_sequence) & (sf.col("base_offset") > sf.col("data.last_offset"))
     begins = (sf.col("base_sequence") == 0) | sf.col("lowest").isNull() | (sf.col("lowest") >= epoch)
-    in_order = sf.when(sf.col("epoch_before") > epoch, False).when(marker | _internal(), True)
+    in_order = sf.when(sf.col("epoch_before") > epoch, False).when(_is_marker() | _internal(), True)
     in_order = in_order.when(sf.col("data").isNull() | (sf.col("data.producer_epoch") < epoch), begins)
     in_order = in_order.when(sf.col("data.producer_epoch") == epoch, goes_on).otherwise(False)
+    went_back = sf.coalesce(sf.col("data.producer_epoch") < sf.col("highest"), sf.lit(False))
     return (
-        folded.where("producer_id >= 0")
-        .withColumn("epoch_before", sf.lag("producer_epoch").over(_log(PRODUCER)))
-        .withColumn("lowest", sf.min("producer_epoch").over(before))
-        .withColumn("data", sf.last(sf.when(~marker, data), ignorenulls=True).over(before))
-        .where(~in_order)
-        .select(*PRODUCER)
+        narrow.withColumn("epoch_before", sf.lag("last_epoch").over(_log(PRODUCER)))
+        .withColumn("lowest", sf.min("epoch").over(before))
+        .withColumn("highest", sf.max("end.producer_epoch").over(before))
+        .withColumn("data", sf.last(end, ignorenulls=True).over(before))
+        .where(~in_order | (went_back & ~_is_marker()))
+        .withColumn("up_to", sf.greatest("epoch", sf.least("end.producer_epoch", "highest")))
+        .select(*PRODUCER, sf.col("epoch").alias("producer_epoch"), "up_to")
         .distinct()
     )
 
@@ -119,20 +139,75 @@ def damages(troubled: DataFrame) -> DataFrame:
     return finding(rows, ROW.problem, evidence, WORDS.choose(ROW.problem == "crc", WORDS.crc(ROW), words))
 
 
-def offset_regressions(troubled: DataFrame, folded: DataFrame) -> DataFrame:
+def offset_regressions(troubled: DataFrame, divided: DataFrame) -> DataFrame:
     """Batches whose base offset is not above the last offset before them: within a split, and between splits."""
-    split = (*PARTITION, "segment", "split")
-    ends = (
-        folded.withColumn("split", sf.shiftright("run", 32))
-        .withColumn("first", sf.row_number().over(_log(split)) == 1)
-        .withColumn("split_end", sf.max(sf.struct("last_position", "last_offset")).over(Window.partitionBy(*split)))
-        .where("first")
-        .withColumn("detail", sf.lag("split_end.last_offset").over(_log(PARTITION)))
-        .where("base_offset <= detail")
+    ends = divided.withColumn("detail", sf.lag("end.last_offset").over(_log(PARTITION)).cast("string")).where(
+        "base_offset <= bigint(detail)"
     )
-    within = troubled.where("problem = 'offset_regression'").select(*_ABOUT, "detail")
-    fallen = within.unionByName(_first_batches(ends.withColumn("detail", ROW.detail.cast("string")), "detail"))
+    within = troubled.where("problem = 'offset_regression'")
+    fallen = reduce(DataFrame.unionByName, (rows.select(*_ABOUT, "detail") for rows in (within, ends)))
     return finding(fallen, sf.lit("offset_regression"), _place(), WORDS.offset_regression(ROW, ROW.detail))
+
+
+def splits(folded: DataFrame) -> DataFrame:
+    """The first sound batch of each split, and its `end`: the place of the last one, and the highest offset."""
+    first = sf.min_by(sf.struct("producer_id", "first"), "first.position").alias("head")
+    end = (sf.max_by("last.last_offset", "last.position").alias("last_offset"), sf.max("last.last_offset").alias("reach"))
+    return (
+        folded.groupBy(*PARTITION, "segment", sf.shiftright("run", 32).alias("split"))
+        .agg(first, sf.max("last.position").alias("last_position"), *end)
+        .withColumn("end", sf.struct("segment", sf.col("last_position").alias("position"), "last_offset", "reach"))
+        .select(*PARTITION, "segment", "split", "head.producer_id", "head.first.*", "end")
+    )
+
+
+def holes(batches: DataFrame, divided: DataFrame, troubled: DataFrame, bounds: DataFrame) -> DataFrame:
+    """The batches before which offsets are missing: how many are `missing`, and for how many of these there is a `reason`."""
+    within = batches.where("missing > 0").select(*_ABOUT, "missing", "after_damage")
+    damage = troubled.where(sf.col("problem").isin(*BREAKS)).select(
+        *PARTITION, *LOG_ORDER, sf.struct(*LOG_ORDER).alias("damaged")
+    )
+    before = _before(PARTITION)
+    reach = sf.coalesce(sf.max("end.reach").over(before) + 1, sf.col("log_start"))
+    sound = sf.max(sf.when(sf.col("end").isNotNull(), sf.struct("end.segment", "end.position"))).over(before)
+    damaged = sf.max("damaged").over(before)
+    between = (
+        divided.unionByName(damage, allowMissingColumns=True)
+        .join(sf.broadcast(bounds), [*PARTITION])
+        .withColumn("reach", reach)
+        .withColumn("after_damage", damaged.isNotNull() & (sound.isNull() | (damaged > sound)))
+        .withColumn("missing", sf.col("base_offset") - sf.col("reach"))
+        .where("end IS NOT NULL AND missing > 0")
+        .select(*_ABOUT, "missing", "after_damage")
+    )  # fmt: skip
+    cleaned = sf.least("base_offset", "cleaned_until") - sf.col("base_offset") + sf.col("missing")
+    reason = sf.when(ROW.after_damage, ROW.missing).otherwise(sf.greatest(cleaned, sf.lit(0)))
+    return within.unionByName(between).join(sf.broadcast(bounds), [*PARTITION]).withColumn("reason", reason)
+
+
+def offset_gaps(missing: DataFrame, told: DataFrame | None) -> DataFrame:
+    """Offsets that are missing for no reason, unless the gaps over them, in `told`, have as many missing sequences."""
+    found = (
+        missing.where(~_internal())
+        .withColumn("after", _place())
+        .withColumn("last_offset", sf.col("base_offset") - 1)
+        .withColumn("base_offset", sf.greatest(sf.col("base_offset") - ROW.missing + ROW.reason, "log_start"))
+        .withColumn("unexplained", sf.col("last_offset") - sf.col("base_offset") + 1)
+        .where("unexplained > 0")
+        .withColumns({name: sf.lit(-1) for name in ("producer_id", "producer_epoch", "base_sequence", "last_sequence")})
+    )  # fmt: skip
+    if told is not None:
+        gaps = told.where("kind = 'gap' AND first_offset < last_offset").withColumn(
+            "over", sf.pmod(sf.col("last_sequence").cast("bigint") - sf.col("first_sequence"), sf.lit(SEQUENCES)) + 1
+        )
+        begins, ends = gaps.withColumn("at", ROW.first_offset), gaps.withColumn("at", ROW.last_offset)
+        ends = ends.withColumn("over", -ROW.over)
+        sides = reduce(DataFrame.unionByName, (rows.select(*PARTITION, "at", "over") for rows in (begins, ends)))
+        over = sf.coalesce(sf.sum("over").over(Window.partitionBy(*PARTITION).orderBy("at")), sf.lit(0))
+        found = found.withColumn("at", ROW.base_offset).unionByName(sides, allowMissingColumns=True)
+        found = found.withColumn("over", over).where("unexplained > over")
+    words = WORDS.offset_gap(ROW.base_offset, ROW.last_offset)
+    return finding(found, sf.lit("offset_gap"), sf.struct("after"), words)
 
 
 # Transactions
@@ -145,8 +220,7 @@ def transactions(troubled: DataFrame, folded: DataFrame, bounds: DataFrame) -> l
     """
     damaged = troubled.where(sf.col("problem").isin(*DAMAGE) & (sf.col("producer_id") >= 0)).withColumn("kind", _kind())
     events = (
-        _first_batches(folded.where("producer_id >= 0"), "kind").withColumn("sound", sf.lit(True))
-        .unionByName(damaged.select(*_ABOUT, "kind").withColumn("sound", sf.lit(False)))
+        _events(folded).unionByName(damaged.select(*_ABOUT, "kind").withColumn("sound", sf.lit(False)))
         .withColumn("known", sf.row_number().over(_log(PRODUCER)) > 1)
         .withColumn("ended", sf.coalesce(sf.sum(_is_marker().cast("int")).over(_before(PRODUCER)), sf.lit(0)))
     )  # fmt: skip
@@ -161,6 +235,23 @@ def transactions(troubled: DataFrame, folded: DataFrame, bounds: DataFrame) -> l
     )
     torn = troubled.where(sf.col("problem").isin(*BREAKS)).groupBy(*PARTITION).agg(sf.min(sf.struct(*LOG_ORDER)).alias("torn"))
     return [_open(spans.where("data"), folded), _without_data(spans.where("marked"), bounds, torn)]
+
+
+def _events(folded: DataFrame) -> DataFrame:
+    """Of each producer's run the first batch, the last marker if it ended a transaction, and the first batch after that."""
+    goes_on = ~_is_marker() & (sf.col("marked") >= 0)
+    ended = sf.col("first").withField("position", sf.col("marked"))
+    events = sf.array(
+        _event(sf.col("first"), sf.col("kind"), sound=True),
+        sf.when(goes_on, _event(ended, sf.lit(CONTROL).cast("smallint"), sound=False)),
+        sf.when(goes_on & sf.col("open").isNotNull(), _event(sf.col("open"), sf.col("kind"), sound=True)),
+    )
+    rows = folded.where("producer_id >= 0").withColumn("event", sf.explode(sf.array_compact(events)))
+    return rows.select(*PRODUCER, "segment", "event.batch.*", "event.kind", "event.sound")
+
+
+def _event(batch: Column, kind: Column, *, sound: bool) -> Column:
+    return sf.struct(batch.alias("batch"), kind.alias("kind"), sf.lit(sound).alias("sound"))
 
 
 def _open(spans: DataFrame, folded: DataFrame) -> DataFrame:
@@ -182,73 +273,107 @@ def _without_data(spans: DataFrame, bounds: DataFrame, torn: DataFrame) -> DataF
 # Epochs and sequences
 
 
-def suspect_batches(batches: DataFrame, suspicious: DataFrame, expiration_ms: int) -> DataFrame:
-    """The suspects' batches, markers included, each with the life of its producer in which it was stored."""
-    log = _log(PRODUCER)
-    within = sf.lag(_kind()).over(log) == TRANSACTIONAL
-    pause = sf.col("max_timestamp") - sf.lag("max_timestamp").over(log)
+def in_life(folded: DataFrame, troubled: DataFrame, suspicious: DataFrame, expiration_ms: int) -> DataFrame:
+    """The suspects' runs, each with the life of its producer in which it was stored, and the batch `before` it in that life.
+
+    The columns of a batch are those of the first one; `tail` is the last one that is not a marker. A damaged header counts for
+    the lives of its producer.
+    """
+    log, ends = _log(PRODUCER), sf.struct("producer_epoch", *_PLACE)
+    columns = ("run", "kind", "data", "last", "marked")
+    sound = folded.where("producer_id >= 0").select(*PRODUCER, "segment", "first.*", *columns)
+    damaged = troubled.where("producer_id >= 0 AND crc_stored >= 0").where(sf.col("problem").isin(*DAMAGE))
+    damaged = damaged.withColumn("last", ends).select(*_ABOUT, "last", _kind().alias("kind"), sf.lit(-1).alias("marked"))
+    within = (sf.lag("kind").over(log) == TRANSACTIONAL) & (sf.lag("marked").over(log) < sf.lag("last.position").over(log))
+    pause = sf.col("max_timestamp") - sf.lag("last.max_timestamp").over(log)
+    damaged = damaged.withColumn("last", sf.struct(*(f"last.{field.name}" for field in HEADER)))
+    last = sf.struct("last.producer_epoch", *(f"last.{name}" if name != "segment" else name for name in _PLACE))
     return (
-        intact(batches).join(sf.broadcast(suspicious), [*PRODUCER], "left_semi")
-        .select(*_ABOUT, "attributes")
+        sound.unionByName(damaged, allowMissingColumns=True)
+        .join(suspicious.select(*PRODUCER).distinct(), [*PRODUCER], "left_semi")
         .withColumn("reborn", sf.coalesce((pause >= expiration_ms) & ~within, sf.lit(False)))
         .withColumn("life", sf.sum(sf.col("reborn").cast("int")).over(log))
-    )  # fmt: skip
-
-
-def with_holes(
-    lives: DataFrame, batches: DataFrame, troubled: DataFrame, suspicious: DataFrame, bounds: DataFrame
-) -> DataFrame:
-    """`holes`: the number of offsets before each batch that are missing for a reason. Only its differences mean anything."""
-    damaged = troubled.where(sf.col("problem").isin(*BREAKS)).select(*PARTITION)
-    cleaned = bounds.where("cleaned_until > 0").select(*PARTITION)
-    partitions = suspicious.select(*PARTITION).distinct()
-    concerned = (
-        damaged.unionByName(cleaned).distinct().join(sf.broadcast(partitions), [*PARTITION], "left_semi").localCheckpoint()
+        .where("run IS NOT NULL")
+        .withColumn("before", sf.lag(last).over(_log(LIFE)))
+        .withColumn("last_epoch", sf.col("data.producer_epoch"))
+        .withColumn("tail", sf.struct(*(f"data.{name}" if name != "segment" else name for name in _PLACE)))
+        .select(*_ABOUT, "life", "run", "kind", "last_epoch", "tail", "before")
     )
-    if concerned.isEmpty():
-        return lives.withColumn("holes", sf.lit(0).cast("bigint"))
-    log = _log(PARTITION)
-    broken = sf.col("problem").isin(*BREAKS) & sf.col("problem").isNotNull()
-    end = sf.when(sf.col("damaged") > sf.col("damaged_before"), sf.col("base_offset")).otherwise(
-        sf.least("base_offset", "cleaned_until")
-    )
-    prefix = (
-        batches.join(sf.broadcast(concerned), [*PARTITION], "left_semi").join(sf.broadcast(bounds), [*PARTITION])
-        .withColumn("damaged", sf.sum(broken.cast("int")).over(log))
-        .where(~broken)
-        .withColumn("damaged_before", sf.coalesce(sf.lag("damaged").over(log), sf.lit(0)))
-        .withColumn("reach", sf.coalesce(sf.max(sf.col("last_offset") + 1).over(_before(PARTITION)), sf.col("log_start")))
-        .withColumn("holes", sf.sum(sf.greatest(end - sf.col("reach"), sf.lit(0))).over(log))
-        .select(*PARTITION, *LOG_ORDER, "holes")
+
+
+def examined(heads: DataFrame, suspicious: DataFrame, batches: DataFrame) -> DataFrame:
+    """The stretches of the suspicious epochs, as `in_sequence` gives them; those that overlap are single batches."""
+    epochs = (
+        suspicious.withColumn("producer_epoch", sf.explode(sf.sequence("producer_epoch", "up_to")))
+        .select(*PRODUCER, "producer_epoch").distinct()
     )  # fmt: skip
-    return lives.join(prefix, [*PARTITION, *LOG_ORDER], "left").fillna(0, ["holes"])
+    data = heads.where(~_internal() & ~_is_marker() & (sf.col("producer_epoch") >= 0) & (sf.col("base_sequence") >= 0))
+    whole = data.where("producer_epoch = last_epoch").join(epochs, [*PRODUCER, "producer_epoch"], "left_semi")
+    several = data.where("producer_epoch < last_epoch")
+    within = several.join(epochs.withColumnRenamed("producer_epoch", "epoch"), [*PRODUCER])
+    within = within.where("epoch BETWEEN producer_epoch AND last_epoch").localCheckpoint()
+    stretches = whole.select(*_STRETCH)
+    if not within.isEmpty():
+        stretches = stretches.unionByName(closer(within.drop("producer_epoch"), batches, sf.lit(0)))
+    ordered = in_sequence(stretches).localCheckpoint()
+    for grain in (PIECE, 1):
+        overlapping = ordered.where("NOT alone")
+        if overlapping.isEmpty():
+            break
+        single = closer(overlapping.withColumn("epoch", ROW.producer_epoch), batches, sf.floor(ROW.position / grain))
+        ordered = in_sequence(ordered.where("alone").select(*_STRETCH).unionByName(single)).localCheckpoint()
+    return ordered
 
 
-def in_sequence(lives: DataFrame) -> DataFrame:
-    """The suspects' batches that have sequences, with the columns that the checks need; `with_copies` adds the others.
+def closer(stretches: DataFrame, batches: DataFrame, part: Column) -> DataFrame:
+    """The batches of these stretches under their `epoch`, folded by `part`."""
+    chosen = stretches.select(
+        *PRODUCER, "life", "segment", "run", sf.col("epoch").alias("producer_epoch"), ROW.position.alias("start"),
+        ROW.tail.position.alias("stop"), "before",
+    )  # fmt: skip
+    chosen = chosen.localCheckpoint()
+    keys = (*PRODUCER, "producer_epoch", "segment", "run")
+    rows = (
+        intact(batches).where(sf.col("attributes").bitwiseAND(sf.lit(CONTROL)) == 0)
+        .select(*_ABOUT, "run")
+        .join(sf.broadcast(chosen) if chosen.count() <= FEW else chosen, [*keys])
+        .where("position BETWEEN start AND stop")
+        .withColumn("batch", _place())
+    )  # fmt: skip
+    folded = rows.groupBy(*keys, "life", "start", part.alias("part")).agg(
+        sf.min_by("batch", "position").alias("head"), sf.max_by("batch", "position").alias("tail"),
+        sf.max(sf.when(ROW.position == ROW.start, ROW.before)).alias("before"),
+    )  # fmt: skip
+    return folded.select("*", *(f"head.{name}" for name in _PLACE if name != "segment")).select(*_STRETCH)
 
-    `place`, `end`: the unwrapped first and last sequence · `order` in the log, within the epoch · `reach`: the batch with the
-    highest end among those of lower place · `number`: the rank by place · `lower`: the batch before the one that begins the
-    epoch · `island`: the group of batches that overlap, directly or through others · `alone`: whether the island has one batch.
+
+def in_sequence(stretches: DataFrame) -> DataFrame:
+    """Stretches of consecutive sequences with the columns that the checks need; `with_copies` adds the others.
+
+    `place`, `tail_place`: the unwrapped first sequence of the first and the last batch · `end`: the last sequence · `order` in
+    the log, within the epoch · `reach`: the `tail` of the stretch with the highest end among those of lower place · `number`:
+    the rank by place · `lower`: the batch before the one that begins the epoch · `island`: the group of stretches that overlap,
+    directly or through others · `alone`: whether the island has one stretch.
     """
     log, by_place = _log(EPOCH), Window.partitionBy(*EPOCH).orderBy("place", "order")
-    distance = sf.pmod(sf.col("base_sequence").cast("bigint") - sf.lag("base_sequence").over(log), sf.lit(SEQUENCES))
+    first, end = sf.col("base_sequence").cast("bigint"), sf.col("tail.base_sequence").cast("bigint")
+    length = sf.pmod(end - first, sf.lit(SEQUENCES))
+    distance = sf.pmod(first - sf.lag(end).over(log), sf.lit(SEQUENCES))
     signed = sf.when(distance >= SEQUENCES // 2, distance - SEQUENCES).otherwise(distance)
-    farthest = sf.struct("end", (-sf.col("order")).alias("order"), "holes", *_PLACE)
+    farthest = sf.struct("end", (-sf.col("order")).alias("order"), "tail")
     apart = sf.col("reach").isNull() | (sf.col("place") > sf.col("reach.end"))
     return (
-        lives.withColumn("before", sf.lag(sf.struct("producer_epoch", "holes", *_PLACE)).over(_log(LIFE)))
-        .where(~_internal() & (sf.col("base_sequence") >= 0) & (sf.col("producer_epoch") >= 0))
-        .withColumn("place", sf.sum(sf.coalesce(signed, sf.col("base_sequence").cast("bigint"))).over(log))
+        stretches.withColumn("place", sf.sum(sf.coalesce(signed + sf.lag(length).over(log), first)).over(log))
+        .withColumn("tail_place", sf.col("place") + length)
         .withColumn("order", sf.row_number().over(log))
         .withColumn("lower", sf.first("before").over(log))
-        .withColumn("end", sf.col("place") + sf.col("last_offset") - sf.col("base_offset"))
+        .withColumn("end", sf.col("tail_place") + sf.col("tail.last_offset") - sf.col("tail.base_offset"))
         .withColumn("number", sf.row_number().over(by_place))
         .withColumn("reach", sf.max(farthest).over(by_place.rowsBetween(Window.unboundedPreceding, -1)))
         .withColumn("apart", apart)
         .withColumn("island", sf.sum(sf.col("apart").cast("int")).over(by_place))
         .withColumn("alone", sf.col("apart") & sf.coalesce(sf.lead("apart").over(by_place), sf.lit(True)))
-        .select(*_ABOUT, "life", "holes", "place", "end", "order", "number", "reach", "lower", "island", "alone")
+        .select(*_STRETCH, "place", "tail_place", "end", "order", "number", "reach", "lower", "island", "alone")
     )
 
 
@@ -266,13 +391,14 @@ def with_copies(ordered: DataFrame) -> DataFrame:
     ]
     nothing = {field.name: sf.lit(None).cast(field.dataType) for field in told}
     schema = StructType([*rows.schema.fields, *told])
-    overlapping = rows.where("NOT alone").groupBy(*EPOCH, "island").applyInArrow(_copied, schema)
+    lot = sf.floor(sf.col("island") / ISLANDS)
+    overlapping = rows.where("NOT alone").groupBy(*EPOCH, lot).applyInArrow(_copied, schema)
     return rows.where("alone").withColumns(nothing).unionByName(overlapping).drop("side", "island", "alone")
 
 
-def _copied(island: pa.Table) -> pa.Table:
-    """The batches of one island with the results of `wirebroker.audit.copies`."""
-    rows = island.sort_by("order")
+def _copied(islands: pa.Table) -> pa.Table:
+    """The batches of whole islands of an epoch with the results of `wirebroker.audit.copies`."""
+    rows = islands.sort_by("order")
     extents = zip(rows.column("place").to_pylist(), rows.column("end").to_pylist(), strict=True)
     found = {each.batch: each for each in copied(list(extents))}
     told = [found.get(batch) for batch in range(len(rows))]
@@ -287,13 +413,12 @@ def _numbers(told: Sequence[Copied | None], name: str) -> pa.Array:
     return pa.array([None if each is None else getattr(each, name) for each in told], pa.int64())
 
 
-def epoch_regressions(lives: DataFrame) -> DataFrame:
+def epoch_regressions(heads: DataFrame) -> DataFrame:
     """Batches of an older epoch than the one before them."""
-    before = sf.lag(sf.struct("producer_epoch", "base_offset", "last_offset")).over(_log(LIFE))
-    fallen = lives.withColumn("before", before).where("producer_epoch < before.producer_epoch")
-    is_marker = sf.col("attributes").bitwiseAND(sf.lit(CONTROL)) != 0
-    words = WORDS.epoch_regression(ROW, is_marker, ROW.before)
-    return finding(fallen, sf.lit("epoch_regression"), sf.struct("before", *_PLACE), words)
+    fallen = heads.where("producer_epoch < before.producer_epoch")
+    before = sf.struct("before.producer_epoch", "before.base_offset", "before.last_offset")
+    words = WORDS.epoch_regression(ROW, _is_marker(), ROW.before)
+    return finding(fallen, sf.lit("epoch_regression"), sf.struct(before.alias("before"), *_PLACE), words)
 
 
 def duplicates(ordered: DataFrame) -> DataFrame:
@@ -312,36 +437,64 @@ def duplicates(ordered: DataFrame) -> DataFrame:
 
 
 def gaps(ordered: DataFrame) -> DataFrame:
-    """Sequences that are missing between two stored batches for no known reason."""
-    missing = sf.col("place") - sf.col("reach.end") - 1
-    rows = (
-        ordered.where((missing > 0) & (sf.abs(sf.col("holes") - sf.col("reach.holes")) < missing))
-        .withColumn("before", sf.col("reach"))
-        .transform(_between(sf.col("reach.end") + 1))
-    )
-    return finding(rows, sf.lit("gap"), sf.struct("before", "after"), WORDS.gap(ROW, _sequences(), ROW.before, ROW.after))
+    """Sequences that are missing between two stored batches: batches with the one `before` the gap, and its first place."""
+    return ordered.where("place > reach.end + 1").select(
+        *_ABOUT, "place", sf.col("reach.tail").alias("before"), (sf.col("reach.end") + 1).alias("from_place"),
+        sf.lit(False).alias("late"),
+    )  # fmt: skip
 
 
 def late_starts(ordered: DataFrame) -> DataFrame:
-    """New epochs of a known producer that do not begin at sequence 0: the first sequences are missing."""
-    rows = (
-        ordered.where("number = 1 AND place > 0")
-        .where("lower.producer_epoch >= 0 AND lower.producer_epoch < producer_epoch")
-        .where(sf.abs(sf.col("holes") - sf.col("lower.holes")) < sf.col("place"))
-        .withColumn("before", sf.col("lower"))
-        .transform(_between(sf.lit(0)))
+    """New epochs of a known producer that do not begin at sequence 0: the first sequences are missing. As `gaps`."""
+    rows = ordered.where("number = 1 AND place > 0 AND lower.producer_epoch >= 0 AND lower.producer_epoch < producer_epoch")
+    return rows.select(
+        *_ABOUT, "place", sf.struct(*(f"lower.{name}" for name in _PLACE)).alias("before"),
+        sf.lit(0).cast("bigint").alias("from_place"), sf.lit(True).alias("late"),
+    )  # fmt: skip
+
+
+def with_reasons(gaps: DataFrame, missing: DataFrame) -> DataFrame:
+    """`gaps` with `holes`: the number of offsets between the two batches that are `missing` for a reason."""
+    reasons = missing.where("reason > 0").select(*PARTITION, *LOG_ORDER, "reason")
+    if reasons.isEmpty():
+        return gaps.withColumn("holes", sf.lit(0).cast("bigint"))
+    gaps = gaps.localCheckpoint()
+    sides = [gaps.select(*PARTITION, *LOG_ORDER), gaps.select(*PARTITION, "before.segment", "before.position")]
+    points = sides[0].unionByName(sides[1]).distinct().withColumn("asked", sf.lit(True))
+    below = (
+        points.unionByName(reasons, allowMissingColumns=True)
+        .withColumn("holes", sf.coalesce(sf.sum("reason").over(_log(PARTITION)), sf.lit(0)))  # up to its own place
+        .where("asked")
+        .select(*PARTITION, sf.struct(*LOG_ORDER).alias("at"), "holes")
+        .localCheckpoint()
     )
-    words = WORDS.late_start(ROW, _sequences(), ROW.before, ROW.after)
+    after, before = (below.select(*PARTITION, sf.col("at").alias(at), sf.col("holes").alias(name)) for at, name in
+                     (("here", "to"), ("there", "from")))  # fmt: skip
+    return (
+        gaps.withColumn("here", sf.struct(*LOG_ORDER))
+        .withColumn("there", sf.struct("before.segment", "before.position"))
+        .join(after, [*PARTITION, "here"])
+        .join(before, [*PARTITION, "there"])
+        .withColumn("holes", sf.abs(sf.col("to") - sf.col("from")))
+    )
+
+
+def unexplained(missing: DataFrame) -> DataFrame:
+    """The gaps and late starts for which no missing offsets account."""
+    rows = missing.where("holes < place - from_place").transform(_between)
+    about = (ROW, _sequences(), ROW.before, ROW.after)
+    words = WORDS.choose(ROW.late, WORDS.late_start(*about), WORDS.gap(*about))
     return finding(rows, sf.lit("gap"), sf.struct("before", "after"), words)
 
 
 def disorder(ordered: DataFrame) -> DataFrame:
     """Batches that are stored after a later one of their epoch, unless they are copies."""
+    tail = sf.struct(sf.col("tail_place").alias("place"), *(f"tail.{name}" for name in _PLACE))
     rows = (
         ordered.where("first IS NULL")
-        .withColumn("before", sf.lag(sf.struct("place", *_PLACE)).over(_log(EPOCH)))
+        .withColumn("before", sf.lag(tail).over(_log(EPOCH)))
         .where("place < before.place")
-    )
+    )  # fmt: skip
     return finding(rows, sf.lit("disorder"), sf.struct("before", *_PLACE), WORDS.disorder(ROW, ROW.before))
 
 
@@ -349,6 +502,7 @@ def disorder(ordered: DataFrame) -> DataFrame:
 
 _PLACE = ("base_offset", "last_offset", "base_sequence", "last_sequence", "max_timestamp", *LOG_ORDER)
 _ABOUT = (*PRODUCER, "producer_epoch", *_PLACE)
+_STRETCH = (*_ABOUT, "life", "run", "tail", "before")
 
 
 def _log(keys: tuple[str, ...]) -> WindowSpec:
@@ -357,16 +511,6 @@ def _log(keys: tuple[str, ...]) -> WindowSpec:
 
 def _before(keys: tuple[str, ...]) -> WindowSpec:
     return _log(keys).rowsBetween(Window.unboundedPreceding, -1)
-
-
-def _first_batches(folded: DataFrame, *more: str) -> DataFrame:
-    """The first batch of each run."""
-    first = {
-        "last_offset": "begin_last_offset",
-        "last_sequence": "begin_last_sequence",
-        "max_timestamp": "begin_timestamp",
-    }
-    return folded.select(*(sf.col(first.get(name, name)).alias(name) for name in (*_ABOUT, *more)))
 
 
 def _about_places(first: str, last: str) -> Callable[[DataFrame], DataFrame]:
@@ -379,20 +523,15 @@ def _about_places(first: str, last: str) -> Callable[[DataFrame], DataFrame]:
     return named
 
 
-def _between(first: Column) -> Callable[[DataFrame], DataFrame]:
-    """Let a row describe the gap from the place `first` to its batch; `before` is the batch before the gap."""
-
-    def moved(rows: DataFrame) -> DataFrame:
-        return (
-            rows.withColumn("after", _place())
-            .withColumn("last_offset", sf.col("base_offset"))
-            .withColumn("base_offset", sf.col("before.last_offset"))
-            .withColumn("from_place", first)
-            .withColumn("to_place", sf.col("place") - 1)
-            .transform(_about_places("from_place", "to_place"))
-        )
-
-    return moved
+def _between(rows: DataFrame) -> DataFrame:
+    """Let a row describe the gap between `from_place` and its batch; `before` is the batch before the gap."""
+    return (
+        rows.withColumn("after", _place())
+        .withColumn("last_offset", sf.col("base_offset"))
+        .withColumn("base_offset", sf.col("before.last_offset"))
+        .withColumn("to_place", sf.col("place") - 1)
+        .transform(_about_places("from_place", "to_place"))
+    )
 
 
 def _sequences() -> tuple[Column, Column]:

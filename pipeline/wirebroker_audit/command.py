@@ -15,6 +15,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,6 +98,8 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
     )  # fmt: skip
     if options.producer_expiration is not None:
         request = request.with_expiration(options.producer_expiration)
+    if options.records_limit is not None:
+        request = replace(request, records_limit=options.records_limit)
     try:
         exports = Exports.of(options)
         if options.follow is not None and (given := [*exports.flags, *(["--policy"] if options.policy else [])]):
@@ -105,7 +108,7 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
         request.check(SUMMARY if options.follow is None else LIVE)
         with _progress(err) as shown:
             shown.stage("starting Spark")
-            spark = get_session(options.master)
+            spark = get_session(options.master, {"spark.driver.memory": options.memory} if options.memory else None)
             interruption.watch(spark.sparkContext, cancel=options.follow is None)
             shown.watch(spark)
             if options.follow is None:

@@ -40,22 +40,22 @@ def head(data: str) -> Column:
     return sf.coalesce(sf.concat(sf.lit("'"), line, more, sf.lit("'")), sf.lit("null"))
 
 
-def outcomes(batches: DataFrame) -> DataFrame:
-    """The outcome of each transactional batch of data: `transaction` is committed, aborted or open."""
-    log = Window.partitionBy(*PRODUCER).orderBy(*LOG_ORDER)
-    ending = sf.first(sf.when(sf.col("marker") >= 0, sf.col("marker")), ignorenulls=True)
+def outcomes(data: DataFrame, batches: DataFrame) -> DataFrame:
+    """The outcome of the transactional batches among `data`: `transaction` is committed, aborted or open."""
+    data = data.where(sf.col("attributes").bitwiseAND(sf.lit(TRANSACTIONAL | CONTROL)) == TRANSACTIONAL)
+    data = data.select(*PRODUCER, *LOG_ORDER, sf.lit(None).cast("tinyint").alias("marker"))
+    markers = intact(batches).where("marker >= 0").select(*PRODUCER, *LOG_ORDER, "marker")
+    markers = markers.join(data.select(*PRODUCER).distinct(), [*PRODUCER], "left_semi")
+    backwards = Window.partitionBy(*PRODUCER).orderBy(*(sf.desc(name) for name in LOG_ORDER))
+    ending = sf.last("marker", ignorenulls=True).over(backwards)
     state = sf.when(sf.col("next") == 1, "committed").when(sf.col("next") == 0, "aborted").otherwise("open")
-    return (
-        intact(batches).where(sf.col("attributes").bitwiseAND(sf.lit(TRANSACTIONAL)) != 0)
-        .withColumn("next", ending.over(log.rowsBetween(0, Window.unboundedFollowing)))
-        .where(sf.col("attributes").bitwiseAND(sf.lit(CONTROL)) == 0)
-        .select(*PARTITION, *LOG_ORDER, state.alias("transaction"))
-    )  # fmt: skip
+    ended = data.unionByName(markers).withColumn("next", ending).where("marker IS NULL")
+    return ended.select(*PARTITION, *LOG_ORDER, state.alias("transaction"))
 
 
-def with_outcome(rows: DataFrame, batches: DataFrame) -> DataFrame:
-    """Rows with the `transaction` of the batch at their place in the log: committed, aborted, open, or none."""
-    ended = outcomes(batches)
+def with_outcome(rows: DataFrame, data: DataFrame, batches: DataFrame) -> DataFrame:
+    """Rows with the `transaction` of the batch at their place in the log, one of `data`: committed, aborted, open, or none."""
+    ended = outcomes(data, batches)
     if ended.isEmpty():
         return rows.withColumn("transaction", sf.lit("none"))
     return rows.join(ended, [*PARTITION, *LOG_ORDER], "left").fillna("none", ["transaction"])

@@ -11,37 +11,38 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kafkawire.batches import CONTROL, DELETE_HORIZON, TRANSACTIONAL
-from wirebroker_audit.scan import BATCHES
+from wirebroker_audit.scan import BATCHES, Array
 
+HEADER = pa.struct(
+    [
+        pa.field("position", pa.int64()), pa.field("base_offset", pa.int64()), pa.field("last_offset", pa.int64()),
+        pa.field("base_sequence", pa.int32()), pa.field("last_sequence", pa.int32()),
+        pa.field("max_timestamp", pa.int64()), pa.field("producer_epoch", pa.int16()),
+    ]
+)  # fmt: skip
+"""What a run keeps of a batch."""
 RUNS = pa.schema(
     [
         pa.field("topic", pa.string()), pa.field("partition", pa.int32()), pa.field("segment", pa.string()),
-        pa.field("run", pa.int64()), pa.field("producer_id", pa.int64()), pa.field("producer_epoch", pa.int16()),
-        pa.field("kind", pa.int16()), pa.field("position", pa.int64()), pa.field("last_position", pa.int64()),
-        pa.field("base_sequence", pa.int32()), pa.field("last_sequence", pa.int32()), pa.field("base_offset", pa.int64()),
-        pa.field("last_offset", pa.int64()), pa.field("begin_last_sequence", pa.int32()),
-        pa.field("begin_last_offset", pa.int64()), pa.field("begin_timestamp", pa.int64()),
-        pa.field("batches", pa.int64()), pa.field("records", pa.int64()), pa.field("bytes", pa.int64()),
-        pa.field("max_timestamp", pa.int64()), pa.field("marker", pa.int8()), pa.field("compacted_to", pa.int64()),
+        pa.field("run", pa.int64()), pa.field("producer_id", pa.int64()), pa.field("kind", pa.int16()),
+        pa.field("first", HEADER), pa.field("data", HEADER), pa.field("last", HEADER), pa.field("open", HEADER),
+        pa.field("marked", pa.int64()), pa.field("batches", pa.int64()), pa.field("records", pa.int64()),
+        pa.field("bytes", pa.int64()), pa.field("committed", pa.int64()), pa.field("aborted", pa.int64()),
+        pa.field("max_timestamp", pa.int64()), pa.field("compacted_to", pa.int64()),
     ]
 )  # fmt: skip
-"""`kind`: transactional and control, as in the attributes · `position`, `base_…` and `begin_…` are the first batch's,
-`last_…` the last one's · `batches`, `records` and `bytes` are sums · `compacted_to`: the end of the last batch that was visibly
-compacted, −1 if none was."""
-KEYS = ("topic", "partition", "segment", "run", "producer_id", "producer_epoch", "kind")
-_FOLDS = {
-    "position": ("position", "min"), "last_position": ("position", "max"), "base_sequence": ("base_sequence", "first"),
-    "last_sequence": ("last_sequence", "last"), "base_offset": ("base_offset", "first"),
-    "last_offset": ("last_offset", "last"), "begin_last_sequence": ("last_sequence", "first"),
-    "begin_last_offset": ("last_offset", "first"), "begin_timestamp": ("max_timestamp", "first"),
-    "batches": ("position", "count"), "records": ("records", "sum"), "bytes": ("bytes", "sum"),
-    "max_timestamp": ("max_timestamp", "max"), "marker": ("marker", "max"), "compacted_to": ("compacted_to", "max"),
-}  # fmt: skip
+"""`kind`: transactional and control, as in the attributes of the first batch; a marker that ends no transaction of its run is a
+run of its own · `first`, `last`: the first and the last batch, `data`: the last one that is not a marker · `marked`: the
+position of the last marker, −1 if there is none · `open`: the first batch of the transaction that is open at the run's end ·
+`batches`, `records`: those of data · `committed`, `aborted`: the numbers of markers · `compacted_to`: the end of the last batch
+that was visibly compacted, −1 if none was."""
+KEYS = ("topic", "partition", "segment", "run", "producer_id")
 _REPEATING = ["topic", "segment", "problem", "detail"]
 """Columns with a Parquet dictionary; numbers are written without one, which is faster."""
 
@@ -51,21 +52,63 @@ def fold(batches: pa.RecordBatch) -> pa.RecordBatch:
     problem = batches.column("problem")
     if problem.null_count < len(problem):
         batches = batches.filter(pc.or_(pc.is_null(problem), pc.fill_null(pc.equal(problem, "offset_regression"), False)))
-    kind = pc.bit_wise_and(batches.column("attributes"), pa.scalar(TRANSACTIONAL | CONTROL, pa.int16()))
-    rows = pa.Table.from_batches([batches]).append_column("kind", kind)
-    rows = rows.append_column("compacted_to", _compacted_to(batches)).sort_by("position")
-    made = rows.group_by(list(KEYS), use_threads=False).aggregate(list(_FOLDS.values()))
-    names = {name: f"{column}_{how}" for name, (column, how) in _FOLDS.items()}
-    columns = [made.column(names.get(field.name, field.name)).cast(field.type) for field in RUNS]
-    return pa.Table.from_arrays(columns, schema=RUNS).combine_chunks().to_batches()[0] if made.num_rows else _NONE
+    if not len(batches):
+        return _NONE
+    order, starts = _grouped(batches)
+    batches = batches.take(pa.array(order))
+    ends = np.append(starts[1:], len(order))
+    attributes, marker = _numbers(batches, "attributes"), _numbers(batches, "marker")
+    is_data, at = attributes & CONTROL == 0, np.arange(len(order))
+    data = np.maximum.reduceat(np.where(is_data, at, -1), starts)
+    marked = np.maximum.reduceat(np.where(is_data, -1, at), starts)
+    kind = attributes[starts] & (TRANSACTIONAL | CONTROL)
+    begun = np.where((data > marked) & (attributes[data] & TRANSACTIONAL != 0), np.maximum(starts, marked + 1), -1)
+    header = pa.StructArray.from_arrays([batches.column(field.name) for field in HEADER], fields=list(HEADER))
+    sums = {
+        "batches": is_data, "records": np.where(is_data, _numbers(batches, "records"), 0), "bytes": _numbers(batches, "bytes"),
+        "committed": marker == 1, "aborted": marker == 0,
+    }  # fmt: skip
+    first = batches.take(pa.array(starts))
+    columns = {
+        **{name: first.column(name) for name in KEYS}, "kind": pa.array(kind),
+        "first": _at(header, starts), "data": _at(header, data), "last": _at(header, ends - 1), "open": _at(header, begun),
+        "marked": pa.array(np.where(marked >= 0, _numbers(batches, "position")[marked], -1)),
+        **{name: pa.array(np.add.reduceat(each.astype(np.int64), starts)) for name, each in sums.items()},
+        **{name: pa.array(np.maximum.reduceat(each, starts)) for name, each in (
+            ("max_timestamp", _numbers(batches, "max_timestamp")), ("compacted_to", _compacted_to(batches)))},
+    }  # fmt: skip
+    return pa.RecordBatch.from_arrays([columns[field.name].cast(field.type) for field in RUNS], schema=RUNS)
 
 
-def _compacted_to(batches: pa.RecordBatch) -> pa.Array:
+def _grouped(batches: pa.RecordBatch) -> tuple[Array, Array]:
+    """The order of the batches by run, then by position; and where in that order each run begins."""
+    run = _numbers(batches, "run")
+    segment = batches.column("segment").dictionary_encode().indices.to_numpy()
+    order = np.lexsort((_numbers(batches, "position"), run, segment))
+    begins = np.zeros(len(order), bool)
+    begins[0] = True
+    for key in (segment, run):
+        begins[1:] |= np.diff(key[order]) != 0
+    return order, np.flatnonzero(begins)
+
+
+def _numbers(batches: pa.RecordBatch, name: str) -> Array:
+    result: Array = batches.column(name).to_numpy()
+    return result
+
+
+def _at(header: pa.StructArray, at: Array) -> pa.Array:
+    """The headers at these places, null for −1."""
+    return header.take(pa.array(at, mask=at < 0))
+
+
+def _compacted_to(batches: pa.RecordBatch) -> Array:
     """The end of each batch that has fewer records than offsets, or a delete horizon; −1 for the others."""
-    last = batches.column("last_offset")
-    fewer = pc.less(batches.column("records"), pc.add(pc.subtract(last, batches.column("base_offset")), 1))
-    horizon = pc.not_equal(pc.bit_wise_and(batches.column("attributes"), pa.scalar(DELETE_HORIZON, pa.int16())), 0)
-    return pc.if_else(pc.or_(fewer, horizon), pc.add(last, 1), pa.scalar(-1, pa.int64()))
+    last = _numbers(batches, "last_offset")
+    shown = _numbers(batches, "records") < last - _numbers(batches, "base_offset") + 1
+    shown |= _numbers(batches, "attributes") & DELETE_HORIZON != 0
+    result: Array = np.where(shown, last + 1, -1)
+    return result
 
 
 _NONE = pa.RecordBatch.from_pylist([], schema=RUNS)

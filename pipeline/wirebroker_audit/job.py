@@ -16,7 +16,6 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from kafkawire.batches import CONTROL
 from wirebroker import __version__
 from wirebroker.audit.findings import EXPIRATION_MS, INTERNAL_TOPICS, weight
 from wirebroker_audit import checks, contents, other_rules, schema
@@ -34,7 +33,7 @@ from wirebroker_audit.sources.trace import BadTrace, read_trace
 from wirebroker_audit.wire import BrokerError, ask
 
 RECORDS_LIMIT = 1_000_000
-"""A log with more records is compared batch by batch, unless a journal names records."""
+"""A topic with more records is compared batch by batch, unless a journal names records."""
 OPEN_LIMIT = 10_000
 """Open transactions at most that are joined with their coordinators' state."""
 SAID = 20
@@ -132,6 +131,7 @@ def audit(spark: SparkSession, request: Request, stage: Stage = lambda name: Non
         request.check()
         stage("listing partitions")
         request, origin = _without_skipped(spark, request)
+        origin.options["expiration"] = str(request.expiration_ms)
         with _whole_or_nothing(request.out.resolve()) as folder:
             return _Audit(spark, request, origin, folder, stage).run()
     except REFUSALS as refused:
@@ -281,10 +281,12 @@ class _Audit:
 
     def _unreadable(self, batches: DataFrame) -> None:
         """Add problems and notices about batches or records that were not read, each once."""
-        rows = batches.where("problem IN ('unreadable', 'deleted')").select("topic", "partition", "problem", "detail")
+        rows = batches.where("problem IN ('unreadable', 'deleted', 'old_format')").select(
+            "topic", "partition", "problem", "detail"
+        )
         told = rows.distinct().orderBy(sf.desc("problem")).limit(SAID + 1).collect()
         problems = [row["detail"] for row in told if row["problem"] == "unreadable"]
-        gone = [f"{row['topic']}-{row['partition']}: {row['detail']}" for row in told if row["problem"] == "deleted"]
+        gone = [f"{row['topic']}-{row['partition']}: {row['detail']}" for row in told if row["problem"] != "unreadable"]
         self.problems += [each for each in problems[:SAID] if each not in self.problems]
         self.notices += [each for each in gone[:SAID] if each not in self.notices]
         if len(told) > SAID:
@@ -292,20 +294,17 @@ class _Audit:
 
     def _totals(self, folded: DataFrame) -> dict[str, dict[str, int]]:
         """By topic: partitions, batches, records, bytes, producers, committed, aborted. Markers count for the last two only."""
-        data = sf.col("kind").bitwiseAND(sf.lit(CONTROL)) == 0
+        sent = (sf.col("producer_id") >= 0) & (sf.col("batches") > 0)
         rows = folded.groupBy("topic").agg(
             sf.count_distinct("partition").alias("partitions"),
-            *(sf.sum(sf.when(data, sf.col(name)).otherwise(0)).alias(name) for name in ("batches", "records")),
-            sf.sum("bytes").alias("bytes"),
-            sf.count_distinct(sf.when(data & (sf.col("producer_id") >= 0), sf.col("producer_id"))).alias("producers"),
-            sf.sum((sf.col("marker") == 1).cast("int")).alias("committed"),
-            sf.sum((sf.col("marker") == 0).cast("int")).alias("aborted"),
+            *(sf.sum(name).alias(name) for name in ("batches", "records", "bytes", "committed", "aborted")),
+            sf.count_distinct(sf.when(sent, sf.col("producer_id"))).alias("producers"),
         ).orderBy("topic").collect()  # fmt: skip
         return {row["topic"]: {name: int(row[name]) for name in row.asDict() if name != "topic"} for row in rows}
 
     def _ranges(self, folded: DataFrame) -> list[dict[str, Any]]:
         """The offsets of each partition that were read, from `first` up to `end`; and which of several replicas."""
-        rows = folded.groupBy(*checks.PARTITION).agg(sf.max("last_offset").alias("last")).collect()
+        rows = folded.groupBy(*checks.PARTITION).agg(sf.max("last.last_offset").alias("last")).collect()
         last = {(row["topic"], row["partition"]): row["last"] for row in rows}
         return [
             {"topic": topic, "partition": partition, "first": first, "end": last.get((topic, partition), first - 1) + 1}
@@ -318,23 +317,20 @@ class _Audit:
         intended: DataFrame | None,
     ) -> Iterator[DataFrame]:  # fmt: skip
         """Findings by the content of records, or of batches if there are too many records."""
-        count = sum(each["records"] for name, each in totals.items() if name not in INTERNAL_TOPICS)
-        if intended is None and count > self.request.records_limit:
-            self.stage("comparing the contents of batches")
-            self.notices.append(
-                f"the log has more than {self.request.records_limit:,} records, so contents were compared batch by batch"
-            )
-            data = contents.data_batches(batches)
-            stored = sum(each["batches"] for each in totals.values())
-            alike = contents.repeated_batches(data, stored).localCheckpoint()
-            rows = contents.visible(contents.with_outcome(alike, batches))
-            yield from self._stored_again(contents.units_of_batches(rows), found, among=data)
+        limit = self.request.records_limit
+        large = [name for name, each in totals.items() if each["records"] > limit and name not in INTERNAL_TOPICS]
+        if intended is not None:
+            large = []
+        if large:
+            yield from self._by_batch(batches, found, totals, large)
+        if large and len(large) == len(totals):
             return
         self.stage("comparing the contents of records")
-        records = self._aside(self.origin.records(), "records")
+        records = self._aside(self.origin.records([name for name in totals if name not in large]), "records")
         self._unreadable(records)
         rows = self._since_log_start(records.where("problem IS NULL"), bounds)
-        rows = contents.units_of_records(contents.with_outcome(rows, batches))
+        data = contents.data_batches(batches).where(~sf.col("topic").isin(*large))
+        rows = contents.units_of_records(contents.with_outcome(rows, data, batches))
         units, damaged = contents.visible(rows), contents.bad_records(records)
         yield damaged
         if intended is None:
@@ -346,6 +342,20 @@ class _Audit:
         came = reconcile(units, hidden, intended, contents.deleted(batches, bounds))
         yield came.findings
         yield from self._stored_again(came.unnamed, found, came.beyond)
+
+    def _by_batch(
+        self, batches: DataFrame, found: DataFrame, totals: dict[str, dict[str, int]], large: list[str]
+    ) -> Iterator[DataFrame]:  # fmt: skip
+        """Findings by the content of batches, in topics with too many records."""
+        self.stage("comparing the contents of batches")
+        limit = f"more than {self.request.records_limit:,} records, so contents were compared batch by batch"
+        more = f" and {len(large) - SAID:,} more topics" if len(large) > SAID else ""
+        self.notices.append(f"{', '.join(large[:SAID])}{more}: {limit}")
+        data = contents.data_batches(batches).where(sf.col("topic").isin(*large))
+        stored = sum(totals[name]["batches"] for name in large)
+        alike = contents.repeated_batches(data, stored).localCheckpoint()
+        rows = contents.visible(contents.with_outcome(alike, alike, batches))
+        yield from self._stored_again(contents.units_of_batches(rows), found, among=data)
 
     def _since_log_start(self, records: DataFrame, bounds: DataFrame) -> DataFrame:
         """The records at or after the log start, which may lie inside a batch."""

@@ -47,6 +47,7 @@ def start(
     seconds: float = 1,
 ) -> StreamingQuery:
     """Start, or continue where an earlier run with the same `out` ended or was killed."""
+    origin.options["expiration"] = str(expiration_ms)
     folder = out.resolve() / LIVE
     folder.mkdir(parents=True, exist_ok=True)
     restarts = Restarts(folder / "anew.json")
@@ -62,7 +63,12 @@ def start(
         origin.look()
         bounds = checks.with_compaction(origin.bounds_frame(), folded)
         found = checks.findings_of(batches, folded, bounds, expiration_ms).localCheckpoint()
-        gone = batches.where("problem = 'deleted'").select("topic", "partition", "detail").limit(SAID_NOTICES).collect()
+        gone = (
+            batches.where("problem IN ('deleted', 'old_format')")
+            .select("topic", "partition", "detail")
+            .limit(SAID_NOTICES)
+            .collect()
+        )
         notices = [f"{row['topic']}-{row['partition']}: {row['detail']}" for row in gone]
         _replace(out / CURRENT, found, micro, [*origin.notices, *notices])
 

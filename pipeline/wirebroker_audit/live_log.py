@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kafkawire.batches import read_header
+from wirebroker.audit.findings import EXPIRATION_MS
 from wirebroker_audit.live_segments import RESTARTED
 from wirebroker_audit.scan import EVERYTHING, Chunk, Linker, Place, batch_rows, damage_row, walk
 from wirebroker_audit.wire import EARLIEST, BrokerError, Client, LivePartition
@@ -62,7 +63,7 @@ def split_offsets(live: list[LivePartition], bootstrap: str, pieces: int) -> lis
     return found
 
 
-def read_range(wanted: Range | Restarted) -> Iterator[Chunk]:
+def read_range(wanted: Range | Restarted, expiration_ms: int = EXPIRATION_MS) -> Iterator[Chunk]:
     """The batches of the range, and a row if it cannot be read to its end."""
     where = f"{wanted.topic}-{wanted.partition}"
     if isinstance(wanted, Restarted):
@@ -76,7 +77,7 @@ def read_range(wanted: Range | Restarted) -> Iterator[Chunk]:
         wanted.topic, wanted.partition, where, wanted.number, cleaned_until=EVERYTHING if wanted.compacted else -1,
         by_offset=True,
     )  # fmt: skip
-    linker = Linker(wanted.number)
+    linker = Linker(place, expiration_ms)
     client = Client(wanted.bootstrap)
     reader = _RangeReader(wanted, place, linker, client)
     try:
@@ -96,6 +97,7 @@ class _RangeReader:
         self.empty = 0
 
     def damage(self, problem: str, detail: str, size: int = 0) -> Chunk:
+        self.linker.damaged(-1)
         return damage_row(self.place, problem, detail, position=self.offset, size=size, expected_offset=self.offset)
 
     def read(self) -> Iterator[Chunk]:

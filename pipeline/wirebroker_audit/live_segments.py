@@ -20,6 +20,7 @@ from kafkawire.disk.damage import DamagedFile
 from kafkawire.disk.names import LOG, SWAP, offset_of
 from kafkawire.disk.properties import PARTITION_METADATA, read_partition_metadata
 from kafkawire.primitives import format_uuid
+from wirebroker.audit.findings import EXPIRATION_MS
 from wirebroker_audit.replicas import PartitionFolder
 from wirebroker_audit.scan import Array, Chunk, Place, damage_row, headers_at, looks_like_batch
 from wirebroker_audit.segments import Split, read_opened, whole_batches
@@ -282,19 +283,19 @@ def _why_restarted(begin: Mark, end: Mark) -> str:
     return f"the log was read up to offset {begin.offset} but now ends before that; it is read from its beginning"
 
 
-def read_stretch(wanted: Stretch) -> Iterator[Chunk]:
+def read_stretch(wanted: Stretch, expiration_ms: int = EXPIRATION_MS) -> Iterator[Chunk]:
     """The batches between the marks, from the current segments, and a row for each damage.
 
     Raises OSError if a segment exists but cannot be read.
     """
-    return _StretchReader(wanted).read()
+    return _StretchReader(wanted, expiration_ms).read()
 
 
 class _StretchReader:
     """Reads segment by segment; if the folder changes, it continues with the new segments."""
 
-    def __init__(self, wanted: Stretch) -> None:
-        self.wanted, self.mark, self.end = wanted, wanted.begin, wanted.end
+    def __init__(self, wanted: Stretch, expiration_ms: int) -> None:
+        self.wanted, self.mark, self.end, self.expiration_ms = wanted, wanted.begin, wanted.end, expiration_ms
         self.folder = Path(wanted.folder)
 
     def read(self) -> Iterator[Chunk]:
@@ -356,7 +357,7 @@ class _StretchReader:
                 start & _NUMBER, self.wanted.topic, self.wanted.partition, str(path), self._named(label), start, stop,
                 -1 if start else first, self.end.start, self.wanted.cleaned_until,
             )  # fmt: skip
-            yield from read_opened(split, file)
+            yield from read_opened(split, file, self.expiration_ms)
         if cut is not None:
             self.mark = self.mark._replace(offset=max(cut, offset))
             yield self._gone(self.end.offset)

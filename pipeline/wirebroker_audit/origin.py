@@ -28,6 +28,8 @@ class Origin(ABC):
     name: str
     format: str
     """the Data Source of its batches"""
+    record_format: str
+    """the Data Source of its records"""
     options: dict[str, str]
     """the options of that Data Source and of the source of records"""
     bounds: list[tuple[str, int, int, int]]
@@ -53,9 +55,10 @@ class Origin(ABC):
         options = {**self.options, "keep": str(folder)}
         return self._spark.read.format(self.format).options(**options).load()
 
-    @abstractmethod
-    def records(self) -> DataFrame:
-        """The records in the batches."""
+    def records(self, topics: list[str]) -> DataFrame:
+        """The records in the batches of these topics."""
+        options = {**self.options, "only": ",".join(topics)}
+        return self._spark.read.format(self.record_format).options(**options).load()
 
     def replica(self, topic: str, partition: int) -> dict[str, Any]:
         """For the report: the replica that is read (`read`), why (`why`), and its `others`; nothing without a choice."""
@@ -77,7 +80,7 @@ class Origin(ABC):
 class Directory(Origin):
     """A Kafka log directory. Raises NotALogDirectory."""
 
-    format = "kafka-segments"
+    format, record_format = "kafka-segments", "kafka-segment-records"
 
     def __init__(self, spark: SparkSession, path: Path, topics: tuple[str, ...], split_bytes: int | None = None) -> None:
         super().__init__(spark)
@@ -106,9 +109,6 @@ class Directory(Origin):
             return {}
         return {"read": str(folder.path), "why": folder.why, "others": [str(each.path) for each in folder.others]}
 
-    def records(self) -> DataFrame:
-        return self._spark.read.format("kafka-segment-records").options(**self.options).load()
-
     def coordinators(self, producers: Iterable[int]) -> Coordinators:
         try:
             folders = find_partitions(self._path, (TRANSACTION_TOPIC,))
@@ -129,7 +129,7 @@ class Directory(Origin):
 class Cluster(Origin):
     """A live cluster, up to the offsets that it has at this moment. Raises BrokerError."""
 
-    format = "kafka-broker-batches"
+    format, record_format = "kafka-broker-batches", "kafka-broker-records"
 
     def __init__(self, spark: SparkSession, bootstrap: str, topics: tuple[str, ...]) -> None:
         super().__init__(spark)
@@ -157,6 +157,3 @@ class Cluster(Origin):
             f"{topic}: the broker does not say whether the topic is compacted, so missing offsets do not count as gaps"
             for topic in sorted({each.topic for each in self._live if each.compacted is None})
         ]
-
-    def records(self) -> DataFrame:
-        return self._spark.read.format("kafka-broker-records").options(**self.options).load()

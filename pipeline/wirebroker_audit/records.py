@@ -1,13 +1,14 @@
-"""The records inside batches as rows, decompressed and hashed."""
+"""The records inside batches as rows, decompressed and hashed. No row has an object of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
-from kafkawire.batches import CONTROL, SEQUENCES, Record, iter_records, read_header
+from kafkawire.batches import CONTROL, SEQUENCES, BatchHeader, Record, iter_records, read_header
 from kafkawire.compression import CodecMissing, TooLarge
 from kafkawire.errors import ProtocolError
 from wirebroker.audit.content import UNFOLDED, content_hash, digest, head
@@ -32,65 +33,119 @@ with a `problem`."""
 
 def record_rows(chunks: Iterable[Chunk]) -> Iterator[pa.RecordBatch]:
     """The records of every sound batch of data, and a row for each part that cannot be read."""
-    rows: list[dict[str, Any]] = []
+    rows = _Rows()
     for chunk in chunks:
-        rows += _not_read(chunk)
+        if chunk.begin < 0:
+            said = chunk.rows.select(["topic", "partition", "segment", "position", "problem", "detail"]).to_pylist()
+            if unread := [row for row in said if row["problem"] in ("unreadable", "deleted")]:
+                yield pa.RecordBatch.from_pylist(unread, schema=RECORDS)
+            continue
         for batch in _sound(chunk):
-            rows += _of_batch(chunk, batch)
+            at = chunk.places[batch.position] if chunk.places else batch.position - chunk.begin
+            problem = rows.take(batch, chunk.view[at : at + batch.bytes])
+            if problem is not None:
+                yield pa.RecordBatch.from_pylist([problem], schema=RECORDS)
             if len(rows) >= ROWS:
-                yield pa.RecordBatch.from_pylist(rows, schema=RECORDS)
-                rows = []
-    if rows:
-        yield pa.RecordBatch.from_pylist(rows, schema=RECORDS)
+                yield rows.made()
+                rows = _Rows()
+    if len(rows):
+        yield rows.made()
 
 
-def _not_read(chunk: Chunk) -> list[dict[str, Any]]:
-    if chunk.begin >= 0:
-        return []
-    said = chunk.rows.select(["topic", "partition", "segment", "position", "problem", "detail"]).to_pylist()
-    return [row for row in said if row["problem"] in ("unreadable", "deleted")]
+class _Batch(NamedTuple):
+    topic: str
+    partition: int
+    segment: str
+    position: int
+    bytes: int
 
 
-_NEEDED = ("topic", "partition", "base_offset", "bytes", "attributes", "segment", "position", "problem")
+def _sound(chunk: Chunk) -> Iterator[_Batch]:
+    """The batches of data that the scan found sound."""
+    column = {name: chunk.rows.column(name).to_pylist() for name in ("problem", "attributes", *_Batch._fields)}
+    for *batch, problem, attributes in zip(
+        *(column[name] for name in _Batch._fields), column["problem"], column["attributes"], strict=True
+    ):
+        if problem in (None, "offset_regression") and not attributes & CONTROL:
+            yield _Batch(*batch)
 
 
-def _sound(chunk: Chunk) -> list[dict[str, Any]]:
-    if chunk.begin < 0:
-        return []
-    rows = chunk.rows.select(list(_NEEDED)).to_pylist()
-    return [row for row in rows if row["problem"] in (None, "offset_regression") and not row["attributes"] & CONTROL]
+class _Rows:
+    """Records, column by column. Values are kept as hashes."""
 
+    def __init__(self) -> None:
+        self._batches: list[_Batch] = []
+        self._headers: list[BatchHeader] = []
+        self._counts: list[int] = []
+        self._columns: dict[str, list[Any]] = {
+            name: [] for name in ("delta", "timestamp_delta", "key", "value_hash", "content", "value_head")
+        }  # fmt: skip
 
-def _of_batch(chunk: Chunk, batch: dict[str, Any]) -> list[dict[str, Any]]:
-    at = chunk.places[batch["position"]] if chunk.places else batch["position"] - chunk.begin
-    view = chunk.view[at : at + batch["bytes"]]
-    header = read_header(view)
-    common = {
-        "topic": batch["topic"], "partition": batch["partition"], "producer_id": header.producer_id,
-        "producer_epoch": header.producer_epoch, "batch_offset": header.base_offset, "segment": batch["segment"],
-        "position": batch["position"],
-    }  # fmt: skip
-    try:
-        records = list(iter_records(view, UNFOLDED))
-    except (CodecMissing, TooLarge) as beyond:
-        return [common | {"problem": "unreadable", "detail": f"{batch['segment']} at {batch['position']}: {beyond}"}]
-    except ProtocolError as damage:
-        return [common | {"problem": "bad_batch", "detail": f"its checksum matches, but its records cannot be read: {damage}"}]
-    return [
-        common
-        | _content(each)
-        | {
-            "offset": header.base_offset + each.offset_delta,
-            "timestamp": header.max_timestamp if header.is_log_append_time else header.base_timestamp + each.timestamp_delta,
-            "sequence": (header.base_sequence + each.offset_delta) % SEQUENCES if header.base_sequence >= 0 else -1,
+    def __len__(self) -> int:
+        return len(self._columns["delta"])
+
+    def take(self, batch: _Batch, view: memoryview) -> dict[str, Any] | None:
+        """Add the records of a batch; a row instead, if they cannot be read."""
+        header = read_header(view)
+        try:
+            records = list(iter_records(view, UNFOLDED))
+        except (CodecMissing, ProtocolError) as damage:
+            return _unread(batch, header, damage)
+        self._batches.append(batch)
+        self._headers.append(header)
+        self._counts.append(len(records))
+        self._add(records)
+        return None
+
+    def _add(self, records: list[Record]) -> None:
+        column = self._columns
+        column["delta"] += [each.offset_delta for each in records]
+        column["timestamp_delta"] += [each.timestamp_delta for each in records]
+        column["key"] += [each.key for each in records]
+        hashes = [digest(each.value) for each in records]
+        column["value_hash"] += hashes
+        column["content"] += [
+            content_hash(each.key, value_hash, each.headers) for each, value_hash in zip(records, hashes, strict=True)
+        ]
+        column["value_head"] += [head(each.value) for each in records]
+
+    def made(self) -> pa.RecordBatch:
+        """All of them."""
+        batch_of = np.repeat(np.arange(len(self._counts)), self._counts)
+        base, base_sequence, base_timestamp, max_timestamp = (
+            np.array([getattr(each, name) for each in self._headers], np.int64)[batch_of]
+            for name in ("base_offset", "base_sequence", "base_timestamp", "max_timestamp")
+        )
+        appended = np.array([each.is_log_append_time for each in self._headers], bool)[batch_of]
+        delta = np.array(self._columns["delta"], np.int64)
+        timestamp = base_timestamp + np.array(self._columns["timestamp_delta"], np.int64)
+        computed = {
+            "offset": base + delta, "timestamp": np.where(appended, max_timestamp, timestamp), "batch_offset": base,
+            "sequence": np.where(base_sequence >= 0, (base_sequence + delta) % SEQUENCES, -1),
+        }  # fmt: skip
+        repeated = {name: [getattr(each, name) for each in self._batches] for name in _Batch._fields} | {
+            name: [getattr(each, name) for each in self._headers] for name in ("producer_id", "producer_epoch")
         }
-        for each in records
-    ]
+        columns = []
+        for field in RECORDS:
+            if field.name in computed:
+                columns.append(pa.array(computed[field.name]).cast(field.type))
+            elif field.name in repeated:
+                columns.append(pa.array(repeated[field.name], field.type).take(pa.array(batch_of)))
+            elif field.name in self._columns:
+                columns.append(pa.array(self._columns[field.name], field.type))
+            else:
+                columns.append(pa.nulls(len(delta), field.type))
+        return pa.RecordBatch.from_arrays(columns, schema=RECORDS)
 
 
-def _content(record: Record) -> dict[str, Any]:
-    value_hash = digest(record.value)
+def _unread(batch: _Batch, header: BatchHeader, damage: CodecMissing | ProtocolError) -> dict[str, Any]:
+    if isinstance(damage, CodecMissing | TooLarge):
+        problem, detail = "unreadable", f"{batch.segment} at {batch.position}: {damage}"
+    else:
+        problem, detail = "bad_batch", f"its checksum matches, but its records cannot be read: {damage}"
     return {
-        "key": record.key, "value_hash": value_hash, "value_head": head(record.value),
-        "content": content_hash(record.key, value_hash, record.headers),
+        "topic": batch.topic, "partition": batch.partition, "producer_id": header.producer_id,
+        "producer_epoch": header.producer_epoch, "batch_offset": header.base_offset, "segment": batch.segment,
+        "position": batch.position, "problem": problem, "detail": detail,
     }  # fmt: skip

@@ -1,7 +1,8 @@
 """From bytes to rows: headers of record batches as Arrow columns, with CRC, damage, and the producers' runs. No Spark or I/O.
 
-A *run* is an unbroken stretch of one producer's batches in one split: the same epoch, consecutive sequences, rising offsets. A
-healthy log has few runs, however many batches it has, so the checks look at runs first.
+A *run* is an unbroken stretch of one producer's batches in one split: consecutive sequences, or sequence 0 of a newer epoch;
+rising offsets; no pause after which the broker forgets the producer. A marker belongs to the run whose transaction it ends. A
+healthy log has few runs, however many batches and transactions it has, so the checks look at runs first.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from kafkawire.batches import (
     may_be_compacted,
 )
 from kafkawire.primitives import Buffer
+from wirebroker.audit.findings import EXPIRATION_MS, INTERNAL_TOPICS
 
 Array = np.ndarray[Any, Any]
 
@@ -59,15 +61,17 @@ BATCHES = pa.schema(
         pa.field("max_timestamp", pa.int64()), pa.field("crc_stored", pa.int64()), pa.field("crc_computed", pa.int64()),
         pa.field("bytes", pa.int32()), pa.field("segment", pa.string()), pa.field("position", pa.int64()),
         pa.field("marker", pa.int8()), pa.field("content", pa.int64()), pa.field("run", pa.int64()),
+        pa.field("missing", pa.int64()), pa.field("after_damage", pa.bool_()),
         pa.field("problem", pa.string()), pa.field("detail", pa.string()),
     ]
 )  # fmt: skip
 """`BatchRow`, and the columns that the scan adds.
 
-`marker`: 1 commit, 0 abort, −1 no marker · `content`: a checksum of the stored records · `run`: see above · `problem`: a kind
-of finding, `unreadable`, or `deleted`; null for a sound batch · `detail`: the reason as a clause. In a row with a problem
-other than `offset_regression`, only topic, partition, segment and position can be trusted. If no batch can be read there, both
-offsets are the expected one.
+`marker`: 1 commit, 0 abort, −1 no marker · `content`: a checksum of the stored records · `run`: see above · `missing`: the
+number of offsets between the batch and those before it in its split · `after_damage`: whether damage lies between · `problem`:
+a kind of finding, `unreadable`, `deleted`, or `old_format`; null for a sound batch · `detail`: the reason as a clause. In a row
+with a problem other than `offset_regression`, only topic, partition, segment and position can be trusted. If no batch can be
+read there, both offsets are the expected one.
 """
 
 
@@ -177,39 +181,30 @@ def find_batch(view: memoryview, pos: int, stop: int) -> int | None:
     return None
 
 
-class _Links(NamedTuple):
-    """Batches ordered by producer, and then by the log."""
-
-    ids: Array
-    epoch: Array
-    first_sequence: Array
-    first_offset: Array
-    last_sequence: Array
-    last_offset: Array
-    kind: Array
-    """transactional, control: as in the attributes"""
-
-    def follow(self) -> Array:
-        """For each batch but the first, whether it continues the run of the one before it."""
-        result: Array = (
-            (self.ids[1:] == self.ids[:-1])
-            & (self.epoch[1:] == self.epoch[:-1])
-            & (self.first_sequence[1:] == (self.last_sequence[:-1] + 1) % SEQUENCES)
-            & (self.first_offset[1:] > self.last_offset[:-1])
-            & (self.kind[1:] == self.kind[:-1])
-            & (self.kind[1:] & CONTROL == 0)
-        )
-        return result
+_EVENT = np.dtype(
+    [(name, np.int64) for name in ("producer_id", "epoch", "first_sequence", "last_sequence", "first_offset", "last_offset",
+                                   "timestamp", "kind", "run")]
+)  # fmt: skip
+"""A batch as the `Linker` sees it. `kind`: transactional and control, as in the attributes; or `_DAMAGED`."""
+_DAMAGED = 1 << 16
+REMEMBERED = 200_000
+"""Batches that a `Linker` keeps. A run of a producer that it has forgotten ends, which no check minds."""
 
 
 class Linker:
     """Numbers the runs of a split and keeps the last offset; it takes the batches in log order."""
 
-    def __init__(self, split: int) -> None:
-        self._high = split << 32
+    def __init__(self, place: Place, expiration_ms: int = EXPIRATION_MS) -> None:
+        self._high = place.split << 32
+        self._expiration_ms = expiration_ms
+        self._numbered = place.topic not in INTERNAL_TOPICS
         self._runs = 0
-        self._producers: dict[int, tuple[int, int, int, int, int]] = {}
+        self._known = np.empty(0, _EVENT)
+        """the last batch of data of each run that may continue, and the marker after it"""
         self._last_offset = -1
+        self._reach = -1
+        """the highest last offset of a sound batch, −1 before the first one"""
+        self._after_damage = False
 
     @property
     def next_offset(self) -> int:
@@ -220,8 +215,13 @@ class Linker:
         """The log begins at this offset or later."""
         self._last_offset = offset - 1
 
+    def damaged(self, producer_id: int) -> None:
+        """No batch can be read at this place; the remains of its header may name a producer, −1 if not."""
+        self._after_damage = True
+        self._known = self._known[self._known["producer_id"] != producer_id]
+
     def last_offsets_before(self, last: Array) -> Array:
-        """For each batch the last offset of the one before it."""
+        """For each sound batch the last offset of the one before it."""
         before = np.empty_like(last)
         before[1:] = last[:-1]
         before[:1] = self._last_offset
@@ -229,50 +229,95 @@ class Linker:
             self._last_offset = int(last[-1])
         return before
 
-    def runs(self, rows: Array, last_offsets: Array, last_sequences: Array, linked: Array) -> Array:
-        """The run of each batch for which `linked` is true. A marker is a run of its own and ends the run before it."""
+    def missing_before(self, base: Array, last: Array, sound: Array) -> tuple[Array, Array]:
+        """For each batch the number of offsets that are missing before it, and whether damage lies before it."""
+        missing, after_damage = np.zeros(len(base), np.int64), np.zeros(len(base), bool)
+        at = np.flatnonzero(sound)
+        damaged = np.diff(at, prepend=-1) > 1
+        if len(at):
+            reach = np.maximum.accumulate(np.append(self._reach if self._reach >= 0 else base[at[0]] - 1, last[at]))
+            missing[at] = np.maximum(base[at] - reach[:-1] - 1, 0)
+            damaged[0] |= self._after_damage
+            after_damage[at] = damaged
+            self._reach = int(reach[-1])
+            self._after_damage = False
+        self._after_damage |= bool(len(base)) and not sound[-1]
+        return missing, after_damage
+
+    def runs(self, rows: Array, last_offsets: Array, last_sequences: Array, sound: Array) -> Array:
+        """The run of each batch of a producer. A damaged one has none; it ends its producer's run."""
         result = np.full(len(rows), self._high | NO_RUN, np.int64)
-        chosen = np.flatnonzero(linked)
+        chosen = np.flatnonzero(rows["producer_id"] >= 0)
         if not len(chosen):
             return result
-        ids = rows["producer_id"][chosen].astype(np.int64)
-        order = np.argsort(ids, kind="stable")
-        at, ids = chosen[order], ids[order]
-        kind = rows["attributes"][at] & (TRANSACTIONAL | CONTROL)
-        seen = _Links(
-            ids, rows["producer_epoch"][at].astype(np.int64), rows["base_sequence"][at].astype(np.int64),
-            rows["base_offset"][at].astype(np.int64), last_sequences[at], last_offsets[at], kind,
-        )  # fmt: skip
-        follows = np.zeros(len(at), bool)
-        follows[1:] = seen.follow()
-        heads = np.flatnonzero(~follows)
-        numbers = self._number(heads, seen)
-        owner = np.cumsum(~follows) - 1
-        result[at] = self._high | numbers[owner]
-        ends = np.append(np.flatnonzero(ids[1:] != ids[:-1]), len(ids) - 1)
-        for end in ends.tolist():
-            self._producers[int(ids[end])] = (
-                int(seen.epoch[end]), int(seen.last_sequence[end]), int(seen.last_offset[end]), int(kind[end]),
-                int(numbers[owner[end]]),
-            )  # fmt: skip
+        here = np.empty(len(chosen), _EVENT)
+        for name, source in (
+            ("producer_id", "producer_id"), ("epoch", "producer_epoch"), ("first_sequence", "base_sequence"),
+            ("first_offset", "base_offset"), ("timestamp", "max_timestamp"),
+        ):  # fmt: skip
+            here[name] = rows[source][chosen]
+        here["last_sequence"], here["last_offset"] = last_sequences[chosen], last_offsets[chosen]
+        here["kind"] = np.where(sound[chosen], rows["attributes"][chosen] & (TRANSACTIONAL | CONTROL), _DAMAGED)
+        here["run"] = -1
+        mine = np.isin(self._known["producer_id"], here["producer_id"])
+        known = self._known[mine]
+        order = np.argsort(np.concatenate([known["producer_id"], here["producer_id"]]), kind="stable")
+        seen = np.concatenate([known, here])[order]
+        follows = self._follows(seen)
+        heads = np.flatnonzero(~follows & (seen["run"] < 0) & (seen["kind"] != _DAMAGED))
+        seen["run"][heads] = np.arange(self._runs, self._runs + len(heads))
+        self._runs += len(heads)
+        head_of = np.maximum.accumulate(np.where(seen["run"] >= 0, np.arange(len(seen)), 0))
+        seen["run"] = np.where(seen["kind"] == _DAMAGED, -1, seen["run"][head_of])
+        self._known = np.concatenate([self._known[~mine], seen[_may_continue(seen, follows)]])[-REMEMBERED:]
+        run = np.empty(len(seen), np.int64)
+        run[order] = seen["run"]
+        run = run[len(known) :]
+        result[chosen[run >= 0]] = self._high | run[run >= 0]
         return result
 
-    def _number(self, heads: Array, seen: _Links) -> Array:
-        """Numbers of the runs that begin in this chunk; a producer's first one may continue an earlier run."""
-        numbers = np.arange(self._runs, self._runs + len(heads), dtype=np.int64)
-        self._runs += len(heads)
-        first_of_producer = np.ones(len(heads), bool)
-        first_of_producer[1:] = seen.ids[heads[1:]] != seen.ids[heads[1:] - 1]
-        for index in np.flatnonzero(first_of_producer).tolist():
-            head = heads[index]
-            known = self._producers.get(int(seen.ids[head]))
-            if known is None:
-                continue
-            epoch, last, offset, kind, run = known
-            follows = epoch == seen.epoch[head] and (last + 1) % SEQUENCES == seen.first_sequence[head]
-            if follows and kind == seen.kind[head] and not kind & CONTROL and seen.first_offset[head] > offset:
-                numbers[index] = run
-        return numbers
+    def _follows(self, seen: Array) -> Array:
+        """For each batch whether it continues the run of the one before it; they are ordered by producer, then by the log."""
+        result = np.zeros(len(seen), bool)
+        if len(seen) < 2:
+            return result
+        before, each = seen[:-1], seen[1:]
+        beside = (each["producer_id"] == before["producer_id"]) & (each["epoch"] >= before["epoch"])
+        beside &= each["first_offset"] > before["last_offset"]
+        within = before["kind"] == TRANSACTIONAL
+        ends = beside & within & _is_control(each["kind"])
+        result[1:] = ends
+        at = np.arange(len(each))
+        data = seen[np.where(_is_control(before["kind"]), at - 1, at)]  # of a run's first batches, −1 is never looked at
+        same = each["epoch"] == data["epoch"]
+        next_sequence = (data["last_sequence"] + 1) % SEQUENCES == each["first_sequence"]
+        newer = (data["epoch"] >= 0) & ~same & (each["first_sequence"] == 0)
+        known = within | (each["timestamp"] - before["timestamp"] < self._expiration_ms)
+        goes_on = (same & next_sequence) | newer if self._numbered else np.ones(len(each), bool)
+        result[1:] |= (
+            beside & (_is_data(before["kind"]) | result[:-1]) & (each["kind"] == data["kind"]) & _is_data(each["kind"])
+            & goes_on & known
+        )  # fmt: skip
+        return result
+
+
+def _is_control(kind: Array) -> Array:
+    result: Array = kind & CONTROL != 0
+    return result
+
+
+def _is_data(kind: Array) -> Array:
+    result: Array = kind & (CONTROL | _DAMAGED) == 0
+    return result
+
+
+def _may_continue(seen: Array, follows: Array) -> Array:
+    """The positions of each producer's last batch if it is data, or if it is a marker that ended a transaction of its run, of
+    both."""
+    ends = np.append(np.flatnonzero(seen["producer_id"][1:] != seen["producer_id"][:-1]), len(seen) - 1)
+    ended = ends[_is_control(seen["kind"][ends]) & follows[ends]]
+    result: Array = np.sort(np.concatenate([ends[_is_data(seen["kind"][ends])], ended - 1, ended]))
+    return result
 
 
 def batch_rows(view: memoryview, found: Walk, place: Place, linker: Linker, base_position: int) -> pa.RecordBatch:
@@ -292,7 +337,8 @@ def batch_rows(view: memoryview, found: Walk, place: Place, linker: Linker, base
     problem, detail = _problems(rows, wrong, bad_crc, base, last, linker)
     sound = problem == ""
     intact = sound | (problem == "offset_regression")
-    runs = linker.runs(rows, last, last_sequence, intact & (rows["producer_id"] >= 0))
+    runs = linker.runs(rows, last, last_sequence, intact)
+    missing, after_damage = linker.missing_before(base, last, intact)
     count = len(positions)
     columns = [
         _constant(place.topic, count), pa.array(np.full(count, place.partition, np.int32)), pa.array(base),
@@ -304,7 +350,7 @@ def batch_rows(view: memoryview, found: Walk, place: Place, linker: Linker, base
         pa.array((rows["length"] + LOG_OVERHEAD).astype(np.int32)), _constant(place.segment, count),
         pa.array(base if place.by_offset else positions + base_position), pa.array(_markers(view, positions, control & intact)),
         pa.array(np.array(found.contents, np.uint64).view(np.int64)), pa.array(runs),
-        _words(problem, sound), _words(detail, sound),
+        pa.array(missing), pa.array(after_damage), _words(problem, sound), _words(detail, sound),
     ]  # fmt: skip
     made = pa.RecordBatch.from_arrays(columns, schema=BATCHES)
     gone = np.maximum(base, last) < place.log_start
@@ -399,7 +445,7 @@ def damage_row(
         "last_offset": expected_offset, "leader_epoch": -1, "producer_id": -1, "producer_epoch": -1, "base_sequence": -1,
         "last_sequence": -1, "records": 0, "attributes": 0, "max_timestamp": -1, "crc_stored": -1, "crc_computed": -1,
         "bytes": min(size, 2**31 - 1), "segment": place.segment, "position": position, "marker": -1, "content": 0,
-        "run": place.split << 32 | NO_RUN, "problem": problem, "detail": detail,
+        "run": place.split << 32 | NO_RUN, "missing": 0, "after_damage": False, "problem": problem, "detail": detail,
     }  # fmt: skip
     if len(head) >= HEADER_SIZE and any(head):
         rest = headers_at(head, np.zeros(1, np.int64))[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 
 from kafkawire.batches import HEADER_SIZE, LOG_OVERHEAD
 from kafkawire.primitives import Buffer
+from wirebroker.audit.findings import EXPIRATION_MS, PREALLOCATED
 from wirebroker_audit.scan import (
     LARGEST_BATCH,
     Chunk,
@@ -31,6 +33,9 @@ from wirebroker_audit.scan import (
 CHUNK = 8 * 1024 * 1024
 """Bytes read at a time."""
 _LENGTH = struct.Struct(">i")
+_OLD = struct.Struct(">qiIb")
+"""The beginning of a message of magic 0 or 1: offset, length, CRC-32 of all after it, magic."""
+OLD_CRC_START, OLD_LEAST = 16, 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +58,19 @@ class Split:
     """why the segment cannot be read"""
     problem: str = "unreadable"
     """the kind of that error: unreadable, or deleted meanwhile"""
+    is_active: bool = False
+    """whether it is in the last segment, to which a broker appends"""
     size: int = 0
     """bytes of the file when it was split, and its inode: if both have changed, the file was replaced; 0: unknown"""
     inode: int = 0
 
 
-def read_split(split: Split) -> Iterator[Chunk]:
-    """The batches that begin in the split, and a row for each damage or for a file that cannot be read."""
-    reader = _reader_of(split)
+def read_split(split: Split, expiration_ms: int = EXPIRATION_MS) -> Iterator[Chunk]:
+    """The batches that begin in the split, and a row for each damage or for a file that cannot be read.
+
+    After a pause of `expiration_ms` the broker forgets a producer, so its run ends.
+    """
+    reader = _reader_of(split, expiration_ms)
     if split.error:
         yield reader.damage(split.problem, split.error, 0, 0)
         return
@@ -74,14 +84,14 @@ def read_split(split: Split) -> Iterator[Chunk]:
         yield reader.damage("unreadable", f"{where}: {refused.strerror or refused}", reader.position, 0)
 
 
-def read_opened(split: Split, file: BinaryIO) -> Iterator[Chunk]:
+def read_opened(split: Split, file: BinaryIO, expiration_ms: int = EXPIRATION_MS) -> Iterator[Chunk]:
     """Like `read_split`, from a file that is already open and may have another name by now."""
-    return _reader_of(split).read(file)
+    return _reader_of(split, expiration_ms).read(file)
 
 
-def _reader_of(split: Split) -> _SplitReader:
+def _reader_of(split: Split, expiration_ms: int) -> _SplitReader:
     place = Place(split.topic, split.partition, split.segment, split.number, split.log_start, split.cleaned_until)
-    linker = Linker(split.number)
+    linker = Linker(place, expiration_ms)
     linker.start_at(max(split.first_offset, 0))
     return _SplitReader(split, place, linker)
 
@@ -96,7 +106,9 @@ class _SplitReader:
 
     def damage(self, problem: str, detail: str, position: int, size: int, head: Buffer = b"") -> Chunk:
         expected = self.linker.next_offset
-        return damage_row(self.place, problem, detail, position=position, size=size, expected_offset=expected, head=head)
+        made = damage_row(self.place, problem, detail, position=position, size=size, expected_offset=expected, head=head)
+        self.linker.damaged(made.rows.column("producer_id")[0].as_py())
+        return made
 
     def gone(self) -> Chunk:
         """The file was deleted: by retention, by the cleaner, or with its topic."""
@@ -152,10 +164,17 @@ class _SplitReader:
         """A row about bytes that are not a batch, and the position after them."""
         begin, size = self.position, self._size
         head = bytes(view[:HEADER_SIZE])
-        if is_zero(_pieces(file, begin, size)):
-            return None, self.split.stop
-        if _read_at(file, begin, len(head)) != head:  # it was being written and is complete now
+        unwritten = is_zero(_pieces(file, begin, size))
+        if _read_at(file, begin, len(head)) != head or self._has_grown(file):  # it was being written and is complete now
             return None, begin
+        if unwritten:
+            if self.split.is_active and size % PREALLOCATED == 0:
+                return None, self.split.stop
+            detail = f"the last {size - begin} bytes of the file are zeros"
+            return self.damage("torn_tail", detail, begin, size - begin), self.split.stop
+        if (old := old_format_until(file, begin, size)) > begin:
+            detail = f"{old - begin} bytes of {self.split.path} from position {begin} have a format from before Kafka 0.11 "
+            return self.damage("old_format", detail + "and were not examined", begin, old - begin), old
         at = next_batch(file, begin + 1, size)
         words = _what_is_wrong(view, size - begin)
         if at is not None:
@@ -164,6 +183,27 @@ class _SplitReader:
         torn = len(view) < HEADER_SIZE or looks_like_batch(view, 0)
         detail = f"{words}; the last {size - begin} bytes of the file hold no whole batch"
         return self.damage("torn_tail" if torn else "bad_batch", detail, begin, size - begin, head), self.split.stop
+
+    def _has_grown(self, file: BinaryIO) -> bool:
+        """Whether a broker has appended to the file since it was opened; then its end is not damaged."""
+        before, self._size = self._size, os.fstat(file.fileno()).st_size
+        return self._size > before
+
+
+def old_format_until(file: BinaryIO, begin: int, size: int) -> int:
+    """The end of the messages of magic 0 and 1 from `begin` on. Their checksums must match."""
+    view, at = memoryview(b""), 0
+    while True:
+        if len(view) - at < _OLD.size or len(view) - at < LOG_OVERHEAD + _OLD.unpack_from(view, at)[1]:
+            begin, at = begin + at, 0
+            view = _read_at(file, begin, min(CHUNK, size - begin))
+            if len(view) < _OLD.size:
+                return begin
+        _, length, crc, magic = _OLD.unpack_from(view, at)
+        end = at + LOG_OVERHEAD + length
+        if magic not in (0, 1) or length < OLD_LEAST or end > len(view) or crc != zlib.crc32(view[at + OLD_CRC_START : end]):
+            return begin + at
+        at = end
 
 
 def _needed(view: memoryview) -> int:

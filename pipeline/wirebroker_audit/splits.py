@@ -36,11 +36,14 @@ def find_splits(root: Path, topics: tuple[str, ...] = (), split_bytes: int = SPL
                 why = "a segment's name has 20 digits before .log"
                 splits.append(_unreadable(len(splits), folder, folder.path / name, f"{folder.path / name}: {why}"))
             elif not any(first < later <= folder.log_start for later in starts):
-                splits += _splits_of(folder, folder.path / name, first, split_bytes, len(splits))
+                is_active = first == max(starts)
+                splits += _splits_of(folder, folder.path / name, first, split_bytes, len(splits), is_active)
     return splits
 
 
-def _splits_of(folder: PartitionFolder, path: Path, first_offset: int, split_bytes: int, number: int) -> Iterator[Split]:
+def _splits_of(
+    folder: PartitionFolder, path: Path, first_offset: int, split_bytes: int, number: int, is_active: bool
+) -> Iterator[Split]:
     try:
         found = path.stat()
         bounds = [0, *_boundaries(path, found.st_size, split_bytes), found.st_size]
@@ -51,7 +54,8 @@ def _splits_of(folder: PartitionFolder, path: Path, first_offset: int, split_byt
         if stop > start:
             yield Split(
                 number, folder.topic, folder.partition, str(path), f"{folder.path.name}/{path.name}", start, stop,
-                -1 if start else first_offset, folder.log_start, folder.cleaned_until, size=found.st_size, inode=found.st_ino,
+                -1 if start else first_offset, folder.log_start, folder.cleaned_until, is_active=is_active,
+                size=found.st_size, inode=found.st_ino,
             )  # fmt: skip
             number += 1
 

@@ -196,6 +196,7 @@ def without_epoch(log: Writer) -> None:
 
 def compacted(log: Writer) -> None:
     """As a follower has it of a leader that had compacted: nothing beside the log says so, only what is missing."""
+    log.faults = [each for each in log.faults if each.kind != "offset_gap"]  # now compaction may be the reason
     seq = 0
     for left in ([1, 3], None, [], [2], None, [4]):
         values = log.values(5)
@@ -398,9 +399,17 @@ def scattered(log: Writer) -> None:
     resend(log, pid, first + 2, 8, known=first + 2)
 
 
+def cut(log: Writer) -> None:
+    """A batch without a producer id is missing."""
+    log.put(batch(log.offset, values := log.values(2), time=log.time), len(values))
+    log.fault("offset_gap", -1, log.offset)
+    log.offset += log.rng.randint(1, 3)
+    log.put(batch(log.offset, values := log.values(2), time=log.time), len(values))
+
+
 FAULTS: tuple[Callable[[Writer], None], ...] = (
     duplicate, gap, disorder, epoch_regression, crc, bad_length, bad_magic, bad_count, offset_regression, open_transaction,
-    epoch_duplicate, session_duplicate, application_duplicate, rebatched, overlapping, scattered, old_marker,
+    epoch_duplicate, session_duplicate, application_duplicate, rebatched, overlapping, scattered, old_marker, cut,
 )  # fmt: skip
 
 
@@ -412,9 +421,16 @@ def torn_tail(log: Writer) -> None:
     log.pieces[-1] = raw[: log.rng.randint(13, len(raw) - 1)]  # the first bytes might all be zero
 
 
+def unwritten(log: Writer) -> None:
+    """After a power failure: the file has its new length, but not its new bytes. Only at the very end."""
+    log.fault("torn_tail", -1, log.offset)
+    log.pieces.append(bytes(log.rng.randint(1, 5000)))
+
+
 def zeros(log: Writer) -> None:
     """Preallocated space that is not used yet. It is only at the very end, and correct."""
-    log.pieces.append(bytes(log.rng.randint(1, 5000)))
+    begin = log.segments[-1][1] if log.segments else 0
+    log.pieces.append(bytes(-sum(map(len, log.pieces[begin:])) % (1 << 20)))
 
 
 @dataclass
@@ -441,8 +457,8 @@ def make_directory(
             event(log)
             if rng.random() < 0.3:
                 log.roll()
-        if faults and rng.random() < 0.3:
-            torn_tail(log)
+        if faults and rng.random() < 0.4:
+            rng.choice((torn_tail, torn_tail, unwritten))(log)
         elif rng.random() < 0.3:
             zeros(log)
         log.save(folder)

@@ -91,7 +91,7 @@ def matches(fault: Fault, found: Finding) -> bool:
 
 def test_every_fault_is_found_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
     made = make_directory(tmp_path / "logs", seed=11, partitions=40)
-    assert len({fault.kind for fault in made.faults}) == 12
+    assert len({fault.kind for fault in made.faults}) == 13
     result = audit(spark, Request(tmp_path / "out", tmp_path / "logs"))
     findings = found_in(spark, tmp_path / "out")
     left = list(made.faults)
@@ -321,7 +321,7 @@ def test_what_cannot_be_followed_is_said_in_a_sentence(
     make_directory(tmp_path / "logs", seed=1, partitions=1, faults=())
     Path("file").write_text("")
     context = SimpleNamespace(defaultParallelism=1, statusTracker=lambda: None)
-    monkeypatch.setattr("wirebroker_audit.session.get_session", lambda master: SimpleNamespace(sparkContext=context))
+    monkeypatch.setattr("wirebroker_audit.session.get_session", lambda *given: SimpleNamespace(sparkContext=context))
     monkeypatch.setattr(Request, "check", lambda *given: None)
     assert main(["audit", "--follow", "1", *flags]) == 2
     (said,) = [line for line in capsys.readouterr().err.splitlines() if not line.endswith("…")]

@@ -22,7 +22,7 @@ from wirebroker_audit.scan import EVERYTHING
 from wirebroker_audit.segments import read_split
 from wirebroker_audit.splits import SPLIT_BYTES, find_splits
 
-ADDED = ("marker", "content", "run", "problem", "detail")
+ADDED = ("marker", "content", "run", "missing", "after_damage", "problem", "detail")
 
 
 def rows_of(root: Path, split_bytes: int = SPLIT_BYTES) -> list[dict[str, object]]:
@@ -87,6 +87,50 @@ def test_a_run_is_broken_where_sequences_are_and_nowhere_else(tmp_path: Path, mo
     rows = rows_of(tmp_path)
     assert len({row["run"] for row in rows}) == 3
     assert {row["run"] for row in rows if row["producer_id"] == 2} == {rows[1]["run"]}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_transactional_log_has_as_many_runs_as_producers(
+    version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many transactions it has. Since transactions of version 2 each of them has an epoch of its own."""
+    monkeypatch.setattr(segments, "CHUNK", 1000)
+    writer = log(tmp_path)
+    epochs = {1: 0, 2: 0}
+    for number in range(200):
+        pid = writer.rng.choice((1, 2))
+        for _ in range(writer.rng.randint(1, 3)):
+            writer.data(pid, epochs[pid], attributes=16)
+        epochs[pid] += version - 1
+        writer.end(pid, epochs[pid], number % 5 > 0)
+    writer.save(tmp_path)
+    rows = rows_of(tmp_path)
+    assert len({(row["producer_id"], row["run"]) for row in rows}) == len({row["run"] for row in rows}) == 2
+
+
+BREAKS = {
+    "a marker without data": lambda log: log.end(1, 0, True),
+    "a gap": lambda log: log.sequences.update({(1, 0): log.sequences[1, 0] + 1}),
+    "a new epoch that does not begin at 0": lambda log: log.sequences.update({(1, 1): 4}),
+    "no transaction": lambda log: log.data(1),
+    "a pause": lambda log: setattr(log, "time", log.time + 86_400_000),
+}
+
+
+@pytest.mark.parametrize("how", BREAKS)
+def test_what_ends_a_run_among_transactions(how: str, tmp_path: Path) -> None:
+    writer = log(tmp_path)
+    for part in range(2):
+        epoch = part if "epoch" in how else 0
+        for _ in range(3):
+            writer.data(1, epoch, attributes=16)
+            writer.end(1, epoch, True)
+        if part == 0:
+            BREAKS[how](writer)
+    writer.save(tmp_path)
+    runs = [row["run"] for row in rows_of(tmp_path)]
+    assert len(set(runs[:6])) == len(set(runs[-6:])) == 1
+    assert runs[0] != runs[-1]
 
 
 def test_zeros_behind_the_last_batch_are_clean_and_a_torn_batch_is_not(tmp_path: Path) -> None:

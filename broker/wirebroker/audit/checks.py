@@ -11,16 +11,17 @@ Pure functions over `BatchRow`s in the order of the log. Four rules keep clean l
 * **Damaged headers still count for lifetimes and transaction ends**, though not for sequences. Otherwise a damaged marker would
   be reported twice.
 * **Holes have reasons.** Nothing below the log start is checked. Missing sequences are not a gap if compaction or damage
-  accounts for at least as many missing offsets.
+  accounts for at least as many missing offsets. Missing offsets for which nothing accounts are a finding of their own, unless
+  gaps over them have as many missing sequences.
 """
 
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 from kafkawire.batches import CONTROL, HEADER_SIZE, SEQUENCES, TRANSACTIONAL
@@ -85,6 +86,8 @@ def check_partition(entries: Iterable[BatchRow | Damage], bounds: Bounds | None 
             findings += _epochs(life)
             if not bounds.internal:
                 findings += _sequences(life, holes)
+    if not bounds.internal:
+        findings += _offset_gaps(holes.unexplained, findings)
     return sorted(findings, key=lambda each: (each.first_offset, each.kind))
 
 
@@ -141,14 +144,43 @@ def _damaged(damage: Damage, offset: int) -> Finding:
     )  # fmt: skip
 
 
+def _offset_gaps(unexplained: Sequence[tuple[int, BatchRow]], findings: Sequence[Finding]) -> Iterator[Finding]:
+    """A finding for each hole before a batch, unless gaps over it have as many missing sequences."""
+    gaps = [(each, (each.last_sequence - each.first_sequence) % SEQUENCES + 1) for each in findings if each.kind == "gap"]
+    begins = _Sums((each.first_offset, missing) for each, missing in gaps if each.first_offset < each.last_offset)
+    ends = _Sums((each.last_offset, missing) for each, missing in gaps if each.first_offset < each.last_offset)
+    for first, row in unexplained:
+        if begins.below(first) - ends.below(row.base_offset) < row.base_offset - first:
+            evidence = json.dumps({"after": _place(row)})
+            words = WORDS.offset_gap(first, row.base_offset - 1)
+            yield Finding(
+                "offset_gap", severity_of("offset_gap"), row.topic, row.partition, -1, -1, -1, -1, first, row.base_offset - 1,
+                evidence, f"{WORDS.partition(row.topic, row.partition)}: {words}",
+            )  # fmt: skip
+
+
+class _Sums:
+    """The sum of the amounts at offsets below another one."""
+
+    def __init__(self, amounts: Iterable[tuple[int, int]]) -> None:
+        ordered = sorted(amounts)
+        self._offsets = [offset for offset, _ in ordered]
+        self._sums = [0, *accumulate(amount for _, amount in ordered)]
+
+    def below(self, offset: int) -> int:
+        return self._sums[bisect_left(self._offsets, offset)]
+
+
 class _Holes:
-    """Offsets that no sound batch has, for a known reason; counted between any two batches."""
+    """Offsets that no sound batch has, for a known reason; counted between any two batches. The others are `unexplained`."""
 
     def __init__(self, kept: Sequence[BatchRow | Damage], sound: set[int], bounds: Bounds) -> None:
         self._starts: list[int] = []
         self._ends: list[int] = []
         self._before = [0]
         """the number of offsets in all holes before each one"""
+        self.unexplained: list[tuple[int, BatchRow]] = []
+        """the first missing offset, and the batch after the hole"""
         reach, doubtful = bounds.log_start, False
         for each in kept:
             if isinstance(each, Damage) or id(each) not in sound:
@@ -159,6 +191,8 @@ class _Holes:
                 self._starts.append(reach)
                 self._ends.append(end)
                 self._before.append(self._before[-1] + end - reach)
+            if not doubtful and each.base_offset > (known := max(reach, bounds.cleaned_to)):
+                self.unexplained.append((known, each))
             reach, doubtful = max(reach, each.last_offset + 1), False
 
     def between(self, one: BatchRow, other: BatchRow) -> int:

@@ -11,6 +11,8 @@ EXPIRATION_MS = 86_400_000
 """Kafka's default of producer.id.expiration.ms."""
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 """Kafka writes every transactional batch of `__consumer_offsets` with sequence 0, so sequences mean nothing there."""
+PREALLOCATED = 1024 * 1024
+"""With log.preallocate a broker fills a segment with zeros up to segment.bytes, in practice a multiple of this."""
 WINDOWS = (1, 2, 5, 10)
 """The windows under which both audits judge arrivals again."""
 
@@ -23,6 +25,7 @@ CERTAIN: dict[str, str] = {
     "torn_tail": "the log ends in the middle of a batch",
     "bad_batch": "the length, magic byte or counts of a batch contradict each other",
     "offset_regression": "a batch begins at or before the last offset of the batch before it",
+    "offset_gap": "offsets are missing that neither retention nor compaction can have removed",
     "open_transaction": "a transaction has been neither committed nor aborted",
     "truncated": "the log ends below the high watermark that its broker wrote down",
     "replica_divergence": "replicas hold different batches below the high watermark",

@@ -22,7 +22,7 @@ from kafkawire.errors import ProtocolError
 from kafkawire.primitives import Buffer
 from wirebroker.audit.checks import Bounds
 from wirebroker.audit.content import UNFOLDED, content_hash, digest, head
-from wirebroker.audit.findings import BatchRow, Damage, RecordRow
+from wirebroker.audit.findings import PREALLOCATED, BatchRow, Damage, RecordRow
 from wirebroker.core.cluster import Topic
 
 MAGIC = 2
@@ -103,13 +103,16 @@ def compacted_to(entry: BatchRow | Damage, batch: memoryview) -> int:
 def scan(data: Buffer, topic: str, partition: int, segment: str) -> Iterator[BatchRow | Damage]:
     """The batches of a segment's bytes.
 
-    Zeros at the end are preallocated space. Anything else that is not a batch is a Damage; the scan continues after it if it
-    can tell where the next batch begins.
+    Zeros up to a multiple of 1 MiB are preallocated space. Anything else that is not a batch is a Damage; the scan continues
+    after it if it can tell where the next batch begins.
     """
     view = memoryview(data)
     position = 0
     while position < len(view):
         if not any(view[position : position + HEADER_SIZE]) and not any(view[position:]):
+            if len(view) % PREALLOCATED:
+                left = len(view) - position
+                yield Damage(topic, partition, "torn_tail", segment, position, left, f"its last {left} bytes are zeros")
             return
         entry = read_batch(view[position:], topic, partition, segment, position)
         yield entry

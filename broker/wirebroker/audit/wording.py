@@ -87,6 +87,13 @@ class Wording:
             offset=row.base_offset, last=last_offset,
         )  # fmt: skip
 
+    def offset_gap(self, first: Any, last: Any) -> Any:
+        """Offsets are missing for no known reason."""
+        return self.text(
+            "{offsets} {verb} missing, and neither retention nor compaction explains that",
+            offsets=self.offsets(first, last), verb=self.choose(first == last, "is", "are"),
+        )  # fmt: skip
+
     # Epochs and sequences
 
     def epoch_regression(self, row: Any, is_marker: Any, before: Any) -> Any:

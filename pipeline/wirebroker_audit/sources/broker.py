@@ -3,8 +3,8 @@
     spark.read.format("kafka-broker-batches").option("bootstrap", "127.0.0.1:9092").load()
 
 Options: `bootstrap`, `topics` (separated by commas, all if absent), `parallelism` (the least number of ranges of offsets),
-`partitions` (a text of `partitions_as_text`; requested from the broker if absent), `keep` (a folder that receives the batches
-as Parquet; the source then returns their runs). Every stored batch is read, committed or not, and so are markers.
+`partitions` (a text of `partitions_as_text`; requested from the broker if absent); as for files `keep`, `expiration`, `only`.
+Every stored batch is read, committed or not, and so are markers.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from wirebroker.audit.findings import EXPIRATION_MS
 from wirebroker_audit import schema
 from wirebroker_audit.live_log import Range, read_range, split_offsets
 from wirebroker_audit.sources.files import rows_of
@@ -42,6 +43,8 @@ class BrokerReader(DataSourceReader):
         self._topics = tuple(filter(None, options.get("topics", "").split(",")))
         self._records = records
         self._keep = Path(options["keep"]) if "keep" in options else None
+        self._expiration_ms = int(options.get("expiration", EXPIRATION_MS))
+        self._only = frozenset(options["only"].split(",")) if "only" in options else None
 
     def partitions(self) -> list[InputPartition]:
         live = self._live
@@ -51,12 +54,14 @@ class BrokerReader(DataSourceReader):
                 live = client.partitions(self._topics)
             finally:
                 client.close()
+        if self._only is not None:
+            live = [each for each in live if each.topic in self._only]
         return [OneRange(each) for each in split_offsets(live, self._bootstrap, self._parallelism)] or [OneRange(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OneRange)
         wanted = partition.range
-        chunks = read_range(wanted) if wanted is not None else iter(())
+        chunks = read_range(wanted, self._expiration_ms) if wanted is not None else iter(())
         return rows_of(chunks, self._records, self._keep, wanted.number if wanted is not None else 0)
 
 

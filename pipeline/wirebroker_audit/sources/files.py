@@ -2,9 +2,10 @@
 
     spark.read.format("kafka-segments").option("path", DIR).load()
 
-Options: `path`, `topics` (separated by commas, all if absent), `split.bytes`, `parallelism` (the least number of tasks, if the
-log is large enough), `keep` (a folder that receives the batches as Parquet; the source then returns their runs), `plan` (a
-file of `save_plan`: the source reads these splits, even if the directory has changed).
+Options: `path`, `topics` (separated by commas, all if absent), `only` (of these the topics to read), `split.bytes`,
+`parallelism` (the least number of tasks, if the log is large enough), `expiration` (ms until a broker forgets a producer),
+`keep` (a folder that receives the batches as Parquet; the source then returns their runs), `plan` (a file of `save_plan`: the
+source reads these splits, even if the directory has changed).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from wirebroker.audit.findings import EXPIRATION_MS
 from wirebroker_audit import schema
 from wirebroker_audit.folding import keep_and_fold
 from wirebroker_audit.records import record_rows
@@ -49,9 +51,13 @@ class SegmentReader(DataSourceReader):
         self._records = records
         self._keep = Path(options["keep"]) if "keep" in options else None
         self._plan = Path(options["plan"]) if "plan" in options else None
+        self._expiration_ms = int(options.get("expiration", EXPIRATION_MS))
+        self._only = frozenset(options["only"].split(",")) if "only" in options else None
 
     def partitions(self) -> list[InputPartition]:
         splits = self.splits() if self._plan is None else _load_plan(self._plan)
+        if self._only is not None:
+            splits = [each for each in splits if each.topic in self._only]
         work = ((each.stop - each.start, each) for each in splits)
         tasks = packed(work, min(self._split_bytes, self._share(splits)))
         return [Splits(each) for each in tasks] or [Splits([])]
@@ -70,7 +76,7 @@ class SegmentReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Splits)
-        chunks = (chunk for split in partition.splits for chunk in read_split(split))
+        chunks = (chunk for split in partition.splits for chunk in read_split(split, self._expiration_ms))
         number = partition.splits[0].number if partition.splits else 0
         return rows_of(chunks, self._records, self._keep, number)
 

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from wirebroker.audit.findings import EXPIRATION_MS
 from wirebroker_audit.directory import NotALogDirectory, find_partitions
 from wirebroker_audit.live_log import Range, Restarted, read_range
 from wirebroker_audit.live_segments import UNREAD, Ahead, Mark, Stretch, mark_from, read_stretch, stretches
@@ -47,6 +48,7 @@ class _StreamReader(DataSourceStreamReader):
         self._options = options
         self._topics = tuple(filter(None, options.get("topics", "").split(",")))
         self._parallelism = int(options.get("parallelism", 1))
+        self._expiration_ms = int(options.get("expiration", EXPIRATION_MS))
         self._at: Position = {}
         """the end of the last planned micro-batch; Spark plans one, even an empty one, before it asks for more"""
 
@@ -56,7 +58,10 @@ class _StreamReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Piece)
         for each in partition.what:
-            for chunk in read_stretch(each) if isinstance(each, Stretch) else read_range(each):
+            read = (
+                read_stretch(each, self._expiration_ms) if isinstance(each, Stretch) else read_range(each, self._expiration_ms)
+            )
+            for chunk in read:
                 if chunk.begin < 0 and (row := chunk.rows.to_pylist()[0])["problem"] == "unreadable":
                     raise OSError(row["detail"])
                 yield chunk.rows
