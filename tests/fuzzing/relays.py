@@ -141,19 +141,30 @@ class RelayCase:
                 raise Finding("a request has not passed", f"{len(link.sent)} bytes sent, {len(link.forwarded)} forwarded")
 
     def _client_sends(self, link: Link, everything: bool = False) -> None:
-        self._send(link, link.unsent, link.sent, link.relay.from_client, everything)
+        relay = link.relay
+        self._send(link, link.unsent, link.sent, link.forwarded, relay.passes_from_client, relay.from_client, everything)
 
     def _broker_sends(self, link: Link, everything: bool = False) -> None:
-        self._send(link, link.unanswered, link.answered, link.relay.from_broker, everything)
+        relay = link.relay
+        self._send(link, link.unanswered, link.answered, link.received, relay.passes_from_broker, relay.from_broker, everything)
 
-    def _send(self, link: Link, source: bytearray, sent: bytearray, to: Any, everything: bool) -> None:
+    def _send(
+        self, link: Link, source: bytearray, sent: bytearray, passed: bytearray, passes: Any, to: Any, everything: bool
+    ) -> None:  # fmt: skip
         while source and link.closed is None:
             size = len(source) if everything else self.random.choice((1, 3, 7, 20, 200, len(source), len(source)))
             piece = bytes(source[:size])
             del source[:size]
             sent += piece
             self.proxy.set_time(self.now)
-            self._guard(getattr(to, "__name__", ""), lambda data=piece: to(memoryview(data), self.now))
+
+            def arrive(data: bytes = piece) -> None:
+                if passes(memoryview(data)):
+                    passed.extend(data)
+                else:
+                    to(memoryview(data), self.now)
+
+            self._guard(to.__name__, arrive)
             if not everything and self.random.random() < 0.3:
                 return
 
