@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from answers import only, sole
+from dialogue import ANY_ANSWER, Dialogue, answered, refused
 from kafkawire.messages.delete_groups import DeleteGroupsRequest
 from kafkawire.messages.describe_groups import DescribeGroupsRequest
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest
 from kafkawire.messages.heartbeat import HeartbeatRequest
+from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkawire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from kafkawire.messages.list_groups import ListGroupsRequest
@@ -420,3 +422,23 @@ def test_an_answer_that_takes_too_many_bytes_is_unknown_server_error(broker: Moc
     assert [len(group.members[0].member_metadata) for group in two] == [32_005] * 2
     many = client(broker).request(DescribeGroupsRequest(groups=[GROUP] * 5_000), 4).groups
     assert {(group.error_code, len(group.members)) for group in many} == {(-1, 0)}
+
+
+def test_groups_and_transactional_ids_are_gone_with_the_topic_of_their_coordinator(mock_kafka: MockKafka) -> None:
+    """As asked of Kafka 4.3.1: NOT_COORDINATOR until the topic is there again, and then nothing is known."""
+    mock_kafka.create_topic("orders")
+    part = OffsetCommitRequestPartition(partition_index=0, committed_offset=7)
+    topic = OffsetCommitRequestTopic(name="orders", partitions=[part])
+    commit = OffsetCommitRequest(group_id="billing", generation_id_or_member_epoch=-1, member_id="", topics=[topic])
+    asks = Dialogue(mock_kafka)
+    for key_type, key in ((0, "billing"), (1, "pay-1")):
+        asks >> (FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key]), 4) << ANY_ANSWER
+    asks >> (commit, 8) << answered(error_code=0)
+    asks >> (InitProducerIdRequest(transactional_id="pay-1", transaction_timeout_ms=1000), 4) << ANY_ANSWER
+    assert mock_kafka.committed_offsets("billing")
+    assert mock_kafka.transactions()
+    for name in ("__consumer_offsets", "__transaction_state"):
+        mock_kafka.delete_topic(name)
+    asks >> (commit, 8) << refused(16)
+    assert mock_kafka.groups() == {}
+    assert mock_kafka.transactions() == {}

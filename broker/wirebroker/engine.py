@@ -28,7 +28,7 @@ from wirebroker.apis import Handler, handler_of, served_versions
 from wirebroker.apis.produce_shape import produce_by_shape
 from wirebroker.connection import Connection, Disconnect, Gate, Refuse
 from wirebroker.core.changes import RestartChange
-from wirebroker.core.cluster import CLUSTER_ID, GROUP_TOPIC, Broker, Cluster, memory_log
+from wirebroker.core.cluster import CLUSTER_ID, GROUP_TOPIC, TRANSACTION_TOPIC, Broker, Cluster, memory_log
 from wirebroker.core.configs import BrokerConfigs
 from wirebroker.core.controller import Controller
 from wirebroker.core.fetch_sessions import FetchSessions
@@ -396,6 +396,15 @@ class Engine:
     def start_broker(self, node_id: int, now: int) -> None:
         """Start a broker that was killed. Does nothing if it is up."""
         self.controller.broker_up(node_id, now)
+
+    def topic_deleted(self, topic: str, now: int) -> None:
+        """A topic is deleted: forget what was committed in it, or what a coordinator had written there."""
+        if topic == GROUP_TOPIC:
+            self.groups.log_deleted()
+        elif topic == TRANSACTION_TOPIC:
+            self.transactions.log_deleted()
+        else:
+            self.groups.topic_deleted(topic, now)
 
     def _coordinator_moved(self, topic: str, index: int, now: int) -> None:
         (self.groups if topic == GROUP_TOPIC else self.transactions).moved(index, now)

@@ -72,6 +72,9 @@ class EngineParts(Protocol):
     def go_on(self, exchange: Exchange, steps: Steps) -> None:
         """Answer a request that was parked, now or in slices."""
 
+    def topic_deleted(self, topic: str, now: int) -> None:
+        """A topic is deleted: forget what was committed in it, or what a coordinator had written there."""
+
     def close(self, connection: Connection, reason: str) -> None:
         """Close the connection, with a sentence for the log."""
 

@@ -77,8 +77,8 @@ def _by_name(name: str, once: dict[bytes, None], ids: Counter[bytes], exchange: 
     if topic.topic_id in ids:
         once.pop(topic.topic_id, None)
         return _invalid(name, topic.topic_id, "The provided topic name maps to an ID that was already supplied.")
-    groups = exchange.engine.groups
-    exchange.cluster.delete_topic(topic, exchange.now, lambda: groups.topic_deleted(topic.name, exchange.now))
+    engine = exchange.engine
+    exchange.cluster.delete_topic(topic, exchange.now, lambda: engine.topic_deleted(topic.name, exchange.now))
     return DeletableTopicResult(name=name, topic_id=topic.topic_id, error_code=ErrorCode.NONE)
 
 
@@ -87,8 +87,8 @@ def _by_id(topic_id: bytes, exchange: Exchange) -> DeletableTopicResult:
     if topic is None:
         code = ErrorCode.UNKNOWN_TOPIC_ID
         return DeletableTopicResult(name=None, topic_id=topic_id, error_code=code, error_message=NO_SUCH_ID)
-    groups = exchange.engine.groups
-    exchange.cluster.delete_topic(topic, exchange.now, lambda: groups.topic_deleted(topic.name, exchange.now))
+    engine = exchange.engine
+    exchange.cluster.delete_topic(topic, exchange.now, lambda: engine.topic_deleted(topic.name, exchange.now))
     return DeletableTopicResult(name=topic.name, topic_id=topic_id, error_code=ErrorCode.NONE)
 
 

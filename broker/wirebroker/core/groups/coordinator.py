@@ -65,12 +65,16 @@ class GroupCoordinator:
         for group in self.groups.values():
             if self.home(group.group_id) != index:
                 continue
-            if isinstance(group, ConsumerGroup):
-                group.cancel_timers()
-            else:
-                group.unload()
+            _unload(group)
             if led is not None and led.leader != NO_LEADER:
                 self._load(group, now)
+
+    def log_deleted(self) -> None:
+        """__consumer_offsets is deleted, and all groups with it (GroupCoordinatorService.onResignation)."""
+        for group in self.groups.values():
+            _unload(group)
+        self.groups.clear()
+        self.offsets.clear()
 
     def _load(self, group: Group | ConsumerGroup, now: int) -> None:
         if isinstance(group, ConsumerGroup):
@@ -632,3 +636,11 @@ def _member(member_id: str, requested: JoinRequest) -> Member:
 
 def _differs(sent: str | None, known: str | None) -> bool:
     return sent is not None and sent != known
+
+
+def _unload(group: Group | ConsumerGroup) -> None:
+    """Stop what the group does by itself; its broker no longer coordinates it."""
+    if isinstance(group, ConsumerGroup):
+        group.cancel_timers()
+    else:
+        group.unload()

@@ -70,6 +70,12 @@ class OffsetStore:
             found = offsets.pop(where, None) is not None or found
         return found
 
+    def clear(self) -> None:
+        """Forget all offsets."""
+        self._groups.clear()
+        self._pending.clear()
+        self._waiting.clear()
+
     def delete_group(self, group_id: str) -> None:
         """Forget all offsets of a group."""
         for where in [*self.of(group_id), *(where for where, _ in self.pending_of(group_id))]:

@@ -99,6 +99,13 @@ class TransactionCoordinator:
         read_transactions(batches, self.transactions)
         self._finish_all(now)
 
+    def log_deleted(self) -> None:
+        """__transaction_state is deleted, and all transactional ids with it (TransactionCoordinator.onResignation)."""
+        self.transactions.clear()
+        self._awaiting.clear()
+        self._runs.clear()
+        self._retrying.clear()
+
     def _finish_all(self, now: int) -> None:
         for transaction in self.transactions.values():
             self._load(transaction, now)
