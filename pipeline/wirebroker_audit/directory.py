@@ -58,6 +58,8 @@ class _LogDir(NamedTuple):
     was_stopped: bool
     written: WrittenImage | None
     problems: list[str]
+    cleaner_known: bool
+    """whether it has the cleaner's checkpoint, which every broker writes"""
 
 
 def read_directory(root: Path, topics: tuple[str, ...] = ()) -> LogDirectory:
@@ -149,12 +151,21 @@ def _read_log_dir(log_dir: Path) -> _LogDir:
     with suppress(OSError, ValueError):
         node = int(read_properties(log_dir / META_PROPERTIES).get("node.id", ""))
     stopped = (log_dir / CLEAN_SHUTDOWN).exists()
-    return _LogDir(starts or {}, cleaned, high_watermarks or {}, node, stopped, written_image(log_dir), problems)
+    return _LogDir(
+        starts or {},
+        cleaned,
+        high_watermarks or {},
+        node,
+        stopped,
+        written_image(log_dir),
+        problems,
+        (log_dir / CLEANED).exists(),
+    )
 
 
 def _partitions_in(by_log_dir: Mapping[Path, list[Path]], log_dirs: Mapping[Path, _LogDir]) -> list[PartitionFolder]:
-    images = (each.written for each in log_dirs.values())
-    compacted = frozenset[str]().union(*(each.compacted_topics() for each in images if each is not None))
+    images = [each.written for each in log_dirs.values() if each.written is not None]
+    compacted = frozenset[str]().union(*(each.compacted_topics() for each in images))
     result = []
     for log_dir, folders in by_log_dir.items():
         starts, cleaned, high_watermarks, node, was_stopped, *_ = log_dirs[log_dir]
@@ -167,6 +178,7 @@ def _partitions_in(by_log_dir: Mapping[Path, list[Path]], log_dirs: Mapping[Path
             made = PartitionFolder(
                 folder, *key, starts.get(key, 0), cleaned_until, node=node, topic_id=_topic_id(folder),
                 high_watermark=high_watermarks.get(key, -1), was_stopped=was_stopped,
+                policy_known=bool(images) or log_dirs[log_dir].cleaner_known,
             )  # fmt: skip
             result.append(_with_segments(made, key[0] in compacted))
     return result

@@ -258,7 +258,10 @@ class _Audit:
 
     def _with_findings(self, findings: DataFrame) -> DataFrame:
         """Append findings to the table, by the policies of their topics; returns the whole table."""
-        if chosen := self.policies.severities({topic for topic, *_ in self.origin.bounds}):
+        chosen = self.policies.severities({topic for topic, *_ in self.origin.bounds})
+        named = {(topic, kind) for topic, kind, _ in chosen}
+        chosen += [(each, "offset_gap", "likely") for each in self.origin.unsure if (each, "offset_gap") not in named]
+        if chosen:
             rules = self.spark.createDataFrame(chosen, "topic string, kind string, chosen string")
             findings = findings.join(sf.broadcast(rules), ["topic", "kind"], "left")
             findings = findings.where(f"chosen IS NULL OR chosen <> '{IGNORED}'")

@@ -34,6 +34,8 @@ class Origin(ABC):
     """the options of that Data Source and of the source of records"""
     bounds: list[tuple[str, int, int, int]]
     """topic, partition, log start, cleaned until: as in `schema.BOUNDS`"""
+    unsure: frozenset[str] = frozenset()
+    """topics of which nothing says whether they are compacted, so that compaction may be the reason of missing offsets"""
     problems: list[str]
     """sentences about files that cannot be read, apart from the batches"""
     notices: list[str]
@@ -102,6 +104,7 @@ class Directory(Origin):
     def look(self) -> None:
         self._folders, self.problems, self.notices = read_directory(self._path, self._topics)
         self.bounds = [(each.topic, each.partition, each.begins_at, each.cleaned_until) for each in self._folders]
+        self.unsure = frozenset(each.topic for each in self._folders if not each.policy_known)
         self._several = {(each.topic, each.partition): each for each in self._folders if each.why}
 
     def replica(self, topic: str, partition: int) -> dict[str, Any]:

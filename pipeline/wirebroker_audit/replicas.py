@@ -38,6 +38,8 @@ class PartitionFolder:
     """as the broker wrote it down last; −1 without a checkpoint"""
     was_stopped: bool = False
     """whether the broker was shut down in order"""
+    policy_known: bool = True
+    """whether a file says how far compaction got, or which topics are compacted; none does beside a folder copied alone"""
     tail: Tail = UNKNOWN
     """only if there are several replicas"""
     others: tuple[PartitionFolder, ...] = ()

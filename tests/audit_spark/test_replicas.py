@@ -285,3 +285,19 @@ def test_a_report_of_three_nodes(spark: SparkSession, tmp_path: Path) -> None:
     page = (tmp_path / "out" / "report.html").read_text()
     assert "the replicas end alike" in page
     assert str(tmp_path / "logs" / "node-1" / "orders-0") in page
+
+
+def test_missing_offsets_are_certain_only_where_a_file_tells_of_compaction(spark: SparkSession, tmp_path: Path) -> None:
+    """A folder that was copied alone may be of a compacted topic."""
+    writer = log(1)
+    writer.offset += 5
+    writer.data(1, count=10)
+    folder = save(writer, tmp_path / "node-1")
+
+    def severities(path: Path) -> dict[str, str]:
+        kinds = audit(spark, Request(tmp_path / "report", path)).summary["kinds"]
+        return {each["kind"]: each["severity"] for each in kinds}
+
+    assert severities(folder) == {"offset_gap": "likely"}
+    (tmp_path / "node-1" / "cleaner-offset-checkpoint").write_text("0\n0\n")
+    assert severities(folder) == {"offset_gap": "certain"}
