@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from wirebroker.requests.facts import Batch
 from wirebroker.trace.filters import FilterError, parsed
 from wirebroker.trace.rows import FaultRow, FetchRow, GroupRow, ReplyRow, Row, TransactionRow
 
@@ -69,3 +70,15 @@ def test_a_wrong_filter_is_refused_with_a_sentence(text: str, sentence: str) -> 
     with pytest.raises(FilterError) as refused:
         parsed(text)
     assert str(refused.value) == sentence
+
+
+STRUCK = FaultRow(
+    1006, 1, 7, "billing", "Produce", 9, 3, "lose_ack", "lose_ack(topic=orders)", (), 1, Batch("orders", 0, 4, 0, 5, 5, 1)
+)
+FOUND_BY_ITS_BATCH = [("topic=orders partition=0", True), ("producer=4", True), ("producer=5", False), ("object", False)]
+"""Filters, and whether a fault that struck a batch meets them."""
+
+
+@pytest.mark.parametrize(("text", "met"), FOUND_BY_ITS_BATCH)
+def test_a_fault_is_found_by_the_batch_that_it_struck(text: str, met: bool) -> None:
+    assert parsed(text).has(STRUCK) is met

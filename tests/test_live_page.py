@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
-from test_filters import FOUND, ROWS
+from test_filters import FOUND, FOUND_BY_ITS_BATCH, ROWS, STRUCK
 from wirebroker import MockKafka, faults
 from wirebroker.trace.filters import parsed
 from wirebroker.trace.rows import ReplyRow
@@ -123,6 +123,13 @@ def test_the_page_filters_as_python_does(page: Page, kafka: MockKafka) -> None:
         [rows, filters],
     )
     assert chosen == [names for _, names in filters]
+    trees = [parsed(text).tree() for text, _ in FOUND_BY_ITS_BATCH]
+    met = page.evaluate(
+        "async ([row, trees]) => { const { met } = await import('/live/fields.js');"
+        " return trees.map((tree) => met(tree)(row)); }",
+        [json.loads(STRUCK.as_json()), trees],
+    )
+    assert met == [met for _, met in FOUND_BY_ITS_BATCH]
 
 
 def test_producers_show_their_windows(page: Page, kafka: MockKafka) -> None:

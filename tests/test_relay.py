@@ -48,11 +48,17 @@ class Line:
         self.closed: str | None = None
 
     def client_sends(self, data: bytes) -> Line:
-        self.relay.from_client(memoryview(data), NOW)
+        if self.relay.passes_from_client(memoryview(data)):
+            self.to_broker += data
+        else:
+            self.relay.from_client(memoryview(data), NOW)
         return self._perform()
 
     def broker_sends(self, data: bytes) -> Line:
-        self.relay.from_broker(memoryview(data), NOW)
+        if self.relay.passes_from_broker(memoryview(data)):
+            self.to_client += data
+        else:
+            self.relay.from_broker(memoryview(data), NOW)
         return self._perform()
 
     def _perform(self) -> Line:

@@ -524,7 +524,7 @@ class ClockControl:
 
 
 def _control_maker() -> Callable[[Host, Callable[[], Engine]], Control]:
-    """What makes the control, imported in the caller's thread and only if a control is wanted."""
+    """The function that makes the control. It is imported in the caller's thread, and only if a control is wanted."""
     from wirebroker.control.server import control_of_broker
 
     return control_of_broker

@@ -153,7 +153,7 @@ class ProxyKafka:
 
 
 def _control_maker() -> Callable[[ProxyHost], Control]:
-    """What makes the control, imported in the caller's thread and only if a control is wanted."""
+    """The function that makes the control. It is imported in the caller's thread, and only if a control is wanted."""
     from wirebroker.control.server import control_of_proxy
 
     return control_of_proxy

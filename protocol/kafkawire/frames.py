@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from kafkawire.codec import MAX_ELEMENTS, Splice, decode, encode_into
 from kafkawire.declare import Message
-from kafkawire.errors import EncodeError, ProtocolError
+from kafkawire.errors import EncodeError, ErrorCode, ProtocolError
 from kafkawire.primitives import Buffer, read_uvarint, skip_tagged_fields
-from kafkawire.registry import request_header_version, response_class, response_header_version
+from kafkawire.registry import API_VERSIONS, request_header_version, response_class, response_header_version
 
 SIZE = struct.Struct(">i")
 _HEAD = struct.Struct(">hhih")
@@ -123,6 +123,15 @@ def read_response_header(frame: Buffer, key: int, version: int) -> tuple[int, in
         return correlation_id, skip_tags(frame, 4) if form else 4
     except (struct.error, IndexError) as damage:
         raise ProtocolError("the response header cannot be read: it ends too early") from damage
+
+
+def written_version(frame: Buffer, key: int, version: int) -> int:
+    """The version in which a response without its size is written, to a request of this version.
+
+    A broker that does not know the version of an ApiVersions request answers in version 0 (KIP-511).
+    """
+    refused = key == API_VERSIONS and len(frame) >= 6 and int.from_bytes(frame[4:6], "big") == ErrorCode.UNSUPPORTED_VERSION
+    return 0 if refused else version
 
 
 def decode_response(frame: Buffer, key: int, version: int) -> tuple[int, Message]:

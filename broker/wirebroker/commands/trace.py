@@ -19,14 +19,13 @@ from kafkawire.registry import KEYS
 from wirebroker.capture.files import is_capture
 from wirebroker.capture.session import Session
 from wirebroker.suggestions import did_you_mean, nearest
-from wirebroker.trace.filters import parsed
+from wirebroker.trace.filters import API_OF, parsed
 from wirebroker.trace.layout import has_colour, line
 from wirebroker.trace.rows import EVENTS, Row, RunRow, row_from_json
 from wirebroker.trace.selection import NAMES, Subject, topics_of
 from wirebroker.trace.timeline import timelines
 
 _CLOCK = re.compile(r"(\d\d?):(\d\d)(?::(\d\d)(?:[.,](\d{1,3}))?)?")
-_API_OF = {"produce": "Produce", "shadow": "Produce", "fetch": "Fetch"}
 PAUSE_S = 0.2
 """Seconds between two looks at a file that is followed."""
 
@@ -204,7 +203,7 @@ class Selection:
             return False
         if options.event not in (None, row.event) or options.verdict not in (None, getattr(row, "verdict", None)):
             return False
-        if self._api not in (None, getattr(row, "api", _API_OF.get(row.event))):
+        if self._api not in (None, getattr(row, "api", API_OF.get(row.event))):
             return False
         if options.partition is not None and (options.topic, options.partition) not in _partitions(row, options.topic):
             return False

@@ -42,9 +42,10 @@ local function shown(c, from, to)
   return from < c.tvb:len() and c.tvb(from, 0) or c.tvb(from - 1, 1)
 end
 
-local function uvarint(c)
+-- A number in groups of seven bits, the lowest first, of at most so many bytes.
+local function groups(c, most)
   local value, factor = 0, 1
-  for _ = 1, 5 do
+  for _ = 1, most do
     local byte = range(c, 1):uint()
     c.pos = c.pos + 1
     value = value + (byte % 128) * factor
@@ -54,19 +55,12 @@ local function uvarint(c)
   fail("a number at byte " .. c.pos .. " has too many bytes")
 end
 
+local function uvarint(c) return groups(c, 5) end
+
 local function varint(c)
-  local raw, factor = 0, 1
-  for _ = 1, 10 do
-    local byte = range(c, 1):uint()
-    c.pos = c.pos + 1
-    raw = raw + (byte % 128) * factor
-    if byte < 128 then
-      if raw % 2 == 0 then return raw / 2 end
-      return -(raw + 1) / 2
-    end
-    factor = factor * 128
-  end
-  fail("a number at byte " .. c.pos .. " has too many bytes")
+  local raw = groups(c, 10)
+  if raw % 2 == 0 then return raw / 2 end
+  return -(raw + 1) / 2
 end
 
 local function number(c, size)

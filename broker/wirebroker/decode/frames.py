@@ -13,11 +13,11 @@ from typing import Any
 
 from kafkawire.batches import CorruptBatch, next_batch_size
 from kafkawire.declare import Message
-from kafkawire.errors import EncodeError, ErrorCode, ProtocolError
+from kafkawire.errors import EncodeError, ProtocolError
 from kafkawire.fields import Node, read_fields
-from kafkawire.frames import SIZE, encode_request, encode_response, read_request_header, read_response_header
+from kafkawire.frames import SIZE, encode_request, encode_response, read_request_header, read_response_header, written_version
 from kafkawire.messages import APIS
-from kafkawire.registry import API_VERSIONS, KEYS, api_name, request_class, response_class
+from kafkawire.registry import KEYS, api_name, request_class, response_class
 from wirebroker.decode.batches import RecordData, record_data
 from wirebroker.decode.embedded import embedded_bytes, in_field
 from wirebroker.decode.plain import PlainError, message_of, plain_of
@@ -144,10 +144,9 @@ def _answer(data: bytes, begin: int, key: int, version: int) -> Decoded:
     oldest, newest = cls.__schema__.versions
     if not oldest <= version <= newest:
         raise NotRecognised(f"{api_name(key)} has versions {oldest} to {newest}, not {version}")
-    error = data[begin + 4 : begin + 6]
-    if key == API_VERSIONS and int.from_bytes(error, "big") == ErrorCode.UNSUPPORTED_VERSION:
-        version = 0  # KIP-511
-    correlation_id, pos = read_response_header(memoryview(data)[begin:], key, version)
+    frame = memoryview(data)[begin:]
+    version = written_version(frame, key, version)
+    correlation_id, pos = read_response_header(frame, key, version)
     reader = RecordData()
     body, end = _body(cls, data, version, begin + pos, reader)
     plain = {KIND: "answer", "api": api_name(key), "version": version, "correlation_id": correlation_id, "body": body}

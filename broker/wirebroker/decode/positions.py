@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from kafkawire.errors import ErrorCode
 from kafkawire.fields import Node, read_fields
-from kafkawire.frames import read_request_header, read_response_header
+from kafkawire.frames import read_request_header, read_response_header, written_version
 from kafkawire.primitives import format_uuid
-from kafkawire.registry import API_VERSIONS, request_class, response_class
+from kafkawire.registry import request_class, response_class
 
 LONGEST = 200
 """Characters of a value that are shown."""
@@ -38,8 +37,7 @@ def request_positions(frame: bytes) -> Iterator[Position]:
 
 def answer_positions(frame: bytes, api_key: int, version: int) -> Iterator[Position]:
     """The fields of an answer without its size. Raises ProtocolError."""
-    if api_key == API_VERSIONS and int.from_bytes(frame[4:6], "big") == ErrorCode.UNSUPPORTED_VERSION:
-        version = 0  # KIP-511
+    version = written_version(frame, api_key, version)
     correlation_id, end = read_response_header(memoryview(frame), api_key, version)
     yield Position("correlation_id", 0, str(correlation_id), 0, 4)
     nodes, _ = read_fields(response_class(api_key), frame, version, end)

@@ -14,19 +14,19 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkawire.codec import decode
-from kafkawire.declare import Message
-from kafkawire.errors import ErrorCode, ProtocolError
+from kafkawire.errors import ProtocolError
 from kafkawire.frames import (
     KEY_VERSION_CORRELATION,
     SIZE,
     decode_response,
     encode_response,
     read_request_header,
+    written_version,
 )
 from kafkawire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkawire.messages.produce import ProduceRequest
 from kafkawire.primitives import Buffer, read_uvarint
-from kafkawire.registry import API_VERSIONS, KEYS, PRODUCE, api_name, request_class, request_header_version
+from kafkawire.registry import KEYS, PRODUCE, api_name, request_class, request_header_version
 from wirebroker.connection import Connection
 from wirebroker.effects import Reply
 from wirebroker.proxy.addresses import CARRIERS, carries_addresses, limit_versions, redirect
@@ -217,9 +217,6 @@ class Relay:
 
     def from_client(self, data: memoryview, now: int) -> None:
         """Bytes of the client have arrived; their buffer is not kept. `now` is in ms since the epoch."""
-        if self.passes_from_client(data):
-            self.proxy.forward(self.connection, bytes(data))
-            return
         if self.holds_client:
             self._client.tail += data
             return
@@ -355,9 +352,6 @@ class Relay:
 
     def from_broker(self, data: memoryview, now: int) -> None:
         """Bytes of the broker have arrived; their buffer is not kept."""
-        if self.passes_from_broker(data):
-            self._reply([bytes(data)])
-            return
         self._broker_has_sent = True
         taken = self._broker.taken(data)
         if taken is not None:
@@ -409,14 +403,14 @@ class Relay:
         """Look at an answer, replace the addresses in it, and pass it on."""
         key, version, exchange = awaited.key, awaited.version, awaited.exchange
         try:
-            response = _decoded(frame[SIZE_BYTES:], key, version)
+            version = written_version(frame[SIZE_BYTES:], key, version)
+            _, response = decode_response(frame[SIZE_BYTES:], key, version)
         except (ProtocolError, KeyError) as damage:
             self._unreadable(awaited, frame, damage)
             return
         proxy = self.proxy
         changed = carries_addresses(key, version) and redirect(response, proxy.locate)
         if isinstance(response, ApiVersionsResponse):
-            version = 0 if response.error_code == ErrorCode.UNSUPPORTED_VERSION else version
             changed = limit_versions(response)
         if key in TEACHING:
             proxy.directory.learn(response)
@@ -480,13 +474,6 @@ def _misunderstood(first: bytes, awaited: Awaited | None) -> str:
         f"the broker's answer is not the one to request {awaited.correlation_id} ({api_name(awaited.key)}); "
         f"it begins with {first.hex(' ')}"
     )
-
-
-def _decoded(frame: memoryview, key: int, version: int) -> Message:
-    """An answer without its size. ApiVersions refuses a version that the broker does not know in version 0 (KIP-511)."""
-    if key == API_VERSIONS and len(frame) >= 6 and int.from_bytes(frame[4:6], "big") == ErrorCode.UNSUPPORTED_VERSION:
-        version = 0
-    return decode_response(frame, key, version)[1]
 
 
 class _Acks(NamedTuple):

@@ -12,13 +12,14 @@ of them does, and `!=` if none does. A row without the field meets only `!=` and
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from wirebroker.suggestions import did_you_mean
+from wirebroker.trace import selection
 from wirebroker.trace.rows import EVENTS, ReplyRow, Row
-from wirebroker.trace.selection import groups_of, topics_of, transactions_of
+from wirebroker.trace.selection import topics_of, values_of
 
 DEEPEST = 50
 """Parentheses and `not` within each other."""
@@ -30,33 +31,21 @@ API_OF = {"produce": "Produce", "shadow": "Produce", "fetch": "Fetch"}
 """The API of the rows that do not name it, because they can be of this one only."""
 
 
-def _of(field: str) -> Callable[[Row], Iterable[Any]]:
-    def values(row: Row) -> Iterable[Any]:
-        value = getattr(row, field, None)
-        return () if value is None else value if isinstance(value, tuple) else (value,)
-
-    return values
-
-
 def _api(row: Row) -> Iterable[Any]:
-    return (API_OF[row.event],) if row.event in API_OF else _of("api")(row)
+    return (API_OF[row.event],) if row.event in API_OF else values_of("api")(row)
 
 
 def _errors(row: Row) -> Iterable[Any]:
     if isinstance(row, ReplyRow):
         return row.errors or ("NONE",)
-    return _of("error")(row)
+    return values_of("error")(row)
 
 
-NAMES: dict[str, Callable[[Row], Iterable[Any]]] = {
+NAMES: Mapping[str, Callable[[Row], Iterable[Any]]] = {
+    **selection.NAMES,
     "event": lambda row: (row.event,),
     "api": _api,
-    "topic": lambda row: [topic for topic, _ in topics_of(row)],
     "partition": lambda row: [index for _, index in topics_of(row) if index is not None],
-    "group": groups_of,
-    "transaction": transactions_of,
-    "producer": _of("producer_id"),
-    "client": _of("client_id"),
     "error": _errors,
 }
 """Fields whose values are derived from a row's own."""
@@ -135,7 +124,7 @@ def parsed(text: str) -> Filter:
 
 
 def _values(row: Row, name: str) -> Iterable[Any]:
-    return (NAMES.get(name) or _of(name))(row)
+    return (NAMES.get(name) or values_of(name))(row)
 
 
 def _text(value: Any) -> str:

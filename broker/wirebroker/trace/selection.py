@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import astuple
 from typing import Any
 
 from wirebroker.requests.facts import Batch
@@ -67,18 +68,22 @@ def _producers_of(row: Row) -> Iterator[int]:
         yield producer_id
 
 
-def _values(field: str) -> Callable[[Row], Iterable[Any]]:
+def values_of(field: str) -> Callable[[Row], Iterable[Any]]:
+    """What a row has in this field: nothing, one value, or several."""
+
     def read(row: Row) -> Iterable[Any]:
         value = getattr(row, field, None)
-        return () if value is None else (value,)
+        if isinstance(value, Batch):
+            return astuple(value)
+        return () if value is None else value if isinstance(value, tuple) else (value,)
 
     return read
 
 
 NAMES: Mapping[str, Callable[[Row], Iterable[Any]]] = {
     "topic": lambda row: [topic for topic, _ in topics_of(row)],
-    "client": _values("client_id"),
-    "connection": _values("connection"),
+    "client": values_of("client_id"),
+    "connection": values_of("connection"),
     "producer": _producers_of,
     "transaction": transactions_of,
     "group": groups_of,

@@ -2,9 +2,11 @@
 
 const IN_NAME = /^([^]*)-(\d+)$/;
 const API_OF = { produce: "Produce", shadow: "Produce", fetch: "Fetch" };
-const NOT_NAMES = new Set(["id", "event", "parts", "text"]);
+/** What a row has beside the fields of its event. */
+export const BESIDE_FIELDS = new Set(["id", "event", "parts", "text"]);
 
-const several = (value) => (value === null || value === undefined ? [] : Array.isArray(value) ? value : [value]);
+/** What a field has: nothing, one value, or several. */
+const several = (value) => (value === null || value === undefined ? [] : typeof value === "object" ? Object.values(value) : [value]);
 
 /** The names in a request: of topics, groups and transactions. */
 function about(row) {
@@ -15,10 +17,11 @@ function about(row) {
 /** Topics and partitions that a row names, as pairs. */
 export function topics(row) {
   if (row.topic !== undefined) return [[row.topic, row.partition ?? null]];
-  return about(row).filter((name) => !name.includes(" ")).flatMap((name) => {
+  const struck = row.batch ? [[row.batch.topic, row.batch.partition]] : []; // the batch that a fault struck
+  return struck.concat(about(row).filter((name) => !name.includes(" ")).flatMap((name) => {
     const match = IN_NAME.exec(name);
     return match ? [[name, null], [match[1], Number(match[2])]] : [[name, null]];
-  });
+  }));
 }
 
 const named = (row, field, prefix) => [...several(row[field]), ...about(row).filter((name) => name.startsWith(prefix)).map((name) => name.slice(prefix.length))];
@@ -30,7 +33,8 @@ const NAMES = {
   partition: (row) => topics(row).map(([, index]) => index).filter((index) => index !== null),
   group: (row) => named(row.event === "group" ? row : { ...row, group: undefined }, "group", "group "),
   transaction: (row) => named(row.event === "transaction" ? row : { ...row, transactional_id: undefined }, "transactional_id", "transaction "),
-  producer: (row) => several(row.producer_id),
+  connection: (row) => several(row.connection),
+  producer: (row) => several((row.batch ?? row).producer_id),
   client: (row) => several(row.client_id),
   error: (row) => (row.event === "reply" ? (row.errors.length ? row.errors : ["NONE"]) : several(row.error)),
 };
@@ -39,7 +43,7 @@ export const values = (row, field) => (NAMES[field] ? NAMES[field](row) : severa
 
 /** All texts of a row, in small letters, a line each. */
 export function textOf(row) {
-  const own = Object.keys(row).filter((name) => !NOT_NAMES.has(name)).flatMap((name) => several(row[name]));
+  const own = Object.keys(row).filter((name) => !BESIDE_FIELDS.has(name)).flatMap((name) => several(row[name]));
   const derived = Object.keys(NAMES).flatMap((name) => NAMES[name](row));
   return [...own, ...derived].map((value) => String(value).toLowerCase()).join("\n");
 }

@@ -1,10 +1,10 @@
 // Every row of the trace, a line each; beside it, the chosen one with its request, answer and verdicts.
 
 import { empty, h, time } from "../dom.js";
+import { BESIDE_FIELDS } from "../fields.js";
 
 const HEIGHT = 22; // of a row, as in style.css
 const BESIDE = 20; // rows that are drawn above and below the visible ones
-const HIDDEN = new Set(["id", "event", "parts", "text"]);
 
 export function open({ feed, words, remember, ask }) {
   const list = h("div", { class: "rows", tabindex: "0", "aria-label": "rows" });
@@ -59,7 +59,7 @@ export function open({ feed, words, remember, ask }) {
   }
 
   function fields(row) {
-    const shown = Object.entries(row).filter(([key, value]) => !HIDDEN.has(key) && key !== "explain" && value !== "" && !(Array.isArray(value) && !value.length));
+    const shown = Object.entries(row).filter(([key, value]) => !BESIDE_FIELDS.has(key) && key !== "explain" && value !== "" && !(Array.isArray(value) && !value.length));
     return h("dl", {}, shown.flatMap(([key, value]) => [h("dt", {}, key), h("dd", {}, key === "time" ? `${time(value)}  (${value})` : Array.isArray(value) ? value.join(", ") : String(value))]));
   }
 
