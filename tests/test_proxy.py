@@ -28,7 +28,7 @@ from wirebroker.proxy.relay import Relay
 from wirebroker.proxy_kafka import ProxyKafka
 from wirebroker.trace.rows import ShadowRow
 from wirebroker.wire_client import address_of
-from wirekit import batch, client
+from wirekit import ask_in_vain, batch, client
 
 
 @pytest.fixture
@@ -138,6 +138,19 @@ def test_a_producer_that_the_broker_forgot_disagrees_once(upstream: MockKafka, p
     upstream.expire_producer(line.producer_id)
     line >> seq(0) << accepted(at=2) >> seq(1) << accepted(at=3)
     assert [agrees for *_, agrees in verdicts(proxy)] == [True, True, False, True]
+
+
+def test_a_version_that_kafka_dropped_has_a_row_and_a_sentence(
+    upstream: MockKafka, proxy: ProxyKafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        for version in (2, 3):
+            ask_in_vain(proxy, "Fetch", version)
+    for kafka in (upstream, proxy):
+        rows = kafka.trace.events("unsupported")
+        assert [(row.api, row.version, row.oldest, row.newest) for row in rows] == [("Fetch", 2, 4, 18), ("Fetch", 3, 4, 18)]
+        assert {row.client_id for row in rows} == {"wirebroker-conformance"}
+    assert "the broker closed it instead of answering Fetch v3, which Kafka 4 does not read" in caplog.text
 
 
 # Faults

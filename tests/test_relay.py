@@ -187,6 +187,20 @@ def test_a_newer_version_than_we_know_passes_unless_it_may_carry_an_address() ->
         assert (line.closed is None) is passes, api_name(key)
 
 
+@pytest.mark.parametrize(
+    ("key", "version", "outcome"),
+    [(PRODUCE, 2, "outdated"), (PRODUCE, 3, ""), (PRODUCE, 13, ""), (PRODUCE, 14, "unknown"), (999, 0, "unknown")],
+)
+def test_requests_that_kafka_does_not_read_pass_and_have_a_row(key: int, version: int, outcome: str) -> None:
+    line, body = Line("verdicts"), b"\0\6client" + bytes(20)
+    frame = SIZE.pack(8 + len(body)) + key.to_bytes(2, "big") + version.to_bytes(2, "big") + bytes(4) + body
+    line.client_sends(frame)
+    assert line.to_broker == frame
+    rows = line.proxy.trace.events("unsupported")
+    assert [row.parts()[2] for row in rows] == [outcome] * bool(outcome)
+    assert [row.client_id for row in rows] == [None if key == 999 else "client"] * bool(outcome)
+
+
 def test_api_versions_offers_no_version_of_the_carriers_that_is_not_known() -> None:
     offered = [ApiVersion(api_key=key, min_version=0, max_version=30000) for key in (*APIS, 999)]
     line = Line()

@@ -36,7 +36,7 @@ from wirebroker.trace.rows import EVENTS, ConnectionRow, FetchRow, ProduceRow, R
 from wirebroker.trace.schema import schema
 from wirebroker.trace.sinks import MOST_LINES, ConsoleSink
 from wirebroker.wire_client import ConnectionClosed
-from wirekit import RawProducer, batch, client, produce_request
+from wirekit import RawProducer, ask_in_vain, batch, client, produce_request
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 NOT_LEADER, UNKNOWN_TOPIC = 6, 3
@@ -86,7 +86,8 @@ def everything() -> list[Row]:
         busy(kafka)
         with ProxyKafka(upstream=kafka.bootstrap_servers) as proxy:
             Dialogue(proxy) >> seq(0) << ANY_ANSWER
-            return kafka.trace.events() + proxy.trace.events("shadow") + [RunRow(kafka.clock.now(), "started")]
+            ask_in_vain(proxy, "Fetch", 3)
+            return kafka.trace.events() + proxy.trace.events("shadow", "unsupported") + [RunRow(kafka.clock.now(), "started")]
 
 
 def test_every_event_happens_and_is_as_its_schema_says(everything: list[Row]) -> None:
@@ -109,7 +110,7 @@ def test_the_schema_that_is_checked_in_is_the_codes() -> None:
 
 
 def test_rows_are_aligned(everything: list[Row]) -> None:
-    words = {"accepted", "fault", "opened", "closed", "asked", "answered", "error", "fetched", "changed"}
+    words = {"accepted", "fault", "opened", "closed", "asked", "answered", "error", "fetched", "changed", "outdated"}
     for row in everything:
         text = line(row)
         if isinstance(row, ProduceRow) or len(text) < 90:
@@ -127,6 +128,7 @@ def test_each_level_has_the_events_of_those_before_it(level: str) -> None:
         producer.send(0)
         producer.wire.request(MetadataRequest(topics=[]), 9)
         fetch(producer.wire)
+        ask_in_vain(kafka, "Fetch", 3)
         kafka.restart()
         elsewhere = {"shadow", "group", "transaction", "leader", "isr", "broker", "retention", "run"}
         assert {row.event for row in kafka.trace.events()} == expected - elsewhere

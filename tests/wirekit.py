@@ -16,8 +16,9 @@ from answers import only
 from kafkawire.batches import BatchHeader, Record, build_batch
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkawire.registry import KEYS
 from wirebroker.mock import MockKafka
-from wirebroker.wire_client import WireClient, address_of
+from wirebroker.wire_client import ConnectionClosed, WireClient, address_of
 
 NOW = 1_800_000_000_000
 
@@ -71,6 +72,14 @@ def has_come(connection: socket.socket) -> bool:
         return False
     finally:
         connection.settimeout(timeout)
+
+
+def ask_in_vain(kafka: Reachable, api: str, version: int) -> None:
+    """Send a request, without a body, that the broker does not read: it closes the connection."""
+    line = client(kafka)
+    line.send_raw(KEYS[api], version, b"", header_version=1)
+    with pytest.raises(ConnectionClosed):
+        line.frame()
 
 
 def produce_request(topic: str, data: bytes | None, partition: int = 0, acks: int = -1) -> ProduceRequest:

@@ -204,7 +204,7 @@ class Engine:
                 return
             oldest, newest = self.versions.get(key, (1, 0))
             if not oldest <= version <= newest:
-                self._unsupported(connection, key, version, correlation_id, now)
+                self._unsupported(connection, frame, now)
                 return
             header = read_request_header(frame)
             most = FEW_ELEMENTS if self.turns.wake is not None else None
@@ -319,8 +319,9 @@ class Engine:
             exchange.release()
         return Outcome.PARKED
 
-    def _unsupported(self, connection: Connection, key: int, version: int, correlation_id: int, now: int) -> None:
+    def _unsupported(self, connection: Connection, frame: memoryview, now: int) -> None:
         """Kafka closes the connection, except for ApiVersions, whose answer in version 0 any client can read."""
+        key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(frame)
         if key == API_VERSIONS:
             from wirebroker.apis.api_versions import unsupported_version
 
@@ -328,6 +329,9 @@ class Engine:
             exchange.reply(unsupported_version(self.versions[key]))
             return
         offered = self.versions.get(key)
+        if self.trace.verdicts:
+            self.set_time(now)
+            self.trace.unsupported(connection, frame, *(offered or (0, -1)))
         what = f"versions {offered[0]} to {offered[1]} are offered" if offered else "this API is not offered"
         self.close(connection, f"the client requested {api_name(key)} version {version}; {what}")
 

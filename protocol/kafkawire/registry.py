@@ -44,6 +44,23 @@ def versions(key: int) -> tuple[int, int]:
     return api.oldest, api.newest
 
 
+@cache
+def spoken(key: int) -> tuple[int, int]:
+    """The versions of this API that Kafka 4.3.1 reads, both inclusive; (0, −1) for an API that it does not have.
+
+    It announces versions of Produce that it does not read, for old clients that look for them.
+    """
+    if key not in APIS:
+        return 0, -1
+    return request_class(key).__schema__.versions[0], APIS[key].newest
+
+
+def is_spoken(key: int, version: int) -> bool:
+    """Whether Kafka 4.3.1 reads requests of this API in this version."""
+    oldest, newest = spoken(key)
+    return oldest <= version <= newest
+
+
 def request_header_version(key: int, version: int) -> int:
     """2 where the request is flexible, else 1. KeyError for an unknown key."""
     return 2 if version >= APIS[key].flexible_request else 1

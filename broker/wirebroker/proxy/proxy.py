@@ -18,7 +18,7 @@ from kafkawire.messages.fetch import FetchResponse
 from kafkawire.messages.init_producer_id import InitProducerIdResponse
 from kafkawire.messages.produce import ProduceRequest, ProduceResponse
 from kafkawire.primitives import Buffer
-from kafkawire.registry import API_VERSIONS, FETCH, KEYS, PRODUCE
+from kafkawire.registry import API_VERSIONS, FETCH, KEYS, PRODUCE, is_spoken
 from wirebroker.connection import Connection
 from wirebroker.core.purgatory import Timers
 from wirebroker.effects import Close, Effect
@@ -33,6 +33,8 @@ from wirebroker.requests.facts import facts_of
 
 FRAME_LIMIT = 256 * 1024 * 1024
 """The largest request in bytes that passes; a broker's socket.request.max.bytes is usually 100 MiB."""
+JUDGED = frozenset((PRODUCE, KEYS["InitProducerId"]))
+"""The APIs of which shadow verdicts are made."""
 
 
 class Proxy:
@@ -129,12 +131,12 @@ class Proxy:
 
     # Requests and answers
 
-    def looks_at(self, key: int) -> bool:
-        """Whether requests of this API are decoded."""
+    def looks_at(self, key: int, version: int) -> bool:
+        """Whether requests of this API in this version are decoded, or have a row because they cannot be."""
         trace, faults = self.trace, self.faults
-        if trace.exchanges or (faults is not None and faults.concerns(key)):
+        if trace.exchanges or (faults is not None and faults.concerns(key)) or key == API_VERSIONS:
             return True
-        return key == API_VERSIONS or (trace.verdicts and key in (PRODUCE, KEYS["InitProducerId"]))
+        return trace.verdicts and (key in JUDGED or not is_spoken(key, version))
 
     def observe(self, exchange: ForwardedExchange, response: Message) -> None:
         """Learn names and producer ids from an answer, and trace shadow verdicts."""

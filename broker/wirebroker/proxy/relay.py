@@ -26,7 +26,16 @@ from kafkawire.frames import (
 from kafkawire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkawire.messages.produce import ProduceRequest
 from kafkawire.primitives import Buffer, read_uvarint
-from kafkawire.registry import KEYS, PRODUCE, api_name, request_class, request_header_version
+from kafkawire.registry import (
+    API_VERSIONS,
+    KEYS,
+    PRODUCE,
+    api_name,
+    is_spoken,
+    request_class,
+    request_header_version,
+    spoken,
+)
 from wirebroker.connection import Connection
 from wirebroker.effects import Reply
 from wirebroker.proxy.addresses import CARRIERS, carries_addresses, limit_versions, redirect
@@ -67,6 +76,11 @@ class Awaited(NamedTuple):
     def looked_at(self) -> bool:
         """Whether the answer has to be decoded."""
         return self.exchange is not None or self.key in TEACHING or carries_addresses(self.key, self.version)
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether Kafka 4.0 dropped this version (KIP-896)."""
+        return 0 <= self.version < spoken(self.key)[0]
 
 
 class _Inlet:
@@ -162,7 +176,12 @@ class Relay:
                 return False
             size, key, version, correlation_id = BEGINNING.unpack_from(data, pos)
             after = pos + size + SIZE_BYTES
-            if not pos + REQUEST_START <= after <= end or size > limit or key == SASL_HANDSHAKE or self.proxy.looks_at(key):
+            if (
+                not pos + REQUEST_START <= after <= end
+                or size > limit
+                or key == SASL_HANDSHAKE
+                or self.proxy.looks_at(key, version)
+            ):
                 return False
             if key == PRODUCE and not self._is_acknowledged(version, data[pos:after]):
                 return False
@@ -284,7 +303,7 @@ class Relay:
         self._tokens = key == SASL_HANDSHAKE and version == 0
         if self._must_drain(key):
             return REQUEST_START
-        if self.proxy.looks_at(key):
+        if self.proxy.looks_at(key, version):
             if len(data) >= size:
                 return 0
             self._waits_for_whole = True
@@ -324,6 +343,8 @@ class Relay:
         """Look at a request, let faults act on it, and forward it. One that cannot be read is forwarded as it is."""
         proxy = self.proxy
         key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(whole, SIZE_BYTES)
+        if proxy.trace.verdicts and key != API_VERSIONS and not is_spoken(key, version):
+            proxy.trace.unsupported(self.connection, whole[SIZE_BYTES:], *spoken(key))
         try:
             header = read_request_header(whole[SIZE_BYTES:])
             request, _ = decode(request_class(key), whole[SIZE_BYTES:], version, header.end)
@@ -439,6 +460,11 @@ class Relay:
 
     def broker_closed(self) -> str:
         """A sentence for the log about a broker that has closed its connection."""
+        if self._awaited and self._awaited[0].is_outdated:
+            owed = self._awaited[0]
+            return (
+                f"the broker closed it instead of answering {api_name(owed.key)} v{owed.version}, which Kafka 4 does not read"
+            )
         if self._awaited and not self._broker_has_sent:
             return "the broker closed it before its first answer; does it want TLS (--upstream-tls-ca)?"
         return "the broker closed it"

@@ -10,6 +10,7 @@ from wirebroker.trace.rows import MIDDLE, Row
 
 COLOURS = {
     "accepted": "\x1b[32m", "duplicate": "\x1b[33m", "rejected": "\x1b[31m", "fault": "\x1b[35m", "error": "\x1b[31m",
+    "outdated": "\x1b[31m", "unknown": "\x1b[31m",
     "opened": "\x1b[36m", "closed": "\x1b[36m", "changed": "\x1b[36m",
 }  # fmt: skip
 DIM, PLAIN = "\x1b[2m", "\x1b[0m"

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 from kafkawire.declare import Message
 from kafkawire.entities import values
-from kafkawire.errors import error_name
+from kafkawire.errors import ProtocolError, error_name
+from kafkawire.frames import read_key_version_correlation, read_request_header
 from kafkawire.primitives import Buffer
 from kafkawire.registry import api_name
 from wirebroker.connection import Connection
@@ -22,7 +23,17 @@ from wirebroker.requests.facts import facts_of
 from wirebroker.requests.received import Received
 from wirebroker.trace.kept_frames import KeptExchange, KeptFrames
 from wirebroker.trace.levels import includes
-from wirebroker.trace.rows import ConnectionRow, FaultRow, FetchRow, ProduceRow, ReplyRow, RequestRow, Row, RunRow
+from wirebroker.trace.rows import (
+    ConnectionRow,
+    FaultRow,
+    FetchRow,
+    ProduceRow,
+    ReplyRow,
+    RequestRow,
+    Row,
+    RunRow,
+    UnsupportedRow,
+)
 
 if TYPE_CHECKING:
     from kafkawire.messages.fetch import PartitionData
@@ -132,6 +143,19 @@ class Recorder:
                 api_name(exchange.api_key), exchange.version, exchange.correlation_id, len(exchange.frame or b""), about,
             )  # fmt: skip
             self._add(row)
+
+    def unsupported(self, connection: Connection, frame: Buffer, oldest: int, newest: int) -> None:
+        """Note a request, without its size, in a version other than those that are read."""
+        key, version, correlation_id = read_key_version_correlation(frame)
+        try:
+            client_id = read_request_header(frame).client_id
+        except (ProtocolError, KeyError):
+            client_id = None
+        row = UnsupportedRow(
+            self._now(), connection.node_id, connection.number, cut(client_id), software_of(connection),
+            api_name(key), version, correlation_id, oldest, newest,
+        )  # fmt: skip
+        self._add(row)
 
     def replied(self, exchange: Exchange, response: Message, parts: Sequence[Buffer]) -> None:
         """Note an answer that is being sent, as these bytes."""

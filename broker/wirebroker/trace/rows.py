@@ -215,6 +215,29 @@ class RequestRow(ClientRow):
 
 
 @dataclass(frozen=True, slots=True)
+class UnsupportedRow(ClientRow):
+    """A request in a version that Kafka 4.3.1 does not read, such as one that it dropped in 4.0 (KIP-896)."""
+
+    event = "unsupported"
+
+    api: str
+    version: int
+    correlation_id: int
+    oldest: int
+    """the oldest version that is read"""
+    newest: int
+    """the newest one; −1 if there is no such API"""
+
+    def parts(self) -> Parts:
+        what, read = f"{self.api} v{self.version}", f"only versions {self.oldest} to {self.newest} are read"
+        if self.newest < 0:
+            return "", what, "unknown", "there is no such API"
+        if self.version > self.newest:
+            return "", what, "unknown", f"{read}; this one is newer"
+        return "", what, "outdated", f"{read}; Kafka 4.0 dropped the older ones (KIP-896)"
+
+
+@dataclass(frozen=True, slots=True)
 class ReplyRow(ClientRow):
     """A request was answered."""
 
@@ -431,8 +454,8 @@ class RestartRow(Row):
 EVENTS: dict[str, type[Row]] = {
     row.event: row
     for row in (
-        ProduceRow, ShadowRow, FaultRow, ConnectionRow, RequestRow, ReplyRow, FetchRow, TopicRow, LeaderRow, InSyncRow,
-        BrokerRow, ProducerRow, TransactionRow, GroupRow, RetentionRow, RestartRow, RunRow,
+        ProduceRow, ShadowRow, FaultRow, ConnectionRow, RequestRow, UnsupportedRow, ReplyRow, FetchRow, TopicRow, LeaderRow,
+        InSyncRow, BrokerRow, ProducerRow, TransactionRow, GroupRow, RetentionRow, RestartRow, RunRow,
     )
 }  # fmt: skip
 """Every event, by the name that its JSON has."""

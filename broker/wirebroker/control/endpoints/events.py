@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from kafkawire.registry import KEYS, versions
+from kafkawire.registry import KEYS, spoken
 from wirebroker.control.controlled import Controlled
 from wirebroker.control.forms import Form, Natural, about
 from wirebroker.trace import filters
@@ -18,7 +18,7 @@ from wirebroker.trace.levels import Level
 from wirebroker.trace.recorder import Recorder
 from wirebroker.trace.rows import Row
 
-LOWEST_IN_KAFKA_4 = {name: versions(key)[0] for name, key in KEYS.items()}
+LOWEST_IN_KAFKA_4 = {name: spoken(key)[0] for name, key in KEYS.items()}
 """Earlier versions are gone since Kafka 4.0 (KIP-896)."""
 PAUSE_S = 0.1
 """Seconds between two looks at the trace."""

@@ -19,10 +19,10 @@ export function open({ feed }) {
       for (const [topic, index] of topics(row)) if (index !== null) found.topics.add(topic);
       if (row.producer_id >= 0) found.names.add(`producer ${row.producer_id}`);
       for (const kind of ["group", "transaction"]) for (const name of values(row, kind)) found.names.add(`${kind} ${name}`);
-      if (row.event === "reply") {
+      if (row.event === "reply" || row.event === "unsupported") {
         const api = `${row.api} v${row.version}`;
-        found.apis.set(api, { count: (found.apis.get(api)?.count ?? 0) + 1, old: row.version < (feed.run.lowest[row.api] ?? 0) });
-        for (const error of row.errors) found.errors.set(error, (found.errors.get(error) ?? 0) + 1);
+        found.apis.set(api, { count: (found.apis.get(api)?.count ?? 0) + 1, old: row.event === "unsupported" || row.version < (feed.run.lowest[row.api] ?? 0) });
+        for (const error of row.errors ?? []) found.errors.set(error, (found.errors.get(error) ?? 0) + 1);
       }
     }
     const some = (names) => { const all = [...names]; return all.slice(0, NAMED).map((name) => h("span", { class: "box" }, name)).concat(all.length > NAMED ? [`and ${all.length - NAMED} more`] : []); };
