@@ -3,6 +3,8 @@
     with KafkaServer({"producer.id.expiration.ms": "2000"}) as kafka:
         host, port = kafka.address
 
+With TLS and SASL: see `_kafka_security`.
+
 Needs `java` (17 or newer) and `mvn`. The jars are kept in `$XDG_CACHE_HOME/wirebroker/kafka-VERSION`.
 """
 
@@ -18,6 +20,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
+
+from _kafka_security import Security
 
 VERSION = "4.3.1"
 ARTIFACTS = ("kafka_2.13", "kafka-tools", "kafka-storage")
@@ -83,7 +87,8 @@ def free_port() -> int:
 class KafkaServer:
     """One broker and controller in one process, with the settings of the recordings unless `settings` says otherwise.
 
-    `data` keeps its files (a temporary folder otherwise); `port` 0 takes a free one and keeps it over restarts.
+    `data` keeps its files (a temporary folder otherwise); `port` 0 takes a free one and keeps it over restarts. `security` adds
+    listeners, whose addresses `addresses` has by protocol.
     Raises KafkaUnavailable where Kafka cannot be had or does not start.
     """
 
@@ -109,10 +114,13 @@ class KafkaServer:
         port: int = 0,
         data: Path | None = None,
         heap: str = "512m",
+        security: Security | None = None,
     ) -> None:
         self.version = version
+        self.security = security or Security(listeners=())
         self.settings = {**self.SETTINGS, **(settings or {})}
         self.address = (HOST, port or free_port())
+        self.addresses = {"PLAINTEXT": self.address} | {each: (HOST, free_port()) for each in self.security.listeners}
         self._heap = heap
         self._temporary = data is None
         self._folder = Path(tempfile.mkdtemp(prefix="kafka-")) if data is None else data
@@ -144,6 +152,8 @@ class KafkaServer:
         properties = self._folder / "server.properties"
         if not properties.exists():
             self._folder.mkdir(parents=True, exist_ok=True)
+            if self.security.listeners:
+                self.security.make_certificates(self._folder / "certificates")
             properties.write_text(self._properties())
             self._format(properties)
         with self.log.open("ab") as log:
@@ -189,19 +199,23 @@ class KafkaServer:
 
     def _properties(self) -> str:
         controller = free_port()
+        addresses = ",".join(f"{name}://{host}:{port}" for name, (host, port) in self.addresses.items())
         lines = {
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.voters": f"1@{HOST}:{controller}",
-            "listeners": f"PLAINTEXT://{HOST}:{self.address[1]},CONTROLLER://{HOST}:{controller}",
-            "advertised.listeners": f"PLAINTEXT://{HOST}:{self.address[1]}",
+            "listeners": f"{addresses},CONTROLLER://{HOST}:{controller}",
+            "advertised.listeners": addresses,
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(self._folder / "logs"),
-        } | self.settings
+        }
+        lines |= (self.security.settings() if self.security.listeners else {}) | self.settings
         return "".join(f"{name}={value}\n" for name, value in lines.items())
 
     def _format(self, properties: Path) -> None:
-        command = self._java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties))
+        command = self._java(
+            "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties), *self.security.format_arguments()
+        )
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise KafkaUnavailable(f"the storage could not be formatted: {(done.stdout + done.stderr).strip()[-800:]}")

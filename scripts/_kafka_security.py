@@ -1,0 +1,81 @@
+"""Secured listeners for the real Kafka of `_kafka_server`.
+
+    with KafkaServer(security=Security({"alice": "alice-secret"})) as kafka:
+        host, port = kafka.addresses["SASL_SSL"]     # or SSL, SASL_PLAINTEXT, PLAINTEXT
+        kafka.security.folder / "ca.pem"             # what clients trust
+        kafka.security.folder / "client.pem"         # a client's key and certificate (CN=client), for mutual TLS
+
+Each listener takes PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 for the same users. SSL asks for a client's certificate and does not
+insist (`ssl.client.auth=requested`). Brokers talk in plaintext. Other settings, such as an authorizer
+(`authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer` with `super.users=User:ANONYMOUS`) or
+`delegation.token.secret.key`, go into the settings of KafkaServer. Needs trustme.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+SECURED = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+SERVER, CLIENT, CA = "server.pem", "client.pem", "ca.pem"
+
+
+class Security:
+    """The users of a broker, by name their passwords, and the listeners that it gets besides PLAINTEXT."""
+
+    def __init__(self, users: Mapping[str, str] | None = None, listeners: tuple[str, ...] = SECURED) -> None:
+        self.users, self.listeners = dict(users or {}), listeners
+        self.folder = Path()
+        """where the certificates are, once the broker was started"""
+
+    def make_certificates(self, folder: Path) -> None:
+        """Write a certificate authority, a broker's key and certificate for this machine, and a client's."""
+        import trustme
+
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        authority = trustme.CA()
+        authority.cert_pem.write_to_path(str(folder / CA))
+        _write(folder / SERVER, authority.issue_cert("127.0.0.1", "localhost"))
+        _write(folder / CLIENT, authority.issue_cert("client@example.org", common_name="client"))
+
+    def settings(self) -> dict[str, str]:
+        """The broker's settings, without its listeners."""
+        store = {"keystore": SERVER, "truststore": CA}
+        lines = {f"ssl.{name}.type": "PEM" for name in store}
+        lines |= {f"ssl.{name}.location": str(self.folder / file) for name, file in store.items()}
+        protocols = {each: each for each in ("PLAINTEXT", *self.listeners)} | {"CONTROLLER": "PLAINTEXT"}
+        lines |= {
+            "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
+            "ssl.client.auth": "requested",
+            "sasl.enabled.mechanisms": ",".join(("PLAIN", *SCRAM)),
+        }
+        users = "".join(f' user_{name}="{password}"' for name, password in self.users.items())
+        for listener in self.listeners:
+            if listener.startswith("SASL"):
+                prefix = f"listener.name.{listener.lower()}"
+                lines[f"{prefix}.plain.sasl.jaas.config"] = f"{PLAIN}{users};"
+                lines |= {f"{prefix}.{each.lower()}.sasl.jaas.config": SCRAM_LOGIN for each in SCRAM}
+        return lines
+
+    def format_arguments(self) -> list[str]:
+        """What `kafka-storage format` is given, so that the users exist from the start."""
+        return [
+            argument
+            for name, password in self.users.items()
+            for mechanism in SCRAM
+            for argument in ("--add-scram", f"{mechanism}=[name={name},password={password}]")
+        ]
+
+
+def _write(path: Path, issued: object) -> None:
+    """The key, as PKCS #8, which is the only form that Java reads, and the certificates after it."""
+    from cryptography.hazmat.primitives import serialization as form
+
+    key = form.load_pem_private_key(issued.private_key_pem.bytes(), None)  # type: ignore[attr-defined]
+    text = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
+    chain = b"".join(each.bytes() for each in issued.cert_chain_pems)  # type: ignore[attr-defined]
+    path.write_bytes(text + chain)
