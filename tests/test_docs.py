@@ -87,7 +87,7 @@ def blocks(language: str) -> list[Block]:
     for path in TEXTS:
         if path.name == "quickstarts.md":
             continue  # it shows files of projects, which tests/test_quickstarts.py runs
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8").partition("\n## Stories")[0]  # tests/test_stories.py plays those
         for match in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
             if match[1] == language:
                 found.append(Block(path, text[: match.start()].count("\n") + 1, match[1], match[2]))

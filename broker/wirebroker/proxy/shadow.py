@@ -48,6 +48,8 @@ class Judged(NamedTuple):
     """the meaning of the broker's answer, as far as the shadow can tell"""
     agrees: bool | None
     """None if the answer or the prediction says nothing about sequences"""
+    fenced_by: int = -1
+    """the later epoch that InitProducerId has given to the producer, −1 if none"""
 
     @property
     def predicted(self) -> Predicted:
@@ -64,6 +66,9 @@ class Judged(NamedTuple):
         answer = f"stored at offset {base_offset}" if base_offset >= 0 else "answered without an error and without an offset"
         if code:
             answer = f"answered {code} {error_name(code)}"
+        if self.fenced_by >= 0:
+            given = f"InitProducerId has given producer {batch.producer_id} the epoch {self.fenced_by} since"
+            return f"{answer}: epoch {batch.producer_epoch} is fenced, as {given}" if code else f"{answer}, although {given}"
         if self.verdict is None:
             return f"{answer}: too little has passed of producer {batch.producer_id} on {topic}-{partition} to predict it"
         words = explain(self.verdict, batch, self.state, topic, partition)
@@ -129,7 +134,8 @@ class Shadow:
         outcome = _outcome(known, verdict, code, base_offset)
         agrees = _agreement(verdict, outcome, code)
         self._advance(key, batch, verdict, outcome, agrees, code, base_offset)
-        return Judged(verdict, known.state if known else None, outcome, agrees)
+        latest = self._latest.get(batch.producer_id, -1)
+        return Judged(verdict, known.state if known else None, outcome, agrees, latest if batch.producer_epoch < latest else -1)
 
     def _verdict(self, known: _Known | None, batch: BatchHeader, base_offset: int) -> Verdict | None:
         """The verdict, or None if too little has passed for one."""

@@ -1,0 +1,232 @@
+"""The stories of docs/debugging.md: each is played to a proxy, and its commands print what the page shows."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kafka import KafkaProducer
+
+from dialogue import CLOSED, Dialogue, accepted, fetch, overall, refused, seq
+from kafkawire.messages.metadata import MetadataRequest
+from test_groups import Client, find
+from test_transactions import Reader, TransactionalProducer
+from wirebroker import faults
+from wirebroker.cli import main
+from wirebroker.mock import MockKafka
+from wirebroker.proxy_kafka import ProxyKafka
+from wirebroker.wire_client import WireClient
+from wirekit import ask_in_vain, batch, client, produce_request, without_times
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "debugging.md"
+TOLD = PAGE.read_text(encoding="utf-8").partition("\n## Stories")[2]
+STORIES = dict(re.findall(r"^### (.*)\n((?:(?!##).*\n)*)", TOLD, re.MULTILINE))
+Play = Callable[[MockKafka, ProxyKafka], Any]
+PLAYS: dict[str, Play] = {}
+ADVERTISED = "Clients connect once and never again"
+
+
+def story(heading: str) -> Callable[[Play], Play]:
+    """The function plays the story under this heading."""
+
+    def register(play: Play) -> Play:
+        PLAYS[heading] = play
+        return play
+
+    return register
+
+
+@story("45 although the producer counted right")
+def lost_by_a_new_leader(kafka: MockKafka, proxy: ProxyKafka) -> None:
+    line = Dialogue(proxy) >> seq(0, 2) << accepted(at=0) >> seq(3, 5) << accepted(at=3)
+    kafka.truncate("orders", 0, 3)
+    line >> seq(6, 8) << refused(45)
+
+
+@story("45 because a batch never arrived")
+def expired_in_the_client(kafka: MockKafka, proxy: ProxyKafka) -> None:
+    Dialogue(proxy) >> seq(0, 2) << accepted(at=0) >> seq(5, 6) << refused(45) >> seq(5, 6) << refused(45)
+
+
+@story("Records are there twice: no idempotence")
+def retried_without_idempotence(kafka: MockKafka, proxy: ProxyKafka) -> None:
+    kafka.faults.add(faults.lose_ack(api="Produce", nth=2, then="disconnect"))
+    producer = KafkaProducer(bootstrap_servers=proxy.bootstrap_servers, enable_idempotence=False, client_id="billing")
+    for order in (b"tea", b"milk", b"sugar"):
+        producer.send("orders", order).get(timeout=20)
+    producer.close()
+
+
+@story("Records are there twice: the broker forgot the producer")
+def retried_after_expiration(kafka: MockKafka, proxy: ProxyKafka) -> None:
+    line = Dialogue(proxy) >> seq(0, 2) << accepted(at=0) >> seq(3, 5) << accepted(at=3)
+    kafka.expire_producer(line.producer_id)
+    line >> seq(3, 5) << accepted(at=6)
+
+
+@story("A consumer reads nothing, and there is no error")
+def behind_an_open_transaction(kafka: MockKafka, proxy: ProxyKafka) -> None:
+    Dialogue(proxy) >> seq(0, 2) << accepted(at=0)
+    till = TransactionalProducer(proxy, txid="till")
+    till.init()
+    till.send("sale")
+    Dialogue(proxy) >> seq(0, 5) << accepted(at=4)
+    reader = Reader(proxy)
+    reader.fetch(offset=3)
+    reader.fetch(offset=3)
+
+
+@story("Whose transaction is open")
+def an_application_that_forgets_to_abort(kafka: MockKafka, proxy: ProxyKafka) -> None:
+    till = TransactionalProducer(proxy, txid="till")
+    till.init()
+    till.send("sale")
+    till.end()
+    till.send("another sale")
+
+
+@story("Fenced: two instances have one transactional id")
+def two_instances(kafka: MockKafka, proxy: ProxyKafka) -> None:
+    one, two = (TransactionalProducer(proxy, txid="till") for _ in range(2))
+    one.init()
+    one.send("sale")
+    assert two.init() == 51
+    two.init()
+    assert one.send("another sale").error_code == 47
+    assert one.end() == 90
+
+
+@story("A group that never stops rebalancing")
+def too_slow_between_polls(kafka: MockKafka, proxy: ProxyKafka) -> None:
+    client(proxy).request(find("team"), 4)
+    quick, slow = Client(proxy), Client(proxy)
+    quick.join()
+    quick.sync({quick.member: b"all"})
+    for _ in range(2):
+        slow.member = ""
+        slow.ask_to_join()
+        slow.joined()
+        slow.ask_to_join()
+        kafka.wait_until(lambda: [group.state for group in kafka.groups().values()] == ["PreparingRebalance"])
+        assert quick.heartbeat() == 27
+        quick.ask_to_join()
+        quick.joined(), slow.joined()
+        slow.ask_to_sync()
+        quick.sync({quick.member: b"half", slow.member: b"other half"})
+        slow.synced()
+        slow.leave()
+        assert quick.heartbeat() == 27
+        quick.join()
+        quick.sync({quick.member: b"all"})
+
+
+@story("Commits are refused after a rebalance")
+def committed_too_late(kafka: MockKafka, proxy: ProxyKafka) -> None:
+    client(proxy).request(find("team"), 4)
+    member = Client(proxy)
+    member.join()
+    member.sync({member.member: b"all"})
+    assert member.commit(5) == 0
+    member.join()
+    member.sync({member.member: b"all"})
+    member.generation -= 1
+    assert member.commit(9) == 22
+
+
+@story("An old client after the upgrade to Kafka 4")
+def dropped_versions(kafka: MockKafka, proxy: ProxyKafka) -> None:
+    client(proxy).request(MetadataRequest(topics=None), 9)
+    ask_in_vain(proxy, "Produce", 2)
+    ask_in_vain(proxy, "Fetch", 3)
+
+
+@story("A batch that is too large")
+def too_large(kafka: MockKafka, proxy: ProxyKafka) -> None:
+    line = Dialogue(proxy)
+    for count in (1000, 100_000):
+        line >> produce_request("orders", batch(count=count), 0) << overall()
+
+
+@story("A slow broker, or a slow client")
+def slow(kafka: MockKafka, proxy: ProxyKafka) -> None:
+    kafka.faults.add(faults.delay(250, api="Produce", nth=2))
+    line = Dialogue(proxy)
+    for number in range(3):
+        line >> seq(number) << accepted(at=number)
+    line >> fetch(0) << overall()
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[MockKafka, ProxyKafka]]:
+    monkeypatch.chdir(tmp_path)
+    with MockKafka(topics={"orders": 1}) as kafka, ProxyKafka(upstream=kafka.bootstrap_servers, trace="all") as proxy:
+        yield kafka, proxy
+
+
+def plain(text: str) -> str:
+    """Output without what differs from run to run: times, sizes of spaces beside them, ids of members."""
+    return re.sub(r"\d\d:\d\d:\d\d\.\d{3}|[\d,]+ ms|\s+$", "", re.sub(r" +", " ", text), flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("heading", PLAYS)
+def test_a_story_is_printed_as_shown(
+    heading: str, stage: tuple[MockKafka, ProxyKafka], capsys: pytest.CaptureFixture[str]
+) -> None:
+    kafka, proxy = stage
+    PLAYS[heading](kafka, proxy)
+    rows = proxy.trace.events()
+    Path("trace.jsonl").write_text("".join(f"{row.as_json()}\n" for row in rows), encoding="utf-8")
+    shown = commands(heading)
+    assert shown
+    for command, output in shown:
+        assert main(shlex.split(command)) == 0
+        assert plain(capsys.readouterr().out) == plain(output)
+
+
+def commands(heading: str) -> list[tuple[str, str]]:
+    """The commands under this heading, without `wirebroker`, and their output."""
+    return re.findall(r"^\$ wirebroker (.*)\n((?:(?!\$ |```).*\n)*)", STORIES[heading], re.MULTILINE)
+
+
+def test_an_advertised_address_that_is_wrong_is_named_as_shown() -> None:
+    ((command, output),) = commands(ADVERTISED)
+    with running("serve", "--port", "0", "--advertise", "kafka.internal:9092") as (_, cluster):
+        arguments = shlex.split(command.replace("localhost:9092", cluster))
+        with running(*arguments, "--listen", "127.0.0.1:0") as (proxy, address):
+            (broker,) = WireClient.at(address).request(MetadataRequest(topics=None), 9).brokers
+            Dialogue(SimpleNamespace(bootstrap_servers=f"{broker.host}:{broker.port}")) >> fetch(0) << CLOSED
+            proxy.send_signal(signal.SIGTERM)
+            printed = "".join(proxy.stdout)
+    assert without_addresses(printed) == without_addresses(output.partition("ready\n")[2])
+
+
+def without_addresses(log: str) -> list[str]:
+    """Lines of a log without their times, our ports and the system's words for an unknown host."""
+    return [re.sub(r"127.0.0.1:\d+|reached: .*; the", "", text) for text in without_times(log)]
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A command of wirebroker that is ready, and where it listens."""
+    command = [sys.executable, "-m", "wirebroker.cli", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        try:
+            address = re.findall(r"127.0.0.1:\d+", process.stdout.readline())[0]
+            assert process.stdout.readline() == "ready\n"
+            yield process, address
+        finally:
+            process.kill()
+
+
+def test_every_story_is_played() -> None:
+    assert list(STORIES) == [*PLAYS, ADVERTISED]
+    assert "OUT\n" not in "".join(STORIES.values())
