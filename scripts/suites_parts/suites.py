@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from _brokers import WIREBROKER
 from _kafka_server import COPY
 from interop_parts.clients import Missing, cache, call, tool
 
-SERVE = (sys.executable, "-c", "import sys; from wirebroker.cli import main; sys.exit(main())", "serve")
+SERVE = (*WIREBROKER, "serve")
 """The command that starts wirebroker."""
 HERE = Path(__file__).resolve().parent
 KAFKA_PYTHON = "3.0.12"
