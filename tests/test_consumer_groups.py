@@ -552,8 +552,8 @@ def test_a_slow_regular_expression_is_matched_in_slices(broker: MockKafka) -> No
 
 def assign(name: str, members: dict[str, Subscriber], sizes: dict[bytes, int]) -> dict[str, dict[bytes, list[int]]]:
     topics = {tuple(sorted(member.topics)) for member in members.values()}
-    taken = {(t, i) for member in members.values() for t, held in member.given.items() for i in held}
-    made = ASSIGNORS[name](Group(members, sizes, len(topics) == 1, lambda topic, i: (topic, i) in taken))
+    taken = {t: {i for member in members.values() for i in member.given.get(t, ())} for t in sizes}
+    made = ASSIGNORS[name](Group(members, sizes, len(topics) == 1, taken))
     return {member: {t: sorted(held) for t, held in given.items()} for member, given in made.items()}
 
 
@@ -587,6 +587,7 @@ def test_the_order_of_javas_tables() -> None:
     assert set_of_names(["uniform", "range"]) == ["uniform", "range"]
     assert set_of_names(["zz-member-5", "m4"]) == ["zz-member-5", "m4"]
     assert set_of_numbers([17, 1, 16, 0]) == (16, 0, 17, 1)
+    assert set_of_numbers([65_536, 65_537]) == (65_537, 65_536), "the upper half of the hash is mixed in"
     assert (buckets_of_copy(11), buckets_of_copy(12), buckets_for(12), buckets_for(13)) == (16, 32, 16, 32)
     assert hash_order([A, B], uuid_hash, 16) == [A, B]
     assert java_hash("uniform") == 4008040884

@@ -6,7 +6,7 @@ of Java's hash tables where Kafka's result depends on it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from itertools import islice
 from typing import NamedTuple
 
@@ -35,13 +35,13 @@ class Subscriber(NamedTuple):
 class Group(NamedTuple):
     """An assignor's input: members in the order of Kafka's hash table, and the number of partitions of each topic.
 
-    `same` says that all members subscribe to the same topics. `taken` are the partitions of the last assignment.
+    `same` says that all members subscribe to the same topics. `taken` are the partitions of the last assignment, by topic id.
     """
 
     members: Mapping[str, Subscriber]
     sizes: Mapping[bytes, int]
     same: bool
-    taken: Callable[[bytes, int], bool]
+    taken: Mapping[bytes, Set[int]]
 
 
 def as_assignment(given: Mapping[bytes, Iterable[int]]) -> Partitions:
@@ -67,7 +67,7 @@ def _uniform_same(group: Group) -> dict[str, Partitions]:
     topics = hash_order(first.topics, uuid_hash, buckets_of_copy(len(first.topics)))
     if not topics:
         return {}
-    free = [(topic, i) for topic in topics for i in range(group.sizes[topic]) if not group.taken(topic, i)]
+    free = [(topic, i) for topic in topics for i in sorted(set(range(group.sizes[topic])) - group.taken.get(topic, set()))]
     least, extra = divmod(sum(group.sizes[topic] for topic in topics), len(group.members))
     wanted = frozenset(topics)
     made: dict[str, Partitions] = {}

@@ -7,6 +7,7 @@ the end, so a refused request changes nothing.
 from __future__ import annotations
 
 import base64
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -322,8 +323,11 @@ class ConsumerGroups:
             if member_id == new.member_id and new.instance_id is not None:
                 given = group.targets.get(group.static_members.get(new.instance_id, member_id), NOTHING)
             members[member_id] = Subscriber(member.instance_id, cached[wanted], given)
-        taken = {(topic, i) for given in group.targets.values() for topic, indexes in given.items() for i in indexes}
-        return AssignorGroup(members, self._sizes(cached), change.same, lambda topic, i: (topic, i) in taken)
+        taken: dict[bytes, set[int]] = defaultdict(set)
+        for given in group.targets.values():
+            for topic, indexes in given.items():
+                taken[topic].update(indexes)
+        return AssignorGroup(members, self._sizes(cached), change.same, taken)
 
     def _ids_of(self, names: Iterable[str]) -> list[bytes]:
         """The ids of the existing topics, in the order of a set of names."""

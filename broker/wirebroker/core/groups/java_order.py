@@ -7,6 +7,7 @@ assignments: for java.util.HashMap, whose tables only grow, and for Kafka's own 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import TypeVar
 
 from wirebroker.core.names import java_hash
@@ -18,6 +19,7 @@ FIBONACCI = -7046029254386353131
 LONG = 0xFFFFFFFFFFFFFFFF
 
 
+@lru_cache(1 << 14)
 def uuid_hash(raw: bytes) -> int:
     """Kafka's `Uuid.hashCode` of 16 raw bytes, as an unsigned number of 32 bits."""
     folded = int.from_bytes(raw[:8], "big") ^ int.from_bytes(raw[8:], "big")
@@ -63,7 +65,10 @@ def set_of_names(names: Iterable[str]) -> list[str]:
 def set_of_numbers(numbers: Iterable[int]) -> tuple[int, ...]:
     """These small numbers in the order of a HashSet made from them."""
     given = list(numbers)
-    return tuple(hash_order(given, int, buckets_of_copy(len(given))))
+    mask = buckets_of_copy(len(given)) - 1
+    if max(given, default=0) >= 1 << 16:
+        return tuple(hash_order(given, int, mask + 1))
+    return tuple(sorted(given, key=mask.__and__))  # their hashes have no upper half to mix in
 
 
 class TimelineOrder:
