@@ -16,11 +16,11 @@ from kafkawire.frames import encode_request, encode_response
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from wirebroker import MockKafka, ProxyKafka
-from wirebroker.trace.kept_frames import KeptExchange
+from wirebroker.trace.brief import COLUMNS
 from wirebroker.trace.recorder import RING, Recorder
-from wirebroker.trace.rows import ConnectionRow
+from wirebroker.trace.rows import ConnectionRow, GroupRow
 from wirebroker.wire_client import Connection, address_of
-from wirekit import Reachable
+from wirekit import Reachable, batch, produce_request
 
 
 @pytest.fixture
@@ -37,10 +37,11 @@ def ask_for_metadata(kafka: Reachable) -> None:
 
 
 class Events:
-    """Reads server-sent events."""
+    """Reads server-sent events. Rows, which come as arrays, become objects with their numbers."""
 
     def __init__(self, answer: http.client.HTTPResponse) -> None:
         self._answer = answer
+        self._columns: dict[str, list[str]] = {}
         assert answer.getheader("content-type") == "text/event-stream; charset=utf-8"
 
     def next(self) -> tuple[str, Any, int]:
@@ -54,7 +55,16 @@ class Events:
                 data = value
             elif field == "id":
                 number = int(value)
-        return name, json.loads(data), number
+        found = json.loads(data)
+        if name == "run":
+            self._columns = found["columns"]
+        elif name == "rows":
+            first = number - len(found) + 1
+            found = [{"id": first + at, "event": row[0]} | self._named(row) for at, row in enumerate(found)]
+        return name, found, number
+
+    def _named(self, row: list[Any]) -> dict[str, Any]:
+        return dict(zip(self._columns[row[0]], row[1:], strict=True))
 
     def rows(self, count: int) -> list[dict[str, Any]]:
         """The next rows, at least so many."""
@@ -91,6 +101,30 @@ def test_rows_come_with_numbers_and_words(kafka: MockKafka) -> None:
         ask_for_metadata(kafka)
         later = stream.rows(1)
         assert later[0]["id"] == number + 1
+
+
+def test_verdicts_come_whole_unless_they_are_as_they_should_be(kafka: MockKafka) -> None:
+    connection = Connection(address_of(kafka.bootstrap_servers))
+    for sequence in (0, 1, 1):
+        connection.request(produce_request("orders", batch(sequence, pid=7, epoch=0)), 9)
+    connection.close()
+    produced = kafka.trace.produce()
+    with events(kafka.control_url, "?after=0") as stream:
+        _, run, _ = stream.next()
+        rows = [row for row in stream.rows(1) if row["event"] in ("stored", "produce")]
+    first, second, third = rows
+    assert [row["event"] for row in rows] == ["stored", "stored", "produce"]
+    assert [first["rule"], second["rule"], second["base_offset"]] == ["first", "next", 1]
+    assert second["header"][9:] == [7, 0, 1, 1]
+    assert run["accepted"]["next"] == "{came} {are} the next of {who}"
+    assert {name: third[name] for name in ("verdict", "explain")} == {"verdict": "duplicate", "explain": produced[2].explain}
+
+
+def test_a_name_that_is_no_text_is_sent_all_the_same(kafka: MockKafka) -> None:
+    kafka._call(lambda engine: engine.trace._add(GroupRow(0, "half \ud83d", "Stable", 1, 1)))
+    with events(kafka.control_url) as stream:
+        stream.next()
+        assert stream.rows(1)[-1]["group"] == "half \ud83d"
 
 
 def test_a_reader_goes_on_after_its_last_row(kafka: MockKafka) -> None:
@@ -136,12 +170,13 @@ def test_a_reader_that_is_late_learns_how_many_rows_it_missed(kafka: MockKafka) 
 
 def test_after_gives_the_first_rows_after_a_number() -> None:
     trace = Recorder(lambda: 0, size=5)
+    at = 1 + COLUMNS["connection"].index("connection")
     for number in range(1, 9):
         trace._add(ConnectionRow(0, 1, number, "opened", "", "", "", ""))
 
     def numbers(after: int, most: int) -> tuple[int, list[int]]:
         missed, rows = trace.after(after, most)
-        return missed, [row.connection for row in rows if isinstance(row, ConnectionRow)]
+        return missed, [row[at] for row in rows]
 
     assert numbers(0, 2) == (3, [4, 5])
     assert numbers(5, 2) == (0, [6, 7])
@@ -171,10 +206,10 @@ def test_no_secret_is_shown(kafka: MockKafka) -> None:
     version = 2
     request = encode_request(3, "billing", SaslAuthenticateRequest(auth_bytes=b"\0alice\0hunter2"), version)
     answer = encode_response(3, SaslAuthenticateResponse(auth_bytes=b"v=signature"), version)
-    exchange = KeptExchange(SaslAuthenticateRequest.__schema__.key, version, memoryview(request)[4:], answer)
+    exchange = (SaslAuthenticateRequest.__schema__.key, version, memoryview(request)[4:], answer)
     with events(kafka.control_url) as stream:
         stream.next()
-        kafka._call(lambda engine: engine.trace.kept.keep(1, exchange))  # type: ignore[union-attr]
+        kafka._call(lambda engine: engine.trace.kept.keep(1, *exchange))  # type: ignore[union-attr]
         shown = ControlClient(kafka.control_url).ask("GET", "/exchanges/1")
     text = json.dumps(shown) + bytes.fromhex(shown["request"]["hex"] + shown["answer"]["hex"]).decode("latin-1")
     assert "hunter2" not in text

@@ -9,11 +9,14 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 from test_filters import FOUND, FOUND_BY_ITS_BATCH, ROWS, STRUCK
 from wirebroker import MockKafka, faults
+from wirebroker.control.endpoints.events import ALWAYS
+from wirebroker.trace.brief import brief
 from wirebroker.trace.filters import parsed
 from wirebroker.trace.rows import ReplyRow
 from wirebroker.wire_client import Connection, address_of
@@ -66,11 +69,15 @@ def kafka() -> Iterator[MockKafka]:
         yield kafka
 
 
-def send(kafka: MockKafka, *sequences: int, producer_id: int = 7, client_id: str = "tests", partition: int = 0) -> None:
-    """One batch for each sequence."""
+def send(
+    kafka: MockKafka, *sequences: int, producer_id: int = 7, client_id: str = "tests", partition: int = 0, acks: int = -1,
+    count: int = 1,
+) -> None:  # fmt: skip
+    """One batch of `count` records for each sequence."""
     connection = Connection(address_of(kafka.bootstrap_servers), client_id=client_id)
     for sequence in sequences:
-        connection.request(produce_request("orders", batch(sequence, pid=producer_id, epoch=0), partition), 9)
+        data = batch(sequence, count, pid=producer_id, epoch=-1 if producer_id < 0 else 0)
+        connection.request(produce_request("orders", data, partition, acks), 9)
     connection.close()
 
 
@@ -130,6 +137,25 @@ def test_the_page_filters_as_python_does(page: Page, kafka: MockKafka) -> None:
         [json.loads(STRUCK.as_json()), trees],
     )
     assert met == [met for _, met in FOUND_BY_ITS_BATCH]
+
+
+def test_the_page_reads_and_words_rows_as_python_does(page: Page, kafka: MockKafka) -> None:
+    kafka.create_topic("payments")
+    send(kafka, *range(3), 1, 7)
+    send(kafka, 0, producer_id=8, acks=1)
+    send(kafka, -1, -1, producer_id=-1)
+    send(kafka, 2**31 - 1, 0, producer_id=9, partition=1, count=3)
+    made = [json.loads(row.as_json()) | {"parts": list(row.parts())} for row in (*kafka.trace.events(), *ROWS.values())]
+    sent = kafka._call(lambda engine: engine.trace.after(0, 1000)[1])
+    page.goto(f"{kafka.control_url}/live/")
+    read = page.evaluate(
+        "async ([rows, run]) => { const { rowOf, partsOf } = await import('/live/rows.js');"
+        " return rows.map((row, at) => { const { id, ...read } = rowOf(row, at, run);"
+        " return { ...read, parts: partsOf(read) }; }); }",
+        [msgspec.to_builtins([*sent, *map(brief, ROWS.values())]), ALWAYS],
+    )
+    assert {"produce", "reply", "topic", "fetch", "fault"} <= {row["event"] for row in read}
+    assert read == made
 
 
 def test_producers_show_their_windows(page: Page, kafka: MockKafka) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bench_parts import report
 from bench_parts.contenders import BUILD_WITHIN, Contender
-from bench_parts.process import READY_WITHIN, Missing, Server, ServerFailed
+from bench_parts.process import READY_WITHIN, Missing, Server, ServerFailed, free_port
 from bench_parts.throughput import LOAD_WITHIN, Case, Report, produce_cases
 
 TOXIPROXY = "github.com/Shopify/toxiproxy/v2/cmd/server@v2.5.0"
@@ -59,7 +59,7 @@ class Toxiproxy(Server):
     name = "Toxiproxy 2.5"
 
     def __init__(self, program: str, upstream: str, folder: str) -> None:
-        api, port = _free_port(), _free_port()
+        api, port = free_port(), free_port()
         listen, config = f"127.0.0.1:{port}", Path(folder, "proxies.json")
         config.write_text(json.dumps([{"name": "kafka", "listen": listen, "upstream": upstream, "enabled": True}]))
         super().__init__([program, "-port", str(api), "-config", config])
@@ -73,12 +73,6 @@ class Toxiproxy(Server):
                 return
             time.sleep(0.05)
         raise ServerFailed(f"Toxiproxy was not ready after {READY_WITHIN:.0f} s")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def measure(

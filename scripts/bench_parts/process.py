@@ -7,6 +7,7 @@ import platform
 import re
 import select
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -105,6 +106,13 @@ def end_group(process: subprocess.Popen[Any]) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+
+
+def free_port() -> int:
+    """A port on which nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def cpu_ns(pid: int) -> int:

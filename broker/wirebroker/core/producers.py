@@ -434,7 +434,7 @@ def explain(verdict: Verdict, batch: BatchHeader, state: bytes | None, topic: st
     words = {"came": came, "are": "is" if one else "are", "who": f"{who} on {topic}-{partition}"}
     if isinstance(verdict, Accept):
         stored = f"stored at offset {verdict.base_offset}" if verdict.base_offset >= 0 else "accepted"
-        return f"{stored}: {_ACCEPTED[verdict.rule].format(**words)}"
+        return f"{stored}: {ACCEPTED[verdict.rule].format(**words)}"
     if isinstance(verdict, Duplicate):
         if not verdict.position:
             return "dropped: {came} of {who} {are} at or below the highest stored; acknowledged with offset −1".format(**words)
@@ -447,7 +447,7 @@ def explain(verdict: Verdict, batch: BatchHeader, state: bytes | None, topic: st
     return f"rejected {verdict.code} {error_name(verdict.code)}: {reason}{window}"
 
 
-_ACCEPTED = {
+ACCEPTED = {
     "no_producer": "a batch without a producer id is not checked",
     "next": "{came} {are} the next of {who}",
     "first": "{came} {are} the first of {who}, which has no state here",
@@ -457,6 +457,7 @@ _ACCEPTED = {
     "gap_accepted": "{came} {are} after a gap of {who}, which this profile accepts",
     "above_highest": "{came} of {who} {are} above the highest stored",
 }
+"""The end of the sentence for each rule by which a batch is accepted."""
 _REJECTED = {
     "epoch_fenced": "{who} is fenced: the current epoch is {expected}",
     "unissued_producer_id": "no broker issued the producer id {got}",

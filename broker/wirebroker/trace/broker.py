@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkawire.batches import BatchHeader, read_header
+from kafkawire.batches import HEADER, BatchHeader, read_header
 from kafkawire.errors import error_name
 from wirebroker.connection import Connection
 from wirebroker.core.changes import (
@@ -25,6 +25,7 @@ from wirebroker.core.changes import (
 )
 from wirebroker.core.partition import Appended, Partition, appended_next
 from wirebroker.core.producers import Accept, Duplicate, Reject, epoch_of, explain
+from wirebroker.trace.brief import Brief
 from wirebroker.trace.recorder import Recorder, cut, software_of
 from wirebroker.trace.rows import (
     BrokerRow,
@@ -43,6 +44,11 @@ from wirebroker.trace.rows import (
 )
 
 _NO_HEADER = BatchHeader(-1, -1, -1, -1, 0, 0, -1, -1, -1, -1, -1, -1, 0)
+STORED = (
+    "time", "node", "connection", "client_id", "software", "version", "correlation_id", "acks", "topic", "partition",
+    "base_offset", "rule", "header",
+)  # fmt: skip
+"""What is known of a batch that was stored as it should be: a row of `produce` can be made of it."""
 CHANGED: dict[type[Change], type[Row]] = {
     TopicChange: TopicRow, LeaderChange: LeaderRow, InSyncChange: InSyncRow, BrokerChange: BrokerRow,
     ProducerChange: ProducerRow, TransactionChange: TransactionRow, GroupChange: GroupRow,
@@ -107,6 +113,27 @@ class BrokerRecorder(Recorder):
 
     def _made(self, entry: Any) -> Row:
         return _row(entry) if isinstance(entry, tuple) else super()._made(entry)
+
+    def _brief(self, entry: Any) -> Brief:
+        return (_stored(entry) if isinstance(entry, tuple) else None) or super()._brief(entry)
+
+
+def _stored(raw: tuple[Any, ...]) -> Brief | None:
+    """The values of `STORED` for a batch that was stored as it should be; None for any other verdict."""
+    now, connection, client_id, version, correlation_id, acks, partition, *rest = raw
+    if len(rest) > 1:
+        base_offset, rule, header = rest[0], "next", HEADER.unpack(rest[1])
+    else:
+        verdict, header = rest[0].verdict, rest[0].header
+        if not isinstance(verdict, Accept) or header is None:
+            return None
+        base_offset, rule = verdict
+    if partition.rules.key == "client_id":
+        return None
+    return (
+        "stored", now, connection.node_id, connection.number, cut(client_id), software_of(connection), version, correlation_id,
+        acks, partition.topic, partition.index, base_offset, rule, header,
+    )  # fmt: skip
 
 
 def _row(raw: tuple[Any, ...]) -> ProduceRow:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
@@ -21,7 +22,8 @@ from kafkawire.registry import api_name
 from wirebroker.connection import Connection
 from wirebroker.requests.facts import facts_of
 from wirebroker.requests.received import Received
-from wirebroker.trace.kept_frames import KeptExchange, KeptFrames
+from wirebroker.trace.brief import Brief, brief
+from wirebroker.trace.kept_frames import KeptFrames
 from wirebroker.trace.levels import includes
 from wirebroker.trace.rows import (
     ConnectionRow,
@@ -169,7 +171,7 @@ class Recorder:
         )  # fmt: skip
         self._add(row)
         if self.kept is not None and exchange.frame is not None:
-            self.kept.keep(self.added, KeptExchange(exchange.api_key, exchange.version, exchange.frame, parts))
+            self.kept.keep(self.added, exchange.api_key, exchange.version, exchange.frame, parts)
 
     def fetched(self, exchange: Exchange, topic: str, offset: int, committed: bool, data: PartitionData) -> None:
         """Note one partition of an answer to a Fetch."""
@@ -232,12 +234,16 @@ class Recorder:
         """The latest `count` rows of any kind, oldest first."""
         return [self._made(each) for each in list(self._ring)[-count:]] if count > 0 else []
 
-    def after(self, number: int, most: int) -> tuple[int, list[Row]]:
+    def after(self, number: int, most: int) -> tuple[int, list[Brief]]:
         """The first rows, at most so many, after the `number`th since the start, and how many between are forgotten."""
         first = max(number, self.added - len(self._ring))
         later = self.added - first
         rows = list(islice(reversed(self._ring), max(later - most, 0), later))[::-1]
-        return first - number, [self._made(each) for each in rows]
+        return first - number, [self._brief(each) for each in rows]
+
+    def _brief(self, entry: Any) -> Brief:
+        """An entry of the ring as a tuple."""
+        return brief(self._made(entry))
 
     def _made(self, entry: Any) -> Row:
         """An entry of the ring as a row."""
@@ -251,7 +257,12 @@ class Recorder:
 
 def software_of(connection: Connection) -> str:
     """The client's software as it names itself, "" if it does not."""
-    return cut("/".join(part for part in connection.software if part))
+    return _software(connection.software)
+
+
+@lru_cache
+def _software(parts: tuple[str, ...]) -> str:
+    return cut("/".join(part for part in parts if part))
 
 
 def cut(text: Text) -> Text:

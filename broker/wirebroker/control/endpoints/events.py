@@ -13,16 +13,20 @@ import msgspec
 from kafkawire.registry import KEYS, spoken
 from wirebroker.control.controlled import Controlled
 from wirebroker.control.forms import Form, Natural, about
+from wirebroker.core.producers import ACCEPTED
 from wirebroker.trace import filters
+from wirebroker.trace.brief import COLUMNS, Brief
+from wirebroker.trace.broker import STORED
 from wirebroker.trace.levels import Level
 from wirebroker.trace.recorder import Recorder
-from wirebroker.trace.rows import Row
 
 LOWEST_IN_KAFKA_4 = {name: spoken(key)[0] for name, key in KEYS.items()}
 """Earlier versions are gone since Kafka 4.0 (KIP-896)."""
+ALWAYS = {"lowest": LOWEST_IN_KAFKA_4, "columns": COLUMNS | {"stored": STORED}, "accepted": ACCEPTED}
+"""What a reader needs to know to read rows."""
 PAUSE_S = 0.1
 """Seconds between two looks at the trace."""
-MOST = 500
+MOST = 1000
 """Rows in one message."""
 BETWEEN_S = 0.05
 """Seconds between two full messages: making rows for a reader may not take the broker from its clients."""
@@ -74,9 +78,11 @@ def read_filter(controlled: Controlled, query: Text) -> Read:
 async def events(controlled: Controlled, query: From) -> AsyncIterator[bytes]:
     """The rows of the trace as server-sent events, from `after` on, and later ones as they are made.
 
-    The first event is `run`: `{"run": …, "of": "broker", "lowest": {…}}`, with the lowest version of each API in Kafka 4. Rows
-    come as arrays in events without a name; an event's id is the number of its last row. `missed` tells how many rows were
-    forgotten before they could be sent. After a reset another `run` begins, and numbers begin again.
+    The first event is `run`: `{"run": …, "of": "broker", "lowest": {…}, "columns": {…}, "accepted": {…}}`, with the lowest
+    version of each API in Kafka 4. Events without a name have rows, each an array: its first value is its event, and `columns`
+    names the others. An event's id is the number of its last row. `stored` stands for a `produce` that was accepted; `accepted`
+    has the sentence for each rule. `missed` tells how many rows were forgotten before they could be sent. After a reset another
+    `run` begins, and numbers begin again. `/trace.jsonl` has the rows as objects.
     """
     trace: Recorder | None = None
     number, idle = 0, 0.0
@@ -87,14 +93,14 @@ async def events(controlled: Controlled, query: From) -> AsyncIterator[bytes]:
                 controlled.keep_frames()
                 run = controlled.run
                 number = query.after if query.run == run and query.after <= trace.added else 0
-                yield _event("run", {"run": run, "of": controlled.kind, "lowest": LOWEST_IN_KAFKA_4})
+                yield _event("run", {"run": run, "of": controlled.kind} | ALWAYS)
             missed, rows = trace.after(number, MOST)
             if missed:
                 yield _event("missed", {"rows": missed})
             if rows:
                 number += missed + len(rows)
                 idle = 0.0
-                yield b"id: %d\ndata: %s\n\n" % (number, _numbered(rows, number - len(rows) + 1))
+                yield b"id: %d\ndata: %s\n\n" % (number, _encoded(rows))
             if len(rows) == MOST:
                 await _pause(closing, BETWEEN_S)
                 continue
@@ -128,14 +134,8 @@ def _event(name: str, data: Any) -> bytes:
     return b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode(data))
 
 
-def _numbered(rows: Sequence[Row], first: int) -> bytes:
-    """The rows as a JSON array of objects with `id`, `event` and `parts`, the row in words."""
-    return b"[" + b",".join(_json(row, number) for number, row in enumerate(rows, first)) + b"]"
-
-
-def _json(row: Row, number: int) -> bytes:
+def _encoded(rows: Sequence[Brief]) -> bytes:
     try:
-        fields, parts = msgspec.json.encode(row), msgspec.json.encode(row.parts())
+        return msgspec.json.encode(rows)
     except UnicodeEncodeError:  # a name with half of a surrogate pair
-        fields, parts = row.as_json().encode(), json.dumps(row.parts()).encode()
-    return b'{"id":%d,"event":"%s","parts":%s,%s' % (number, row.event.encode(), parts, fields[1:])
+        return json.dumps(rows).encode()

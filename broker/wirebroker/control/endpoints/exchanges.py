@@ -76,7 +76,7 @@ def exchange(controlled: Controlled, number: int, query: OfRun) -> ShownExchange
 
 def _without_secrets(kept: KeptExchange) -> tuple[bytes, bytes]:
     """Request and answer, without their sizes."""
-    request, answer = SIZE.pack(len(kept.request)) + bytes(kept.request), b"".join(kept.answer)
+    request, answer = SIZE.pack(len(kept.request)) + kept.request, kept.answer
     if kept.api_key in SECRET_APIS:
         request, answer = redacted_request(request), redacted_answer(answer, kept.api_key, kept.version)
     return request[SIZE.size :], answer[SIZE.size :]

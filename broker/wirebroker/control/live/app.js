@@ -12,9 +12,11 @@ import * as transactions from "./views/transactions.js";
 
 const VIEWS = { exchanges, producers, timeline, transactions, groups, clients, faults };
 const POLL_MS = 1000;
+const DRAW_MS = 250; // between two drawings of a view that is not drawn in each frame
 const byId = (id) => document.getElementById(id);
 const feed = new Feed();
-let view = null; // the open view: {element, update?, poll?, key?, close?}
+let view = null; // the open view: {element, update? (in each frame), walk? and draw? (at times), poll?, key?}
+let drawn = -DRAW_MS, waiting = 0, stale = true; // when the view was drawn, and whether a poll has found something else since
 let name = "";
 
 /** The view and the words after ? in the address. */
@@ -36,8 +38,10 @@ function open() {
   if (byId("where").value !== where) byId("where").value = where;
   choose(where);
   if (path !== name) {
-    view?.close?.();
     name = path;
+    drawn = -DRAW_MS;
+    polled = "";
+    stale = true;
     view = VIEWS[path].open({ feed, words, remember, ask });
     byId("view").replaceChildren(view.element);
     byId("view").focus({ preventScroll: true });
@@ -69,10 +73,31 @@ function update() {
     : feed.state === "lost" ? "the connection is lost; trying again" : "connecting …";
   byId("state").className = feed.state === "live" ? "" : "bad";
   view?.update?.();
+  if (view?.walk && !view.walk.go()) requestAnimationFrame(update);
+  else if (view?.draw && (stale || view.walk?.changed)) draw();
 }
 
+function draw() {
+  const wait = drawn + DRAW_MS - performance.now();
+  if (wait > 0) {
+    waiting ||= setTimeout(() => { waiting = 0; update(); }, wait);
+    return;
+  }
+  drawn = performance.now();
+  stale = false;
+  if (view.walk) view.walk.changed = false;
+  view.draw();
+}
+
+let polled = "";
 async function poll() {
-  if (view?.poll && feed.state !== "lost" && !document.hidden) await view.poll().catch(() => {});
+  const asked = view;
+  if (!asked?.poll || feed.state === "lost" || document.hidden) return;
+  const found = JSON.stringify(await asked.poll().catch(() => polled));
+  if (asked !== view || found === polled) return; // what is drawn already stays, so that a text can be selected
+  polled = found;
+  stale = true;
+  update();
 }
 
 async function showLevel() {
@@ -92,7 +117,7 @@ function key(event) {
 }
 
 function saveRows() {
-  const lines = feed.chosen.map(({ id, parts, text, ...row }) => JSON.stringify(row)).join("\n") + "\n";
+  const lines = feed.chosen.map(({ id, parts, ...row }) => JSON.stringify(row)).join("\n") + "\n";
   const link = h("a", { href: URL.createObjectURL(new Blob([lines], { type: "application/x-ndjson" })), download: "trace.jsonl" });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);

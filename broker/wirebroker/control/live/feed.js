@@ -1,6 +1,7 @@
 // The rows of the trace as they come, and those of them that meet the filter.
 
-import { met, textOf } from "./fields.js";
+import { met } from "./fields.js";
+import { rowOf } from "./rows.js";
 
 export const MOST = 100_000; // rows that the page keeps
 const SPARE = 10_000; // dropped at once, so that arrays are seldom moved
@@ -15,6 +16,7 @@ export class Feed extends EventTarget {
   state = "connecting";
   last = 0;
   first = 0; // the last row that was there before the page
+  dropped = 0; // rows of this run that the page no longer keeps
   #wanted = () => true;
   #source = null;
   #told = false;
@@ -42,7 +44,7 @@ export class Feed extends EventTarget {
     if (run.run !== this.run.run) {
       this.rows = [];
       this.chosen = [];
-      this.#checked = this.last = this.first = this.missed = 0;
+      this.#checked = this.last = this.first = this.missed = this.dropped = 0;
       this.dispatchEvent(new Event("begins"));
     }
     this.run = run;
@@ -50,14 +52,15 @@ export class Feed extends EventTarget {
   }
 
   #take(rows, last) {
-    for (const row of rows) row.text = textOf(row);
     if (!this.last) this.first = last;
-    this.rows.push(...rows);
+    const before = last - rows.length;
+    rows.forEach((values, index) => this.rows.push(rowOf(values, before + index + 1, this.run)));
     this.last = last;
     if (this.rows.length > MOST + SPARE) {
       const dropped = this.rows.length - MOST;
       const first = this.rows[dropped].id;
       this.rows.splice(0, dropped);
+      this.dropped += dropped;
       this.chosen = this.chosen.filter((row) => row.id >= first);
       this.#checked = Math.max(this.#checked - dropped, 0);
     }
@@ -79,6 +82,17 @@ export class Feed extends EventTarget {
     return found.reverse();
   }
 
+  /** The row with this number among these, which are in order; where it is, or −1. */
+  static at(rows, id) {
+    let low = 0, high = rows.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (rows[middle].id < id) low = middle + 1; else high = middle;
+    }
+    return rows[low]?.id === id ? low : -1;
+  }
+
+  /** Dispatch "rows" in the next frame. */
   #tell() {
     if (this.#told) return;
     this.#told = true;
@@ -96,5 +110,37 @@ export class Feed extends EventTarget {
       for (; this.#checked < until; this.#checked++) if (this.#wanted(this.rows[this.#checked])) this.chosen.push(this.rows[this.#checked]);
       if (performance.now() > end) { this.#tell(); return; }
     }
+  }
+}
+
+/**
+ * Visits each row once, in order, as many in a frame as do not hold it up. `begin` is called first, and again for another run.
+ * `visit` returns whether the row changes what a view shows; `changed` stays true until the view has been drawn.
+ */
+export class Walk {
+  changed = true;
+  last = 0; // the number of the last row that was visited
+  #run = null;
+  #seen = 0;
+
+  constructor(feed, begin, visit) {
+    Object.assign(this, { feed, begin, visit });
+  }
+
+  /** Visit rows that have come since; whether all are visited. */
+  go() {
+    const { rows, dropped, run } = this.feed;
+    if (this.#run !== run.run) {
+      this.#run = run.run;
+      this.#seen = this.last = 0;
+      this.changed = true;
+      this.begin();
+    }
+    const end = performance.now() + SLICE_MS;
+    let at = Math.max(this.#seen - dropped, 0);
+    while (at < rows.length && (at % 256 || performance.now() < end)) if (this.visit(rows[at++])) this.changed = true;
+    this.#seen = at + dropped;
+    this.last = rows[at - 1]?.id ?? 0;
+    return at === rows.length;
   }
 }

@@ -3,7 +3,8 @@
 const IN_NAME = /^([^]*)-(\d+)$/;
 const API_OF = { produce: "Produce", shadow: "Produce", fetch: "Fetch" };
 /** What a row has beside the fields of its event. */
-export const BESIDE_FIELDS = new Set(["id", "event", "parts", "text"]);
+export const BESIDE_FIELDS = new Set(["id", "event", "parts"]);
+const LONGEST = 60; // longer texts are seldom the same again
 
 /** What a field has: nothing, one value, or several. */
 const several = (value) => (value === null || value === undefined ? [] : typeof value === "object" ? Object.values(value) : [value]);
@@ -41,12 +42,30 @@ const NAMES = {
 
 export const values = (row, field) => (NAMES[field] ? NAMES[field](row) : several(row[field]));
 
-/** All texts of a row, in small letters, a line each. */
-export function textOf(row) {
-  const own = Object.keys(row).filter((name) => !BESIDE_FIELDS.has(name)).flatMap((name) => several(row[name]));
-  const derived = Object.keys(NAMES).flatMap((name) => NAMES[name](row));
-  return [...own, ...derived].map((value) => String(value).toLowerCase()).join("\n");
+/** Whether some field of a row has this text in it. Rows are many and their texts few, so each text is searched once. */
+function hasWord(word) {
+  const known = new Map();
+  const maybeNumber = /^[-\d.e+]*$/.test(word);
+  const inText = (text) => {
+    if (text.length > LONGEST) return text.toLowerCase().includes(word);
+    let found = known.get(text);
+    if (found === undefined) known.set(text, found = text.toLowerCase().includes(word));
+    return found;
+  };
+  const has = (value) => {
+    if (typeof value === "string") return inText(value);
+    if (typeof value === "number") return maybeNumber && String(value).includes(word);
+    if (value === null || value === undefined) return false;
+    return typeof value === "object" ? Object.values(value).some(has) : inText(String(value));
+  };
+  return (row) => {
+    for (const name in row) if ((name === "event" || !BESIDE_FIELDS.has(name)) && has(row[name])) return true;
+    return row.event in DERIVED && DERIVED[row.event](row).some(has);
+  };
 }
+
+/** Values of fields that no row has itself and that are no part of another value. */
+const DERIVED = { fetch: () => ["Fetch"], produce: () => ["Produce"], shadow: () => ["Produce"], reply: (row) => NAMES.error(row) };
 
 const COMPARE = {
   "=": (value, wanted) => String(value).toLowerCase() === wanted,
@@ -59,7 +78,7 @@ const COMPARE = {
 
 /** Whether a row meets a filter, as a function of the row. */
 export function met([kind, ...rest]) {
-  if (kind === "word") return (row) => (row.text ?? textOf(row)).includes(rest[0]);
+  if (kind === "word") return hasWord(rest[0]);
   if (kind === "not") { const inner = met(rest[0]); return (row) => !inner(row); }
   if (kind === "all") { const parts = rest.map(met); return (row) => parts.every((part) => part(row)); }
   if (kind === "any") { const parts = rest.map(met); return (row) => parts.some((part) => part(row)); }

@@ -1,7 +1,9 @@
 // Every row of the trace, a line each; beside it, the chosen one with its request, answer and verdicts.
 
 import { empty, h, time } from "../dom.js";
+import { Feed } from "../feed.js";
 import { BESIDE_FIELDS } from "../fields.js";
+import { partsOf } from "../rows.js";
 
 const HEIGHT = 22; // of a row, as in style.css
 const BESIDE = 20; // rows that are drawn above and below the visible ones
@@ -26,16 +28,23 @@ export function open({ feed, words, remember, ask }) {
     if (follows) list.scrollTop = rows.length * HEIGHT;
     const first = Math.max(Math.floor(list.scrollTop / HEIGHT) - BESIDE, 0);
     const last = Math.min(first + Math.ceil(list.clientHeight / HEIGHT) + 2 * BESIDE, rows.length);
-    drawn.replaceChildren(...rows.slice(first, last).map((row, index) => line(row, first + index)));
+    while (drawn.childElementCount > last - first) drawn.lastChild.remove();
+    while (drawn.childElementCount < last - first) drawn.append(h("div", {}, ["t", "c", "p", "m", "o", "r"].map((kind) => h("span", { class: kind }))));
+    let line = drawn.firstChild;
+    for (let index = first; index < last; index++, line = line.nextSibling) fill(line, rows[index], index);
   }
 
-  function line(row, index) {
-    const [place, middle, outcome, rest] = row.parts;
-    const cells = [["t", time(row.time)], ["c", row.connection === undefined ? "" : `#${row.connection}`], ["p", place], ["m", middle], [`o ${outcome}`, outcome], ["r", rest]];
-    const made = h("div", { class: row.id === chosen ? "row chosen" : "row", title: rest, onclick: () => choose(row) },
-      cells.map(([kind, text]) => h("span", { class: kind }, text)));
-    made.style.top = `${index * HEIGHT}px`;
-    return made;
+  /** Show a row in a line; lines are used again, because making them takes longest. */
+  function fill(line, row, index) {
+    line.className = row.id === chosen ? "row chosen" : "row";
+    line.style.top = `${index * HEIGHT}px`;
+    if (line.row === row) return;
+    line.row = row;
+    const [place, middle, outcome, rest] = partsOf(row);
+    const texts = [time(row.time), row.connection === undefined ? "" : `#${row.connection}`, place, middle, outcome, rest];
+    texts.forEach((text, at) => { line.children[at].textContent = text; });
+    line.children[4].className = `o ${outcome}`;
+    line.title = rest;
   }
 
   function choose(row) {
@@ -85,7 +94,7 @@ export function open({ feed, words, remember, ask }) {
   }
 
   function step(by) {
-    const at = feed.chosen.findIndex((row) => row.id === chosen);
+    const at = Feed.at(feed.chosen, chosen);
     const next = Math.min(Math.max(at < 0 ? feed.chosen.length - 1 : at + by, 0), feed.chosen.length - 1);
     if (next < 0) return;
     const top = next * HEIGHT;
@@ -94,6 +103,7 @@ export function open({ feed, words, remember, ask }) {
     choose(feed.chosen[next]);
   }
 
+  list.addEventListener("click", (event) => { const row = event.target.closest(".row")?.row; if (row) choose(row); });
   list.addEventListener("scroll", () => {
     follows = list.scrollTop + list.clientHeight >= feed.chosen.length * HEIGHT - HEIGHT;
     drawing ||= requestAnimationFrame(draw);
@@ -102,8 +112,8 @@ export function open({ feed, words, remember, ask }) {
     element,
     update() {
       if (chosen && !detail.isConnected) {
-        const row = feed.latest((each) => each.id === chosen, 1)[0];
-        if (row) { choose(row); list.scrollTop = feed.chosen.indexOf(row) * HEIGHT - list.clientHeight / 2; }
+        const row = feed.rows[Feed.at(feed.rows, chosen)];
+        if (row) { choose(row); list.scrollTop = Feed.at(feed.chosen, chosen) * HEIGHT - list.clientHeight / 2; }
       }
       draw();
     },

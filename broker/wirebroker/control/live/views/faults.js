@@ -16,8 +16,11 @@ export function open({ feed, ask }) {
   const listed = h("div", {});
   const element = h("div", { class: "pad" }, listed, h("h2", {}, "add"), text, h("p", {}, h("button", { onclick: add }, "load"), "  as a fault file; every kind is in docs/faults.md"), wrong);
 
-  async function poll() {
-    const { faults } = await ask("GET", "faults");
+  let faults = [];
+
+  async function poll() { return ({ faults } = await ask("GET", "faults")); }
+
+  function draw() {
     listed.replaceChildren(faults.length ? table(["rule", "matched", "fired", "", ""], faults.map((each) => [h("code", {}, each.description), each.seen, each.fired,
       each.fired ? h("a", { class: "fault", href: `#/exchanges?where=${encodeURIComponent(`rule="${each.description.replaceAll('"', "")}"`)}` }, "✓ fired: show") : h("span", { class: "dim" }, "not yet"),
       h("button", { onclick: () => attempt(() => ask("DELETE", `faults/${each.id}`)) }, "remove")]))
@@ -25,10 +28,10 @@ export function open({ feed, ask }) {
   }
 
   async function attempt(change) {
-    try { wrong.textContent = ""; await change(); await poll(); } catch (problem) { wrong.textContent = problem.message; }
+    try { wrong.textContent = ""; await change(); await poll(); draw(); } catch (problem) { wrong.textContent = problem.message; }
   }
 
   function add() { attempt(() => ask("POST", "faults/file", text.value)); }
 
-  return { element, poll };
+  return { element, draw, poll };
 }

@@ -1,16 +1,25 @@
 // The validator's window of each producer on each partition, as it stands, and its latest verdict.
 
 import { empty, h, table } from "../dom.js";
+import { Walk } from "../feed.js";
 
-const MOST = 200;
+const MOST = 200; // producers that are shown
+const KEPT = 5000; // latest verdicts that are kept
 
 export function open({ feed, ask }) {
   const element = h("div", { class: "pad" });
   let held = { producers: [], more: 0 };
 
-  function update() {
-    const latest = new Map(); // the latest verdict of each producer on each partition
-    for (const row of feed.latest((each) => each.event === "produce" || each.event === "shadow", 5000)) latest.set(`${row.producer_id} ${row.topic}-${row.partition}`, row);
+  let latest; // the latest verdict of each producer on each partition
+  const walk = new Walk(feed, () => { latest = new Map(); }, (row) => {
+    if (row.verdict === undefined) return false;
+    const key = `${row.producer_id} ${row.topic}-${row.partition}`;
+    if (latest.size >= KEPT && !latest.has(key)) latest.delete(latest.keys().next().value);
+    latest.set(key, row);
+    return true;
+  });
+
+  function draw() {
     const rows = held.producers.slice(-MOST).map((each) => {
       const verdict = latest.get(`${each.producer_id} ${each.topic}-${each.partition}`);
       const who = each.name ?? `${each.producer_id} / ${each.producer_epoch}`;
@@ -24,5 +33,5 @@ export function open({ feed, ask }) {
       : empty("No idempotent producer has written yet. A producer with enable.idempotence=true appears here with its window of five batches."), left ? h("p", {}, `and ${left} more`) : h("span", {}));
   }
 
-  return { element, update, async poll() { held = await ask("GET", "producers"); update(); } };
+  return { element, walk, draw, async poll() { held = await ask("GET", "producers"); return held; } };
 }

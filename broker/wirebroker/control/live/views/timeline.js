@@ -1,34 +1,53 @@
 // What happened to one partition, in the order of arrival: a lane for each producer, and leader changes and transactions.
 
 import { empty, h, time } from "../dom.js";
+import { Walk } from "../feed.js";
 
-const MOST = 400; // batches that are drawn
+const MOST = 200; // batches that are drawn
 const LEFT = 150, WIDE = 26, LANE = 40, TOP = 26;
 
 export function open({ feed, words, remember }) {
-  const choice = h("select", { "aria-label": "partition", onchange: () => { remember({ at: choice.value }); update(); } });
+  const choice = h("select", { "aria-label": "partition", onchange: () => { remember({ at: choice.value }); choose(choice.value); draw(); } });
   const drawing = h("div", { class: "wide" });
   const said = h("p", {}, "");
   const element = h("div", { class: "pad" }, h("p", {}, "partition ", choice, h("span", { class: "box accepted" }, "stored"), h("span", { class: "box duplicate" }, "known already"), h("span", { class: "box rejected" }, "refused"), h("span", { class: "box fault" }, "fault")), drawing, said);
-  let shown = "";
+  const isBatch = (row) => row.verdict !== undefined;
+  let places, shown, rows, topic, partition;
+  const walk = new Walk(feed, () => { places = new Map(); shown = 0; choose(choice.value || words.get("at") || ""); }, (row) => {
+    const isNew = isBatch(row) && !places.get(row.topic)?.has(row.partition);
+    if (isNew) places.set(row.topic, (places.get(row.topic) ?? new Set()).add(row.partition));
+    if (!isAbout(row)) return isNew;
+    rows.push(row);
+    if (rows.length > 2 * MOST) rows.splice(0, MOST);
+    return true;
+  });
 
-  const isBatch = (row) => row.event === "produce" || row.event === "shadow";
-  const placeOf = (row) => `${row.topic}-${row.partition}`;
-
-  function update() {
-    const places = [...new Set(feed.latest(isBatch, 20_000).map(placeOf))].sort();
-    const wanted = choice.value || words.get("at") || places[0];
-    if (places.join() !== shown) {
-      shown = places.join();
-      choice.replaceChildren(...places.map((each) => h("option", { value: each, selected: each === wanted }, each)));
-    }
-    if (!places.length) { drawing.replaceChildren(empty("No batch has arrived yet.")); said.textContent = ""; return; }
-    const place = choice.value;
-    const about = (row) => (isBatch(row) || row.event === "leader" ? placeOf(row) === place : (row.event === "fault" || row.event === "transaction") && row.partitions.includes(place));
-    draw(feed.latest(about, MOST));
+  /** Whether a row belongs to the chosen partition's picture. */
+  function isAbout(row) {
+    if (isBatch(row) || row.event === "leader") return row.partition === partition && row.topic === topic;
+    return (row.event === "fault" || row.event === "transaction") && row.partitions.includes(`${topic}-${partition}`);
   }
 
-  function draw(rows) {
+  function choose(place) {
+    const at = place.lastIndexOf("-");
+    topic = place.slice(0, at);
+    partition = Number(place.slice(at + 1));
+    rows = feed.latest((row) => row.id <= walk.last && isAbout(row), MOST);
+  }
+
+  function draw() {
+    const all = [...places].flatMap(([name, indexes]) => [...indexes].map((index) => `${name}-${index}`)).sort();
+    if (all.length !== shown) {
+      const wanted = choice.value || words.get("at") || all[0];
+      shown = all.length;
+      choice.replaceChildren(...all.map((each) => h("option", { value: each, selected: each === wanted }, each)));
+      if (choice.value !== `${topic}-${partition}`) choose(choice.value);
+    }
+    if (!all.length) { drawing.replaceChildren(empty("No batch has arrived yet.")); said.textContent = ""; return; }
+    picture(rows.slice(-MOST));
+  }
+
+  function picture(rows) {
     const lanes = [...new Set(rows.filter(isBatch).map(lane))];
     const transactions = new Map();
     const marks = [];
@@ -60,5 +79,5 @@ export function open({ feed, words, remember }) {
   }
 
   const lane = (row) => (row.producer_id >= 0 ? `producer ${row.producer_id}/${row.producer_epoch}` : `no id, #${row.connection}`);
-  return { element, update };
+  return { element, walk, draw };
 }
