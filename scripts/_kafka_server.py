@@ -198,12 +198,12 @@ class KafkaServer:
         return ["java", f"-Xmx{self._heap}", *JAVA_OPTIONS, "-cp", f"{jars}/*", main, *arguments]
 
     def _properties(self) -> str:
-        controller = free_port()
+        controller, node = free_port(), self.settings.get("node.id", "1")
         addresses = ",".join(f"{name}://{host}:{port}" for name, (host, port) in self.addresses.items())
         lines = {
             "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.voters": f"1@{HOST}:{controller}",
+            "node.id": node,
+            "controller.quorum.voters": f"{node}@{HOST}:{controller}",
             "listeners": f"{addresses},CONTROLLER://{HOST}:{controller}",
             "advertised.listeners": addresses,
             "controller.listener.names": "CONTROLLER",

@@ -16,7 +16,13 @@ from kafkawire.declare import Message
 from kafkawire.frames import SIZE, decode_response, encode_request, encode_response
 from kafkawire.messages import APIS
 from kafkawire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from kafkawire.messages.produce import ProduceRequest
+from kafkawire.messages.produce import (
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkawire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kafkawire.registry import KEYS, PRODUCE, api_name, request_class, response_class, versions
@@ -24,7 +30,7 @@ from wire.random_messages import Maker, versions_of
 from wirebroker import faults
 from wirebroker.core.producers import Reject, explain
 from wirebroker.effects import Close, Reply
-from wirebroker.proxy.addresses import CARRIERS, carries_addresses
+from wirebroker.proxy.addresses import CARRIERS, carries_addresses, names_no_node
 from wirebroker.proxy.proxy import Proxy
 from wirebroker.proxy.relay import Forward, Relay
 from wirebroker.proxy.shadow import Shadow
@@ -283,6 +289,30 @@ def test_answers_name_other_leaders_since_kip_951(api: str, since: int) -> None:
 
 
 # Faults, and requests that wait
+
+
+@given(st.integers(10, 13), st.integers(0, 3), st.integers(0, 3), st.booleans(), st.text(max_size=200))
+def test_an_answer_to_produce_that_names_no_node_passes_undecoded(
+    version: int, topics: int, partitions: int, plain_ones: bool, name: str
+) -> None:
+    part = PartitionProduceResponse(index=1, error_code=45, base_offset=-1, error_message=None if plain_ones else name)
+    topic = TopicProduceResponse(name=name, topic_id=b"\1" * 16, partition_responses=[part] * partitions)
+    response = ProduceResponse(responses=[topic] * topics, throttle_time_ms=7)
+    answer = answer_bytes(response, version)
+    passes = plain_ones or not topics * partitions
+    assert names_no_node(memoryview(answer), version) is (passes and (version == 13 or not topics or len(name.encode()) < 127))
+    response.node_endpoints = [NodeEndpoint(node_id=0, host="h", port=0, rack=None)]
+    assert not names_no_node(memoryview(answer_bytes(response, version)), version)
+    for end in range(len(answer)):
+        assert not names_no_node(memoryview(answer)[:end], version)
+
+
+@pytest.mark.parametrize("version", range(10, 14))
+def test_a_random_answer_to_produce_that_passes_undecoded_names_no_node(version: int) -> None:
+    for seed in range(300):
+        answer = bytearray(answer_bytes(random_answer(PRODUCE, version, seed), version))
+        if names_no_node(memoryview(answer), version):
+            assert hosts(decode_response(memoryview(answer)[4:], PRODUCE, version)[1]) == []
 
 
 def test_an_answer_of_the_proxy_waits_for_the_end_of_one_that_is_passing() -> None:

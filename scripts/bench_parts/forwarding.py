@@ -22,6 +22,8 @@ from bench_parts.throughput import LOAD_WITHIN, Case, Report, produce_cases
 TOXIPROXY = "github.com/Shopify/toxiproxy/v2/cmd/server@v2.5.0"
 PARTS = Path(__file__).resolve().parent
 BARE = "bare relay"
+VERSIONS = (9, 12)
+"""Of Produce: since 10 an answer may name other brokers (KIP-951)."""
 RATE, CPU = "requests_per_second", "server_cpu_us_per_request"
 
 
@@ -82,7 +84,7 @@ def measure(
     """Produce over one connection with each size of batches, through each proxy in turn."""
     broker = (str(Path(sys.executable).parent / "wirebroker"), "serve", "--port", "0", "--loop", loop, "--trace-level", "off",
               "--record-checks", "header")  # fmt: skip
-    cases = list(produce_cases(entered, sizes, [1], 9, share))
+    cases = [case for version in VERSIONS for case in produce_cases(entered, sizes, [1], version, share)]
     for number in range(rounds):
         for case in cases:
             say(f"round {number + 1} of {rounds}: {case.title}")

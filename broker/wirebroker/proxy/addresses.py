@@ -23,6 +23,15 @@ CARRIERS = {
     KEYS["ShareFetch"]: 0, KEYS["ShareAcknowledge"]: 0,
 }  # fmt: skip
 """The APIs whose answers carry addresses, and since which version (KIP-951 for Produce and Fetch)."""
+PRODUCE_BY_ID = 13
+"""Since this version answers to Produce have topic ids."""
+LONG = 128
+"""A length of this many takes more than one byte."""
+PARTITION = 30
+"""Bytes of a partition in an answer to Produce, from its index to its log start offset."""
+UNREMARKABLE = b"\1\0\0"
+"""The rest of a partition without record errors, error message and tagged fields."""
+THROTTLE = 4
 NODE_LISTS = ("brokers", "coordinators", "node_endpoints")
 
 
@@ -30,6 +39,35 @@ def carries_addresses(key: int, version: int) -> bool:
     """Whether the answer to this request may carry an address."""
     since = CARRIERS.get(key)
     return since is not None and version >= since
+
+
+def names_no_node(answer: memoryview, version: int) -> bool:
+    """Whether an answer to Produce, from version 10 on and with its size, has no tagged field, and so names no node.
+
+    Nearly all answers are like that, and to decode them takes longer than all else that forwarding does. False also where it
+    would take long to tell.
+    """
+    try:
+        topics, pos = answer[9], 10
+        if answer[8] or not 0 < topics < LONG:
+            return False
+        for _ in range(topics - 1):
+            name = 16 if version >= PRODUCE_BY_ID else answer[pos]
+            pos += name
+            partitions = answer[pos]
+            if not (0 < name < LONG and 0 < partitions < LONG):
+                return False
+            pos += 1
+            for _ in range(partitions - 1):
+                pos += PARTITION + len(UNREMARKABLE)
+                if answer[pos - len(UNREMARKABLE) : pos] != UNREMARKABLE:
+                    return False
+            if answer[pos]:
+                return False
+            pos += 1
+        return answer[pos + THROTTLE] == 0 and len(answer) == pos + THROTTLE + 1
+    except IndexError:
+        return False
 
 
 def redirect(response: Message, locate: Locate) -> bool:

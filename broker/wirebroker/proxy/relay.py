@@ -38,7 +38,7 @@ from kafkawire.registry import (
 )
 from wirebroker.connection import Connection
 from wirebroker.effects import Reply
-from wirebroker.proxy.addresses import CARRIERS, carries_addresses, limit_versions, redirect
+from wirebroker.proxy.addresses import CARRIERS, carries_addresses, limit_versions, names_no_node, redirect
 from wirebroker.proxy.directory import TEACHING
 from wirebroker.proxy.exchange import ForwardedExchange
 
@@ -76,6 +76,10 @@ class Awaited(NamedTuple):
     def looked_at(self) -> bool:
         """Whether the answer has to be decoded."""
         return self.exchange is not None or self.key in TEACHING or carries_addresses(self.key, self.version)
+
+    def passes(self, answer: memoryview) -> bool:
+        """Whether this answer, with its size, passes as it is although others to the same API may name brokers."""
+        return self.exchange is None and self.key == PRODUCE and names_no_node(answer, self.version)
 
     @property
     def is_outdated(self) -> bool:
@@ -213,14 +217,10 @@ class Relay:
             if end - pos < ANSWER_START:
                 return False
             size, correlation_id = SIZE_CORRELATION.unpack_from(data, pos)
-            pos += size + SIZE_BYTES
-            if (
-                size < SIZE_BYTES
-                or pos > end
-                or correlation_id != awaited.correlation_id
-                or awaited.key < 0
-                or awaited.looked_at
-            ):
+            begin, pos = pos, pos + size + SIZE_BYTES
+            if size < SIZE_BYTES or pos > end or correlation_id != awaited.correlation_id or awaited.key < 0:
+                return False
+            if awaited.looked_at and not awaited.passes(data[begin:pos]):
                 return False
             count += 1
             if pos == end:
