@@ -73,8 +73,8 @@ func (o Options) check() error {
 		return fmt.Errorf("Produce version %d is none of 5 to 13", o.Version)
 	case o.FetchVersion < 11 || o.FetchVersion > 18:
 		return fmt.Errorf("Fetch version %d is none of 11 to 18", o.FetchVersion)
-	case o.Connections < 1 || o.Connections > 32 || o.InFlight < 1 || o.InFlight > 5:
-		return fmt.Errorf("1 to 32 connections with 1 to 5 requests in flight")
+	case o.Connections < 1 || o.Connections > 1024 || o.InFlight < 1 || o.InFlight > 5:
+		return fmt.Errorf("1 to 1024 connections with 1 to 5 requests in flight")
 	case o.Records < 1 || (o.RecordBytes == 0 && o.BatchBytes < batchHeaderSize+16*o.Records):
 		return fmt.Errorf("%d records do not fit into a batch of %d bytes", o.Records, o.BatchBytes)
 	case len(o.Topic) < 1 || len(o.Topic) > 100:
