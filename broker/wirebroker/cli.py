@@ -268,6 +268,9 @@ def _audit(commands: argparse._SubParsersAction[Parser]) -> None:
     where.add_argument("--bootstrap", type=_named, metavar="H:P", help="a live cluster, read batch by batch over the wire")
     add = audit.add_argument
     add("--topic", action="append", default=[], help="only this topic (repeatable)")
+    add("--command-config", type=_named, metavar="FILE",
+        help="with --bootstrap: TLS and SASL, as properties of Kafka's clients")  # fmt: skip
+    add("--max-rate", type=_rate, metavar="B", help="with --bootstrap: fetch at most so many bytes a second (like 20m)")
     add("--trace", type=_named, metavar="FILE", help="the broker's trace, to report what other rules would have decided")
     add("--intended", type=_named, metavar="FILE",
         help="the application's journal (JSON lines or Parquet) of the records it meant to send")  # fmt: skip
@@ -314,6 +317,17 @@ def _milliseconds(text: str) -> int:
     if ms < 1:
         raise argparse.ArgumentTypeError(f"expected a number of milliseconds, at least 1, not {text!r}")
     return ms
+
+
+def _rate(text: str) -> float:
+    factor = {"k": 1024, "m": 1024**2, "g": 1024**3}.get(text[-1:].lower(), 1)
+    try:
+        rate = float(text[:-1] if factor > 1 else text) * factor
+    except ValueError:
+        rate = 0
+    if not 0 < rate < inf:
+        raise argparse.ArgumentTypeError(f"expected bytes a second, like 500000 or 20m, not {text!r}")
+    return rate
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 from collections import deque
 from collections.abc import Iterator
@@ -38,9 +39,15 @@ def address_of(text: str) -> tuple[str, int]:
 
 
 class Connection:
-    """One connection to a broker. Raises ConnectionClosed if it cannot be made."""
+    """One connection to a broker, over TLS if it gets a context. Raises ConnectionClosed if it cannot be made."""
 
-    def __init__(self, address: tuple[str, int], timeout: float = TIMEOUT, client_id: str = CLIENT_ID) -> None:
+    def __init__(
+        self,
+        address: tuple[str, int],
+        timeout: float = TIMEOUT,
+        client_id: str = CLIENT_ID,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.timeout, self.client_id = timeout, client_id
         self.awaited: deque[tuple[int, int, int]] = deque()
         """Correlation id, API key and version of each request that has no answer yet."""
@@ -49,6 +56,8 @@ class Connection:
         self._frame: bytearray | None = None
         try:
             self._socket = socket.create_connection(address, timeout)
+            if tls is not None:
+                self._socket = tls.wrap_socket(self._socket, server_hostname=address[0])
         except OSError as refused:
             raise ConnectionClosed(str(refused)) from refused
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -13,7 +13,7 @@ import argparse
 import shutil
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from wirebroker_audit.access import Access, read_access
 from wirebroker_audit.interruption import Interruption
 from wirebroker_audit.java import NoJava
 from wirebroker_audit.places import BadPlace, input_path, local_path
@@ -30,7 +31,7 @@ from wirebroker_audit.places import BadPlace, input_path, local_path
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from wirebroker_audit.job import Result
+    from wirebroker_audit.job import Request, Result
 
 SHOWN = 3
 """The findings of each kind and severity that the terminal shows."""
@@ -38,7 +39,7 @@ TOPICS_SHOWN = 40
 """The number of topics that the terminal shows, largest first."""
 REFRESH = 0.25
 """Seconds between two looks at Spark's tasks."""
-PLACES, INPUTS = ("path", "out", "policy", "junit", "sarif", "prometheus"), ("trace", "intended")
+PLACES, INPUTS = ("path", "out", "policy", "command_config", "junit", "sarif", "prometheus"), ("trace", "intended")
 """Flags with a path; Spark reads the last two itself."""
 COLOURS = {"certain": "red", "likely": "yellow", "info": "bright_black"}
 
@@ -69,7 +70,7 @@ def _resolve(options: argparse.Namespace) -> None:
     for names, resolve in ((PLACES, local_path), (INPUTS, input_path)):
         for name in names:
             if (text := getattr(options, name)) is not None:
-                setattr(options, name, str(resolve(text, f"--{name}")))
+                setattr(options, name, str(resolve(text, f"--{name.replace('_', '-')}")))
 
 
 def _left_behind(out: Path) -> str:
@@ -85,23 +86,14 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
     from pyspark.errors import PySparkException
 
     from wirebroker_audit.exports import Exports
-    from wirebroker_audit.job import LIVE, REFUSALS, SUMMARY, CannotAudit, Request, audit, origin_of
-    from wirebroker_audit.live import follow, start
+    from wirebroker_audit.job import LIVE, REFUSALS, SUMMARY, CannotAudit, audit
     from wirebroker_audit.session import get_session
 
     # PySpark warns of pandas 3 from 4.2 on; the audit uses Arrow and not pandas
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-    request = Request(
-        out=Path(options.out), path=Path(options.path) if options.path else None, bootstrap=options.bootstrap,
-        topics=tuple(options.topic), trace=options.trace, intended=options.intended, policy=options.policy,
-        fail_on=options.fail_on,
-    )  # fmt: skip
-    if options.producer_expiration is not None:
-        request = request.with_expiration(options.producer_expiration)
-    if options.records_limit is not None:
-        request = replace(request, records_limit=options.records_limit)
     try:
-        exports = Exports.of(options)
+        request = _request(options)
+        exports = Exports.of(options, request.access)
         if options.follow is not None and (given := [*exports.flags, *(["--policy"] if options.policy else [])]):
             raise Refused(f"{given[0]} does not work together with --follow")
         exports.check()
@@ -113,18 +105,59 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
             shown.watch(spark)
             if options.follow is None:
                 result = audit(spark, request, shown.stage)
+                exports.write(result.summary, request.out)
             else:
-                query = start(spark, origin_of(spark, request), request.out, request.expiration_ms, options.follow)
-                return follow(query, request.out, shown.stage, options.follow, request.policies.default)
-            exports.write(result.summary, request.out)
+                code, why = _follow(spark, request, shown.stage, options.follow)
     except (CannotAudit, *REFUSALS) as refused:
         raise Refused(str(refused)) from refused
     except OSError as refused:  # from a file of the live form
         raise Refused(f"{refused.filename}: {refused.strerror}" if refused.filename else str(refused)) from refused
     except (PySparkException, Py4JError) as failed:
         raise Refused(f"Spark failed: {first_line(failed)}") from failed
+    if options.follow is not None:
+        err.print(f"wirebroker audit: {why}", soft_wrap=True, markup=False)
+        return code
     show(result, Console(highlight=False), request.out)
     return result.exit_code
+
+
+def _request(options: argparse.Namespace) -> Request:
+    """What the flags ask for. Raises BadConfig and Refused."""
+    from wirebroker_audit.job import Request
+
+    request = Request(
+        out=Path(options.out), path=Path(options.path) if options.path else None, bootstrap=options.bootstrap,
+        topics=tuple(options.topic), trace=options.trace, intended=options.intended, policy=options.policy,
+        fail_on=options.fail_on, access=access_of(options),
+    )  # fmt: skip
+    if options.producer_expiration is not None:
+        request = request.with_expiration(options.producer_expiration)
+    if options.records_limit is not None:
+        request = replace(request, records_limit=options.records_limit)
+    return request
+
+
+def _follow(spark: SparkSession, request: Request, say: Callable[[str], None], seconds: float) -> tuple[int, str]:
+    """The exit code of the live form, and why it ended."""
+    from wirebroker_audit.job import origin_of
+    from wirebroker_audit.live import follow, start
+
+    origin = origin_of(spark, request)
+    spark.sparkContext.setLogLevel("OFF")  # a stream that is begun again would write stack traces of two languages
+    return follow(
+        lambda: start(spark, origin, request.out, request.expiration_ms, seconds),
+        request.out, say, seconds, request.policies.default, again=request.bootstrap is not None,
+    )  # fmt: skip
+
+
+def access_of(options: argparse.Namespace) -> Access:
+    """How to reach clusters, by the flags. Raises BadConfig, and Refused for flags without a cluster."""
+    if options.max_rate is not None and options.bootstrap is None:
+        raise Refused("--max-rate limits what is fetched from a cluster: it needs --bootstrap")
+    if options.command_config is not None and options.bootstrap is None and options.findings_to is None:
+        raise Refused("--command-config says how to reach a cluster: it needs --bootstrap or --findings-to")
+    access = read_access(options.command_config) if options.command_config is not None else Access()
+    return replace(access, max_rate=options.max_rate or 0)
 
 
 def _tidy(out: Path) -> None:
@@ -189,7 +222,7 @@ class _Shown:
     def stage(self, name: str) -> None:
         self._progress.update(self._task, description=name, completed=0, total=None)
         if not self._err.is_terminal:
-            self._err.print(f"{name} …")
+            self._err.print(f"{name} …", soft_wrap=True, markup=False)
 
     def watch(self, spark: SparkSession) -> None:
         self._tracker = spark.sparkContext.statusTracker()

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from kafkawire.batches import Record, build_batch
+from wirebroker_audit.access import Access
 from wirebroker_audit.report.formats import FORMATS, Row, key_of, read_findings, write_format
-from wirebroker_audit.wire import BrokerError, Client, ask
+from wirebroker_audit.wire import PLAINTEXT, BrokerError, Client, ask
 
 BATCH_BYTES, BATCH_RECORDS = 512 * 1024, 1000
 """The most of a batch of findings; a broker takes 1 MiB by default."""
@@ -27,12 +28,13 @@ class Exports:
     """by the format"""
     topic: str | None
     """`host:port/topic`"""
+    access: Access = PLAINTEXT
 
     @classmethod
-    def of(cls, options: argparse.Namespace) -> Exports:
+    def of(cls, options: argparse.Namespace, access: Access = PLAINTEXT) -> Exports:
         """What the command's flags ask for."""
         files = {name: Path(path) for name in FORMATS if (path := getattr(options, name)) is not None}
-        return cls(files, options.findings_to)
+        return cls(files, options.findings_to, access)
 
     @property
     def flags(self) -> list[str]:
@@ -47,20 +49,20 @@ class Exports:
             path.parent.mkdir(parents=True, exist_ok=True)
         if self.topic is not None:
             address, topic = _parts(self.topic)
-            ask(address, (topic,))
+            ask(address, (topic,), self.access)
 
     def write(self, summary: Mapping[str, Any], report: Path) -> None:
         """Write the files, and send the findings of the report."""
         for name, path in self.files.items():
             write_format(name, path, summary, report)
         if self.topic is not None:
-            send(self.topic, summary, read_findings(report))
+            send(self.topic, summary, read_findings(report), self.access)
 
 
-def send(where: str, summary: Mapping[str, Any], findings: Iterable[Row]) -> None:
+def send(where: str, summary: Mapping[str, Any], findings: Iterable[Row], access: Access = PLAINTEXT) -> None:
     """Append each finding as JSON, with a key that is the same in every audit of this log. Raises BrokerError."""
     address, topic = _parts(where)
-    client = Client(address)
+    client = Client(address, access)
     try:
         client.refresh((topic,))
         numbers = client.numbers_of(topic)

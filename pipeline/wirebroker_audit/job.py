@@ -19,6 +19,7 @@ from pyspark.sql import functions as sf
 from wirebroker import __version__
 from wirebroker.audit.findings import EXPIRATION_MS, INTERNAL_TOPICS, weight
 from wirebroker_audit import checks, contents, other_rules, schema
+from wirebroker_audit.access import Access, BadConfig
 from wirebroker_audit.coordinators import Open
 from wirebroker_audit.directory import NotALogDirectory, find_partitions
 from wirebroker_audit.history import HISTORY, earlier, entry_of, save
@@ -30,7 +31,7 @@ from wirebroker_audit.reconcile import reconcile
 from wirebroker_audit.report import write_report
 from wirebroker_audit.scan import EVERYTHING
 from wirebroker_audit.sources.trace import BadTrace, read_trace
-from wirebroker_audit.wire import BrokerError, ask
+from wirebroker_audit.wire import PLAINTEXT, BrokerError, ask
 
 RECORDS_LIMIT = 1_000_000
 """A topic with more records is compared batch by batch, unless a journal names records."""
@@ -47,7 +48,7 @@ WRITTEN = {SUMMARY: {SUMMARY, HISTORY, "report.html", "batches", "findings", "wh
 """The files of a report and of the live form. A folder with any other file is not replaced."""
 WORK = ".work"
 """The folder for intermediate tables; it is not part of the report."""
-REFUSALS = (NotALogDirectory, BrokerError, BadJournal, BadPolicy, BadTrace)
+REFUSALS = (NotALogDirectory, BrokerError, BadConfig, BadJournal, BadPolicy, BadTrace)
 """Errors in the input; their texts are for the user."""
 
 
@@ -72,6 +73,9 @@ class Request:
     fail_on: str | None = None
     """the least grave findings that fail the audit; None: what the policy says, otherwise likely ones"""
 
+    access: Access = PLAINTEXT
+    """how to reach the cluster of `bootstrap`"""
+
     @property
     def policies(self) -> Policies:
         """The policies for topics. Raises BadPolicy."""
@@ -93,7 +97,7 @@ class Request:
             if self.path is not None:
                 find_partitions(self.path, self.topics)
             if self.bootstrap is not None:
-                ask(self.bootstrap, self.topics)
+                ask(self.bootstrap, self.topics, self.access)
         except REFUSALS as refused:
             raise CannotAudit(str(refused)) from refused
         if self.out.exists() and not _is_ours(self.out, own):
@@ -160,7 +164,7 @@ def origin_of(spark: SparkSession, request: Request) -> Directory | Cluster:
     if request.path is not None:
         return Directory(spark, request.path, request.topics)
     assert request.bootstrap is not None
-    return Cluster(spark, request.bootstrap, request.topics)
+    return Cluster(spark, request.bootstrap, request.topics, request.access)
 
 
 def partial_of(out: Path) -> Path:

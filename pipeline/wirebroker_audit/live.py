@@ -6,13 +6,15 @@ micro-batch is repeated with the same number and the same batches, and writes th
 
     OUT/live/batches/micro=7   OUT/live/runs/micro=7   OUT/live/anew.json   OUT/live/checkpoint   OUT/findings.json
 
-Folders of earlier micro-batches are joined from time to time, see `micro_batches`. If a partition restarted, because its topic
-was deleted and created again, its earlier batches are left out: an audit of the whole would not find them either.
+Folders of earlier micro-batches are joined from time to time, see `micro_batches`. Rows below the log start no longer count,
+and joining leaves them out, so the state holds no more than the log. If a partition restarted because its topic was deleted and
+created again, its earlier batches are left out. An audit of the whole would not find either of them.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from functools import reduce
@@ -37,6 +39,9 @@ SAID = 500
 SAID_NOTICES = 20
 LIMIT = 10_000
 """Findings that `findings.json` lists; all are counted."""
+PATIENCE, PAUSE = 600.0, 2.0
+"""Seconds for which the failing stream of a cluster is begun again although it reads nothing, and between two attempts."""
+_REASON = re.compile(r"(?:OSError|BrokerError|NotALogDirectory|\w*NotFoundError|PermissionError): (?:\[Errno \d+\] )?(.+)")
 
 
 def start(
@@ -51,18 +56,22 @@ def start(
     folder = out.resolve() / LIVE
     folder.mkdir(parents=True, exist_ok=True)
     restarts = Restarts(folder / "anew.json")
-    kept_batches = _Table(spark, folder, "batches", schema.BATCHES, restarts)
-    kept_runs = _Table(spark, folder, "runs", schema.RUNS, restarts)
+    kept_batches = _Table(spark, folder, "batches", schema.BATCHES, restarts, "problem = 'deleted' OR last_offset >= log_start")
+    kept_runs = _Table(spark, folder, "runs", schema.RUNS, restarts, "last.last_offset >= log_start")
 
     def take(rows: DataFrame, micro: int) -> None:
+        origin.look()
+        for table in (kept_batches, kept_runs):
+            table.starts = [(topic, partition, start) for topic, partition, start, _ in origin.bounds if start > 0]
         mine = kept_batches.take(rows, micro)
         restarted = mine.where(f"problem = 'deleted' AND position = {RESTARTED}").select("topic", "partition").distinct()
         restarts.begin([(row["topic"], row["partition"]) for row in restarted.collect()], micro)
         kept_runs.take(checks.runs(mine), micro)
         batches, folded = kept_batches.all(), kept_runs.all().localCheckpoint()
-        origin.look()
         bounds = checks.with_compaction(origin.bounds_frame(), folded)
-        found = checks.findings_of(batches, folded, bounds, expiration_ms).localCheckpoint()
+        found = checks.findings_of(batches, folded, bounds, expiration_ms)
+        is_unsure = (sf.col("kind") == "offset_gap") & sf.col("topic").isin(*origin.unsure)
+        found = found.withColumn("severity", sf.when(is_unsure, "likely").otherwise(sf.col("severity"))).localCheckpoint()
         gone = (
             batches.where("problem IN ('deleted', 'old_format')")
             .select("topic", "partition", "detail")
@@ -103,8 +112,14 @@ class Restarts:
 class _Table:
     """The rows of one kind from all micro-batches."""
 
-    def __init__(self, spark: SparkSession, folder: Path, name: str, columns: StructType, restarts: Restarts) -> None:
-        self._spark, self._columns, self._restarts = spark, columns, restarts
+    starts: list[tuple[str, int, int]]
+    """the partitions whose log starts above 0, with that offset"""
+
+    def __init__(
+        self, spark: SparkSession, folder: Path, name: str, columns: StructType, restarts: Restarts, in_log: str
+    ) -> None:
+        self._spark, self._columns, self._restarts, self._in_log = spark, columns, restarts, in_log
+        self.starts = []
         self._folders = MicroBatches(folder / name, folder / f"joined-{name}")
 
     def take(self, rows: DataFrame, micro: int) -> DataFrame:
@@ -128,7 +143,12 @@ class _Table:
             for topic, partition in sorted(ended):
                 rows = rows.where((sf.col("topic") != topic) | (sf.col("partition") != partition))
             frames.append(rows)
-        return reduce(DataFrame.unionByName, frames)
+        rows = reduce(DataFrame.unionByName, frames)
+        if not self.starts:
+            return rows
+        starts = self._spark.createDataFrame(self.starts, "topic string, partition int, log_start long")
+        known = rows.join(sf.broadcast(starts), ["topic", "partition"], "left")
+        return known.where(f"log_start IS NULL OR {self._in_log}").select(*self._columns.names)
 
 
 def _write(path: Path, content: Any) -> None:
@@ -147,30 +167,77 @@ def _replace(path: Path, found: DataFrame, micro: int, notices: list[str]) -> No
     _write(path, current)
 
 
-def follow(query: StreamingQuery, out: Path, say: Callable[[str], None], seconds: float, policy: Policy) -> int:
-    """Report changes until Ctrl-C. Returns 1 if a finding fails the audit, else 0; 2 if it failed or has read nothing."""
-    told: list[str] = []
-    current: dict[str, Any] = {}
+def follow(
+    begin: Callable[[], StreamingQuery], out: Path, say: Callable[[str], None], seconds: float, policy: Policy, *, again: bool
+) -> tuple[int, str]:
+    """Report changes until Ctrl-C; returns the exit code and why it ended.
+
+    The code is 1 if a finding fails the audit, else 0; 2 if the stream failed or has read nothing. With `again` a failed stream
+    is begun again where it ended, until it has read nothing for PATIENCE seconds.
+    """
+    shown = _Shown(out, say)
+    failing_since = None
+    query = begin()
     try:
-        while query.isActive:
-            if (out / CURRENT).exists():
-                current = json.loads((out / CURRENT).read_text(encoding="utf-8"))
-                if (words := _words(current)) != told:
-                    for each in words[:-1]:
-                        if each not in told:
-                            say(each)
-                    say(words[-1])  # the last message stays on the screen
-                    told = words
-            time.sleep(seconds)
+        while True:
+            progressed = shown.watch(query, seconds)
+            why = reason_of(str(query.exception() or "the stream was stopped"))
+            if progressed or failing_since is None:
+                failing_since = time.monotonic()
+            if not again or time.monotonic() - failing_since > PATIENCE:
+                return 2, f"the stream failed: {why}. Start it again to continue from here"
+            shown.trouble(why)
+            time.sleep(PAUSE)
+            query = begin()
     except KeyboardInterrupt:
         query.stop()
-    if (failure := query.exception()) is not None:
-        say(f"the stream failed; start it again to continue from here: {str(failure)[:SAID]}")
-        return 2
-    if not current:
-        say("nothing has been read yet")
-        return 2
-    return int(any(policy.fails(severity) for severity in current["severities"]))
+    if shown.current is None:
+        return 2, "stopped before anything was read"
+    failing = any(policy.fails(severity) for severity in shown.current["severities"])
+    return int(failing), f"stopped after micro-batch {shown.current.get('micro', 0)}. Start it again to continue from here"
+
+
+def reason_of(failure: str) -> str:
+    """The error in the text of a Spark exception, which has the stack traces of two languages around it."""
+    found = _REASON.findall(failure)
+    return str(found[-1] if found else failure.strip().partition("\n")[0])[:SAID].rstrip(". ")
+
+
+class _Shown:
+    """What the user has been told."""
+
+    def __init__(self, out: Path, say: Callable[[str], None]) -> None:
+        self._path, self._say = out / CURRENT, say
+        self._told: list[str] = []
+        self._trouble = ""
+        self.current: dict[str, Any] | None = None
+
+    def watch(self, query: StreamingQuery, seconds: float) -> bool:
+        """Report changes until the stream ends; whether there were any."""
+        progressed = False
+        while query.isActive:
+            if self._path.exists():
+                current = json.loads(self._path.read_text(encoding="utf-8"))
+                progressed |= self.current is not None and current != self.current
+                self.current = current
+                self._report(_words(current), progressed)
+            time.sleep(seconds)
+        return progressed
+
+    def trouble(self, why: str) -> None:
+        """Say once that the stream is begun again."""
+        if why != self._trouble:
+            self._trouble = why
+            self._say(f"{why}; trying again for {PATIENCE / 60:.0f} minutes")
+
+    def _report(self, words: list[str], progressed: bool) -> None:
+        if words == self._told and not (self._trouble and progressed):
+            return
+        for each in words[:-1]:
+            if each not in self._told:
+                self._say(each)
+        self._say(words[-1])  # the last message stays on the screen
+        self._told, self._trouble = words, ""
 
 
 def _words(current: dict[str, Any]) -> list[str]:

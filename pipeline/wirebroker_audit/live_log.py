@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from kafkawire.batches import read_header
 from wirebroker.audit.findings import EXPIRATION_MS
+from wirebroker_audit.access import Access
 from wirebroker_audit.live_segments import RESTARTED
 from wirebroker_audit.scan import EVERYTHING, Chunk, Linker, Place, batch_rows, damage_row, walk
-from wirebroker_audit.wire import EARLIEST, BrokerError, Client, LivePartition
+from wirebroker_audit.wire import EARLIEST, PLAINTEXT, BrokerError, Client, LivePartition
 
 EMPTY_ANSWERS = 4
 """The number of successive Fetches that may return nothing although offsets remain."""
@@ -29,6 +30,7 @@ class Range:
     """whether a batch that begins before `start` belongs to it, as the log start may lie inside a batch"""
     compacted: bool
     """whether the topic is compacted, or may be"""
+    access: Access = PLAINTEXT
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ class Restarted:
     offset: int
 
 
-def split_offsets(live: list[LivePartition], bootstrap: str, pieces: int) -> list[Range]:
+def split_offsets(live: list[LivePartition], bootstrap: str, pieces: int, access: Access = PLAINTEXT) -> list[Range]:
     """About `pieces` ranges with about the same number of offsets; none for an empty partition."""
     total = sum(each.end - each.start for each in live)
     size = max(-(-total // max(pieces, 1)), 1)
@@ -58,6 +60,7 @@ def split_offsets(live: list[LivePartition], bootstrap: str, pieces: int) -> lis
                     stop,
                     start == each.start,
                     each.compacted is not False,
+                    access,
                 )
             )
     return found
@@ -78,7 +81,7 @@ def read_range(wanted: Range | Restarted, expiration_ms: int = EXPIRATION_MS) ->
         by_offset=True,
     )  # fmt: skip
     linker = Linker(place, expiration_ms)
-    client = Client(wanted.bootstrap)
+    client = Client(wanted.bootstrap, wanted.access)
     reader = _RangeReader(wanted, place, linker, client)
     try:
         yield from reader.read()

@@ -10,13 +10,14 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from wirebroker_audit import schema
+from wirebroker_audit.access import OPTION, Access
 from wirebroker_audit.comparison import at_the_ends, compare, pairs
 from wirebroker_audit.coordinators import TRANSACTION_TOPIC, Coordinators
 from wirebroker_audit.directory import NotALogDirectory, find_partitions, read_directory
 from wirebroker_audit.scan import EVERYTHING
 from wirebroker_audit.sources.broker import partitions_as_text
 from wirebroker_audit.sources.files import save_plan
-from wirebroker_audit.wire import Client
+from wirebroker_audit.wire import PLAINTEXT, Client
 
 TASKS = 1000
 """Tasks at most of a comparison of replicas."""
@@ -134,21 +135,21 @@ class Cluster(Origin):
 
     format, record_format = "kafka-broker-batches", "kafka-broker-records"
 
-    def __init__(self, spark: SparkSession, bootstrap: str, topics: tuple[str, ...]) -> None:
+    def __init__(self, spark: SparkSession, bootstrap: str, topics: tuple[str, ...], access: Access = PLAINTEXT) -> None:
         super().__init__(spark)
         self.name = bootstrap
-        self._topics = topics
+        self._topics, self._access = topics, access
         self.look()
         self.options = {
             "bootstrap": bootstrap, "topics": ",".join(topics), "partitions": partitions_as_text(self._live),
-            "parallelism": str(spark.sparkContext.defaultParallelism),
+            "parallelism": str(spark.sparkContext.defaultParallelism), OPTION: access.text(),
         }  # fmt: skip
 
     def pin(self, folder: Path) -> None:
         """Nothing to do: the options name the offsets."""
 
     def look(self) -> None:
-        client = Client(self.name)
+        client = Client(self.name, self._access)
         try:
             self._live = client.partitions(self._topics)
         finally:

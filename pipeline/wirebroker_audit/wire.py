@@ -21,13 +21,12 @@ from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, Top
 from kafkawire.primitives import Buffer, format_uuid
 from wirebroker import wire_client
 from wirebroker.wire_client import Connection
+from wirebroker_audit.access import TIMEOUT_MS, Access
+from wirebroker_audit.login import LoginFailed, log_in
 
-CLIENT_ID = "wirebroker-audit"
-TIMEOUT = 30.0
-"""Seconds to wait for a connection or an answer."""
 ATTEMPTS, PAUSE = 8, 0.5
 """How often a request is sent again while the broker says that it may succeed later, and the seconds in between."""
-FETCH_BYTES = 16 * 1024 * 1024
+FETCH_BYTES, LEAST_FETCH_BYTES = 16 * 1024 * 1024, 64 * 1024
 WAIT_MS = 500
 THROTTLED_S, THROTTLED_IN_ALL_S = 30.0, 600.0
 """Seconds to wait before the next request to a broker that throttles, and in all without a result."""
@@ -43,6 +42,11 @@ _RETRIABLE = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )  # fmt: skip
+
+
+PLAINTEXT = Access()
+"""No TLS, no SASL, no limit of the rate."""
+NEEDS_CONFIG = "; a listener with TLS or SASL needs --command-config"
 
 
 class BrokerError(Exception):
@@ -68,7 +72,10 @@ class LivePartition:
 class Client:
     """Connections to the brokers of one cluster, made when they are needed. Every method raises BrokerError."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, access: Access = PLAINTEXT) -> None:
+        self._access, self._tls = access, access.context()
+        self._free_at = 0.0
+        """the moment until which `max_rate` forbids another Fetch, by `time.monotonic`"""
         self._bootstrap = [each.strip() for each in bootstrap.split(",") if each.strip()]
         for each in self._bootstrap:
             address_of(each)
@@ -112,7 +119,7 @@ class Client:
             part = PartitionProduceData(index=partition, records=batch)
             request = ProduceRequest(
                 acks=-1,
-                timeout_ms=int(TIMEOUT * 1000),
+                timeout_ms=TIMEOUT_MS,
                 topic_data=[TopicProduceData(name=topic, partition_data=[part])],
             )
             (found,) = (each for answered in self._ask(leader, request).responses for each in answered.partition_responses)
@@ -146,13 +153,15 @@ class Client:
 
     def fetch(self, topic: str, partition: int, offset: int) -> tuple[Buffer, int]:
         """Record data from this offset on, beginning with the batch that holds it, and the high watermark."""
+        rate = self._access.max_rate
+        size = min(FETCH_BYTES, max(int(rate), LEAST_FETCH_BYTES)) if rate else FETCH_BYTES
 
         def ask(leader: str) -> tuple[int, Any]:
-            entry = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=FETCH_BYTES)
+            entry = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=size)
             request = FetchRequest(
                 max_wait_ms=WAIT_MS,
                 min_bytes=1,
-                max_bytes=FETCH_BYTES,
+                max_bytes=size,
                 topics=[FetchTopic(topic=topic, partitions=[entry])],
             )
             answer = self._unthrottled(leader, request)
@@ -161,7 +170,11 @@ class Client:
             found = _only(leader, answer.responses)
             return found.error_code, (found.records or b"", found.high_watermark)
 
+        if (early := self._free_at - time.monotonic()) > 0:
+            time.sleep(early)
         records, watermark = self._of_leader(topic, partition, f"Fetch at offset {offset}", ask)
+        if rate:
+            self._free_at = max(self._free_at, time.monotonic() - 1) + len(records) / rate
         return records, watermark
 
     def _unthrottled(self, leader: str, request: Message) -> Any:
@@ -232,13 +245,15 @@ class Client:
             if version < request.__schema__.versions[0]:
                 raise BrokerError(f"{address} offers no {type(request).__name__} that is spoken here")
             return self._exchange(address, request, version)
-        except (OSError, WireError) as broken:
+        except (OSError, WireError, LoginFailed) as broken:
             self._forget(address)
             raise BrokerError(f"{address}: {broken or type(broken).__name__}") from broken
 
     def _exchange(self, address: str, request: Message, version: int) -> Any:
         if address not in self._connections:
-            self._connections[address] = Connection(address_of(address), TIMEOUT, CLIENT_ID)
+            made = Connection(address_of(address), self._access.timeout_ms / 1000, self._access.client_id, self._tls)
+            self._connections[address] = made
+            log_in(made, self._access)
         return self._connections[address].request(request, version)
 
     def _forget(self, address: str) -> None:
@@ -246,13 +261,16 @@ class Client:
             held.close()
 
 
-def ask(bootstrap: str, topics: tuple[str, ...] = ()) -> None:
+def ask(bootstrap: str, topics: tuple[str, ...] = (), access: Access = PLAINTEXT) -> None:
     """See whether a broker answers and has these topics. Raises BrokerError."""
-    client = Client(bootstrap)
+    client = Client(bootstrap, access)
     try:
         client.refresh(topics or ("",))
         for topic in topics:
             client.numbers_of(topic)
+    except BrokerError as broken:
+        is_secured = any(words in str(broken) for words in ("closed the connection", "not a Kafka broker"))
+        raise BrokerError(f"{broken}{NEEDS_CONFIG if is_secured and access.protocol == PLAINTEXT.protocol else ''}") from broken
     finally:
         client.close()
 

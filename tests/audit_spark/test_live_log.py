@@ -217,7 +217,7 @@ def test_where_compaction_is_not_told_of_the_report_says_so(
     from wirebroker_audit.origin import Cluster
 
     cluster = Cluster.__new__(Cluster)
-    cluster.name, cluster._topics = kafka.bootstrap_servers, ("orders",)
+    cluster.name, cluster._topics, cluster._access = kafka.bootstrap_servers, ("orders",), wire.PLAINTEXT
     cluster.look()
     assert (cluster.bounds, cluster.notices) == ([("orders", 0, 0, -1)], [])
     answering("DescribeConfigsRequest", lambda answer: SimpleNamespace(results=[]))

@@ -24,7 +24,7 @@ class Query:
     def isActive(self) -> bool:  # noqa: N802 - Spark's name
         if not self._moments:
             raise KeyboardInterrupt
-        (self._out / live.CURRENT).write_text(json.dumps({"severities": {}} | self._moments.pop(0)))
+        (self._out / live.CURRENT).write_text(json.dumps({"severities": {}, "micro": 7} | self._moments.pop(0)))
         return True
 
     def stop(self) -> None:
@@ -43,7 +43,8 @@ def test_notices_are_said_once_and_the_counts_behind_them(tmp_path: Path) -> Non
         {"counts": {"gap": 1}, "notices": ["a"]},
         {"counts": {}, "notices": ["a", "b"]},
     ]
-    assert live.follow(Query(tmp_path, moments), tmp_path, said.append, 0, Policy("likely")) == 0  # type: ignore[arg-type]
+    code, why = live.follow(lambda: Query(tmp_path, moments), tmp_path, said.append, 0, Policy("likely"), again=False)  # type: ignore[arg-type,return-value]
+    assert (code, why) == (0, "stopped after micro-batch 7. Start it again to continue from here")
     assert said == ["gap 1", "note: a", "gap 1", "note: b", "no finding"]
 
 
@@ -57,3 +58,40 @@ def test_of_a_partition_made_anew_what_was_read_before_ended(tmp_path: Path) -> 
     assert restarts.ended(4) == {("orders", 0), ("orders", 1)}
     assert restarts.ended(5) == {("orders", 1)}
     assert restarts.ended(7) == frozenset()
+
+
+class Failing(Query):
+    """A stream that reads each moment once and then fails."""
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802 - Spark's name
+        if not self._moments:
+            return False
+        moment = self._moments.pop(0)
+        if isinstance(moment, BaseException):
+            raise moment
+        (self._out / live.CURRENT).write_text(json.dumps({"severities": {}, "micro": 0} | moment))
+        return True
+
+    def exception(self) -> Exception:  # type: ignore[override]
+        """As Spark shows an error of a task."""
+        return ValueError("Job aborted\n  File x\nOSError: orders-0 at offset 5: broker:9092: refused\n\tat org.apache")
+
+
+def test_a_stream_that_fails_goes_on_while_it_reads_something(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It tells its trouble once, tells the findings again when it goes on, and ends when nothing helps."""
+    now = [0.0]
+    monkeypatch.setattr(live.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(live.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    said: list[str] = []
+    lives: list[list[Any]] = [[{"counts": {"gap": 1}}], [], [{"counts": {"gap": 2}}]]
+
+    def begin() -> Failing:
+        return Failing(tmp_path, lives.pop(0) if lives else [])
+
+    code, why = live.follow(begin, tmp_path, said.append, 0, Policy("likely"), again=True)  # type: ignore[arg-type]
+    trouble = "orders-0 at offset 5: broker:9092: refused"
+    assert said == ["gap 1", f"{trouble}; trying again for 10 minutes", "gap 2", f"{trouble}; trying again for 10 minutes"]
+    assert (code, why) == (2, f"the stream failed: {trouble}. Start it again to continue from here")
+    assert live.PATIENCE < now[0] < live.PATIENCE + 20
+    assert live.follow(begin, tmp_path, said.append, 0, Policy("likely"), again=False)[0] == 2  # type: ignore[arg-type]

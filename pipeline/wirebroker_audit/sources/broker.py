@@ -3,7 +3,8 @@
     spark.read.format("kafka-broker-batches").option("bootstrap", "127.0.0.1:9092").load()
 
 Options: `bootstrap`, `topics` (separated by commas, all if absent), `parallelism` (the least number of ranges of offsets),
-`partitions` (a text of `partitions_as_text`; requested from the broker if absent); as for files `keep`, `expiration`, `only`.
+`partitions` (a text of `partitions_as_text`; requested from the broker if absent), `access.secret` (an `Access`
+as text; plaintext if absent); as for files `keep`, `expiration`, `only`.
 Every stored batch is read, committed or not, and so are markers.
 """
 
@@ -20,6 +21,7 @@ from pyspark.sql.types import StructType
 
 from wirebroker.audit.findings import EXPIRATION_MS
 from wirebroker_audit import schema
+from wirebroker_audit.access import Access
 from wirebroker_audit.live_log import Range, read_range, split_offsets
 from wirebroker_audit.sources.files import rows_of
 from wirebroker_audit.sources.streams import BrokerStream
@@ -38,6 +40,7 @@ class BrokerReader(DataSourceReader):
 
     def __init__(self, options: Mapping[str, str], records: bool) -> None:
         self._bootstrap = options["bootstrap"]
+        self._access = Access.of(options)
         self._parallelism = int(options.get("parallelism", 1))
         self._live = partitions_from(options["partitions"]) if "partitions" in options else None
         self._topics = tuple(filter(None, options.get("topics", "").split(",")))
@@ -49,14 +52,15 @@ class BrokerReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         live = self._live
         if live is None:
-            client = Client(self._bootstrap)
+            client = Client(self._bootstrap, self._access)
             try:
                 live = client.partitions(self._topics)
             finally:
                 client.close()
         if self._only is not None:
             live = [each for each in live if each.topic in self._only]
-        return [OneRange(each) for each in split_offsets(live, self._bootstrap, self._parallelism)] or [OneRange(None)]
+        access = self._access.shared_by(self._parallelism)
+        return [OneRange(each) for each in split_offsets(live, self._bootstrap, self._parallelism, access)] or [OneRange(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OneRange)

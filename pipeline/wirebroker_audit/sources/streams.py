@@ -21,6 +21,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from wirebroker.audit.findings import EXPIRATION_MS
+from wirebroker_audit.access import Access
 from wirebroker_audit.directory import NotALogDirectory, find_partitions
 from wirebroker_audit.live_log import Range, Restarted, read_range
 from wirebroker_audit.live_segments import UNREAD, Ahead, Mark, Stretch, mark_from, read_stretch, stretches
@@ -98,7 +99,7 @@ class BrokerStream(_StreamReader):
     """A live cluster, up to the offsets that it has at each moment."""
 
     def latestOffset(self) -> Position:  # noqa: N802 - Spark's name
-        client = Client(self._options["bootstrap"])
+        client = Client(self._options["bootstrap"], Access.of(self._options))
         try:
             live = client.partitions(self._topics)
         finally:
@@ -130,6 +131,7 @@ class BrokerStream(_StreamReader):
     def partitions(self, start: Position, end: Position) -> list[InputPartition]:
         self._at = end
         work: list[tuple[int, Work]] = []
+        access = Access.of(self._options).shared_by(self._parallelism)
         for name, text in end.items():
             reach = reach_from(text)
             known = reach_from(start[name]) if name in start else None
@@ -141,7 +143,7 @@ class BrokerStream(_StreamReader):
             if begin < reach.offset:
                 what = Range(
                     begin & 0x7FFF_FFFF, self._options["bootstrap"], topic, int(partition), begin, reach.offset,
-                    known is None, bool(reach.compacted),
+                    known is None, bool(reach.compacted), access,
                 )  # fmt: skip
                 work.append((reach.offset - begin, what))
         return self._packed(work, LEAST_OFFSETS)

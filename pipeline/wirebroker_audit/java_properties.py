@@ -1,0 +1,41 @@
+"""Java's properties files, as people write them: comments, continued lines, escapes (java.util.Properties)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_PAIR = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
+_MEANT = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def parse(text: str) -> dict[str, str]:
+    """The names and values. A name that occurs twice has its last value, as in Java."""
+    pairs = (_PAIR.fullmatch(line) for line in _logical_lines(text))
+    return {_unescaped(each[1]): _unescaped(each[2]) for each in pairs if each is not None}
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """Lines without comments; a line that ends in an odd number of backslashes goes on in the next one."""
+    begun = ""
+    for line in text.splitlines():
+        stripped = line.lstrip(" \t\f")
+        if not begun and (not stripped or stripped[0] in "#!"):
+            continue
+        begun += stripped
+        if (len(begun) - len(begun.rstrip("\\"))) % 2:
+            begun = begun[:-1]
+            continue
+        yield begun
+        begun = ""
+    if begun:
+        yield begun
+
+
+def _unescaped(text: str) -> str:
+    def meant(match: re.Match[str]) -> str:
+        word = match[1]
+        return chr(int(word[1:], 16)) if len(word) == 5 else _MEANT.get(word, word)
+
+    return _ESCAPE.sub(meant, text)

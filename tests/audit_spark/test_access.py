@@ -1,0 +1,126 @@
+"""How the audit reaches a secured cluster: the file of client properties, TLS, SASL, and the rate. No Spark here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
+
+from wirebroker import MockKafka
+from wirebroker_audit import java_properties, wire
+from wirebroker_audit.access import OPTION, Access, BadConfig, read_access
+from wirebroker_audit.login import LoginFailed, scram
+from wirebroker_audit.wire import Client
+from wirekit import RawProducer
+
+JAAS = (
+    "org.apache.kafka.common.security.scram.ScramLoginModule required \\\n"
+    '  username="au\\\\"dit" password="s3cret; \\\\\\\\ x";'
+)
+SCRAM = f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\nsasl.jaas.config={JAAS}\n"
+PLAIN_JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required username=a password='b';"
+
+
+def written(folder: Path, text: str) -> str:
+    (folder / "client.properties").write_text(text)
+    return str(folder / "client.properties")
+
+
+def test_java_properties_are_read_as_java_reads_them() -> None:
+    text = "# c\n! c\na = 1\nb:2\nc 3\n\\ d\\=e= x\\ty\nf=one, \\\n    two\n\n g\nh=\\u00e9=2\na=9\nlast=x\\"
+    assert java_properties.parse(text) == {
+        "a": "9", "b": "2", "c": "3", " d=e": "x\ty", "f": "one, two", "g": "", "h": "é=2", "last": "x",
+    }  # fmt: skip
+
+
+def test_a_login_is_read_and_never_shown(tmp_path: Path) -> None:
+    access = read_access(written(tmp_path, SCRAM))
+    assert (access.mechanism, access.username, access.password) == ("SCRAM-SHA-512", 'au"dit', "s3cret; \\ x")
+    assert "s3cret" not in repr(access)
+    assert Access.of({OPTION: access.text()}) == access
+    assert Access.of({}) == Access()
+    assert replace(access, max_rate=8).shared_by(4).max_rate == 2
+    plain = read_access(
+        written(tmp_path, f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={PLAIN_JAAS}\nretries=3\n")
+    )
+    assert (plain.mechanism, plain.username, plain.password) == ("PLAIN", "a", "b")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("acks=all", "acks is unknown; remove the line"),
+        ("sasl.kerberos.service.name=kafka", "sasl.kerberos.service.name is not supported by the audit"),
+        ("ssl.truststore.password=s3cret", "ssl.truststore.password belongs to JKS and PKCS12 stores"),
+        ("security.protocol=TLS", "security.protocol is TLS, expected one of PLAINTEXT, SSL"),
+        ("security.protocol=SASL_SSL", "sasl.mechanism is GSSAPI; the audit speaks PLAIN"),
+        ("security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.jaas.config=s3cret", "sasl.jaas.config is missing or is not"),
+        (f"security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-256\nsasl.jaas.config={PLAIN_JAAS}", "but SCRAM-SHA-256 needs"),
+        (SCRAM.replace("username=", "user="), "needs username="),
+        (SCRAM.replace('";', '" tokenauth="true";'), "sasl.jaas.config has tokenauth, which the audit does not support"),
+        ("security.protocol=SSL\nssl.truststore.location=/x.jks", "ssl.truststore.type is JKS, but the audit reads PEM alone"),
+        ("security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location=/no", "/no: No such file or directory"),
+        ("security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.certificates=x", "a certificate or key cannot"),
+        ("ssl.enabled.protocols=TLSv1.1,TLSv1.2", "ssl.enabled.protocols has TLSv1.1"),
+        ("request.timeout.ms=soon", "request.timeout.ms is 'soon'"),
+        ("ssl.endpoint.identification.algorithm=ldaps", "it may be https or empty"),
+    ],
+)  # fmt: skip
+def test_what_is_not_supported_is_refused_with_a_sentence_and_no_password(tmp_path: Path, text: str, words: str) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(BadConfig) as refused:
+        read_access(path)
+    assert str(refused.value).startswith(f"--command-config {path}: ")
+    assert words in str(refused.value)
+    assert "s3cret" not in str(refused.value)
+
+
+CHALLENGE = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+PROOF = (
+    b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("challenge", "end", "words"),
+    [
+        (CHALLENGE, b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=", ""),
+        (CHALLENGE, b"v=7rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=", "does not prove"),
+        (CHALLENGE.replace(b"4096", b"1"), b"", "unsafe number of iterations"),
+        (b"r=other,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", b"", "belongs to another login"),
+        (b"e=other-error", b"", "not one of SCRAM"),
+    ],
+)
+def test_scram_as_in_rfc_7677(challenge: bytes, end: bytes, words: str) -> None:
+    sent: list[bytes] = []
+
+    def exchange(message: bytes) -> bytes:
+        sent.append(message)
+        return challenge if len(sent) == 1 else end
+
+    if words:
+        with pytest.raises(LoginFailed, match=words):
+            scram("SCRAM-SHA-256", "user", "pencil", exchange, "rOprNGfwEbeRWgbNEkqO")
+    else:
+        scram("SCRAM-SHA-256", "user", "pencil", exchange, "rOprNGfwEbeRWgbNEkqO")
+        assert sent == [b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO", PROOF]
+
+
+def test_the_rate_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, slept = [0.0], []
+    monkeypatch.setattr(wire.time, "monotonic", lambda: now[0])
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        now[0] += seconds
+
+    monkeypatch.setattr(wire.time, "sleep", sleep)
+    with MockKafka(topics={"orders": 1}) as kafka:
+        RawProducer(kafka).send(0, 99)
+        client = Client(kafka.bootstrap_servers, Access(max_rate=1000))
+        sizes = [len(client.fetch("orders", 0, 0)[0]) for _ in range(5)]
+        client.close()
+    assert sum(sizes[:-1]) / 1000 - 1 <= sum(slept) <= sum(sizes) / 1000

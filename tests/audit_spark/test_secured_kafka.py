@@ -1,0 +1,80 @@
+"""A real Kafka with TLS and SASL, reached as `--command-config` says. Needs java and Kafka's jars; no Spark here."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
+
+from wirebroker_audit.access import read_access
+from wirebroker_audit.wire import NEEDS_CONFIG, BrokerError, ask
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts"))
+from _kafka_security import Security
+from _kafka_server import HOST, KafkaServer, jar_folder
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+TRUST = "ssl.truststore.type=PEM\nssl.truststore.location={ca}\n"
+LOGIN = "sasl.mechanism={mechanism}\nsasl.jaas.config=org.apache.kafka.common.security.{module} required username=alice "
+MODULES = {
+    "PLAIN": "plain.PlainLoginModule",
+    "SCRAM-SHA-256": "scram.ScramLoginModule",
+    "SCRAM-SHA-512": "scram.ScramLoginModule",
+}
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[KafkaServer]:
+    if shutil.which("java") is None or not jar_folder().is_dir():
+        if "java" in os.environ.get("WIREBROKER_REQUIRE", "").split(","):
+            pytest.fail("java is required, and it or Kafka's jars are missing")
+        pytest.skip("java is not installed, or Kafka's jars are not there; scripts/record-oracle fetches them")
+    pytest.importorskip("trustme")
+    with KafkaServer(security=Security({"alice": "alice-secret"})) as kafka:
+        yield kafka
+
+
+def reach(kafka: KafkaServer, tmp_path: Path, protocol: str, text: str = "") -> str:
+    """The error that a client of this listener gets; "" if all is well."""
+    path = tmp_path / "client.properties"
+    folder = kafka.security.folder
+    path.write_text(f"security.protocol={protocol}\n" + text.replace("{ca}", str(folder / "ca.pem")))
+    try:
+        ask(f"{HOST}:{kafka.addresses[protocol][1]}", access=read_access(str(path)))
+    except BrokerError as refused:
+        return str(refused)
+    return ""
+
+
+def login(mechanism: str, password: str = "alice-secret") -> str:
+    return LOGIN.format(mechanism=mechanism, module=MODULES[mechanism]) + f'password="{password}";\n'
+
+
+def test_a_real_kafka_takes_our_logins_and_certificates(kafka: KafkaServer, tmp_path: Path) -> None:
+    assert reach(kafka, tmp_path, "PLAINTEXT") == ""
+    assert reach(kafka, tmp_path, "SSL", TRUST) == ""
+    client = kafka.security.folder / "client.pem"
+    assert reach(kafka, tmp_path, "SSL", f"{TRUST}ssl.keystore.type=PEM\nssl.keystore.location={client}\n") == ""
+    for mechanism in MODULES:
+        assert reach(kafka, tmp_path, "SASL_PLAINTEXT", login(mechanism)) == ""
+        assert reach(kafka, tmp_path, "SASL_SSL", TRUST + login(mechanism)) == ""
+
+
+def test_what_a_real_kafka_refuses_is_told_without_the_password(kafka: KafkaServer, tmp_path: Path) -> None:
+    for mechanism, why in (
+        ("PLAIN", "Invalid username or password"), ("SCRAM-SHA-512", "due to invalid credentials with SASL mechanism"),
+    ):  # fmt: skip
+        told = reach(kafka, tmp_path, "SASL_PLAINTEXT", login(mechanism, "s3cret"))
+        assert "it refuses the login of alice: " in told
+        assert why in told
+        assert "s3cret" not in told
+    assert "certificate verify failed" in reach(kafka, tmp_path, "SSL")
+    for protocol in ("SSL", "SASL_PLAINTEXT"):
+        with pytest.raises(BrokerError, match=NEEDS_CONFIG):
+            ask(f"{HOST}:{kafka.addresses[protocol][1]}")
