@@ -17,8 +17,14 @@ import pytest
 import trustme
 from kafka import KafkaProducer
 
-from kafkawire.frames import SIZE, encode_request, encode_response
+from kafkawire.codec import decode
+from kafkawire.frames import SIZE, encode_request, encode_response, read_request_header
 from kafkawire.messages.api_versions import ApiVersionsRequest
+from kafkawire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from kafkawire.messages.metadata import MetadataRequest
 from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafkawire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -30,6 +36,7 @@ from wirebroker.capture.recording import Capture
 from wirebroker.capture.session import Answered, Session
 from wirebroker.capture.streams import Piece, Streams
 from wirebroker.cli import main
+from wirebroker.core.setting_definitions import BROKER_SETTINGS, ConfigType
 from wirebroker.trace.rows import ProduceRow, Row
 from wirekit import RawProducer, batch, lacking, produce_request
 
@@ -137,7 +144,8 @@ def test_pcap_files_of_every_kind_are_read(
         file += struct.pack(order + "IIII", each.time // 1_000_000, each.time % 1_000_000 * units, len(data), len(data)) + data
     rows, complaints = rows_of(file)
     assert (verdicts(rows), complaints) == (recorded[1], [])
-    assert abs(rows[0].time - packets[0].time // 1000) <= 1
+    first = next(each.time for each in packets if (segment := segment_of(each)) is not None and segment.payload)
+    assert abs(rows[0].time - first // 1000) <= 1
 
 
 def test_ipv6_is_read_and_written() -> None:
@@ -310,6 +318,22 @@ def test_no_secret_of_sasl_is_in_a_capture(size: int) -> None:
     assert frames[-1][1] in sent
 
 
+@pytest.mark.parametrize("version", [0, 1])
+def test_no_password_of_a_setting_is_in_a_capture(version: int) -> None:
+    hidden = [name for name, setting in BROKER_SETTINGS.items() if setting.type is ConfigType.PASSWORD]
+    assert hidden
+    settings = [AlterableConfig(name=f"listener.name.tls.{name}", value="Ä" + SECRET.decode()) for name in hidden]
+    kept = AlterableConfig(name="cleanup.policy", value="compact")
+    resource = AlterConfigsResource(resource_type=4, resource_name="1", configs=[*settings, kept])
+    frame = encode_request(1, "c", IncrementalAlterConfigsRequest(resources=[resource]), version)
+    file = io.BytesIO()
+    Capture(file, "x").opened(CLIENT, SERVER, 0).from_client(frame, 0)
+    (sent,) = (each.payload for each in map(segment_of, read_packets(io.BytesIO(file.getvalue()))) if each and each.payload)
+    assert (len(sent), SECRET in sent, b"compact" in sent) == (len(frame), False, True)
+    read, _ = decode(IncrementalAlterConfigsRequest, memoryview(sent)[4:], version, read_request_header(sent[4:]).end)
+    assert {set(each.value) == {"*"} for each in read.resources[0].configs[:-1]} == {True}
+
+
 @pytest.mark.parametrize("first", [b"POST / HTTP/1.1\r\nAuthorization: Basic " + SECRET, sasl_session()[2][1][:60]])
 def test_no_secret_is_kept_of_what_cannot_be_read(first: bytes) -> None:
     file = io.BytesIO()
@@ -376,6 +400,18 @@ def test_the_commands_read_a_capture(
     path.write_bytes(recorded[0][:60])
     assert main(["trace", "show", str(path)]) == 2
     assert capsys.readouterr().err.endswith("is in the 0 packets\n") is False
+
+
+@pytest.mark.parametrize("flags", [[], ["--producer", "0"], ["--topic", "orders"]])
+def test_a_capture_may_come_from_a_pipe(
+    recorded: tuple[bytes, list[tuple[str, int, int, int]]], flags: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "session.pcapng").write_bytes(recorded[0])
+    command = [sys.executable, "-m", "wirebroker", "trace", "show"]
+    piped = subprocess.run([*command, "-", *flags], input=recorded[0], capture_output=True, timeout=40)
+    read = subprocess.run([*command, "session.pcapng", *flags], capture_output=True, timeout=40, cwd=tmp_path)
+    assert piped.stdout == read.stdout
+    assert read.stdout.count(b"InitProducerId") == 2 * (flags[:1] != ["--topic"]), "later rows tell to whom it belongs"
 
 
 @pytest.mark.parametrize(

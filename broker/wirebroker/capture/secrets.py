@@ -5,6 +5,9 @@ A frame with a secret keeps its size and its other fields. Where it cannot be re
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
 from kafkawire.errors import ProtocolError
 from kafkawire.fields import Node, read_fields
 from kafkawire.frames import SIZE, read_request_header, read_response_header
@@ -14,10 +17,12 @@ SECRET_APIS = frozenset(
     KEYS[name]
     for name in (
         "SaslAuthenticate", "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken",
-        "DescribeDelegationToken", "AlterUserScramCredentials",
+        "DescribeDelegationToken", "AlterUserScramCredentials", "AlterConfigs", "IncrementalAlterConfigs",
     )
 )  # fmt: skip
 SECRET_FIELDS = frozenset(("auth_bytes", "hmac", "salt", "salted_password"))
+SECRET_SETTING = re.compile(r"password|passphrase|secret|jaas|certificate|credential|token|\.key$")
+"""In the name of a setting: its value is a secret. Kafka's settings of type password are all like that, of any listener."""
 REDACTED = b"*"
 ANSWER_HEADER, REQUEST_HEADER = 4, 8
 
@@ -50,9 +55,17 @@ def hidden(data: bytes, start: int) -> bytes:
 
 def _without(frame: bytes, nodes: list[Node]) -> bytes:
     found = bytearray(frame)
-    for node in nodes:
-        for leaf in node.leaves():
-            if leaf.name in SECRET_FIELDS and leaf.value:
-                size = len(leaf.value)
-                found[leaf.end - size : leaf.end] = REDACTED * size
+    for leaf in _secrets(nodes):
+        size = len(leaf.value.encode() if isinstance(leaf.value, str) else leaf.value)
+        found[leaf.end - size : leaf.end] = REDACTED * size
     return bytes(found)
+
+
+def _secrets(nodes: list[Node]) -> Iterator[Node]:
+    """The secret fields among these of one struct, and inside them. A setting is a struct with a name and a value."""
+    name = next((str(node.value) for node in nodes if node.name == "name"), "")
+    for node in nodes:
+        if isinstance(node.value, list):
+            yield from _secrets(node.value)
+        elif node.value and (node.name in SECRET_FIELDS or (node.name == "value" and SECRET_SETTING.search(name))):
+            yield node

@@ -71,6 +71,11 @@ class Session:
 
     def read(self, file: BinaryIO) -> None:
         """Read a whole capture. Raises DamagedCapture if it has not even one packet; OSError."""
+        for _ in self.reading(file):
+            pass
+
+    def reading(self, file: BinaryIO) -> Iterator[None]:
+        """Read a capture packet by packet, as `read` does."""
         streams, now = Streams(), 0
         try:
             for packet in read_packets(file):
@@ -78,6 +83,7 @@ class Session:
                 segment = segment_of(packet)
                 for event in streams.take(segment) if segment is not None else ():
                     self._take(event)
+                yield
         except DamagedCapture as damage:
             if not self._packets:
                 raise

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from datetime import datetime
 from itertools import pairwise
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
 
 from kafkawire.registry import KEYS
 from wirebroker.capture.files import is_capture
@@ -48,10 +48,11 @@ def run(options: argparse.Namespace) -> int:
 
 def _show(file: BinaryIO, selection: Selection) -> int:
     """Show a whole file. All rows are read first, because later rows tell to whom earlier ones belong."""
-    data = file.read()
-    captured = is_capture(data)
-    lines = [] if captured else data.splitlines()
-    rows = _captured(selection.options.file, data) if captured else list(_read(selection.options.file, lines))
+    captured = isinstance(file, io.BufferedReader) and is_capture(file.peek(4)[:4])
+    if captured and not selection.options.timeline:
+        return _show_capture(file, selection)
+    lines = [] if captured else file.read().splitlines()
+    rows = list(_captured(selection.options.file, file, sys.stderr) if captured else _read(selection.options.file, lines))
     selection.learn(rows)
     if rows:
         selection.check_names()
@@ -65,14 +66,38 @@ def _show(file: BinaryIO, selection: Selection) -> int:
     return 2 if (lines or captured) and not rows else 0
 
 
-def _captured(name: str, data: bytes) -> list[Row]:
-    """The rows of a capture of network traffic. Raises ValueError if it is damaged from the start."""
+def _show_capture(file: BinaryIO, selection: Selection) -> int:
+    """Show a capture of any size: its rows are not kept. It is read twice if a flag needs later rows to choose earlier ones."""
+    name, colour, read, printed = selection.options.file, has_colour(sys.stdout), 0, 0
+    complaints: TextIO | None = sys.stderr
+    if selection.looks_ahead:
+        file = file if file.seekable() else io.BytesIO(file.read())
+        selection.learn(_captured(name, file, complaints))
+        selection.check_names()
+        file.seek(0)
+        complaints = None
+    for row in _captured(name, file, complaints):
+        read += 1
+        if not selection.looks_ahead:
+            selection.learn((row,))
+        if selection.has(row):
+            print(line(row, colour))
+            printed += 1
+    if read and not printed:
+        print(_nothing(read, selection.options), file=sys.stderr)
+    return 0 if read else 2
+
+
+def _captured(name: str, file: BinaryIO, complaints: TextIO | None) -> Iterator[Row]:
+    """The rows of a capture, as they are read. Raises ValueError if it is damaged from the start."""
     rows: list[Row] = []
     session = Session(rows.append)
-    session.read(io.BytesIO(data))
-    for complaint in session.complaints:
-        print(f"{_name_of(name)}: {complaint}", file=sys.stderr)
-    return rows
+    for _ in session.reading(file):
+        yield from rows
+        rows.clear()
+    yield from rows
+    for complaint in session.complaints if complaints is not None else ():
+        print(f"{_name_of(name)}: {complaint}", file=complaints)
 
 
 def _nothing(rows: int, options: argparse.Namespace) -> str:
@@ -174,6 +199,11 @@ class Selection:
     def _set_times(self, day: int) -> None:
         self._since = moment(self.options.since, day) if self.options.since else None
         self._until = moment(self.options.until, day) if self.options.until else None
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether rows may belong to what a flag names because of later rows."""
+        return bool(self._subjects)
 
     def of_run(self, rows: Iterable[Row]) -> Selection:
         """The same choice among the rows of one run."""
