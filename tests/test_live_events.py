@@ -17,6 +17,7 @@ from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from wirebroker import MockKafka, ProxyKafka
 from wirebroker.trace.brief import COLUMNS
+from wirebroker.trace.kept_frames import About
 from wirebroker.trace.recorder import RING, Recorder
 from wirebroker.trace.rows import ConnectionRow, GroupRow
 from wirebroker.wire_client import Connection, address_of
@@ -206,10 +207,10 @@ def test_no_secret_is_shown(kafka: MockKafka) -> None:
     version = 2
     request = encode_request(3, "billing", SaslAuthenticateRequest(auth_bytes=b"\0alice\0hunter2"), version)
     answer = encode_response(3, SaslAuthenticateResponse(auth_bytes=b"v=signature"), version)
-    exchange = (SaslAuthenticateRequest.__schema__.key, version, memoryview(request)[4:], answer)
+    about = About(SaslAuthenticateRequest.__schema__.key, version, 1, 1, 0, 0, "")
     with events(kafka.control_url) as stream:
         stream.next()
-        kafka._call(lambda engine: engine.trace.kept.keep(1, *exchange))  # type: ignore[union-attr]
+        kafka._call(lambda engine: engine.trace.kept.keep(1, about, request[4:], answer))  # type: ignore[union-attr]
         shown = ControlClient(kafka.control_url).ask("GET", "/exchanges/1")
     text = json.dumps(shown) + bytes.fromhex(shown["request"]["hex"] + shown["answer"]["hex"]).decode("latin-1")
     assert "hunter2" not in text

@@ -275,6 +275,29 @@ def test_a_hundred_thousand_rows_stay_quick(page: Page, kafka: MockKafka) -> Non
     assert longest[1] < 1000, "a filter of 100,000 rows takes some 40 ms on a quiet machine"
 
 
+def test_chosen_rows_are_exported(page: Page, kafka: MockKafka) -> None:
+    show(page, kafka, "exchanges")
+    expect(page.locator("#state")).to_contain_text("broker")
+    send(kafka, 0, 0)
+    page.fill("#where", "verdict=duplicate")
+    expect(page.locator(".row")).to_have_count(1)
+
+    def exported(name: str) -> bytes:
+        page.get_by_text("export", exact=True).click()
+        with page.expect_download() as saved:
+            page.get_by_role("button", name=name).click()
+        return saved.value.path().read_bytes()
+
+    assert [json.loads(line)["verdict"] for line in exported("JSON lines").splitlines()] == ["duplicate"]
+    assert b"duplicate of offset 0" in exported("pcapng")
+    assert b"produce" in exported("scenario")
+    page.fill("#where", "event=topic")
+    expect(page.locator(".row")).to_have_count(1)
+    page.get_by_text("export", exact=True).click()
+    page.get_by_role("button", name="scenario").click()
+    expect(page.locator("#wrong")).to_contain_text("there is nothing to produce")
+
+
 def test_it_fits_a_phone_and_a_dark_screen(browser: Browser, kafka: MockKafka) -> None:
     send(kafka, 0)
     context = browser.new_context(viewport={"width": 380, "height": 700}, color_scheme="dark")

@@ -14,6 +14,7 @@ from wirebroker.control.controlled import ControlledBroker
 JSON = "application/json"
 JSON_LINES = "application/x-ndjson"
 TOML = "application/toml"
+PCAPNG = "application/x-pcapng"
 EVENTS = "text/event-stream"
 
 

@@ -5,8 +5,20 @@ A proxy has those whose handlers take any `Controlled`.
 
 from __future__ import annotations
 
-from wirebroker.control.endpoint import EVENTS, JSON_LINES, TOML, Endpoint
-from wirebroker.control.endpoints import audit, cluster, events, exchanges, faults, records, running, state, topics, verdicts
+from wirebroker.control.endpoint import EVENTS, JSON_LINES, PCAPNG, TOML, Endpoint
+from wirebroker.control.endpoints import (
+    audit,
+    cluster,
+    events,
+    exchanges,
+    exports,
+    faults,
+    records,
+    running,
+    state,
+    topics,
+    verdicts,
+)
 
 NO_TOPIC = {404: "there is no such topic or partition"}
 NO_BROKER = {404: "there is no such broker", 409: "it is not possible now; `detail` says why"}
@@ -46,6 +58,8 @@ ENDPOINTS = (
     Endpoint("GET", "/trace.jsonl", verdicts.trace, media=JSON_LINES),
     Endpoint("GET", "/events", events.events, media=EVENTS),
     Endpoint("GET", "/exchanges/{number:number}", exchanges.exchange, problems={404: "its bytes are not kept"}),
+    Endpoint("POST", "/export/capture", exports.capture, media=PCAPNG, problems={404: "no bytes are kept"}),
+    Endpoint("POST", "/export/scenario", exports.scenario, media=TOML),
     Endpoint("GET", "/filter", events.read_filter),
     Endpoint("GET", "/trace/level", events.level),
     Endpoint("POST", "/trace/level", events.set_level),

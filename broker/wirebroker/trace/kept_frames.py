@@ -11,15 +11,27 @@ from kafkawire.primitives import Buffer
 
 MOST_BYTES = 64 * 1024 * 1024
 """Bytes that are kept; the oldest exchanges are forgotten first."""
-_HEAD = struct.Struct(">hhI")
-"""API key, version, bytes of the request."""
+_HEAD = struct.Struct(">hhiIqqHI")
+"""The first six fields of `About`, and the bytes of its place and of the request."""
+
+
+class About(NamedTuple):
+    """What an exchange is. Times are in ms since the epoch."""
+
+    api_key: int
+    version: int
+    node: int
+    connection: int
+    arrived: int
+    answered: int
+    place: str
+    """the client's host and the listener, with a space between them"""
 
 
 class KeptExchange(NamedTuple):
     """An exchange as it passed over the wire."""
 
-    api_key: int
-    version: int
+    about: About
     request: bytes
     """without the four bytes of its size"""
     answer: bytes
@@ -37,9 +49,11 @@ class KeptFrames:
         self._bytes = 0
         self._kept: OrderedDict[int, bytes] = OrderedDict()
 
-    def keep(self, number: int, api_key: int, version: int, request: Buffer, answer: Sequence[Buffer]) -> None:
+    def keep(self, number: int, about: About, request: Buffer, answer: Sequence[Buffer]) -> None:
         """Keep an exchange, and forget the oldest ones if there are too many bytes."""
-        self._kept[number] = exchange = b"".join((_HEAD.pack(api_key, version, len(request)), request, *answer))
+        place = about.place.encode(errors="replace")
+        head = _HEAD.pack(*about[:6], len(place), len(request))
+        self._kept[number] = exchange = b"".join((head, place, request, *answer))
         self._bytes += len(exchange)
         while self._bytes > self._most:
             _, oldest = self._kept.popitem(last=False)
@@ -50,6 +64,8 @@ class KeptFrames:
         kept = self._kept.get(number)
         if kept is None:
             return None
-        api_key, version, size = _HEAD.unpack_from(kept)
-        end = _HEAD.size + size
-        return KeptExchange(api_key, version, kept[_HEAD.size : end], kept[end:])
+        api_key, version, node, connection, arrived, answered, size, request = _HEAD.unpack_from(kept)
+        at = _HEAD.size + size
+        place = kept[_HEAD.size : at].decode()
+        about = About(api_key, version, node, connection, arrived, answered, place)
+        return KeptExchange(about, kept[at : at + request], kept[at + request :])

@@ -23,7 +23,7 @@ from wirebroker.connection import Connection
 from wirebroker.requests.facts import facts_of
 from wirebroker.requests.received import Received
 from wirebroker.trace.brief import Brief, brief
-from wirebroker.trace.kept_frames import KeptFrames
+from wirebroker.trace.kept_frames import About, KeptFrames
 from wirebroker.trace.levels import includes
 from wirebroker.trace.rows import (
     ConnectionRow,
@@ -171,7 +171,12 @@ class Recorder:
         )  # fmt: skip
         self._add(row)
         if self.kept is not None and exchange.frame is not None:
-            self.kept.keep(self.added, exchange.api_key, exchange.version, exchange.frame, parts)
+            connection = exchange.connection
+            what = About(
+                exchange.api_key, exchange.version, connection.node_id, connection.number, arrived, now,
+                f"{connection.client_host} {connection.listener}",
+            )  # fmt: skip
+            self.kept.keep(self.added, what, exchange.frame, parts)
 
     def fetched(self, exchange: Exchange, topic: str, offset: int, committed: bool, data: PartitionData) -> None:
         """Note one partition of an answer to a Fetch."""

@@ -61,24 +61,29 @@ def exchange(controlled: Controlled, number: int, query: OfRun) -> ShownExchange
 
     They are kept while somebody reads /events, up to 64 MiB. `*` stands for what a client authenticates itself with.
     """
-    trace = controlled.machine.trace
-    kept = None if trace.kept is None or query.run not in ("", controlled.run) else trace.kept.get(number)
+    kept = kept_exchange(controlled, number, query.run)
     if kept is None:
         why = "nobody read /events then, or it is forgotten"
         raise Problem(404, f"the bytes of exchange {number} are not kept: {why}", "number")
     request, answer = _without_secrets(kept)
-    api = str(kept.api_key)
+    key, version = kept.about.api_key, kept.about.version
     return ShownExchange(
         _frame(request, lambda: request_positions(request), None, None),
-        _frame(answer, lambda: answer_positions(answer, kept.api_key, kept.version), api, kept.version),
+        _frame(answer, lambda: answer_positions(answer, key, version), str(key), version),
     )
+
+
+def kept_exchange(controlled: Controlled, number: int, run: str) -> KeptExchange | None:
+    """The exchange whose `reply` row has this number in this run ("": the present one); None if it is not kept."""
+    kept = controlled.machine.trace.kept
+    return None if kept is None or run not in ("", controlled.run) else kept.get(number)
 
 
 def _without_secrets(kept: KeptExchange) -> tuple[bytes, bytes]:
     """Request and answer, without their sizes."""
     request, answer = SIZE.pack(len(kept.request)) + kept.request, kept.answer
-    if kept.api_key in SECRET_APIS:
-        request, answer = redacted_request(request), redacted_answer(answer, kept.api_key, kept.version)
+    if kept.about.api_key in SECRET_APIS:
+        request, answer = redacted_request(request), redacted_answer(answer, kept.about.api_key, kept.about.version)
     return request[SIZE.size :], answer[SIZE.size :]
 
 

@@ -1,6 +1,7 @@
 // The frame of the page: views, the filter, the level of the trace, keys. The address holds the view, the filter and the row.
 
 import { ask, h } from "./dom.js";
+import { EXPORTS } from "./exports.js";
 import { Feed } from "./feed.js";
 import * as clients from "./views/clients.js";
 import * as exchanges from "./views/exchanges.js";
@@ -116,18 +117,16 @@ function key(event) {
   else view?.key?.(event);
 }
 
-function saveRows() {
-  const lines = feed.chosen.map(({ id, parts, ...row }) => JSON.stringify(row)).join("\n") + "\n";
-  const link = h("a", { href: URL.createObjectURL(new Blob([lines], { type: "application/x-ndjson" })), download: "trace.jsonl" });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
-}
-
 byId("views").append(...Object.keys(VIEWS).map((each, index) => h("a", { href: `#/${each}`, title: `key ${index + 1}` }, each)));
 byId("bar").addEventListener("submit", (event) => event.preventDefault());
 byId("where").addEventListener("input", (event) => choose(event.target.value));
 byId("level").addEventListener("change", (event) => ask("POST", "trace/level", { level: event.target.value }).catch((wrong) => { byId("wrong").textContent = wrong.message; }));
-byId("export").addEventListener("click", saveRows);
+byId("export").addEventListener("click", async ({ target }) => {
+  if (!(target.value in EXPORTS)) return;
+  byId("export").open = false;
+  byId("wrong").textContent = "";
+  try { await EXPORTS[target.value](feed); } catch (wrong) { byId("wrong").textContent = wrong.message; }
+});
 addEventListener("hashchange", open);
 addEventListener("keydown", key);
 feed.addEventListener("rows", update);

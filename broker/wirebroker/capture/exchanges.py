@@ -1,0 +1,38 @@
+"""A capture of exchanges that were kept: each connection as it would have been on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from io import BytesIO
+
+from kafkawire.frames import SIZE
+from wirebroker.capture.packets import Endpoint
+from wirebroker.capture.recording import Capture, Conversation
+from wirebroker.trace.kept_frames import About, KeptExchange
+
+KAFKA_PORT = 9092
+PORTS, FIRST_PORT = 50_000, 10_000
+
+
+def captured(exchanges: Iterable[tuple[KeptExchange, list[str]]]) -> bytes:
+    """A pcapng file of exchanges, each with remarks, in the order of their answers."""
+    file = BytesIO()
+    capture = Capture(file, "an export")
+    conversations: dict[tuple[int, int], Conversation] = {}
+    for (about, request, answer), remarks in exchanges:
+        where = about.node, about.connection
+        conversation = conversations.get(where)
+        if conversation is None:
+            conversation = conversations[where] = capture.opened(*_ends(about), about.arrived * 1000)
+        conversation.from_client(SIZE.pack(len(request)) + request, about.arrived * 1000)
+        conversation.comments += remarks
+        conversation.to_client(answer, about.answered * 1000)
+    return file.getvalue()
+
+
+def _ends(about: About) -> tuple[Endpoint, Endpoint]:
+    """The addresses of both sides. A proxy's listener is an address; a broker's is a name, and has Kafka's port here."""
+    host, _, listener = about.place.partition(" ")
+    server, _, port = listener.rpartition(":")
+    client = host, FIRST_PORT + about.connection % PORTS
+    return client, (server, int(port)) if port.isdigit() else (host, KAFKA_PORT + max(about.node - 1, 0))

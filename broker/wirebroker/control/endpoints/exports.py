@@ -1,0 +1,55 @@
+"""Chosen rows of the trace as files: a capture, or a scenario that the mock plays."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from wirebroker.capture.exchanges import captured
+from wirebroker.control.controlled import Controlled
+from wirebroker.control.endpoints.exchanges import OfRun, kept_exchange
+from wirebroker.control.forms import Form, Natural, about
+from wirebroker.control.problems import Problem
+from wirebroker.trace.rows import row_from_json
+from wirebroker.trace.scenario import scenario_of
+
+
+class Remarked(Form):
+    """An exchange."""
+
+    number: Annotated[Natural, about("of its `reply` row")]
+    remarks: Annotated[list[str], about("remarks on it, such as its verdicts")] = []
+
+
+class Chosen(OfRun, kw_only=True):
+    """Exchanges of one run."""
+
+    exchanges: Annotated[list[Remarked], about("in the order of their numbers")]
+
+
+class Rows(Form):
+    """Rows of the trace."""
+
+    rows: Annotated[list[dict[str, Any]], about("as in /trace.jsonl")]
+
+
+def capture(controlled: Controlled, body: Chosen) -> bytes:
+    """Exchanges as a pcapng file, for Wireshark and `wirebroker trace show`: those of which the bytes are still kept.
+
+    Times are exact to the millisecond, and clients' ports are made up. Secrets are left out, as in `--capture`.
+    """
+    found = [(kept_exchange(controlled, each.number, body.run), each.remarks) for each in body.exchanges]
+    kept = [(exchange, remarks) for exchange, remarks in found if exchange is not None]
+    if not kept:
+        raise Problem(404, "the bytes of none of these exchanges are kept", "exchanges")
+    return captured(kept)
+
+
+def scenario(controlled: Controlled, body: Rows) -> str:
+    """A scenario of these rows: what was sent, and the errors and faults that were met; `scenario run FILE.toml` plays it."""
+    rules = {str(rule): rule.described() for rule in controlled.machine.plan.rules if rule.in_files}
+    try:
+        return scenario_of([row_from_json(row) for row in body.rows], rules)
+    except (ValueError, msgspec.ValidationError) as wrong:
+        raise Problem(422, str(wrong), "rows") from None

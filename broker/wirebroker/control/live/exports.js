@@ -1,0 +1,47 @@
+// The chosen rows as files.
+
+import { h, sent } from "./dom.js";
+
+const MOST = 20_000; // rows in one request
+const SAYING = new Set(["produce", "shadow", "reply", "fault", "transaction"]);
+
+/** What each kind of export saves. */
+export const EXPORTS = {
+  lines: (feed) => save("trace.jsonl", feed.chosen.map((row) => `${JSON.stringify(plain(row))}\n`)),
+  async capture(feed) {
+    const exchanges = few(exchangesOf(feed), "exchanges").map(({ number, remarks }) => ({ number, remarks }));
+    save("trace.pcapng", [await (await sent("POST", "export/capture", { run: feed.run.run, exchanges })).blob()]);
+  },
+  async scenario(feed) {
+    const rows = few(feed.chosen.filter((row) => SAYING.has(row.event)), "rows").map(plain);
+    save("recorded.toml", [await (await sent("POST", "export/scenario", { rows })).blob()]);
+  },
+};
+
+const plain = ({ id, parts, ...row }) => row;
+const keyOf = (row) => (row.correlation_id >= 0 ? `${row.node} ${row.connection} ${row.correlation_id}` : null);
+
+function few(found, what) {
+  if (found.length > MOST) throw new Error(`these are ${found.length.toLocaleString("en")} ${what}, and a file takes ${MOST.toLocaleString("en")}: choose fewer with a filter`);
+  return found;
+}
+
+/** The exchanges that chosen rows belong to, with the verdicts on them. */
+function exchangesOf(feed) {
+  const remarks = new Map(feed.chosen.map(keyOf).filter((key) => key !== null).map((key) => [key, []]));
+  const found = [];
+  for (const row of feed.rows) {
+    const said = remarks.get(keyOf(row));
+    if (!said) continue;
+    if (row.verdict) said.push(`${row.topic}-${row.partition} ${row.verdict}: ${row.explain}`);
+    if (row.event === "fault") said.push(`fault: ${row.rule}`);
+    if (row.event === "reply") found.push({ number: row.id, remarks: said });
+  }
+  return found;
+}
+
+function save(name, parts) {
+  const link = h("a", { href: URL.createObjectURL(new Blob(parts)), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}

@@ -1,0 +1,121 @@
+"""A scenario file made of rows: what an application did, and the misfortune that it met, for the mock to play again.
+
+The rows are taken as one application's. Each of its batches becomes a record that it produces, because the clients of scenarios
+send each record in a batch of its own. Each error that the sequence rules do not explain becomes a fault that strikes at the
+same place; a fault that was loaded is written down itself. The topic with the most batches plays the part of `orders`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from wirebroker.trace.rows import FaultRow, ProduceRow, ReplyRow, Row, ShadowRow, TransactionRow
+from wirebroker.trace.selection import topics_of
+
+ORDERS = "orders"
+USUAL = frozenset(("NONE", "MEMBER_ID_REQUIRED", "DUPLICATE_SEQUENCE_NUMBER"))
+"""Errors that the mock gives by itself."""
+STRANGERS = ("client_id", "producer_id", "producer_epoch", "transactional_id", "group", "node")
+"""Words of a rule that name somebody who is not in the scenario."""
+Exchange = tuple[int, int, int]
+
+
+def scenario_of(rows: Sequence[Row], rules: Mapping[str, Mapping[str, Any]]) -> str:
+    """A scenario file; `rules` are the loaded faults by their descriptions. Raises ValueError if the rows have no batch."""
+    batches = [row for row in rows if isinstance(row, ProduceRow)]
+    if not batches:
+        raise ValueError("no row is about a batch, so there is nothing to produce; choose rows with verdicts")
+    topic = Counter(batch.topic for batch in batches).most_common(1)[0][0]
+    batches = [batch for batch in batches if batch.topic == topic]
+    found = [*_struck(rows, rules, topic), *_refused(rows, topic)]
+    first = batches[0]
+    parts = [
+        f"title = {_toml(f'recorded: {len(batches)} batches to {topic}')}",
+        'broker_does = "What it did in the recording: the faults below."',
+        'good_client = "Loses, doubles and reorders nothing, or tells the application."',
+        "sources = []",
+        f"steps = {_toml_steps(_steps(rows, topic))}",
+        f"\n[broker]\npartitions = {max(batch.partition for batch in batches) + 1}",
+        f"\n[producer]\nidempotence = {_toml(first.producer_id >= 0)}\nacks = {_toml('all' if first.acks < 0 else first.acks)}",
+        *(['transactional_id = "recorded"'] if any(batch.transactional for batch in batches) else []),
+        *("\n[[fault]]\n" + "\n".join(f"{word} = {_toml(value)}" for word, value in rule.items()) for rule in found),
+        '\n[expect]\noutcome = ["recovers", "fails cleanly"]\n',
+    ]
+    return "\n".join(parts)
+
+
+def _steps(rows: Iterable[Row], topic: str) -> Iterator[dict[str, Any]]:
+    """What the application does: batches that were sent again count once."""
+    for (transaction, _), batches in groupby(_fresh(rows, topic), lambda each: (each[0], each[0] < 0 and each[1])):
+        partitions = [partition for _, partition in batches]
+        produce = {"produce": len(partitions), "partitions": list(dict.fromkeys(partitions))}
+        yield from ({"begin": True}, produce, {_ending(rows, transaction): True}) if transaction >= 0 else (produce,)
+
+
+def _fresh(rows: Iterable[Row], topic: str) -> Iterator[tuple[int, int]]:
+    """The number of its transaction (−1: none) and the partition of each batch that is sent for the first time."""
+    seen: set[tuple[int, int, int, int]] = set()
+    ended = 0
+    for row in rows:
+        ended += isinstance(row, ReplyRow) and row.api == "EndTxn"
+        if isinstance(row, ProduceRow) and row.topic == topic:
+            name = row.partition, row.producer_id, row.producer_epoch, row.first_sequence
+            if row.first_sequence < 0 or name not in seen:
+                yield ended if row.transactional else -1, row.partition
+            seen.add(name)
+
+
+def _ending(rows: Iterable[Row], transaction: int) -> str:
+    """How the transaction ended; a proxy does not see that one was aborted."""
+    ended = 0
+    for row in rows:
+        if isinstance(row, TransactionRow) and row.state == "PrepareAbort" and ended == transaction:
+            return "abort"
+        ended += isinstance(row, ReplyRow) and row.api == "EndTxn"
+    return "commit"
+
+
+def _struck(rows: Iterable[Row], rules: Mapping[str, Mapping[str, Any]], topic: str) -> Iterator[dict[str, Any]]:
+    """The loaded rules that fired, in their own words, without the names of strangers."""
+    for description in dict.fromkeys(row.rule for row in rows if isinstance(row, FaultRow)):
+        if (words := rules.get(description)) is not None and words.get("topic", topic) == topic:
+            yield {word: ORDERS if word == "topic" else value for word, value in words.items() if word not in STRANGERS}
+
+
+def _refused(rows: Iterable[Row], topic: str) -> Iterator[dict[str, Any]]:
+    """An `error` for each error that neither a rule nor the sequences explain, at the same request or batch of its API."""
+    explained: dict[Exchange, set[str]] = {}
+    for row in rows:
+        if isinstance(row, FaultRow):
+            explained.setdefault(_exchange(row), set()).add("")
+        elif isinstance(row, ProduceRow) and not (isinstance(row, ShadowRow) and row.agrees is not True):
+            explained.setdefault(_exchange(row), set()).add(row.error)
+    asked: Counter[str] = Counter()
+    for row in rows:
+        if not isinstance(row, ReplyRow):
+            continue
+        places = sorted({index for name, index in topics_of(row) if name == topic and index is not None})
+        if row.api == "Produce" and not places:
+            continue
+        known = explained.get(_exchange(row), set())
+        for error in row.errors if "" not in known else ():
+            if error not in known | USUAL:
+                yield {"kind": "error", "api": row.api, "code": error, "nth": asked[row.api] + 1}
+        asked[row.api] += max(len(places), 1) if row.api == "Produce" else 1
+
+
+def _exchange(row: FaultRow | ProduceRow | ReplyRow) -> Exchange:
+    return row.node, row.connection, row.correlation_id
+
+
+def _toml(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _toml_steps(steps: Iterable[Mapping[str, Any]]) -> str:
+    inner = "".join(f"    {{ {', '.join(f'{word} = {_toml(value)}' for word, value in step.items())} }},\n" for step in steps)
+    return f"[\n{inner}]"
