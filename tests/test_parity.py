@@ -40,6 +40,8 @@ METHODS: dict[str, Callable[..., Any]] = {
     "GET /trace.jsonl": TraceView.where,
     "GET /events": TraceView.events,
     "GET /exchanges/{number}": TraceView.events,
+    "POST /export/capture": TraceView.events,
+    "POST /export/scenario": TraceView.events,
     "GET /filter": TraceView.where,
     "GET /trace/level": TraceView.level.fget,  # type: ignore[attr-defined]
     "POST /trace/level": TraceView.level.fset,  # type: ignore[attr-defined]
@@ -67,7 +69,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "POST /reset": MockKafka.reset,
 }
 """The method for each endpoint."""
-ONLY_HTTP = {"limit", "offset", "run", "after", "from_partition", "follow", "records"}
+ONLY_HTTP = {"limit", "offset", "run", "after", "from_partition", "follow", "records", "exchanges", "rows"}
 """Words about pages, streams and lists, which Python has without them."""
 CHOSEN_IN_PYTHON = {"GET /verdicts", "GET /verdicts/wait", "GET /verdicts.jsonl", "GET /leaders"}
 """Their words choose rows, as a comprehension or a condition does."""

@@ -12,7 +12,7 @@ from wirebroker.control.forms import Form
 
 TITLES = {
     "running": "The broker", "cluster": "The cluster", "faults": "Faults", "topics": "Topics", "records": "Records",
-    "verdicts": "Verdicts", "events": "The trace", "exchanges": "Bytes",
+    "verdicts": "Verdicts", "events": "The trace", "exchanges": "Bytes", "exports": "Exports",
     "audit": "Audit", "state": "Producers, transactions, groups",
 }  # fmt: skip
 STYLE = """

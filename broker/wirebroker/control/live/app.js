@@ -70,7 +70,7 @@ async function choose(where) {
 function update() {
   const missed = feed.missed ? `, ${feed.missed.toLocaleString("en")} missed` : "";
   const some = feed.chosen.length < feed.rows.length ? `${feed.chosen.length.toLocaleString("en")} of ` : "";
-  byId("state").textContent = feed.state === "live" ? `${some}${feed.rows.length.toLocaleString("en")} rows${missed} · ${feed.run.of}`
+  byId("state").textContent = feed.state === "live" ? `${some}${feed.rows.length.toLocaleString("en")} row${feed.rows.length === 1 ? "" : "s"}${missed} · ${feed.run.of}`
     : feed.state === "lost" ? "the connection is lost; trying again" : "connecting …";
   byId("state").className = feed.state === "live" ? "" : "bad";
   view?.update?.();

@@ -29,7 +29,7 @@ export function open({ feed, ask }) {
         verdict ? h("span", { class: verdict.verdict, title: verdict.explain }, verdict.verdict) : ""];
     });
     const left = held.more + Math.max(held.producers.length - MOST, 0);
-    element.replaceChildren(rows.length ? table(["partition", "producer id / epoch", "window: sequences of the latest batches", "expects", "", "latest verdict"], rows.reverse())
+    element.replaceChildren(rows.length ? table(["partition", "producer id / epoch", "window of sequences", "expects", "", "latest verdict"], rows.reverse())
       : empty("No idempotent producer has written yet. A producer with enable.idempotence=true appears here with its window of five batches."), left ? h("p", {}, `and ${left} more`) : h("span", {}));
   }
 
