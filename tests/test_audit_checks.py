@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import runpy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -470,3 +472,10 @@ def test_no_misfortune_of_the_network_leaves_a_trace_in_the_log() -> None:
         report = AuditReport(partitions, intended=sent)
         report.assert_exactly_once()
         assert report.summary()["records"] >= len(sent) > 0
+
+
+def test_the_page_that_explains_the_checks_shows_what_they_find(monkeypatch: pytest.MonkeyPatch) -> None:
+    scripts = Path(__file__).resolve().parent.parent / "scripts"
+    monkeypatch.syspath_prepend(str(scripts))
+    script = runpy.run_path(str(scripts / "explain-audit"))
+    assert script["written"]() == script["PAGE"].read_text(encoding="utf-8")
