@@ -274,6 +274,8 @@ def _audit(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--trace", type=_named, metavar="FILE", help="the broker's trace, to report what other rules would have decided")
     add("--intended", type=_named, metavar="FILE",
         help="the application's journal (JSON lines or Parquet) of the records it meant to send")  # fmt: skip
+    add("--since", type=_named, metavar="REPORT",
+        help="read on from where the audit in this report ended, and check both parts together")  # fmt: skip
     add("--out", required=True, type=_named, metavar="DIR", help="the directory of the report; an earlier report is replaced")
     add("--producer-expiration", type=_milliseconds, metavar="MS", help="the broker's producer.id.expiration.ms (86400000)")
     add("--records-limit", type=int, metavar="N",

@@ -39,7 +39,7 @@ TOPICS_SHOWN = 40
 """The number of topics that the terminal shows, largest first."""
 REFRESH = 0.25
 """Seconds between two looks at Spark's tasks."""
-PLACES, INPUTS = ("path", "out", "policy", "command_config", "junit", "sarif", "prometheus"), ("trace", "intended")
+PLACES, INPUTS = ("path", "out", "policy", "since", "command_config", "junit", "sarif", "prometheus"), ("trace", "intended")
 """Flags with a path; Spark reads the last two itself."""
 COLOURS = {"certain": "red", "likely": "yellow", "info": "bright_black"}
 
@@ -94,7 +94,9 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
     try:
         request = _request(options)
         exports = Exports.of(options, request.access)
-        if options.follow is not None and (given := [*exports.flags, *(["--policy"] if options.policy else [])]):
+        if options.follow is not None and (
+            given := [*exports.flags, *(f"--{name}" for name in ("policy", "since") if getattr(options, name))]
+        ):
             raise Refused(f"{given[0]} does not work together with --follow")
         exports.check()
         request.check(SUMMARY if options.follow is None else LIVE)
@@ -128,7 +130,7 @@ def _request(options: argparse.Namespace) -> Request:
     request = Request(
         out=Path(options.out), path=Path(options.path) if options.path else None, bootstrap=options.bootstrap,
         topics=tuple(options.topic), trace=options.trace, intended=options.intended, policy=options.policy,
-        fail_on=options.fail_on, access=access_of(options),
+        fail_on=options.fail_on, since=Path(options.since) if options.since else None, access=access_of(options),
     )  # fmt: skip
     if options.producer_expiration is not None:
         request = request.with_expiration(options.producer_expiration)

@@ -18,12 +18,14 @@ from pyspark.sql import functions as sf
 
 from wirebroker import __version__
 from wirebroker.audit.findings import EXPIRATION_MS, INTERNAL_TOPICS, weight
-from wirebroker_audit import checks, contents, other_rules, schema
+from wirebroker_audit import checks, consumers, contents, groups, other_rules, schema
 from wirebroker_audit.access import Access, BadConfig
 from wirebroker_audit.coordinators import Open
 from wirebroker_audit.directory import NotALogDirectory, find_partitions
+from wirebroker_audit.earlier import Earlier, state_of, with_last_batches
 from wirebroker_audit.history import HISTORY, earlier, entry_of, save
 from wirebroker_audit.intended import BadJournal, check_journal, read_journal
+from wirebroker_audit.onward import BATCHES, COVERED, RUNS, BadReport, State, read_state
 from wirebroker_audit.origin import Cluster, Directory, Origin
 from wirebroker_audit.places import is_elsewhere
 from wirebroker_audit.policy import IGNORED, BadPolicy, Policies, read_policies
@@ -44,11 +46,11 @@ LIVE = "live"
 """The folder of the live form's state."""
 CURRENT = "findings.json"
 """The live form's current findings: `{"micro": 7, "counts": {…}, "severities": {…}, "findings": […]}`; replaced whole."""
-WRITTEN = {SUMMARY: {SUMMARY, HISTORY, "report.html", "batches", "findings", "what_if"}, LIVE: {LIVE, CURRENT}}
+WRITTEN = {SUMMARY: {SUMMARY, HISTORY, COVERED, "report.html", BATCHES, RUNS, "findings", "what_if"}, LIVE: {LIVE, CURRENT}}
 """The files of a report and of the live form. A folder with any other file is not replaced."""
 WORK = ".work"
 """The folder for intermediate tables; it is not part of the report."""
-REFUSALS = (NotALogDirectory, BrokerError, BadConfig, BadJournal, BadPolicy, BadTrace)
+REFUSALS = (NotALogDirectory, BrokerError, BadConfig, BadReport, BadJournal, BadPolicy, BadTrace)
 """Errors in the input; their texts are for the user."""
 
 
@@ -73,6 +75,8 @@ class Request:
     fail_on: str | None = None
     """the least grave findings that fail the audit; None: what the policy says, otherwise likely ones"""
 
+    since: Path | None = None
+    """an earlier report, from which this audit goes on"""
     access: Access = PLAINTEXT
     """how to reach the cluster of `bootstrap`"""
 
@@ -85,6 +89,12 @@ class Request:
         """The same with another producer.id.expiration.ms."""
         return replace(self, expiration_ms=expiration_ms)
 
+    def earlier_state(self) -> State | None:
+        """What the earlier report covers. Raises BadReport."""
+        if self.since is None:
+            return None
+        return read_state(self.since, is_cluster=self.bootstrap is not None, expiration_ms=self.expiration_ms)
+
     def check(self, own: str = SUMMARY) -> None:
         """Check the input before Spark starts; the file `own` marks an `out` that may be replaced. Raises CannotAudit."""
         try:
@@ -92,6 +102,7 @@ class Request:
                 if path is not None and not is_elsewhere(path) and not Path(path).exists():
                     raise CannotAudit(f"{name} {path}: there is no such file")
             read_policies(self.policy, self.fail_on)
+            self.earlier_state()
             if self.intended is not None and not is_elsewhere(self.intended):
                 check_journal(self.intended)
             if self.path is not None:
@@ -214,12 +225,17 @@ class _Audit:
         intended = read_journal(self.spark, self.request.intended) if self.request.intended else None
         arrivals = self._arrivals()
         self.stage("scanning batches")
-        kept, work = self.folder.resolve() / "batches", self.folder / WORK
+        kept, work = self.folder.resolve() / BATCHES, self.folder / WORK
         kept.mkdir()
         work.mkdir()
         self.origin.pin(work)
-        folded = checks.joined(self.origin.kept(kept)).localCheckpoint()
-        batches = self.spark.read.schema(schema.BATCHES).parquet(self._path("batches"))
+        carried = self._carried(work)
+        folded = checks.joined(self.origin.kept(kept))
+        if carried is not None:
+            carried.batches().write.mode("append").parquet(self._path(BATCHES))
+            folded = folded.unionByName(carried.runs())
+        folded = folded.localCheckpoint()
+        batches = self.spark.read.schema(schema.BATCHES).parquet(self._path(BATCHES))
         self._unreadable(batches)
         self.stage("checking sequences, epochs and transactions")
         bounds = checks.with_compaction(self.origin.bounds_frame(), folded).localCheckpoint()
@@ -231,15 +247,29 @@ class _Audit:
             findings = self._with_findings(between)
         for found in self._by_content(batches, bounds, findings, totals, intended):
             findings = self._with_findings(found)
+        ranges = self._ranges(folded)
+        findings, commits = self._with_groups(findings, batches, ranges)
         outcomes = self._what_if(arrivals)
         self.stage("writing the report")
-        summary = self._summary(findings, totals, outcomes) | {"ranges": self._ranges(folded)}
-        history = [*earlier(self.request.out), entry_of(summary)]
+        summary = self._summary(findings, totals, outcomes) | {"ranges": ranges} | commits
+        folded.write.parquet(self._path(RUNS))
+        state_of(folded, self.origin, self.request.expiration_ms).save(self.folder)
+        history = [*earlier(self.request.since or self.request.out), entry_of(summary)]
         save(self.folder, history)
         shown = write_report(self.folder, summary, batches, folded, findings, outcomes, history)
         shutil.rmtree(self.folder / WORK, ignore_errors=True)
         (self.folder / SUMMARY).write_text(json.dumps(summary, indent=1), encoding="utf-8")
         return Result(summary, shown)
+
+    def _carried(self, work: Path) -> Earlier | None:
+        """The rows of the earlier report that count; the origin then has only what comes after them."""
+        if self.request.since is None or (state := self.request.earlier_state()) is None:
+            return None
+        state = with_last_batches(self.spark, self.request.since, state)
+        goes_on, notices = self.origin.go_on(state, work)
+        self.notices += notices
+        starts = {(topic, partition): start for topic, partition, start, _ in self.origin.bounds}
+        return Earlier(self.spark, self.request.since, goes_on, starts)
 
     def _with_coordinators(self, findings: DataFrame) -> DataFrame:
         """The findings; those about open transactions with what the coordinators know."""
@@ -256,6 +286,24 @@ class _Audit:
         evidence = sf.concat(sf.expr("substring(evidence, 1, length(evidence) - 1)"), sf.lit(", "), "told", sf.lit("}"))
         joined = joined.withColumn("explanation", sf.concat("explanation", sf.coalesce("words", sf.lit(""))))
         return joined.withColumn("evidence", sf.coalesce(evidence, "evidence")).select(*schema.FINDINGS.names)
+
+    def _with_groups(
+        self, findings: DataFrame, batches: DataFrame, ranges: list[dict[str, Any]]
+    ) -> tuple[DataFrame, dict[str, Any]]:  # fmt: skip
+        """The findings with those about groups' commits, and what the summary gets of these."""
+        seen = consumers.commits(self.spark, self.origin, frozenset(self.request.topics))
+        if seen is None:
+            return findings, {}
+        self.stage("comparing the groups' commits")
+        known = {(each["topic"], each["partition"]): (each["first"], each["end"]) for each in ranges}
+        found = list(groups.findings_of(seen, known, int(self.began.timestamp() * 1000)))
+        if found:
+            findings = self._with_findings(self.spark.createDataFrame(found, schema.FINDINGS))
+        if seen.more_back:
+            self.notices.append(
+                f"{seen.more_back:,} more commits went back; {groups.BACK_LIMIT:,} of each partition are listed"
+            )
+        return findings, groups.summary_of(seen, known, consumers.outputs(self.spark, batches, seen))
 
     def _path(self, name: str) -> str:
         return (self.folder.resolve() / name).as_uri()
@@ -421,6 +469,7 @@ class _Audit:
             "audited_at": f"{self.began:%Y-%m-%d %H:%M:%S} UTC",
             "host": gethostname(),
             "version": __version__,
+            "since": str(self.request.since) if self.request.since is not None else None,
             "trace": self.request.trace,
             "intended": self.request.intended,
             "findings": by_kind,

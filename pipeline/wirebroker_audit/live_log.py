@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kafkawire.batches import read_header
+from kafkawire.batches import HEADER_SIZE, read_header
 from wirebroker.audit.findings import EXPIRATION_MS
 from wirebroker_audit.access import Access
 from wirebroker_audit.live_segments import RESTARTED
-from wirebroker_audit.scan import EVERYTHING, Chunk, Linker, Place, batch_rows, damage_row, walk
+from wirebroker_audit.scan import EVERYTHING, Chunk, Linker, Place, batch_rows, damage_row, stored_crc, walk
 from wirebroker_audit.wire import EARLIEST, PLAINTEXT, BrokerError, Client, LivePartition
 
 EMPTY_ANSWERS = 4
@@ -64,6 +64,14 @@ def split_offsets(live: list[LivePartition], bootstrap: str, pieces: int, access
                 )
             )
     return found
+
+
+def crc_before(client: Client, each: LivePartition, offset: int) -> int:
+    """The checksum of the batch that ends before this offset, −1 if there is none."""
+    fetched, _ = client.fetch(each.topic, each.partition, offset - 1)
+    if len(fetched) < HEADER_SIZE or read_header(fetched, 0).last_offset + 1 != offset:
+        return -1
+    return stored_crc(fetched, 0)
 
 
 def read_range(wanted: Range | Restarted, expiration_ms: int = EXPIRATION_MS) -> Iterator[Chunk]:

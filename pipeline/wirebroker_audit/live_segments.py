@@ -254,7 +254,7 @@ class Stretch:
 def stretches(folder: PartitionFolder, begin: Mark, end: Mark) -> Iterator[Stretch]:
     """The stretches between two marks, by the current segments. Nothing is lost if the segments change before they are read."""
     if begin.life != end.life and begin is not UNREAD:
-        yield Stretch(str(folder.path), folder.topic, folder.partition, begin, end, -1, restarted=_why_restarted(begin, end))
+        yield Stretch(str(folder.path), folder.topic, folder.partition, begin, end, -1, restarted=why_restarted(begin, end))
         begin = UNREAD
     segments = segments_now(folder.path) if folder.path.is_dir() else []
     if begin is UNREAD:
@@ -277,7 +277,8 @@ def _size_of(path: Path | None, low: Mark, high: Mark) -> int:
         return 0
 
 
-def _why_restarted(begin: Mark, end: Mark) -> str:
+def why_restarted(begin: Mark, end: Mark) -> str:
+    """Why a log that was read up to one mark has another life at the other."""
     if begin.topic_id and end.topic_id and begin.topic_id != end.topic_id:
         return "the topic was deleted and created again; it is read from its beginning"
     return f"the log was read up to offset {begin.offset} but now ends before that; it is read from its beginning"

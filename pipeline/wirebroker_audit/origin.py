@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from kafkawire.disk.names import LOG, offset_of
+from kafkawire.primitives import format_uuid
 from wirebroker_audit import schema
 from wirebroker_audit.access import OPTION, Access
 from wirebroker_audit.comparison import at_the_ends, compare, pairs
 from wirebroker_audit.coordinators import TRANSACTION_TOPIC, Coordinators
 from wirebroker_audit.directory import NotALogDirectory, find_partitions, read_directory
+from wirebroker_audit.live_log import Range, crc_before
+from wirebroker_audit.onward import Covered, Key, State, onward, onward_live
 from wirebroker_audit.scan import EVERYTHING
+from wirebroker_audit.segments import Split
 from wirebroker_audit.sources.broker import partitions_as_text
-from wirebroker_audit.sources.files import save_plan
-from wirebroker_audit.wire import PLAINTEXT, Client
+from wirebroker_audit.sources.files import load_plan, save_plan, save_splits
+from wirebroker_audit.splits import find_splits
+from wirebroker_audit.wire import PLAINTEXT, BrokerError, Client
 
 TASKS = 1000
 """Tasks at most of a comparison of replicas."""
@@ -27,6 +34,7 @@ class Origin(ABC):
     """The source of batches. The constructor raises the errors of a wrong directory or address."""
 
     name: str
+    is_cluster: bool
     format: str
     """the Data Source of its batches"""
     record_format: str
@@ -44,6 +52,8 @@ class Origin(ABC):
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self.problems, self.notices = [], []
+        self._onward: dict[str, str] = {}
+        """the options of `kept` that `go_on` changes"""
 
     @abstractmethod
     def look(self) -> None:
@@ -55,8 +65,23 @@ class Origin(ABC):
 
     def kept(self, folder: Path) -> DataFrame:
         """The parts of runs; reading them writes the batches into this folder as Parquet."""
-        options = {**self.options, "keep": str(folder)}
+        options = {**self.options, **self._onward, "keep": str(folder)}
         return self._spark.read.format(self.format).options(**options).load()
+
+    @abstractmethod
+    def go_on(self, state: State, folder: Path) -> tuple[dict[Key, Covered], list[str]]:
+        """Let `kept` read only what an earlier report does not cover, after `pin`.
+
+        Returns the partitions whose earlier rows count, and sentences about the others. `folder` is for a file with the plan.
+        """
+
+    @abstractmethod
+    def topic_id(self, topic: str, partition: int) -> str:
+        """The id of the topic of this partition, "" if it is not known."""
+
+    def base_of(self, label: str) -> int:
+        """The base offset of a segment by its name in rows; −1 in a cluster."""
+        return -1
 
     def records(self, topics: list[str]) -> DataFrame:
         """The records in the batches of these topics."""
@@ -71,6 +96,10 @@ class Origin(ABC):
         """What the transaction coordinators have written about these producers, as far as the origin holds it."""
         return Coordinators((), producers)
 
+    def work_of(self, topic: str) -> list[list[Split]] | list[list[Range]]:
+        """What to read of an internal topic, whatever topics are audited: a list for each partition; none if it is not here."""
+        return []
+
     def between_replicas(self) -> DataFrame | None:
         """Findings about the replicas of a partition; None if there is nothing to compare."""
         return None
@@ -83,12 +112,14 @@ class Origin(ABC):
 class Directory(Origin):
     """A Kafka log directory. Raises NotALogDirectory."""
 
+    is_cluster = False
     format, record_format = "kafka-segments", "kafka-segment-records"
 
     def __init__(self, spark: SparkSession, path: Path, topics: tuple[str, ...], split_bytes: int | None = None) -> None:
         super().__init__(spark)
         self.name = str(path)
         self._path, self._topics = path, topics
+        self._physical: dict[str, int] = {}
         self.look()
         self.options = {
             "path": str(path.resolve()), "topics": ",".join(topics),
@@ -102,16 +133,38 @@ class Directory(Origin):
         save_plan(self.options, plan)
         self.options["plan"] = str(plan)
 
+    def go_on(self, state: State, folder: Path) -> tuple[dict[Key, Covered], list[str]]:
+        found = onward(state, self._folders, load_plan(Path(self.options["plan"])))
+        plan = folder.resolve() / "onward.json"
+        save_splits(found.splits, plan)
+        self._onward, self._physical = {"plan": str(plan)}, found.physical
+        return found.goes_on, found.notices
+
+    def topic_id(self, topic: str, partition: int) -> str:
+        return self._topic_ids.get((topic, partition), "")
+
+    def base_of(self, label: str) -> int:
+        known = self._physical.get(label)
+        return known if known is not None else offset_of(Path(label).name, LOG) or 0
+
     def look(self) -> None:
         self._folders, self.problems, self.notices = read_directory(self._path, self._topics)
         self.bounds = [(each.topic, each.partition, each.begins_at, each.cleaned_until) for each in self._folders]
         self.unsure = frozenset(each.topic for each in self._folders if not each.policy_known)
+        self._topic_ids = {(each.topic, each.partition): format_uuid(each.topic_id) for each in self._folders if each.topic_id}
         self._several = {(each.topic, each.partition): each for each in self._folders if each.why}
 
     def replica(self, topic: str, partition: int) -> dict[str, Any]:
         if (folder := self._several.get((topic, partition))) is None:
             return {}
         return {"read": str(folder.path), "why": folder.why, "others": [str(each.path) for each in folder.others]}
+
+    def work_of(self, topic: str) -> list[list[Split]]:
+        try:
+            splits = find_splits(self._path, (topic,), EVERYTHING)
+        except NotALogDirectory:
+            return []
+        return [list(each) for _, each in groupby(splits, lambda split: split.partition)]
 
     def coordinators(self, producers: Iterable[int]) -> Coordinators:
         try:
@@ -133,6 +186,7 @@ class Directory(Origin):
 class Cluster(Origin):
     """A live cluster, up to the offsets that it has at this moment. Raises BrokerError."""
 
+    is_cluster = True
     format, record_format = "kafka-broker-batches", "kafka-broker-records"
 
     def __init__(self, spark: SparkSession, bootstrap: str, topics: tuple[str, ...], access: Access = PLAINTEXT) -> None:
@@ -147,6 +201,31 @@ class Cluster(Origin):
 
     def pin(self, folder: Path) -> None:
         """Nothing to do: the options name the offsets."""
+
+    def go_on(self, state: State, folder: Path) -> tuple[dict[Key, Covered], list[str]]:
+        client = Client(self.name, self._access)
+        try:
+            found = onward_live(state, self._live, lambda each, offset: crc_before(client, each, offset))
+        finally:
+            client.close()
+        self._onward = {"partitions": partitions_as_text(found.live), "first.number": str(state.splits)}
+        return found.goes_on, found.notices
+
+    def work_of(self, topic: str) -> list[list[Range]]:
+        client = Client(self.name, self._access)
+        try:
+            live = client.partitions((topic,))
+        except BrokerError:  # no group has ever committed, or this user may not read them
+            return []
+        finally:
+            client.close()
+        return [
+            [Range(0, self.name, topic, each.partition, each.start, each.end, True, True, self._access)]
+            for each in live if each.start < each.end
+        ]  # fmt: skip
+
+    def topic_id(self, topic: str, partition: int) -> str:
+        return next(each.topic_id for each in self._live if (each.topic, each.partition) == (topic, partition))
 
     def look(self) -> None:
         client = Client(self.name, self._access)

@@ -38,16 +38,20 @@ LIKELY: dict[str, str] = {
     "session_duplicate": "a record is stored again under another producer id",
     "application_duplicate": "a record is stored again by the same producer with new sequences",
     "partition_duplicate": "a record is stored again on another partition",
+    "commit_regression": "a group committed a lower offset than before",
 }
 INFORMATION: dict[str, str] = {
     "marker_without_data": "a marker ends a transaction that has no batch here",
     "replica_behind": "a replica ends before the high watermark",
+    "group_skipped": "a group's committed offset lies outside the log, so records never reach it",
 }
 KINDS = CERTAIN | LIKELY | INFORMATION
 """Every kind and its meaning. A likely kind becomes certain if the application's journal names the records; a lost record is
 likely, or an info, where the beginning of the log was deleted."""
-OF_DIRECTORIES = frozenset({"truncated", "replica_divergence", "replica_damage", "replica_behind"})
-"""The kinds that only the files of brokers show, and so only the audit on Spark reports."""
+OF_DIRECTORIES = frozenset(
+    {"truncated", "replica_divergence", "replica_damage", "replica_behind", "commit_regression", "group_skipped"}
+)
+"""The kinds that only the audit on Spark reports: those of replicas, and of groups' commits."""
 DAMAGE = ("crc", "bad_batch", "torn_tail")
 """The kinds after which a batch's header cannot be trusted."""
 COPIES = frozenset(kind for kind in KINDS if kind.endswith("duplicate"))

@@ -4,7 +4,7 @@
 
 Options: `bootstrap`, `topics` (separated by commas, all if absent), `parallelism` (the least number of ranges of offsets),
 `partitions` (a text of `partitions_as_text`; requested from the broker if absent), `access.secret` (an `Access`
-as text; plaintext if absent); as for files `keep`, `expiration`, `only`.
+as text; plaintext if absent), `first.number` (the number of the first range); as for files `keep`, `expiration`, `only`.
 Every stored batch is read, committed or not, and so are markers.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -41,6 +41,7 @@ class BrokerReader(DataSourceReader):
     def __init__(self, options: Mapping[str, str], records: bool) -> None:
         self._bootstrap = options["bootstrap"]
         self._access = Access.of(options)
+        self._first = int(options.get("first.number", 0))
         self._parallelism = int(options.get("parallelism", 1))
         self._live = partitions_from(options["partitions"]) if "partitions" in options else None
         self._topics = tuple(filter(None, options.get("topics", "").split(",")))
@@ -60,7 +61,8 @@ class BrokerReader(DataSourceReader):
         if self._only is not None:
             live = [each for each in live if each.topic in self._only]
         access = self._access.shared_by(self._parallelism)
-        return [OneRange(each) for each in split_offsets(live, self._bootstrap, self._parallelism, access)] or [OneRange(None)]
+        ranges = split_offsets(live, self._bootstrap, self._parallelism, access)
+        return [OneRange(replace(each, number=self._first + each.number)) for each in ranges] or [OneRange(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OneRange)

@@ -55,7 +55,7 @@ class SegmentReader(DataSourceReader):
         self._only = frozenset(options["only"].split(",")) if "only" in options else None
 
     def partitions(self) -> list[InputPartition]:
-        splits = self.splits() if self._plan is None else _load_plan(self._plan)
+        splits = self.splits() if self._plan is None else load_plan(self._plan)
         if self._only is not None:
             splits = [each for each in splits if each.topic in self._only]
         work = ((each.stop - each.start, each) for each in splits)
@@ -83,11 +83,16 @@ class SegmentReader(DataSourceReader):
 
 def save_plan(options: Mapping[str, str], path: Path) -> None:
     """Write the splits of the directory as it is now, so that all readings read the same. Raises NotALogDirectory."""
-    splits = SegmentReader(options, records=False).splits()
+    save_splits(SegmentReader(options, records=False).splits(), path)
+
+
+def save_splits(splits: list[Split], path: Path) -> None:
+    """Write these splits as a plan."""
     path.write_text(json.dumps([astuple(each) for each in splits]), encoding="utf-8")
 
 
-def _load_plan(path: Path) -> list[Split]:
+def load_plan(path: Path) -> list[Split]:
+    """The splits of a plan."""
     return [Split(*each) for each in json.loads(path.read_text(encoding="utf-8"))]
 
 
