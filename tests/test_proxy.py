@@ -287,6 +287,36 @@ def test_a_client_that_speaks_something_else_is_closed_with_a_sentence(
     assert "the client speaks" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        (b"", "the broker closed it before its first answer; does it want TLS (--upstream-tls-ca)?"),
+        (b"\0\0\0\x20\0\0\0\1\0\0", "the broker closed it in the middle of an answer"),
+        (
+            b"HTTP/1.1 400 Bad Request\r\n\r\n",
+            "the broker's answer is not the one to request 1 (Metadata); it begins with 48 54",
+        ),
+        (b"\x15\x03\x03\0\2\2\x46", "the broker speaks TLS; give --upstream-tls-ca"),
+    ],
+)
+@pytest.mark.parametrize("level", ["off", "all"])
+def test_a_broker_that_answers_rubbish_or_half_is_named(
+    level: str, said: bytes, sentence: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    with (
+        closing(socket.create_server(("127.0.0.1", 0))) as server,
+        ProxyKafka(upstream="{}:{}".format(*server.getsockname()), trace=level) as proxy,
+    ):
+        line = Dialogue(proxy) >> (MetadataRequest(topics=None), 9)
+        broker = server.accept()[0]
+        broker.recv(1000)
+        broker.sendall(said)
+        broker.close()
+        line << CLOSED
+    assert sentence in caplog.text
+
+
 def test_a_client_that_does_not_read_holds_up_nobody_and_takes_no_memory(upstream: MockKafka, proxy: ProxyKafka) -> None:
     upstream.produce("orders", value=bytes(900_000))
     rude = Dialogue(proxy)

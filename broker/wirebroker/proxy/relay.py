@@ -55,6 +55,9 @@ SIZE_CORRELATION = struct.Struct(">ii")
 LONGEST_START = 1 << 17
 """Bytes of a Produce up to its acks: two names of up to 32 KiB and the tags of the header."""
 SASL_HANDSHAKE = KEYS["SaslHandshake"]
+TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
+"""How an alert and a handshake of TLS begin. An alert of seven bytes is shorter than any answer."""
+SPEAKS_TLS = "the broker speaks TLS; give --upstream-tls-ca"
 
 
 class Forward(NamedTuple):
@@ -460,6 +463,10 @@ class Relay:
 
     def broker_closed(self) -> str:
         """A sentence for the log about a broker that has closed its connection."""
+        if bytes(self._broker.tail[:2]) in TLS_RECORDS:
+            return SPEAKS_TLS
+        if self._broker.tail or self._broker.passing:
+            return "the broker closed it in the middle of an answer"
         if self._awaited and self._awaited[0].is_outdated:
             owed = self._awaited[0]
             return (
@@ -492,8 +499,8 @@ def _answers(data: memoryview, pos: int, awaited: Awaited) -> bool:
 
 def _misunderstood(first: bytes, awaited: Awaited | None) -> str:
     """A sentence about an answer that makes no sense, by its first bytes."""
-    if first[:2] in (b"\x15\x03", b"\x16\x03"):
-        return "the broker speaks TLS; give --upstream-tls-ca"
+    if first[:2] in TLS_RECORDS:
+        return SPEAKS_TLS
     if awaited is None:
         return "the broker sent an answer to no request"
     return (
