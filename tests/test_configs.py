@@ -186,6 +186,7 @@ def test_defaults_are_kafka_s_except_where_a_test_should_not_wait() -> None:
         name: configs.value(name) for name, setting in BROKER_SETTINGS.items() if configs.value(name) != setting.default_value()
     }
     assert differing == {
+        "connection.failed.authentication.delay.ms": 0,
         "group.initial.rebalance.delay.ms": 0,
         "offsets.topic.num.partitions": 4,
         "offsets.topic.replication.factor": 1,

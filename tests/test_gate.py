@@ -8,6 +8,7 @@ import pytest
 
 from answers import only
 from kafkawire.errors import ErrorCode
+from kafkawire.frames import KEY_VERSION_CORRELATION
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from test_engine import Lab
 from wirebroker.connection import Connection, Decision, Delay, Disconnect, Refuse
@@ -24,8 +25,8 @@ class FixedGate:
         self.decision = decision
         self.keys: list[int] = []
 
-    def decide(self, connection: Connection, key: int, version: int, frame: memoryview, now: int) -> Decision | None:
-        self.keys.append(key)
+    def decide(self, connection: Connection, frame: memoryview, now: int) -> Decision | None:
+        self.keys.append(KEY_VERSION_CORRELATION.unpack_from(frame)[0])
         return self.decision
 
 

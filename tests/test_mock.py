@@ -32,6 +32,7 @@ from wirebroker.faults import FaultError
 from wirebroker.mock import Settings
 from wirebroker.net import host
 from wirebroker.net.host import Host
+from wirebroker.net.listener import Listener
 from wirebroker.net.protocol import BrokerProtocol
 from wirebroker.options import CHOICES
 from wirebroker.trace.levels import LEVELS, Level
@@ -211,8 +212,8 @@ def test_a_connection_that_is_accepted_while_the_broker_is_reset_belongs_to_the_
     made = BrokerProtocol.__init__
     with MockKafka() as kafka:
 
-        def accept(self: BrokerProtocol, host: Host, node_id: int, listener: str) -> None:
-            made(self, host, node_id, listener)
+        def accept(self: BrokerProtocol, host: Host, listener: Listener) -> None:
+            made(self, host, listener)
             host.replace(kafka._engine())
 
         monkeypatch.setattr(BrokerProtocol, "__init__", accept)

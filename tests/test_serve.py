@@ -23,7 +23,7 @@ from kafkawire.messages.metadata import MetadataRequest
 from wirebroker import MockKafka
 from wirebroker.cli import main
 from wirebroker.options import OptionError
-from wirebroker.wire_client import WireClient
+from wirebroker.wire_client import ConnectionClosed, WireClient
 from wirekit import without_times
 
 COMMAND = [sys.executable, "-m", "wirebroker.cli"]
@@ -129,6 +129,45 @@ def test_each_listener_advertises_its_own_address(serve: Start) -> None:
         assert (broker.host, broker.port) == told
 
 
+def told(listener: tuple[str, int, str]) -> tuple[str, int]:
+    """The first broker's address that a client hears there."""
+    broker = WireClient(*listener[:2]).request(MetadataRequest(topics=None), 9).brokers[0]
+    return broker.host, broker.port
+
+
+def test_listeners_have_a_protocol_and_advertised_addresses_by_name(serve: Start) -> None:
+    process = serve(
+        "--listener", "INSIDE=PLAINTEXT://127.0.0.1:0", "--listener", "SECURE=SASL_PLAINTEXT://127.0.0.1:0", "--listener",
+        "SASL_PLAINTEXT=127.0.0.1:0", "--advertise", "INSIDE=kafka:29092", "--user", "alice:secret",
+    )  # fmt: skip
+    inside, secure, named = until_ready(process)
+    assert [each[2] for each in (inside, secure, named)] == [
+        "node 1, INSIDE", "node 1, SECURE, SASL_PLAINTEXT", "node 1, SASL_PLAINTEXT",
+    ]  # fmt: skip
+    assert told(inside) == ("kafka", 29092)
+    for each in (secure, named):
+        with pytest.raises(ConnectionClosed):
+            told(each)
+
+
+def test_the_usual_listener_stays_if_its_port_is_given(serve: Start) -> None:
+    process = serve("--port", "0", "--listener", "SECURE=SASL_PLAINTEXT://127.0.0.1:0", "--user", "alice:secret")
+    usual, secure = until_ready(process)
+    assert (usual[2], secure[2]) == ("node 1", "node 1, SECURE, SASL_PLAINTEXT")
+    assert told(usual) == usual[:2]
+
+
+def test_kafkas_map_of_protocols(serve: Start) -> None:
+    process = serve(
+        KAFKA_LISTENERS="CLIENTS://127.0.0.1:0,OTHERS://127.0.0.1:0,CTL://127.0.0.1:1", KAFKA_CONTROLLER_LISTENER_NAMES="CTL",
+        KAFKA_LISTENER_SECURITY_PROTOCOL_MAP="CLIENTS:SASL_PLAINTEXT,OTHERS:PLAINTEXT,CTL:PLAINTEXT",
+        KAFKA_ADVERTISED_LISTENERS="OTHERS://elsewhere:9092",
+    )  # fmt: skip
+    clients, others = until_ready(process)
+    assert clients[2] == "node 1, CLIENTS, SASL_PLAINTEXT"
+    assert told(others) == ("elsewhere", 9092)
+
+
 def setting(process: subprocess.Popen[str], name: str) -> str:
     ((host, port, _),) = until_ready(process)
     resource = DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=[name])
@@ -187,6 +226,13 @@ REFUSED = [
     (["--require-fired"], "--require-fired: no fault is there to fire; load one with --faults"),
     (["--trace", "consle"], "--trace consle: this is neither 'console' nor a name like trace.jsonl; did you mean 'console'?"),
     (["--advertise", "somewhere"], "is not host:port"),
+    (["--advertise", "INSIDE=h:1"], "--advertise INSIDE: no listener has this name; there is PLAINTEXT"),
+    (["--listener", "A=TLS://h:1"], "--listener A: 'TLS' is not a security protocol; they are PLAINTEXT, SSL, SASL_PLAINTEXT"),
+    (["--listener", "PLAINTEXT=h:1"], "--listener PLAINTEXT: another listener has this name"),
+    (["--user", "alice"], "--user alice: this is not NAME:PASSWORD"),
+    (["--config", "listeners=9092"], "listeners: '9092' is not NAME://host:port"),
+    (["--config", "listener.security.protocol.map=A"], "listener.security.protocol.map: 'A' is not NAME:PROTOCOL"),
+    (["--config", "sasl.enabled.mechanisms=GSSAPI"], "sasl.enabled.mechanisms=GSSAPI: Kerberos is not served here"),
     (["--trace", "/nonexistent/trace.jsonl"], "No such file or directory"),
     (["--trace", "console", "--trace-level", "off"], "--trace-level off leaves --trace nothing to show"),
     (["--host", "256.1.1.1"], "cannot listen on 256.1.1.1"),

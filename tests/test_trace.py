@@ -32,7 +32,18 @@ from wirebroker.mock import MockKafka
 from wirebroker.proxy_kafka import ProxyKafka
 from wirebroker.trace.layout import line
 from wirebroker.trace.levels import LEVELS
-from wirebroker.trace.rows import EVENTS, ConnectionRow, FetchRow, ProduceRow, ReplyRow, RequestRow, Row, RunRow, row_from_json
+from wirebroker.trace.rows import (
+    EVENTS,
+    AuthenticationRow,
+    ConnectionRow,
+    FetchRow,
+    ProduceRow,
+    ReplyRow,
+    RequestRow,
+    Row,
+    RunRow,
+    row_from_json,
+)
 from wirebroker.trace.schema import schema
 from wirebroker.trace.sinks import MOST_LINES, ConsoleSink
 from wirebroker.wire_client import ConnectionClosed
@@ -87,7 +98,11 @@ def everything() -> list[Row]:
         with ProxyKafka(upstream=kafka.bootstrap_servers) as proxy:
             Dialogue(proxy) >> seq(0) << ANY_ANSWER
             ask_in_vain(proxy, "Fetch", 3)
-            return kafka.trace.events() + proxy.trace.events("shadow", "unsupported") + [RunRow(kafka.clock.now(), "started")]
+            authenticated = AuthenticationRow(
+                kafka.clock.now(), 1, 7, "", "SASL", "PLAIN", "expired", "User:alice", True, 5, ""
+            )
+            made = [RunRow(kafka.clock.now(), "started"), authenticated]
+            return kafka.trace.events() + proxy.trace.events("shadow", "unsupported") + made
 
 
 def test_every_event_happens_and_is_as_its_schema_says(everything: list[Row]) -> None:
@@ -110,7 +125,7 @@ def test_the_schema_that_is_checked_in_is_the_codes() -> None:
 
 
 def test_rows_are_aligned(everything: list[Row]) -> None:
-    words = {"accepted", "fault", "opened", "closed", "asked", "answered", "error", "fetched", "changed", "outdated"}
+    words = {"accepted", "fault", "opened", "closed", "asked", "answered", "error", "fetched", "changed", "outdated", "expired"}
     for row in everything:
         text = line(row)
         if isinstance(row, ProduceRow) or len(text) < 90:
@@ -130,7 +145,7 @@ def test_each_level_has_the_events_of_those_before_it(level: str) -> None:
         fetch(producer.wire)
         ask_in_vain(kafka, "Fetch", 3)
         kafka.restart()
-        elsewhere = {"shadow", "group", "transaction", "leader", "isr", "broker", "retention", "run"}
+        elsewhere = {"authentication", "shadow", "group", "transaction", "leader", "isr", "broker", "retention", "run"}
         assert {row.event for row in kafka.trace.events()} == expected - elsewhere
 
 

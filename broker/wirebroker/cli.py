@@ -77,17 +77,16 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
     def repeated(flag: str, metavar: str, help: str) -> None:
         add(flag, action="append", default=[], metavar=metavar, help=help)
 
-    add("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
-    add(
-        "--port",
-        type=whole_number,
-        default=9092,
-        help="port of the first broker; each further one takes the next; 0 = any free",
-    )
+    add("--host", help="address to listen on (127.0.0.1)")
+    add("--port", type=whole_number, help="port of the first broker; each further one takes the next; 0 = any free (9092)")
     add("--brokers", type=whole_number, default=1, metavar="N", help="brokers in this process (%(default)s)")
-    add("--advertise", metavar="H:P", help="the address that clients connect to (each further broker takes the next port)")
-    repeated("--listener", metavar="NAME=H:P[@H:P]", help="a further listener; the address after @ is advertised; "
-        "each further broker takes the next ports (repeatable)")  # fmt: skip
+    repeated("--advertise", metavar="[NAME=]H:P", help="the address that clients connect to, at the first listener or at "
+        "NAME (each further broker takes the next port; repeatable)")  # fmt: skip
+    repeated("--listener", metavar="NAME=[PROTOCOL://]H:P[@H:P]", help="a listener; with a PROTOCOL (PLAINTEXT, SSL, "
+        "SASL_PLAINTEXT, SASL_SSL) it takes the place of the usual one unless --host or --port is given; the address after @ "
+        "is advertised; each further broker takes the next ports (repeatable)")  # fmt: skip
+    repeated("--user", metavar="NAME:PASSWORD", help="a user who may log in at listeners with SASL, by any mechanism "
+        "(repeatable)")  # fmt: skip
     repeated("--topic", metavar="NAME[:N][:rf=N][:KEY=VALUE]", help="create this topic with N partitions, N replicas and "
         "Kafka's topic settings (repeatable)")  # fmt: skip
     add("--partitions", type=whole_number, metavar="N", help="default partitions: num.partitions")

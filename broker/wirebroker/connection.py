@@ -1,8 +1,8 @@
 """A client's connection to a broker, and its gate, which decides about each request before the engine decodes it.
 
-Authentication, authorisation of whole requests and quotas belong into a gate. A connection has none unless `Engine.new_gate`
-makes one for it, and a gate may be replaced or removed at any time (`Connection.gate`), as after a successful
-authentication. The gate comes before the ordinary way and before the fast path of Produce.
+Authentication, authorisation of whole requests and quotas belong into a gate. A connection has none unless its listener wants
+SASL, or `Engine.new_gate` makes one for it, and a gate may be replaced or removed at any time (`Connection.gate`), as after a
+successful authentication. The gate comes before the ordinary way and before the fast path of Produce.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from wirebroker.core.partition import Partition
+    from wirebroker.security.session import Session
+
+NO_LIMIT = 2**31 - 1
 
 
 class Parked(Protocol):
@@ -25,15 +28,17 @@ class Connection:
     """One client's connection to one broker, as far as the engine knows it."""
 
     __slots__ = (
-        "client_host", "closed", "gate", "halted", "listener", "node_id", "number", "parked", "produce_shape",
+        "client_host", "closed", "frame_limit", "gate", "halted", "node_id", "number", "parked", "produce_shape", "session",
         "silent", "software",
     )  # fmt: skip
 
-    def __init__(self, number: int, node_id: int, client_host: str, listener: str) -> None:
+    def __init__(self, number: int, node_id: int, client_host: str, session: Session) -> None:
         self.number = number
         self.node_id = node_id
         self.client_host = client_host
-        self.listener = listener
+        self.session = session
+        self.frame_limit = NO_LIMIT
+        """The bytes that a request may have now; fewer before the client is authenticated."""
         self.software = ("", "")
         self.gate: Gate | None = None
         """Decides about each request before it is decoded; None if all are handled."""
@@ -47,6 +52,11 @@ class Connection:
         """Set when a fault lost an answer: later answers are withheld too, because clients match answers by order."""
         self.produce_shape: ProduceShape | None = None
         """The last Produce request up to its records, for the fast path; see `wirebroker.apis.produce_shape`."""
+
+    @property
+    def listener(self) -> str:
+        """The name of the listener that the client connected to."""
+        return self.session.listener
 
     def silence(self) -> None:
         """Send no further answer."""
@@ -84,6 +94,8 @@ class Refuse(NamedTuple):
     """Answer every part of the request with this error code, and do not handle it."""
 
     error_code: int
+    ends_by: str = ""
+    """If it is not empty the connection is closed afterwards, with this sentence for the log."""
 
 
 class Delay(NamedTuple):
@@ -101,11 +113,26 @@ class Disconnect(NamedTuple):
     reason: str
 
 
-Decision = Refuse | Delay | Disconnect
+class Send(NamedTuple):
+    """Send these bytes, with their size in front, in answer to a token without a request around it."""
+
+    token: bytes
+
+
+class Unauthenticated(NamedTuple):
+    """Close the connection as after every failed authentication. `cause` is a sentence for the log."""
+
+    cause: str
+
+
+Decision = Refuse | Delay | Disconnect | Send | Unauthenticated
 
 
 class Gate(Protocol):
     """Decides about the requests of one connection."""
 
-    def decide(self, connection: Connection, key: int, version: int, frame: memoryview, now: int) -> Decision | None:
-        """None if the request is handled as usual. `frame` is the whole request, and is not kept; `now` is in ms."""
+    def decide(self, connection: Connection, frame: memoryview, now: int) -> Decision | None:
+        """None if the request is handled as usual. `frame` is the whole request, and is not kept; `now` is in ms.
+
+        Raises struct.error if it is too short for a header.
+        """

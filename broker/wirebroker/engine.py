@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING
 from kafkawire.codec import decode
 from kafkawire.declare import Message
 from kafkawire.errors import ProtocolError, TooManyElements, error_name
-from kafkawire.frames import KEY_VERSION_CORRELATION, RequestHeader, read_request_header
+from kafkawire.frames import KEY_VERSION_CORRELATION, SIZE, RequestHeader, read_request_header
 from kafkawire.messages.produce import ProduceRequest
-from kafkawire.registry import API_VERSIONS, PRODUCE, api_name, request_class
+from kafkawire.registry import API_VERSIONS, PRODUCE, SASL_AUTHENTICATE, api_name, request_class
 from wirebroker.apis import Handler, handler_of, served_versions
 from wirebroker.apis.produce_shape import produce_by_shape
-from wirebroker.connection import Connection, Disconnect, Gate, Refuse
+from wirebroker.authentication import Authenticator
+from wirebroker.connection import Connection, Disconnect, Gate, Refuse, Send, Unauthenticated
 from wirebroker.core.changes import RestartChange
 from wirebroker.core.cluster import CLUSTER_ID, GROUP_TOPIC, TRANSACTION_TOPIC, Broker, Cluster, memory_log
 from wirebroker.core.configs import BrokerConfigs
@@ -38,11 +39,14 @@ from wirebroker.core.profile import Rules
 from wirebroker.core.purgatory import Timers
 from wirebroker.core.racks import racks
 from wirebroker.core.transactions import TransactionCoordinator
-from wirebroker.effects import Close, Effect, Outcome
+from wirebroker.effects import Close, Effect, Outcome, Reply
 from wirebroker.engine_directory import EngineDirectory
 from wirebroker.exchange import Aside, Exchange, Steps
 from wirebroker.fair_turns import Turns, steps_of
 from wirebroker.requests.facts import facts_of, implied_by
+from wirebroker.security.principals import ANONYMOUS, Principal
+from wirebroker.security.protocols import SecurityProtocol
+from wirebroker.security.session import Session
 from wirebroker.trace.broker import BrokerRecorder
 
 if TYPE_CHECKING:
@@ -102,6 +106,7 @@ class Engine:
         self.maintenance = Maintenance(self.cluster, now)
         self.controller = Controller(self.cluster, self._coordinator_moved)
         self.trace = BrokerRecorder(lambda: self.now)
+        self.authenticator = Authenticator(self.cluster, self.trace.authenticated)
         self.store = store
         if store is not None:
             store.load(self.cluster, self.groups, self.transactions, now)
@@ -155,10 +160,14 @@ class Engine:
         for connection in self.connections:
             connection.produce_shape = None  # the fast path has no exchange to trace
 
-    def connect(self, node_id: int, client_host: str = "127.0.0.1", listener: str = "PLAINTEXT", now: int = 0) -> Connection:
-        """Add the connection of a client to this broker."""
-        connection = Connection(next(self._numbers), node_id, client_host, listener)
+    def connect(
+        self, node_id: int, client_host: str = "127.0.0.1", listener: str = "PLAINTEXT", now: int = 0,
+        protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT, principal: Principal = ANONYMOUS,
+    ) -> Connection:  # fmt: skip
+        """Add the connection of a client to this broker; `principal` is the one that TLS has shown."""
+        connection = Connection(next(self._numbers), node_id, client_host, Session(listener, protocol, principal))
         self.connections.add(connection)
+        connection.gate = self.authenticator.gate(connection)
         if self.new_gate is not None:
             connection.gate = self.new_gate(connection)
         if self.trace.changes:
@@ -186,10 +195,10 @@ class Engine:
     def receive(self, connection: Connection, frame: memoryview, now: int, owned: bool = False) -> None:
         """Handle one request frame (without its size). With `owned` the frame's buffer may be kept as it is."""
         try:
-            key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(frame)
             gate = connection.gate
             if gate is not None and self._decided(gate, connection, frame, now):
                 return
+            key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(frame)
             faults = self.faults
             if faults is not None and not faults.concerns(key):
                 faults = None
@@ -234,13 +243,21 @@ class Engine:
 
     def _decided(self, gate: Gate, connection: Connection, frame: memoryview, now: int) -> bool:
         """Carry out what the gate decides about a request; False if it is handled as usual."""
-        key, version, _ = KEY_VERSION_CORRELATION.unpack_from(frame)
-        oldest, newest = self.versions.get(key, (1, 0))
-        decision = gate.decide(connection, key, version, frame, now)
+        decision = gate.decide(connection, frame, now)
+        if decision is None:
+            return False
         if isinstance(decision, Disconnect):
             self.close(connection, decision.reason)
             return True
-        if decision is None or not oldest <= version <= newest:
+        if isinstance(decision, Send):
+            self.effects.append(Reply(connection, [SIZE.pack(len(decision.token)) + decision.token]))
+            return True
+        if isinstance(decision, Unauthenticated):
+            self.unauthenticated(Exchange(self, connection, SASL_AUTHENTICATE, 0, 0, None, now), None, decision.cause)
+            return True
+        key, version, _ = KEY_VERSION_CORRELATION.unpack_from(frame)
+        oldest, newest = self.versions.get(key, (1, 0))
+        if not oldest <= version <= newest:
             return False
         header = read_request_header(frame)
         request, _ = decode(request_class(key), frame, version, header.end)
@@ -249,7 +266,7 @@ class Engine:
         if self.trace.exchanges:
             self.trace.requested(request, exchange)
         if isinstance(decision, Refuse):
-            self._refuse(request, exchange, decision.error_code)
+            self._refuse(request, exchange, decision)
             return True
         exchange.delay_ms = decision.ms
         if self.faults is not None and self.faults.concerns(key):
@@ -258,13 +275,33 @@ class Engine:
             self.handle(request, exchange)
         return True
 
-    def _refuse(self, request: Message, exchange: Exchange, error_code: int) -> None:
+    def _refuse(self, request: Message, exchange: Exchange, decision: Refuse) -> None:
         from wirebroker.requests.errors import refuse
 
-        if isinstance(request, ProduceRequest) and request.acks == 0:  # Kafka, too, has no other way to tell the client
-            exchange.close(f"its Produce with acks=0 is refused: {error_name(error_code)}")
+        code, unheard = decision.error_code, isinstance(request, ProduceRequest) and request.acks == 0
+        answer = None if unheard else refuse(request, code, exchange)
+        if decision.ends_by:
+            self.unauthenticated(exchange, answer, decision.ends_by)
+        elif answer is None:  # Kafka, too, has no other way to tell the client
+            exchange.close(f"its Produce with acks=0 is refused: {error_name(code)}")
         else:
-            exchange.reply(refuse(request, error_code, exchange))
+            exchange.reply(answer)
+
+    def unauthenticated(self, exchange: Exchange, answer: Message | None, cause: str) -> Outcome:
+        """Answer, if there is an answer, and close the connection, after connection.failed.authentication.delay.ms."""
+
+        def end(_: int) -> None:
+            if answer is not None:
+                exchange.reply(answer)
+            exchange.close(cause)
+
+        delay = self.configs.integer("connection.failed.authentication.delay.ms")
+        if delay:
+            exchange.park()
+            self.timers.at(exchange.now + delay, end)
+        else:
+            end(exchange.now)
+        return Outcome.PARKED if delay else Outcome.CLOSED
 
     def handle(self, request: Message, exchange: Exchange) -> None:
         """Let the request's API answer it, now or later."""

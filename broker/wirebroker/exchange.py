@@ -15,6 +15,7 @@ from wirebroker.connection import Connection
 from wirebroker.effects import Effect, Outcome, Reply
 
 if TYPE_CHECKING:
+    from wirebroker.authentication import Authenticator
     from wirebroker.core.cluster import Cluster
     from wirebroker.core.controller import Controller
     from wirebroker.core.fetch_sessions import FetchSessions
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from wirebroker.engine_directory import EngineDirectory
     from wirebroker.faults.plan import FaultPlan
     from wirebroker.faults.strikes import Struck
+    from wirebroker.security.principals import Principal
     from wirebroker.storage.folder.store import FolderStore
     from wirebroker.trace.broker import BrokerRecorder
     from wirebroker.trace.recorder import Traced
@@ -52,6 +54,7 @@ class EngineParts(Protocol):
     controller: Controller
     fetch_sessions: FetchSessions
     directory: EngineDirectory
+    authenticator: Authenticator
     store: FolderStore | None
     trace: BrokerRecorder
     timers: Timers
@@ -77,6 +80,9 @@ class EngineParts(Protocol):
 
     def close(self, connection: Connection, reason: str) -> None:
         """Close the connection, with a sentence for the log."""
+
+    def unauthenticated(self, exchange: Exchange, answer: Message | None, cause: str) -> Outcome:
+        """Answer, if there is an answer, and close the connection, after connection.failed.authentication.delay.ms."""
 
 
 class Exchange:
@@ -122,6 +128,11 @@ class Exchange:
     def node_id(self) -> int:
         """The broker that the request reached."""
         return self.connection.node_id
+
+    @property
+    def principal(self) -> Principal:
+        """Who the client is."""
+        return self.connection.session.principal
 
     @property
     def alive(self) -> bool:

@@ -27,10 +27,11 @@ from wirebroker.core.profile import ProfileName
 from wirebroker.engine import Engine
 from wirebroker.net.forks import at_home
 from wirebroker.net.host import RECHECK_S, Host
-from wirebroker.net.listener import Address, one_each
+from wirebroker.net.listener import Address, Listener, one_each
 from wirebroker.net.thread import LoopThread, call_on, running_loop
 from wirebroker.operations import StoredRecord
 from wirebroker.options import BrokerOptions
+from wirebroker.security.protocols import protocol_named
 from wirebroker.states import PartitionState
 from wirebroker.suggestions import did_you_mean
 from wirebroker.topic_specs import Topics
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from wirebroker.control.server import Control
 
 T = TypeVar("T")
+Security = Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"]
 Data = bytes | str | None
 """A key or value; a text is stored as UTF-8."""
 __all__ = ["ClockControl", "Faults", "MockKafka", "PartitionState", "Settings", "StoredRecord", "TraceView"]
@@ -69,6 +71,8 @@ class Settings(TypedDict, total=False):
     data: str | os.PathLike[str]
     sync: Literal["always", "interval", "never"]
     capture: str | os.PathLike[str]
+    security: Security
+    users: Mapping[str, str]
 
 
 class MockKafka:
@@ -83,7 +87,8 @@ class MockKafka:
     (`wirebroker.trace.levels`). `control` opens the HTTP control, at `control_url` (needs wirebroker[control]). With `data` the
     logs are kept in that directory, in Kafka's own files, and what the directory already holds is served; `sync` says when they
     are flushed to the disk: "always", "interval" or "never". `capture` is a pcapng file for Wireshark, with the verdicts as
-    comments. Raises ValueError for an option or setting that cannot be used, DataError (an OSError) if the
+    comments. `security` is the protocol that clients must speak, and `users` are the names and passwords of those who may log
+    in by SASL. Raises ValueError for an option or setting that cannot be used, DataError (an OSError) if the
     directory cannot.
     """
 
@@ -107,18 +112,21 @@ class MockKafka:
         data: str | os.PathLike[str] | None = None,
         sync: Literal["always", "interval", "never"] = "never",
         capture: str | os.PathLike[str] | None = None,
+        security: Security = "plaintext",
+        users: Mapping[str, str] | None = None,
         loop_thread: LoopThread | None = None,
     ) -> None:
         self._options = BrokerOptions(
             brokers=brokers, topics=topics or (), profile=profile, rules=rules, configs=configs, clock=clock,
             record_checks=record_checks, max_versions=max_versions, random_seed=random_seed, cold_start=cold_start,
             fault_seed=int.from_bytes(os.urandom(4), "big") if random_seed is None else random_seed,
-            trace=trace, data=data, sync=sync,
+            trace=trace, data=data, sync=sync, users=users or {},
         )  # fmt: skip
         if self._options.ignored:
             warnings.warn(self._options.ignored, stacklevel=2)
         self._clock = self._options.new_clock()
         self._address = (host, port)
+        self._protocol = protocol_named(security)
         self._given_thread = loop_thread
         self._thread: LoopThread | None = None
         self._host: Host | None = None
@@ -188,7 +196,8 @@ class MockKafka:
         try:
             if self._capture_path is not None:
                 self._host.capture_to(os.fspath(self._capture_path))
-            for listener in one_each(engine.cluster.brokers, *self._address):
+            name = self._protocol.name
+            for listener in one_each(engine.cluster.brokers, *self._address, None, name, self._protocol):
                 self._ports.append(await self._host.listen(listener))
             if self._new_control is not None:
                 self._control = self._new_control(self._host, self._engine)
@@ -197,6 +206,11 @@ class MockKafka:
             await self._stop()
             raise
         made.announce(self)
+
+    def _listen(self, listener: Listener) -> Address:
+        """Open one more listener."""
+        assert self._thread is not None
+        return self._thread.await_(self._running.listen(listener))
 
     def _check_stopped(self) -> None:
         if self._host is not None:

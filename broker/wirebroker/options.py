@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from wirebroker.clock import CLOCKS, Clock
 from wirebroker.core.profile import PROFILES, Rules, profile
 from wirebroker.core.setting_definitions import ignored
 from wirebroker.engine import Engine, first_node
+from wirebroker.security.mechanisms import GSSAPI, PLAIN, SERVED
 from wirebroker.suggestions import did_you_mean
 from wirebroker.topic_specs import Topics, TopicSpec, topic_specs
 from wirebroker.trace.levels import LEVELS
@@ -51,7 +52,7 @@ class BrokerOptions:
     `configs` are Kafka's settings by Kafka's names; `rules` change single rules of the `profile`. `random_seed` makes the
     ids of each start repeatable, `fault_seed` the probabilities of faults. With `cold_start` coordinators need time at
     first, and so do topics that are created automatically, as in Kafka. `data` is the directory that keeps the logs, and
-    `sync` says when they are flushed to the disk.
+    `sync` says when they are flushed to the disk. `users` are names and passwords, for listeners with SASL.
     """
 
     brokers: int = 1
@@ -68,6 +69,7 @@ class BrokerOptions:
     trace: str = "verdicts"
     data: str | os.PathLike[str] | None = None
     sync: str = "never"
+    users: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if type(self.brokers) is not int or self.brokers < 1:
@@ -82,6 +84,7 @@ class BrokerOptions:
         except ValueError as wrong:
             raise OptionError("rules" if self.profile in PROFILES else "profile", str(wrong)) from None
         self._check_max_versions()
+        self._check_security()
         try:
             _ = self.topic_specs
         except ValueError as wrong:
@@ -97,6 +100,17 @@ class BrokerOptions:
             oldest, newest = names[name]
             if type(version) is not int or not oldest <= version <= newest:
                 raise OptionError("max_versions", f"{name} has the versions {oldest} to {newest} here, and not {version!r}")
+
+    def _check_security(self) -> None:
+        for name, password in self.users.items():
+            if not name or not isinstance(password, str) or not password:
+                raise OptionError("users", f"the user {name!r} needs a name and a password")
+        for mechanism in self.settings.get("sasl.enabled.mechanisms", PLAIN).split(","):
+            if mechanism.strip() not in SERVED:
+                why = "Kerberos is not served here" if mechanism.strip() == GSSAPI else "there is no such mechanism"
+                raise OptionError(
+                    "configs", f"sasl.enabled.mechanisms={mechanism.strip()}: {why}; there are {', '.join(SERVED)}"
+                )
 
     @property
     def settings(self) -> dict[str, str]:
@@ -146,6 +160,8 @@ class BrokerOptions:
         if self.cold_start and self.clock == "system":  # with a clock that stands still, no topic would come into being
             engine.cluster.auto_creation_ms = AUTO_CREATION_MS
         engine.trace_at(self.trace)
+        for user, password in self.users.items():
+            engine.authenticator.add_user(user, password)
         found = store.topics_found if store is not None else ()
         for name, spec in self.topic_specs.items():
             if name not in found:

@@ -9,6 +9,7 @@ from kafkawire.declare import Message
 from kafkawire.messages import APIS
 
 PRODUCE, FETCH, API_VERSIONS, CONTROLLED_SHUTDOWN = 0, 1, 18, 7
+SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 
 KEYS: dict[str, int] = {api.name: key for key, api in APIS.items()}
 """API name to key."""

@@ -30,6 +30,7 @@ SERVED = (
     "DescribeProducers", "DescribeTransactions", "ListTransactions", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe",
     "DescribeTopicPartitions", "ElectLeaders", "AlterPartitionReassignments", "ListPartitionReassignments",
     "AlterReplicaLogDirs", "DescribeQuorum", "ListConfigResources", "DescribeAcls", "CreateAcls", "DeleteAcls",
+    "SaslHandshake", "SaslAuthenticate", "DescribeUserScramCredentials", "AlterUserScramCredentials",
 )  # fmt: skip
 """The APIs that have a handler."""
 

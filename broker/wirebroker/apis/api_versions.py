@@ -53,6 +53,7 @@ def handle(request: ApiVersionsRequest, exchange: Exchange) -> ApiVersionsRespon
     if exchange.version >= 3 and not all(_SOFTWARE.fullmatch(each) for each in software):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
     exchange.connection.software = software
+    exchange.engine.authenticator.versions_told(exchange.connection)
     served = exchange.engine.versions
     keys = []
     for key, (oldest, newest) in sorted(served.items()):

@@ -10,8 +10,6 @@ from contextlib import ExitStack
 
 from wirebroker.clock import SystemClock
 from wirebroker.commands.serve import (
-    UsageError,
-    address_in,
     attach_sink,
     check_sink,
     control_server,
@@ -23,6 +21,7 @@ from wirebroker.commands.serve import (
     stop_signal,
     unfired,
 )
+from wirebroker.commands.usage import UsageError, address_in
 from wirebroker.faults.forms import FaultError
 from wirebroker.net.host import new_loop
 from wirebroker.net.proxy_host import ProxyHost

@@ -9,16 +9,18 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 from wirebroker.clock import Clock
+from wirebroker.commands.listeners import listeners
+from wirebroker.commands.usage import UsageError, address_in, pair, whole
 from wirebroker.engine import Engine
 from wirebroker.net.host import Host, new_loop
-from wirebroker.net.listener import Address, Listener, one_each, parse_address
+from wirebroker.net.listener import Address
 from wirebroker.options import BrokerOptions, OptionError
 from wirebroker.suggestions import did_you_mean
 
@@ -37,21 +39,17 @@ FLAGS = {
     "configs": "--config",
     "max_versions": "--max-version",
     "trace": "--trace-level",
+    "users": "--user",
 }
 """The flags that are named differently from their option."""
 LOG_FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s %(message)s"
 SPELLING = 0.9
 """How like a flag's variable another one must be to count as misspelt. Kubernetes sets WIREBROKER_SERVICE_HOST and others."""
 KAFKA_PREFIX = "KAFKA_"
-NOT_SETTINGS = frozenset({"KAFKA_LISTENERS", "KAFKA_ADVERTISED_LISTENERS", "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP",
-                          "KAFKA_BROKER_ID", "KAFKA_PROCESS_ROLES", "KAFKA_CONTROLLER_QUORUM_VOTERS",
-                          "KAFKA_CONTROLLER_LISTENER_NAMES", "KAFKA_INTER_BROKER_LISTENER_NAME", "KAFKA_HEAP_OPTS",
+NOT_SETTINGS = frozenset({"KAFKA_BROKER_ID", "KAFKA_PROCESS_ROLES", "KAFKA_CONTROLLER_QUORUM_VOTERS",
+                          "KAFKA_INTER_BROKER_LISTENER_NAME", "KAFKA_HEAP_OPTS",
                           "KAFKA_OPTS", "KAFKA_HOME", "KAFKA_VERSION", "KAFKA_URI", "KAFKA_LOG_DIRS"})  # fmt: skip
 """Variables of Kafka's images that are read in other ways, or that have no meaning here."""
-
-
-class UsageError(ValueError):
-    """The command line cannot be carried out; the message is for the user."""
 
 
 def log_to_stderr() -> None:
@@ -104,10 +102,9 @@ async def _serve(arguments: argparse.Namespace, resources: ExitStack, part: Part
         if (server := control_server(arguments)) is not None:
             control = server.control_of_broker(host, new_engine, arguments.control_allow_host)
         stop = stop_signal()
-        for listener in listeners(arguments, engine.cluster.brokers):
+        for listener in listeners(arguments, options.settings, engine.cluster.brokers):
             bound = await host.listen(listener)
-            name = "" if listener.name == "PLAINTEXT" else f", {listener.name}"
-            print_line(f"listening on {bound[0]}:{bound[1]} (node {listener.node_id}{name})")
+            print_line(f"listening on {bound[0]}:{bound[1]} (node {listener.node_id}{listener.shown})")
         await open_control(control, arguments)
         print_line("ready")
         # Loaded modules stay, and objects of a request are mostly freed at once or kept for good. A garbage collector that
@@ -167,7 +164,7 @@ def unfired(plan: FaultPlan, command: str) -> int:
 
 def broker_options(arguments: argparse.Namespace, faults: FaultFile | None = None) -> BrokerOptions:
     """The broker that the flags describe. Raises UsageError, OptionError."""
-    configs = dict(_pair(text, "--config") for text in arguments.config)
+    configs = dict(pair(text, "--config") for text in arguments.config)
     if arguments.partitions is not None:
         configs["num.partitions"] = str(arguments.partitions)
     seeds = (arguments.random_seed, faults.seed if faults else None, 0)
@@ -175,7 +172,7 @@ def broker_options(arguments: argparse.Namespace, faults: FaultFile | None = Non
         brokers=arguments.brokers,
         topics=arguments.topic,
         profile=arguments.profile,
-        rules=dict(_pair(text, "--set") for text in arguments.set),
+        rules=dict(pair(text, "--set") for text in arguments.set),
         configs=configs,
         clock=arguments.clock,
         record_checks=arguments.record_checks,
@@ -186,6 +183,7 @@ def broker_options(arguments: argparse.Namespace, faults: FaultFile | None = Non
         trace=arguments.trace_level,
         data=arguments.data or None,
         sync=arguments.sync,
+        users=dict(_user(text) for text in arguments.user),
     )
 
 
@@ -213,7 +211,7 @@ def from_scenario(arguments: argparse.Namespace) -> Part:
 
     name, slash, number = arguments.scenario.rpartition("/") if not arguments.scenario.endswith(".toml") else ("", "", "")
     scenario = find(name if slash else arguments.scenario)
-    if slash and not 0 < _number(number) <= len(scenario.parts):
+    if slash and not 0 < whole(number) <= len(scenario.parts):
         raise UsageError(f"--scenario {arguments.scenario}: {name} has the parts 1 to {len(scenario.parts)}")
     part = scenario.parts[int(number) - 1 if slash else 0]
     arguments.brokers = max(arguments.brokers, part.broker.brokers)
@@ -284,33 +282,10 @@ def ignore_signals() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-# Listeners
-
-
-def listeners(arguments: argparse.Namespace, node_ids: Collection[int]) -> list[Listener]:
-    """Every socket to open. Raises UsageError for a bad address."""
-    advertised = address_in(arguments.advertise, "--advertise") if arguments.advertise else None
-    found = one_each(node_ids, arguments.host, arguments.port, advertised)
-    for text in arguments.listener:
-        name, where = _pair(text, "--listener")
-        bind, _, shown = where.partition("@")
-        shown_address = address_in(shown, "--listener") if shown else None
-        found += one_each(node_ids, *address_in(bind, "--listener"), shown_address, name)
-    return found
-
-
-def address_in(text: str, flag: str) -> Address:
-    """The address that a flag names. Raises UsageError."""
-    try:
-        return parse_address(text)
-    except ValueError as wrong:
-        raise UsageError(f"{flag}: {wrong}") from None
-
-
 def control_address(text: str) -> Address:
     """Where --control says to listen; a port alone is one of loopback. Raises UsageError."""
     port = text.removeprefix(":")
-    return address_in(f"127.0.0.1:{port}" if _number(port) >= 0 else text, "--control")
+    return address_in(f"127.0.0.1:{port}" if whole(port) >= 0 else text, "--control")
 
 
 def from_environment(arguments: argparse.Namespace, environment: Mapping[str, str]) -> None:
@@ -319,8 +294,6 @@ def from_environment(arguments: argparse.Namespace, environment: Mapping[str, st
     for variable in environment:
         if variable.startswith("WIREBROKER_") and variable not in own and (advice := did_you_mean(variable, own, SPELLING)):
             logger.warning("the environment variable %s has no effect%s", variable, advice)
-    with suppress(KeyError):
-        _kafka_listeners(arguments, environment["KAFKA_LISTENERS"], environment.get("KAFKA_ADVERTISED_LISTENERS", ""))
     named = {text.partition("=")[0] for text in arguments.config}
     for variable, value in environment.items():
         if variable.startswith(KAFKA_PREFIX) and variable not in NOT_SETTINGS:
@@ -329,42 +302,15 @@ def from_environment(arguments: argparse.Namespace, environment: Mapping[str, st
                 arguments.config.append(f"{setting}={value}")
 
 
-def _kafka_listeners(arguments: argparse.Namespace, bound: str, advertised: str) -> None:
-    """`PLAINTEXT://0.0.0.0:29092,HOST://0.0.0.0:9092`; the advertised addresses have the same form."""
-    shown_at = dict(_kafka_address(text) for text in advertised.split(",") if text)
-    places = [_kafka_address(text) for text in bound.split(",") if text]
-    places = [(name, where) for name, where in places if name != "CONTROLLER"]
-    for i, (name, (host, port)) in enumerate(places):
-        shown = shown_at.get(name)
-        if i == 0:
-            arguments.host, arguments.port = host or "0.0.0.0", port
-            arguments.advertise = f"{shown[0]}:{shown[1]}" if shown else arguments.advertise
-        else:
-            suffix = f"@{shown[0]}:{shown[1]}" if shown else ""
-            arguments.listener.append(f"{name}={host or '0.0.0.0'}:{port}{suffix}")
-
-
-def _kafka_address(text: str) -> tuple[str, Address]:
-    name, mark, where = text.strip().partition("://")
-    if not mark:
-        raise UsageError(f"KAFKA_LISTENERS: {text!r} is not NAME://host:port")
-    return name, address_in(where, "KAFKA_LISTENERS")
-
-
-def _pair(text: str, flag: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise UsageError(f"{flag} {text}: this is not NAME=VALUE")
-    return name.strip(), value.strip()
-
-
-def _number(text: str) -> int:
-    """The whole number in a text, −1 if it is not one of up to nine digits."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else -1
+def _user(text: str) -> tuple[str, str]:
+    name, colon, password = text.partition(":")
+    if not (name and colon and password):
+        raise UsageError(f"--user {name}: this is not NAME:PASSWORD")
+    return name, password
 
 
 def _max_version(text: str) -> tuple[str, int]:
-    name, value = _pair(text, "--max-version")
-    if _number(value) < 0:
+    name, value = pair(text, "--max-version")
+    if whole(value) < 0:
         raise UsageError(f"--max-version {text}: {value!r} is not a version")
     return name, int(value)

@@ -6,22 +6,38 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
+from wirebroker.conformance.recording import USERS
 from wirebroker.core.profile import ProfileName
 from wirebroker.mock import MockKafka
+from wirebroker.net.listener import Listener
+from wirebroker.security.protocols import SecurityProtocol
 from wirebroker.wire_client import address_of
+
+HOST, SASL = "127.0.0.1", "SASL_PLAINTEXT"
 
 
 class OwnBroker:
     """A MockKafka that a scenario runs on; to sleep is to move its clock."""
 
-    def __init__(self, settings: Mapping[str, str], *, profile: ProfileName = "kafka-4.3", data: Path | None = None) -> None:
-        self.kafka = MockKafka(configs=settings, profile=profile, cold_start=True, data=data)
+    def __init__(
+        self,
+        settings: Mapping[str, str],
+        *,
+        profile: ProfileName = "kafka-4.3",
+        data: Path | None = None,
+        secured: bool = False,
+    ) -> None:
+        users = USERS if secured else {}
+        self.kafka = MockKafka(configs=settings, profile=profile, cold_start=True, data=data, users=users)
+        self.addresses: dict[str, tuple[str, int]] = {}
 
     def __enter__(self) -> OwnBroker:
         self.kafka.start()
         # A replay asks again at once where the recording's client needed longer than Kafka for a topic.
         self.kafka._call(lambda engine: setattr(engine.cluster, "auto_creation_ms", 0))
-        self.address = address_of(self.kafka.bootstrap_servers)
+        self.address = self.addresses["PLAINTEXT"] = address_of(self.kafka.bootstrap_servers)
+        if self.kafka._options.users:
+            self.addresses[SASL] = self.kafka._listen(Listener(1, HOST, 0, None, SASL, SecurityProtocol.SASL_PLAINTEXT))
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 Json = dict[str, Any]
-RECORDING = "kafka-4.3.1.json"
+RECORDINGS = ("kafka-4.3.1.json", "kafka-4.3.1-security.json")
 NOT_COMPARED = ("n", "n_v0", "len")
 """Counts of advertised APIs: a broker with fewer APIs may still answer those that it has as Kafka does."""
 PRESENCE_ONLY = ("message", "m")
@@ -23,6 +23,7 @@ BASE_SETTINGS = {
     "transaction.state.log.num.partitions": "4", "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1", "group.initial.rebalance.delay.ms": "0", "auto.create.topics.enable": "true",
 }  # fmt: skip
+MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
 GROUP_SETTINGS: dict[str, dict[str, str]] = {
     "main": {},
     "restart": {},
@@ -38,7 +39,11 @@ GROUP_SETTINGS: dict[str, dict[str, str]] = {
         "transaction.remove.expired.transaction.cleanup.interval.ms": "500",
     },
     "expire_off_retention": {"log.retention.check.interval.ms": "500"},
+    "secured": {"sasl.enabled.mechanisms": MECHANISMS},
+    "secured_sessions": {"sasl.enabled.mechanisms": MECHANISMS, "connections.max.reauth.ms": "1500"},
 }
+USERS = {"alice": "alice-secret", "bob": "bob-secret"}
+"""Who may log in where a scenario is about authentication."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,11 @@ class Scenario:
     about: str
     ran_on: str
     steps: list[Json]
+
+    @property
+    def secured(self) -> bool:
+        """Whether its broker has a listener with SASL, and USERS."""
+        return self.ran_on.startswith("secured")
 
     @property
     def settings(self) -> dict[str, str]:
@@ -69,9 +79,10 @@ class Difference:
 
 def load(path: Path | None = None, only: Iterable[str] | None = None) -> list[Scenario]:
     """The scenarios in a recording, by default the one of Kafka 4.3.1. ValueError names scenarios that are not in it."""
-    source = path if path is not None else files(__package__).joinpath("recordings", RECORDING)
-    data = json.loads(source.read_text(encoding="utf-8"))
-    scenarios = [Scenario(s["name"], s["about"], s["ran_on"], s["steps"]) for s in data["scenarios"]]
+    folder = files(__package__).joinpath("recordings")
+    sources = [path] if path is not None else [folder.joinpath(name) for name in RECORDINGS]
+    read = [each for source in sources for each in json.loads(source.read_text(encoding="utf-8"))["scenarios"]]
+    scenarios = [Scenario(s["name"], s["about"], s["ran_on"], s["steps"]) for s in read]
     if only is None:
         return scenarios
     wanted = list(only)

@@ -19,7 +19,7 @@ def replay(scenario: Scenario, broker: Broker) -> tuple[list[Json], list[Differe
         prepare(run)
         observed = [observe(run, i, row["step"]) for i, row in enumerate(scenario.steps)]
     finally:
-        run.client.close()
+        run.close()
     return observed, compare(scenario, observed)
 
 
@@ -48,6 +48,7 @@ class RemoteBroker:
 
     def __init__(self, host: str, port: int) -> None:
         self.address = (host, port)
+        self.addresses = {"PLAINTEXT": self.address}
 
     def now(self) -> int:
         """ms since the epoch, by this machine's clock."""

@@ -26,6 +26,8 @@ class Broker(Protocol):
     """A broker that scenarios are replayed on."""
 
     address: tuple[str, int]
+    addresses: dict[str, tuple[str, int]]
+    """Its listeners by name; those that a remote broker may have besides the first are not known."""
 
     def now(self) -> int:
         """ms since the epoch, by its clock."""
@@ -43,6 +45,7 @@ class Run:
     def __init__(self, scenario: Scenario, broker: Broker) -> None:
         self.broker = broker
         self.client = WireClient(*broker.address)
+        self._clients: dict[str, WireClient] = {}
         self.scenario = scenario
         self.index = 0
         """The number of the present step."""
@@ -66,10 +69,24 @@ class Run:
             return found + int(shift) if shift else found
         return value
 
+    def client_of(self, step: Json) -> WireClient:
+        """The client of the step's listener; without one, of the first."""
+        name = step.get("listener")
+        if name is None:
+            return self.client
+        if name not in self._clients:
+            self._clients[name] = WireClient(*self.broker.addresses[name])
+        return self._clients[name]
+
+    def close(self) -> None:
+        """Close all connections."""
+        for client in (self.client, *self._clients.values()):
+            client.close()
+
     def ask(self, api: str, step: Json, version: int, **fields: Any) -> Any:
         """Send a request of these fields in the step's version, else in this one, and wait for the answer."""
         request = from_plain(request_class(KEYS[api]), fields)
-        return self.client.request(request, step.get("v", version), step.get("conn", "main"))
+        return self.client_of(step).request(request, step.get("v", version), step.get("conn", "main"))
 
     def topic(self, step: Json) -> str:
         """The topic's real name: `T`, `T2` … are topics of this run, any other name is literal."""

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import struct
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from kafkawire.batches import crc_of, iter_batches, iter_records, read_header, read_marker
+from kafkawire.entities import values
 from kafkawire.errors import error_name
+from kafkawire.frames import SIZE
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kafkawire.registry import KEYS
+from kafkawire.registry import KEYS, versions
 from wirebroker.conformance.batches import record_data
 from wirebroker.conformance.readiness import COORDINATOR_CODES, markers_written, prepare
-from wirebroker.conformance.recording import Json
+from wirebroker.conformance.recording import NO_ERROR, Json
 from wirebroker.conformance.run import Run
+from wirebroker.security.clients import tokens
+from wirebroker.security.scram import BY_NUMBER
 
 NO_ANSWER_AFTER = 1.5
 """Seconds after which a step that Kafka left unanswered counts as unanswered."""
@@ -443,6 +449,94 @@ def op_offset_fetch(run: Run, step: Json) -> Json:
     return {"error": shown(answer.error_code), "parts": parts}
 
 
+# Authentication
+
+
+@_operation
+def op_sasl_handshake(run: Run, step: Json) -> Json:
+    answer = run.ask("SaslHandshake", step, 1, mechanism=step["mechanism"])
+    return {"error": shown(answer.error_code), "mechanisms": list(answer.mechanisms)}
+
+
+@_operation
+def op_sasl_token(run: Run, step: Json) -> Json:
+    return _token_taken(run, step, step["token"].encode("latin-1"))[0]
+
+
+def _token_taken(run: Run, step: Json, token: bytes) -> tuple[Json, bytes]:
+    answer = run.ask("SaslAuthenticate", step, 2, auth_bytes=token)
+    observed: Json = {"error": shown(answer.error_code), "lifetime": answer.session_lifetime_ms}
+    message = {} if answer.error_message is None else {"message": answer.error_message}
+    return observed | message, bytes(answer.auth_bytes)
+
+
+@_operation
+def op_sasl_log_in(run: Run, step: Json) -> Json:
+    hello = op_sasl_handshake(run, step | {"v": step.get("handshake_v", 1)})
+    if hello["error"] != NO_ERROR:
+        return hello
+    user = run.name(step["user"]) if step.get("own") else step["user"]
+    dialogue = tokens(step["mechanism"], user, step["password"], step.get("extensions", ""))
+    token, answers = next(dialogue), []
+    with suppress(StopIteration):
+        while True:
+            observed, reply = (
+                _bare_token_taken(run, step, token) if step.get("handshake_v") == 0 else _token_taken(run, step, token)
+            )
+            answers.append(observed)
+            token = dialogue.send(reply)
+    return {"error": answers[-1].get("error", NO_ERROR), "answers": answers}
+
+
+def _bare_token_taken(run: Run, step: Json, token: bytes) -> tuple[Json, bytes]:
+    client, connection = run.client_of(step), step.get("conn", "main")
+    client.send_bytes(SIZE.pack(len(token)) + token, connection)
+    answer = bytes(client.frame(connection, NO_ANSWER_AFTER))
+    return {"empty": not answer}, answer
+
+
+@_operation
+def op_ask(run: Run, step: Json) -> Json:
+    """Any request; the names of all errors in its answer."""
+    answer = run.ask(step["api"], step, versions(KEYS[step["api"]])[1], **step.get("fields", {}))
+    return {"errors": [shown(code) for code in values(answer, "errorCode")]}
+
+
+@_operation
+def op_alter_scram(run: Run, step: Json) -> Json:
+    upsertions = []
+    for name, mechanism, iterations in step.get("upsert", []):
+        digest = BY_NUMBER[mechanism].digest if mechanism in BY_NUMBER else "sha256"
+        salted = hashlib.pbkdf2_hmac(digest, b"secret", b"salt", iterations)
+        upsertions.append(
+            {
+                "name": run.name(name),
+                "mechanism": mechanism,
+                "iterations": iterations,
+                "salt": b"salt",
+                "salted_password": salted,
+            }
+        )
+    deletions = [{"name": run.name(name), "mechanism": mechanism} for name, mechanism in step.get("delete", [])]
+    answer = run.ask("AlterUserScramCredentials", step, 0, upsertions=upsertions, deletions=deletions)
+    names = {run.name(each[0]): each[0] for each in (*step.get("upsert", []), *step.get("delete", []))}
+    results = [{"user": names[each.user], "error": shown(each.error_code)} for each in answer.results]
+    return {"results": sorted(results, key=lambda each: each["user"])}
+
+
+@_operation
+def op_describe_scram(run: Run, step: Json) -> Json:
+    users = [{"name": run.name(name)} for name in step["users"]]
+    answer = run.ask("DescribeUserScramCredentials", step, 0, users=users)
+    known = {run.name(name): name for name in step["users"]}
+    results = [
+        {"user": known[each.user], "error": shown(each.error_code),
+         "credentials": [[info.mechanism, info.iterations] for info in each.credential_infos]}
+        for each in answer.results
+    ]  # fmt: skip
+    return {"error": shown(answer.error_code), "results": sorted(results, key=lambda each: each["user"])}
+
+
 # Connections and the broker itself
 
 
@@ -472,16 +566,17 @@ def op_unsupported(run: Run, step: Json) -> Json:
     api = step["api"]
     key = KEYS[api] if isinstance(api, str) else api
     connection = step.get("conn", "main")
-    run.client.send_raw(key, step["v"], bytes.fromhex(step.get("body_hex", "")), 1, connection)
-    run.client.frame(connection, NO_ANSWER_AFTER)
+    client = run.client_of(step)
+    client.send_raw(key, step["v"], bytes.fromhex(step.get("body_hex", "")), 1, connection)
+    client.frame(connection, NO_ANSWER_AFTER)
     return {"conn": "answered"}
 
 
 @_operation
 def op_raw_bytes(run: Run, step: Json) -> Json:
-    connection = step.get("conn", "main")
-    run.client.send_bytes(bytes.fromhex(step["hex"]), connection)
-    run.client.frame(connection, NO_ANSWER_AFTER)
+    client, connection = run.client_of(step), step.get("conn", "main")
+    client.send_bytes(bytes.fromhex(step["hex"]), connection)
+    client.frame(connection, NO_ANSWER_AFTER)
     return {"conn": "answered"}
 
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from kafkawire.disk.metadata import ScramCredential
 from kafkawire.errors import ErrorCode
 from kafkawire.primitives import ZERO_UUID
 from wirebroker.core.changes import Change, TopicChange
@@ -109,6 +110,8 @@ class Cluster:
         self.topics_by_id: dict[bytes, Topic] = {}
         self._alike: dict[str, dict[str, None]] = {}
         """Topics whose names have a '.' or '_', by the name with '_' for both."""
+        self.scram: dict[tuple[str, int], ScramCredential] = {}
+        """The SCRAM credentials, by user and the mechanism's number (1 SHA-256, 2 SHA-512)."""
         self.cold_start = cold_start
         """Whether coordinators load at first, as Kafka's do: clients get a retriable error twice."""
         self._unloaded: set[str] = set()
@@ -183,6 +186,22 @@ class Cluster:
 
         self.decisions.made(undo, lambda: self.report(TopicChange("created", name, count)))
         return topic
+
+    def alter_scram(self, changes: Mapping[tuple[str, int], ScramCredential | None]) -> None:
+        """Change SCRAM credentials; None removes one. Undone if `decisions` cannot write them down."""
+        before = dict(self.scram)
+        for key, credential in changes.items():
+            if credential is None:
+                self.scram.pop(key, None)
+            else:
+                self.scram[key] = credential
+        self.version += 1
+
+        def undo() -> None:
+            self.scram.clear()
+            self.scram.update(before)
+
+        self.decisions.made(undo, lambda: None)
 
     def auto_create_topic(self, name: str, now: int) -> None:
         """Create a topic with the default settings after `auto_creation_ms`, unless it cannot be written down."""

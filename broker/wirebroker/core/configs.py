@@ -73,6 +73,7 @@ def broker_synonyms(name: str) -> tuple[str, ...]:
 def _own_defaults(brokers: int) -> dict[str, str]:
     """The defaults that differ from Kafka's: tests should not wait, and a machine usually runs one broker."""
     return {
+        "connection.failed.authentication.delay.ms": "0",
         "group.initial.rebalance.delay.ms": "0",
         "offsets.topic.num.partitions": "4",
         "offsets.topic.replication.factor": str(min(3, brokers)),

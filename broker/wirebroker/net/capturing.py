@@ -9,6 +9,7 @@ from typing import Any, cast
 from wirebroker.capture.packets import Endpoint
 from wirebroker.capture.recording import Capture, Conversation
 from wirebroker.net.host import Host
+from wirebroker.net.listener import Listener
 from wirebroker.net.protocol import BrokerProtocol
 from wirebroker.net.proxy_host import ClientSide, Node, ProxyHost
 
@@ -67,8 +68,8 @@ class Captured(asyncio.BufferedProtocol):
 class CapturedBroker(Captured, BrokerProtocol):
     """A connection to a broker of ours."""
 
-    def __init__(self, capture: Capture, host: Host, node_id: int, listener: str) -> None:
-        super().__init__(host, node_id, listener)
+    def __init__(self, capture: Capture, host: Host, listener: Listener) -> None:
+        super().__init__(host, listener)
         self.capture = capture
 
     @property

@@ -57,12 +57,11 @@ class Host:
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self.engine = engine
         self.clock = clock
-        self.frame_limit = engine.configs.integer("socket.request.max.bytes")
         self.loop = asyncio.get_running_loop()
         self.limits = Limits(engine.configs)
         self._protocols: dict[Connection, BrokerProtocol] = {}
         self._capture: Capture | None = None
-        self._new_protocol: Callable[[Host, int, str], BrokerProtocol] = BrokerProtocol
+        self._new_protocol: Callable[[Host, Listener], BrokerProtocol] = BrokerProtocol
         self._servers: list[asyncio.Server] = []
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at: int | None = None
@@ -109,7 +108,7 @@ class Host:
     async def listen(self, listener: Listener) -> Address:
         """Open a listener of a broker; the address it is bound to. Raises ListenError."""
         node_id, name, host = listener.node_id, listener.name, listener.host
-        server, port = await open_server(lambda: self._new_protocol(self, node_id, name), host, listener.port)
+        server, port = await open_server(lambda: self._new_protocol(self, listener), host, listener.port)
         self._servers.append(server)
         self.engine.cluster.brokers[node_id].addresses[name] = listener.advertised or (reachable(host), port)
         if self._idle_alarm is None:

@@ -1,7 +1,6 @@
 """Listeners: where a broker accepts connections, and the address that it advertises to clients there.
 
-A listener's security belongs here, as a field. `Host.listen` opens the socket, and `Engine.new_gate` makes the gate that
-decides about the requests of its connections.
+`Host.listen` opens the socket, and `Engine.connect` makes the session of each of its connections.
 """
 
 from __future__ import annotations
@@ -9,6 +8,8 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+from wirebroker.security.protocols import SecurityProtocol
 
 Address = tuple[str, int]
 
@@ -22,14 +23,22 @@ class Listener:
     port: int = 0
     advertised: Address | None = None
     name: str = "PLAINTEXT"
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+
+    @property
+    def shown(self) -> str:
+        """Its name and protocol in a line for people, after a comma; "" for the usual one."""
+        names = dict.fromkeys((self.name, self.protocol.name if self.protocol is not SecurityProtocol.PLAINTEXT else self.name))
+        return "" if self.name == "PLAINTEXT" else ", " + ", ".join(names)
 
 
 def one_each(
-    node_ids: Iterable[int], host: str, port: int, advertised: Address | None = None, name: str = "PLAINTEXT"
-) -> list[Listener]:
+    node_ids: Iterable[int], host: str, port: int, advertised: Address | None = None, name: str = "PLAINTEXT",
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
+) -> list[Listener]:  # fmt: skip
     """A listener for each broker: the first has these ports, and each further broker takes the next."""
     return [
-        Listener(node_id, host, port + i if port else 0, advertised and (advertised[0], advertised[1] + i), name)
+        Listener(node_id, host, port + i if port else 0, advertised and (advertised[0], advertised[1] + i), name, protocol)
         for i, node_id in enumerate(node_ids)
     ]
 

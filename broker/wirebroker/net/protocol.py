@@ -19,9 +19,11 @@ from kafkawire.frames import SIZE
 from kafkawire.primitives import Buffer
 from wirebroker.effects import Shape
 from wirebroker.net.shaping import ShapedLine, reset_connection
+from wirebroker.security.session import Stage
 
 if TYPE_CHECKING:
     from wirebroker.net.host import Host
+    from wirebroker.net.listener import Listener
 
 SHARED_BUFFER = 256 * 1024
 LARGE_FRAME = SHARED_BUFFER // 2
@@ -35,10 +37,10 @@ WRITE_HIGH_WATER = 1024 * 1024
 class BrokerProtocol(asyncio.BufferedProtocol):
     """Receives for one connection of one broker."""
 
-    def __init__(self, host: Host, node_id: int, listener: str) -> None:
+    def __init__(self, host: Host, listener: Listener) -> None:
         self._host = host
         self._engine = host.engine
-        self.node_id = node_id
+        self.node_id = listener.node_id
         self.client_host = ""
         self._begun = False
         """Whether the engine knows the connection; not while it waits in line."""
@@ -74,7 +76,8 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._begun = True
         self._engine = self._host.engine  # a reset may have replaced it after the connection was accepted
         now = self._host.clock.now()
-        self.connection = self._engine.connect(self.node_id, self.client_host, self._listener, now)
+        listener = self._listener
+        self.connection = self._engine.connect(self.node_id, self.client_host, listener.name, now, listener.protocol)
         self.transport.set_write_buffer_limits(WRITE_HIGH_WATER)
         self._host.opened(self)
         if not self._engine.cluster.alive(self.node_id):
@@ -133,14 +136,14 @@ class BrokerProtocol(asyncio.BufferedProtocol):
 
     def _take(self, data: memoryview, now: int) -> None:
         """Handle the whole frames in `data`, and carry over the rest."""
-        connection, receive, limit = self.connection, self._engine.receive, self._host.frame_limit
+        connection, receive = self.connection, self._engine.receive
         pos, end = 0, len(data)
         self._waiting = False
         try:
             while end - pos >= 4:
                 (size,) = SIZE.unpack_from(data, pos)
-                if not 0 <= size <= limit:
-                    self._engine.close(connection, oversized(bytes(data[pos : pos + 4]), size, limit))
+                if not 0 <= size <= connection.frame_limit:
+                    self._engine.close(connection, self._oversized(bytes(data[pos : pos + 4]), size))
                     return
                 start, after = pos + 4, pos + 4 + size
                 if after > end:
@@ -160,6 +163,11 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             self._tail = b""
         else:
             self._carry(data, pos, end)
+
+    def _oversized(self, first: bytes, size: int) -> str:
+        done = self.connection.session.stage is Stage.DONE
+        setting = "socket.request.max.bytes" if done else "sasl.server.max.receive.size"
+        return oversized(first, size, self.connection.frame_limit, setting)
 
     def _take_large(self, now: int) -> None:
         """Handle the frame that filled a buffer of its own."""
@@ -196,7 +204,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
             if self._engine.faults is not None and not self._held():
                 self._engine.faults.arriving(self.connection, data[pos + 4 : end], self._host.clock.now())
             size = SIZE.unpack_from(data, pos)[0] + 4
-            if size > LARGE_FRAME and left < size <= self._host.frame_limit + 4:
+            if size > LARGE_FRAME and left < size <= self.connection.frame_limit + 4:
                 if not self._host.limits.takes(self, size):
                     self._waiting = True
                     self._tail = bytes(data[pos:end])
@@ -279,7 +287,7 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         return False
 
 
-def oversized(first: bytes, size: int, limit: int) -> str:
+def oversized(first: bytes, size: int, limit: int, setting: str = "socket.request.max.bytes") -> str:
     """A sentence about a size that is not possible: the protocol that the client seems to speak."""
     if first[:2] == b"\x16\x03":
         return "the client speaks TLS, and this listener is plaintext"
@@ -289,4 +297,4 @@ def oversized(first: bytes, size: int, limit: int) -> str:
         return "the client speaks HTTP/2 (as gRPC does), and this is a Kafka listener"
     if size < 0:
         return f"the client announced a frame of {size} bytes"
-    return f"the client announced a frame of {size} bytes; socket.request.max.bytes is {limit}"
+    return f"the client announced a frame of {size} bytes; {setting} is {limit}"

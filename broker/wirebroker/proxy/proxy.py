@@ -30,6 +30,7 @@ from wirebroker.proxy.recorder import ProxyRecorder, batches_with_answers
 from wirebroker.proxy.relay import Forward, Relay
 from wirebroker.proxy.shadow import Shadow
 from wirebroker.requests.facts import facts_of
+from wirebroker.security.session import Session
 
 FRAME_LIMIT = 256 * 1024 * 1024
 """The largest request in bytes that passes; a broker's socket.request.max.bytes is usually 100 MiB."""
@@ -97,7 +98,7 @@ class Proxy:
     def connect(self, node_id: int, client_host: str, listener: str, now: int) -> Relay:
         """A client has connected to the listener of this node; −1 if the node's id is not known yet."""
         self.set_time(now)
-        connection = Connection(next(self._numbers), node_id, client_host, listener)
+        connection = Connection(next(self._numbers), node_id, client_host, Session(listener))
         relay = self.relays[connection] = Relay(self, connection)
         if self.trace.changes:
             self.trace.opened(connection)

@@ -14,6 +14,7 @@ from kafkawire.declare import Field, Message, Struct
 from kafkawire.entities import Entity, first, holders, parts
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from kafkawire.messages.metadata import MetadataResponse
 from kafkawire.messages.offset_fetch import OffsetFetchResponse
 from kafkawire.registry import api_name, response_class
 from wirebroker.requests.parts import Where, partition_index, topic_name
@@ -25,7 +26,8 @@ READING = frozenset(
         "Fetch", "ListOffsets", "Metadata", "OffsetFetch", "FindCoordinator", "DescribeGroups", "ListGroups", "ApiVersions",
         "OffsetForLeaderEpoch", "DescribeConfigs", "DescribeLogDirs", "DescribeCluster", "DescribeProducers",
         "DescribeTransactions", "ListTransactions", "DescribeTopicPartitions", "ConsumerGroupDescribe",
-        "ListPartitionReassignments", "DescribeQuorum", "ListConfigResources", "DescribeAcls",
+        "ListPartitionReassignments", "DescribeQuorum", "ListConfigResources", "DescribeAcls", "SaslHandshake",
+        "DescribeUserScramCredentials",
     }
 )  # fmt: skip
 """APIs that change nothing: handling their requests before the answer is overwritten does no harm."""
@@ -56,7 +58,7 @@ BLANK = frozenset(
 PARTS = {
     "responses": ("topic_data", "resources", "topic_names", "topics"), "partition_responses": ("partition_data",),
     "topics": ("topics",), "partitions": ("partitions", "partition_indexes"),
-    "results": ("topics", "groups_names", "creations", "dirs"),
+    "results": ("topics", "groups_names", "creations", "dirs", "upsertions", "deletions"),
     "results_by_topic_v3_and_below": ("v3_and_below_topics",), "results_by_partition": ("partitions",),
     "results_by_transaction": ("transactions",), "topic_results": ("topics",), "members": ("members",),
     "markers": ("markers",), "filter_results": ("filters",), "replica_election_results": ("topic_partitions",),
@@ -185,7 +187,7 @@ def _like(cls: type[Struct], source: Any, code: int, pause: Callable[[], bool]) 
             values[field.name] = code
         elif not isinstance(field.spec, list) and (repeated := _repeated(source, field)) is not None:
             values[field.name] = repeated
-    if answered_by_parts and "error_code" in values:
+    if answered_by_parts and "error_code" in values and cls is not MetadataResponse:
         values["error_code"] = 0
     made = cls(**values)
     if holders(cls, "errorCode"):
@@ -196,6 +198,8 @@ def _like(cls: type[Struct], source: Any, code: int, pause: Callable[[], bool]) 
 def _sources(source: Any, name: str) -> list[Any]:
     """The parts of the request that this list of the answer answers."""
     found: list[Any] = next((each for name in PARTS[name] if (each := getattr(source, name, None))), [])
+    if hasattr(source, "upsertions"):  # AlterUserScramCredentials has two lists of users
+        return [*source.deletions, *source.upsertions]
     if hasattr(source, "dirs"):  # AlterReplicaLogDirs is answered by topic
         return [topic for each in found for topic in each.topics]
     return found
@@ -205,6 +209,8 @@ def _repeated(source: Any, field: Field) -> Any:
     """The value of the request that a field of the answer repeats, None if it repeats none."""
     if field.name in REPEATED_FIELDS:
         return getattr(source, field.name, None)
+    if field.name == "user":
+        return getattr(source, "name", None)
     for entity in REPEATED_ENTITIES:
         if field.entity == entity and isinstance(source, Struct):
             return partition_index(source) if entity == "partition" else first(source, entity)

@@ -26,6 +26,7 @@ from wirebroker.trace.brief import Brief, brief
 from wirebroker.trace.kept_frames import About, KeptFrames
 from wirebroker.trace.levels import includes
 from wirebroker.trace.rows import (
+    AuthenticationRow,
     ConnectionRow,
     FaultRow,
     FetchRow,
@@ -132,6 +133,20 @@ class Recorder:
         row = ConnectionRow(
             self._now(), connection.node_id, connection.number, change, connection.client_host, connection.listener,
             software_of(connection), reason,
+        )  # fmt: skip
+        self._add(row)
+
+    def authenticated(
+        self, connection: Connection, outcome: Literal["succeeded", "failed", "expired"], reason: str = ""
+    ) -> None:
+        """Note the outcome of an authentication."""
+        if not self.verdicts:
+            return
+        session = connection.session
+        row = AuthenticationRow(
+            self._now(), connection.node_id, connection.number, connection.client_host, session.listener,
+            cut(session.asked or session.mechanism) or "", outcome, cut(str(session.principal)) or "", session.again,
+            -1 if session.expires_at is None else session.expires_at, cut(reason) or "",
         )  # fmt: skip
         self._add(row)
 

@@ -197,6 +197,33 @@ class ConnectionRow(Row):
 
 
 @dataclass(frozen=True, slots=True)
+class AuthenticationRow(Row):
+    """A client has authenticated or failed to, or its session has ended."""
+
+    event = "authentication"
+
+    node: int
+    connection: int
+    client_host: str
+    listener: str
+    mechanism: str
+    """the SASL mechanism, SSL for a client's certificate, "" if the client has not named one"""
+    outcome: Literal["succeeded", "failed", "expired"]
+    principal: str
+    """who the client is, as User:name; User:ANONYMOUS if nobody knows"""
+    again: bool
+    """whether the connection was authenticated before"""
+    expires_at: int
+    """when the session ends, −1 for never"""
+    reason: str
+    """why it failed"""
+
+    def parts(self) -> Parts:
+        what = f"{self.mechanism or 'authentication'}{' again' if self.again else ''}"
+        return "", what, self.outcome, self.reason or f"{self.principal} from {self.client_host} at {self.listener}"
+
+
+@dataclass(frozen=True, slots=True)
 class RequestRow(ClientRow):
     """A request arrived and could be read."""
 
@@ -455,8 +482,8 @@ class RestartRow(Row):
 EVENTS: dict[str, type[Row]] = {
     row.event: row
     for row in (
-        ProduceRow, ShadowRow, FaultRow, ConnectionRow, RequestRow, UnsupportedRow, ReplyRow, FetchRow, TopicRow, LeaderRow,
-        InSyncRow, BrokerRow, ProducerRow, TransactionRow, GroupRow, RetentionRow, RestartRow, RunRow,
+        ProduceRow, ShadowRow, FaultRow, ConnectionRow, AuthenticationRow, RequestRow, UnsupportedRow, ReplyRow, FetchRow,
+        TopicRow, LeaderRow, InSyncRow, BrokerRow, ProducerRow, TransactionRow, GroupRow, RetentionRow, RestartRow, RunRow,
     )
 }  # fmt: skip
 """Every event, by the name that its JSON has."""

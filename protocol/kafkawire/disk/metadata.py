@@ -54,6 +54,18 @@ class TopicImage:
     partitions: dict[int, PartitionImage] = field(default_factory=dict)
 
 
+class ScramCredential(NamedTuple):
+    """What Kafka keeps of a user's password for a SCRAM mechanism (RFC 5802)."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+    def __repr__(self) -> str:
+        return f"ScramCredential(iterations={self.iterations})"
+
+
 @dataclass(slots=True)
 class Image:
     """Topics, settings and producer ids. Settings are by resource: its type, and its name ("" for all brokers)."""

@@ -1,0 +1,78 @@
+"""AlterUserScramCredentials, version 0.
+
+Adds, replaces and removes SCRAM credentials (ScramControlManager). A user who is named twice is DUPLICATE_RESOURCE, an empty
+name or too few or too many iterations UNACCEPTABLE_CREDENTIAL, an unknown mechanism UNSUPPORTED_SASL_MECHANISM, and removing
+a credential that is not there RESOURCE_NOT_FOUND. The others are altered all the same.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kafkawire.disk.metadata import ScramCredential
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from wirebroker.exchange import Exchange
+from wirebroker.security.scram import BY_NUMBER, LEAST_ITERATIONS, MOST_ITERATIONS, credential_of_salted
+
+Change = ScramCredentialDeletion | ScramCredentialUpsertion
+
+
+class Refusal(NamedTuple):
+    """An error and its message."""
+
+    code: ErrorCode
+    message: str
+
+
+TWICE = Refusal(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
+
+
+def handle(request: AlterUserScramCredentialsRequest, exchange: Exchange) -> AlterUserScramCredentialsResponse:
+    """Alter what can be altered."""
+    refused: dict[str, Refusal] = {}
+    wanted: dict[str, Change] = {}
+    changes: list[Change] = [*request.deletions, *request.upsertions]
+    for change in changes:
+        if change.name in refused:
+            continue
+        refusal = TWICE if wanted.pop(change.name, None) is not None else _refusal(change, exchange)
+        if refusal is None:
+            wanted[change.name] = change
+        else:
+            refused[change.name] = refusal
+    if wanted:
+        exchange.cluster.alter_scram({(each.name, each.mechanism): _credential(each) for each in wanted.values()})
+    results = [AlterUserScramCredentialsResult(user=name, error_code=ErrorCode.NONE, error_message=None) for name in wanted]
+    for name, (code, message) in refused.items():
+        results.append(AlterUserScramCredentialsResult(user=name, error_code=code, error_message=message))
+    return AlterUserScramCredentialsResponse(results=results)
+
+
+def _refusal(change: Change, exchange: Exchange) -> Refusal | None:
+    if not change.name:
+        return Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    if change.mechanism not in BY_NUMBER:
+        return Refusal(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+    if isinstance(change, ScramCredentialDeletion):
+        if (change.name, change.mechanism) not in exchange.cluster.scram:
+            return Refusal(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
+        return None
+    if change.iterations < LEAST_ITERATIONS:
+        return Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+    if change.iterations > MOST_ITERATIONS:
+        return Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+    return None
+
+
+def _credential(change: Change) -> ScramCredential | None:
+    if isinstance(change, ScramCredentialDeletion):
+        return None
+    salted, salt = bytes(change.salted_password), bytes(change.salt)
+    return credential_of_salted(BY_NUMBER[change.mechanism], salted, salt, change.iterations)

@@ -1,0 +1,38 @@
+"""DescribeUserScramCredentials, version 0.
+
+The mechanisms and iterations of each user's SCRAM credentials, never the credentials (ScramImage.describe). Without users it
+describes all. A user who is named twice is DUPLICATE_RESOURCE, one without credentials RESOURCE_NOT_FOUND.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+from wirebroker.exchange import Exchange
+
+
+def handle(request: DescribeUserScramCredentialsRequest, exchange: Exchange) -> DescribeUserScramCredentialsResponse:
+    """Describe each user once."""
+    everybody = {user for user, _ in exchange.cluster.scram}
+    asked = Counter(user.name for user in request.users or ()) or Counter(everybody)
+    results = [_described(name, times, exchange) for name, times in asked.items()]
+    return DescribeUserScramCredentialsResponse(error_code=ErrorCode.NONE, error_message=None, results=results)
+
+
+def _described(name: str, times: int, exchange: Exchange) -> DescribeUserScramCredentialsResult:
+    found = sorted((mechanism, held.iterations) for (user, mechanism), held in exchange.cluster.scram.items() if user == name)
+    code, message = ErrorCode.NONE, None
+    if times > 1:
+        code, found = ErrorCode.DUPLICATE_RESOURCE, []
+        message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
+    elif not found:
+        code, message = ErrorCode.RESOURCE_NOT_FOUND, f"Attempt to describe a user credential that does not exist: {name}"
+    infos = [CredentialInfo(mechanism=mechanism, iterations=iterations) for mechanism, iterations in found]
+    return DescribeUserScramCredentialsResult(user=name, error_code=code, error_message=message, credential_infos=infos)

@@ -1,0 +1,38 @@
+"""SaslAuthenticate, versions 0–2.
+
+One token of the client, and the broker's answer to it. From version 1 on the last answer says for how many ms the session lasts
+(KIP-368), 0 if it does not end. A client that is not who it says gets SASL_AUTHENTICATION_FAILED, and the connection ends. An
+authenticated client gets ILLEGAL_SASL_STATE.
+"""
+
+from __future__ import annotations
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from wirebroker.effects import Outcome
+from wirebroker.exchange import Exchange
+from wirebroker.security.mechanisms import Failure, Success
+from wirebroker.security.session import Stage
+
+
+def handle(request: SaslAuthenticateRequest, exchange: Exchange) -> SaslAuthenticateResponse | Outcome:
+    """Let the mechanism answer the token."""
+    session = exchange.connection.session
+    if session.stage is not Stage.TOKEN:
+        message = "SaslAuthenticate request received after successful authentication"
+        return _error(ErrorCode.ILLEGAL_SASL_STATE, message)
+    outcome = exchange.engine.authenticator.evaluate(exchange.connection, bytes(request.auth_bytes), exchange.now)
+    if isinstance(outcome, Failure):
+        answer = _error(ErrorCode.SASL_AUTHENTICATION_FAILED, outcome.message)
+        return exchange.engine.unauthenticated(exchange, answer, outcome.cause)
+    ends = session.expires_at if isinstance(outcome, Success) else None
+    return SaslAuthenticateResponse(
+        error_code=ErrorCode.NONE,
+        error_message="",
+        auth_bytes=outcome.token,
+        session_lifetime_ms=0 if ends is None else ends - exchange.now,
+    )
+
+
+def _error(code: ErrorCode, message: str | None) -> SaslAuthenticateResponse:
+    return SaslAuthenticateResponse(error_code=code, error_message=message, auth_bytes=b"")

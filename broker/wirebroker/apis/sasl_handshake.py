@@ -1,0 +1,28 @@
+"""SaslHandshake, versions 0–1.
+
+The client names the mechanism by which it wants to authenticate. After version 0 its tokens come without requests around them.
+A mechanism that is not enabled is UNSUPPORTED_SASL_MECHANISM, and the connection ends. An authenticated client gets
+ILLEGAL_SASL_STATE, unless its session ends some time: then it begins to authenticate again (KIP-368).
+"""
+
+from __future__ import annotations
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from wirebroker.effects import Outcome
+from wirebroker.exchange import Exchange
+from wirebroker.security.session import Stage
+
+
+def handle(request: SaslHandshakeRequest, exchange: Exchange) -> SaslHandshakeResponse | Outcome:
+    """Answer with the enabled mechanisms."""
+    authenticator, connection = exchange.engine.authenticator, exchange.connection
+    if connection.session.stage is Stage.DONE:
+        return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])
+    failure = authenticator.handshake(connection, request.mechanism, bare=exchange.version == 0)
+    code = ErrorCode.NONE if failure is None else ErrorCode.UNSUPPORTED_SASL_MECHANISM
+    answer = SaslHandshakeResponse(error_code=code, mechanisms=authenticator.mechanisms)
+    if failure is None:
+        return answer
+    unheard = connection.session.mechanism != ""  # Kafka closes it at once if it was authenticated before
+    return exchange.engine.unauthenticated(exchange, None if unheard else answer, failure.cause)

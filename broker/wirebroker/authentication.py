@@ -1,0 +1,167 @@
+"""Who the clients of a cluster are: SASL dialogues, their gate, and how long a session lasts.
+
+The rules are those of SaslServerAuthenticator and KafkaChannel: before a client is authenticated it may send ApiVersions once,
+SaslHandshake, and its tokens. The APIs SaslHandshake and SaslAuthenticate have handlers as all others, so faults and the trace
+know them. A session that ends (KIP-368) keeps its gate, any other connection has none once it is authenticated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
+
+from kafkawire.errors import ErrorCode
+from kafkawire.frames import KEY_VERSION_CORRELATION
+from kafkawire.registry import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, api_name
+from wirebroker.connection import Connection, Decision, Disconnect, Gate, Refuse, Send, Unauthenticated
+from wirebroker.core.groups.java_order import set_of_names
+from wirebroker.security.mechanisms import GSSAPI, PLAIN, SERVED, Challenge, Failure, Mechanism, Success
+from wirebroker.security.plain import Plain
+from wirebroker.security.principals import USER, Principal
+from wirebroker.security.scram import BY_NAME, LEAST_ITERATIONS, Scram, credential_of
+from wirebroker.security.session import Stage
+
+if TYPE_CHECKING:
+    from wirebroker.core.cluster import Cluster
+
+FIRST_REQUESTS = {Stage.HANDSHAKE_OR_VERSIONS: (SASL_HANDSHAKE, API_VERSIONS), Stage.HANDSHAKE: (SASL_HANDSHAKE,)}
+AGAIN_AFTER_MS = 1000
+"""A SaslHandshake within this time after the last one of an authenticated connection is an error (KIP-368)."""
+SALT_BYTES = NONCE_BYTES = 20
+
+Note = Callable[[Connection, Literal["succeeded", "failed", "expired"], str], None]
+"""Told of each authentication: the connection, the outcome, and the cause of a failure."""
+
+
+class Authenticator:
+    """Authenticates the clients of a cluster."""
+
+    def __init__(self, cluster: Cluster, note: Note) -> None:
+        self._cluster = cluster
+        self._note = note
+        self.passwords: dict[str, str] = {}
+        """The passwords of users, for PLAIN."""
+
+    # Users
+
+    def add_user(self, name: str, password: str) -> None:
+        """Let a user log in by this password, with every mechanism that has passwords."""
+        self.passwords[name] = password
+        for mechanism in BY_NAME.values():
+            held = self._cluster.scram.get((name, mechanism.number))
+            salt = self._cluster.random_bytes(SALT_BYTES) if held is None else held.salt
+            made = credential_of(mechanism, password, salt, LEAST_ITERATIONS if held is None else held.iterations)
+            if held != made:
+                self._cluster.alter_scram({(name, mechanism.number): made})
+
+    @property
+    def mechanisms(self) -> list[str]:
+        """The enabled mechanisms, in the order in which Kafka names them."""
+        enabled = self._cluster.configs.value("sasl.enabled.mechanisms")
+        names = enabled if isinstance(enabled, list) and enabled != [GSSAPI] else SERVED
+        return set_of_names(names)
+
+    def _new(self, name: str) -> Mechanism:
+        if name == PLAIN:
+            return Plain(self.passwords)
+        mechanism, scram = BY_NAME[name], self._cluster.scram
+        nonce = self._cluster.random_bytes(NONCE_BYTES).hex()
+        return Scram(mechanism, nonce, lambda user: scram.get((user, mechanism.number)), lambda _: None)
+
+    # Connections
+
+    def gate(self, connection: Connection) -> Gate | None:
+        """The gate of a connection that is to authenticate; None if its listener wants no SASL."""
+        configs = self._cluster.configs
+        sasl = connection.session.protocol.sasl
+        connection.frame_limit = configs.integer("sasl.server.max.receive.size" if sasl else "socket.request.max.bytes")
+        return self if sasl else None
+
+    def decide(self, connection: Connection, frame: memoryview, now: int) -> Decision | None:
+        """Whether the client may send this now."""
+        session = connection.session
+        if session.stage is Stage.TOKEN and session.bare:
+            outcome = self.evaluate(connection, bytes(frame), now)
+            return Unauthenticated(outcome.cause) if isinstance(outcome, Failure) else Send(outcome.token)
+        key, _, _ = KEY_VERSION_CORRELATION.unpack_from(frame)
+        if session.stage is Stage.DONE:
+            return self._decide_again(connection, key, now)
+        if session.stage is Stage.OTHER_MECHANISM:
+            return Unauthenticated(self._failed(connection, f"it must authenticate again by {session.mechanism}").cause)
+        if session.stage is Stage.TOKEN:
+            if key == SASL_AUTHENTICATE:
+                return None
+            cause = f"it sent {api_name(key)} instead of {session.stage.value}"
+            return Refuse(ErrorCode.ILLEGAL_SASL_STATE, self._failed(connection, cause).cause)
+        if key in FIRST_REQUESTS[session.stage]:
+            return None
+        return Disconnect(f"the client sent {api_name(key)} before it authenticated; expected {session.stage.value}")
+
+    def _decide_again(self, connection: Connection, key: int, now: int) -> Decision | None:
+        """What a client may send whose session ends some time."""
+        session = connection.session
+        began = session.begun_again_at
+        if key == SASL_HANDSHAKE and (began is None or now - began >= AGAIN_AFTER_MS):
+            session.begun_again_at = now
+            session.stage = Stage.HANDSHAKE
+            connection.produce_shape = None
+            self.gate(connection)
+        elif session.expires_at is not None and now > session.expires_at:
+            cause = f"the session of {session.principal} ended, and the client did not authenticate again"
+            self._note(connection, "expired", cause)
+            return Disconnect(cause)
+        return None
+
+    # The dialogue
+
+    def versions_told(self, connection: Connection) -> None:
+        """ApiVersions was answered: a client that is not authenticated may not ask again."""
+        if connection.session.stage is Stage.HANDSHAKE_OR_VERSIONS:
+            connection.session.stage = Stage.HANDSHAKE
+
+    def handshake(self, connection: Connection, name: str, *, bare: bool) -> Failure | None:
+        """Begin to authenticate by this mechanism; `bare` if its tokens come without requests around them."""
+        session, enabled = connection.session, self.mechanisms
+        if name not in enabled:
+            return self._failed(connection, f"it asked for the SASL mechanism {name!r}; enabled: {', '.join(enabled)}")
+        if session.mechanism not in ("", name):
+            session.stage = Stage.OTHER_MECHANISM
+            return None
+        session.sasl, session.asked, session.bare, session.stage = self._new(name), name, bare, Stage.TOKEN
+        return None
+
+    def evaluate(self, connection: Connection, token: bytes, now: int) -> Challenge | Success | Failure:
+        """Take a client's token. After a Success the session is the one of that user; after a Failure it must end."""
+        session = connection.session
+        assert session.sasl is not None
+        outcome = session.sasl.evaluate(token, now)
+        if isinstance(outcome, Challenge):
+            return outcome
+        if isinstance(outcome, Failure):
+            doing = "re-authentication" if session.mechanism else "authentication"
+            hidden = f"Authentication failed during {doing} due to invalid credentials with SASL mechanism {session.asked}"
+            return self._failed(connection, outcome.cause, outcome.message or hidden)
+        principal = Principal(USER, outcome.user)
+        if session.mechanism and principal != session.principal:
+            before, after = (f"{who.kind}.{who.name}" for who in (session.principal, principal))
+            message = f"Cannot change principals during re-authentication from {before}: {after}"
+            return self._failed(connection, message, message)
+        self._succeeded(connection, principal, outcome, now)
+        return outcome
+
+    def _succeeded(self, connection: Connection, principal: Principal, outcome: Success, now: int) -> None:
+        session = connection.session
+        session.again = bool(session.mechanism)
+        session.principal, session.by_token, session.mechanism = principal, outcome.by_token, session.asked
+        session.sasl, session.stage = None, Stage.DONE
+        most = self._cluster.configs.integer("connections.max.reauth.ms")
+        ends = [*([now + most] if most > 0 else []), *([] if outcome.expires_at is None else [outcome.expires_at])]
+        session.expires_at = max(min(ends), now) if ends else None
+        connection.frame_limit = self._cluster.configs.integer("socket.request.max.bytes")
+        if session.expires_at is None:
+            connection.gate = None
+        self._note(connection, "succeeded", "")
+
+    def _failed(self, connection: Connection, cause: str, message: str | None = None) -> Failure:
+        self._note(connection, "failed", cause)
+        return Failure(f"authentication failed: {cause}", message)

@@ -1,0 +1,30 @@
+"""How the values of flags are read, and what is wrong with those that cannot be."""
+
+from __future__ import annotations
+
+from wirebroker.net.listener import Address, parse_address
+
+
+class UsageError(ValueError):
+    """The command line cannot be carried out; the message is for the user."""
+
+
+def address_in(text: str, flag: str) -> Address:
+    """The address that a flag names. Raises UsageError."""
+    try:
+        return parse_address(text)
+    except ValueError as wrong:
+        raise UsageError(f"{flag}: {wrong}") from None
+
+
+def pair(text: str, flag: str) -> tuple[str, str]:
+    """The name and the value of `NAME=VALUE`. Raises UsageError."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UsageError(f"{flag} {text}: this is not NAME=VALUE")
+    return name.strip(), value.strip()
+
+
+def whole(text: str) -> int:
+    """The whole number in a text, −1 if it is not one of up to nine digits."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else -1

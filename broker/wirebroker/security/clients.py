@@ -1,0 +1,40 @@
+"""The client's side of SASL, for our own wire client: what it sends, token by token."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from base64 import b64decode, b64encode
+from collections.abc import Generator
+
+from wirebroker.security.mechanisms import OAUTHBEARER, PLAIN
+from wirebroker.security.scram import BY_NAME
+
+Tokens = Generator[bytes, bytes, None]
+"""Yields each token to send, and is sent the broker's answer to it."""
+
+
+def tokens(mechanism: str, user: str, password: str, extensions: str = "", nonce: str = "wirebroker") -> Tokens:
+    """The tokens of a client that logs in; for OAUTHBEARER the password is the bearer token."""
+    if mechanism == PLAIN:
+        yield f"\0{user}\0{password}".encode()
+    elif mechanism == OAUTHBEARER:
+        yield f"n,,\x01auth=Bearer {password}\x01\x01".encode()
+    else:
+        yield from _scram(mechanism, user, password, extensions, nonce)
+
+
+def _scram(mechanism: str, user: str, password: str, extensions: str, nonce: str) -> Tokens:
+    digest = BY_NAME[mechanism].digest
+    quoted = user.replace("=", "=3D").replace(",", "=2C")
+    first = f"n={quoted},r={nonce}{extensions}"
+    answer = (yield f"n,,{first}".encode()).decode()
+    if not answer:
+        return  # the broker has refused it
+    parts = dict(each.split("=", 1) for each in answer.split(","))
+    salted = hashlib.pbkdf2_hmac(digest, password.encode(), b64decode(parts["s"]), int(parts["i"]))
+    key = hmac.digest(salted, b"Client Key", digest)
+    last = f"c=biws,r={parts['r']}"
+    signature = hmac.digest(hashlib.new(digest, key).digest(), f"{first},{answer},{last}".encode(), digest)
+    proof = bytes(a ^ b for a, b in zip(key, signature, strict=True))
+    yield f"{last},p={b64encode(proof).decode()}".encode()

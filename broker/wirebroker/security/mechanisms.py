@@ -1,0 +1,44 @@
+"""What a SASL mechanism does: it takes the client's tokens, and returns a challenge, a success or a failure for each."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER, GSSAPI = "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"
+SERVED = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER)
+"""The mechanisms that this broker has. GSSAPI, which is Kerberos, needs a realm and is refused."""
+
+
+class Challenge(NamedTuple):
+    """The client is to answer this token."""
+
+    token: bytes
+
+
+class Success(NamedTuple):
+    """The client has proved that it is this user."""
+
+    token: bytes
+    user: str
+    expires_at: int | None = None
+    """When its credential expires, in ms since the epoch; None: never."""
+    by_token: bool = False
+    """Whether the credential is a delegation token."""
+
+
+class Failure(NamedTuple):
+    """The client has not proved who it is. `cause` is for the log and holds no secret."""
+
+    cause: str
+    message: str | None = None
+    """What the answer says; None: only that the credentials are invalid."""
+
+
+Outcome = Challenge | Success | Failure
+
+
+class Mechanism(Protocol):
+    """The broker's side of one SASL dialogue (javax.security.sasl.SaslServer)."""
+
+    def evaluate(self, token: bytes, now: int) -> Outcome:
+        """Take the client's next token; `now` is in ms since the epoch."""

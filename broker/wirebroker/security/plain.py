@@ -1,0 +1,38 @@
+"""SASL PLAIN (RFC 4616), as Kafka's PlainSaslServer."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+
+from wirebroker.security.mechanisms import Failure, Outcome, Success
+
+
+class Plain:
+    """Compares the client's password with that of the user."""
+
+    def __init__(self, passwords: Mapping[str, str]) -> None:
+        self._passwords = passwords
+
+    def evaluate(self, token: bytes, now: int) -> Outcome:
+        """`[authorization id] NUL user NUL password`."""
+        parts = token.decode("utf-8", "replace").split("\0", 3)
+        if len(parts) != 3:
+            return _failure(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
+        authorization_id, user, password = parts
+        for what, value in (("username", user), ("password", password)):
+            if not value:
+                return _failure(f"Authentication failed: {what} not specified")
+        expected = self._passwords.get(user)
+        # An unknown user takes the time of a wrong password.
+        same = hmac.compare_digest(password.encode(), (password + "." if expected is None else expected).encode())
+        if not same:
+            why = "the password is wrong" if expected is not None else "there is no such user"
+            return Failure(f"user {user!r}: {why}", "Authentication failed: Invalid username or password")
+        if authorization_id not in ("", user):
+            return _failure("Authentication failed: Client requested an authorization id that is different from username")
+        return Success(b"", user)
+
+
+def _failure(message: str) -> Failure:
+    return Failure(message, message)

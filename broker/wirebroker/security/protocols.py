@@ -1,0 +1,43 @@
+"""The security protocols of listeners, by Kafka's names."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class SecurityProtocol(Enum):
+    """What protects a listener's connections (org.apache.kafka.common.security.auth.SecurityProtocol)."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+    @property
+    def tls(self) -> bool:
+        """Whether the bytes are encrypted."""
+        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+
+    @property
+    def sasl(self) -> bool:
+        """Whether clients authenticate by SASL."""
+        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+
+
+def protocol_named(text: str) -> SecurityProtocol:
+    """The protocol of this name, in any case. Raises ValueError."""
+    try:
+        return SecurityProtocol[text.strip().upper()]
+    except KeyError:
+        raise ValueError(f"{text!r} is not a security protocol; they are {', '.join(SecurityProtocol.__members__)}") from None
+
+
+def protocol_map(entries: list[str]) -> dict[str, SecurityProtocol]:
+    """The value of listener.security.protocol.map: each listener's name and its protocol. Raises ValueError."""
+    found = {}
+    for entry in entries:
+        name, colon, protocol = entry.partition(":")
+        if not colon:
+            raise ValueError(f"listener.security.protocol.map: {entry!r} is not NAME:PROTOCOL")
+        found[name.strip().upper()] = protocol_named(protocol)
+    return found

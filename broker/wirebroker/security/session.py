@@ -1,0 +1,54 @@
+"""A client's session: where it connected, who it is, and until when it may stay without saying so again."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from wirebroker.security.principals import ANONYMOUS, Principal
+from wirebroker.security.protocols import SecurityProtocol
+
+if TYPE_CHECKING:
+    from wirebroker.security.mechanisms import Mechanism
+
+
+class Stage(Enum):
+    """What a SASL client may send next (SaslServerAuthenticator.SaslState)."""
+
+    HANDSHAKE_OR_VERSIONS = "SaslHandshake or ApiVersions"
+    HANDSHAKE = "SaslHandshake"
+    TOKEN = "SaslAuthenticate"
+    OTHER_MECHANISM = "nothing: it asked to authenticate again by another mechanism"
+    DONE = "any request"
+
+
+class Session:
+    """The session of one connection. A connection without SASL is DONE from the beginning."""
+
+    __slots__ = ("again", "asked", "bare", "begun_again_at", "by_token", "expires_at", "listener", "mechanism", "principal",
+                 "protocol", "sasl", "stage")  # fmt: skip
+
+    def __init__(
+        self, listener: str, protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT, principal: Principal = ANONYMOUS
+    ) -> None:
+        self.listener = listener
+        self.protocol = protocol
+        self.principal = principal
+        """Who the client is; during a re-authentication still the one before."""
+        self.by_token = False
+        """Whether it authenticated by a delegation token, which may not make or renew tokens."""
+        self.stage = Stage.HANDSHAKE_OR_VERSIONS if protocol.sasl else Stage.DONE
+        self.mechanism = ""
+        """The SASL mechanism by which it is authenticated; "" before the first success."""
+        self.asked = ""
+        """The mechanism of the authentication that goes on, or of the last one."""
+        self.again = False
+        """Whether the last success was a re-authentication."""
+        self.sasl: Mechanism | None = None
+        """The dialogue of the authentication that goes on."""
+        self.bare = False
+        """Whether tokens come without a request around them, as after SaslHandshake version 0."""
+        self.expires_at: int | None = None
+        """When the client must have authenticated again, in ms since the epoch (KIP-368); None: never."""
+        self.begun_again_at: int | None = None
+        """When the last re-authentication began."""

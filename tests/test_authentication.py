@@ -1,0 +1,322 @@
+"""SASL: PLAIN and SCRAM, what a client may send before it is authenticated, and sessions that end."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import aiokafka
+import confluent_kafka.admin
+import kafka as kafka_python
+import pytest
+
+from kafkawire.errors import ErrorCode
+from kafkawire.frames import SIZE
+from kafkawire.messages.api_versions import ApiVersionsRequest
+from kafkawire.messages.metadata import MetadataRequest
+from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest
+from kafkawire.messages.sasl_handshake import SaslHandshakeRequest
+from wirebroker import MockKafka
+from wirebroker.security.clients import tokens
+from wirebroker.security.mechanisms import PLAIN, SCRAM_SHA_256, SCRAM_SHA_512
+from wirebroker.wire_client import Connection, ConnectionClosed, address_of
+from wirekit import batch, produce_request
+
+MECHANISMS = [PLAIN, SCRAM_SHA_256, SCRAM_SHA_512]
+VERSIONS = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+USERS = {"alice": "secret", "bob,=": "other"}
+
+
+@pytest.fixture
+def secured() -> Any:
+    with MockKafka(security="sasl_plaintext", users=USERS, topics={"orders": 1}) as kafka:
+        yield kafka
+
+
+def dial(kafka: MockKafka) -> Connection:
+    return Connection(address_of(kafka.bootstrap_servers), 5)
+
+
+def log_in(
+    connection: Connection, mechanism: str = PLAIN, user: str = "alice", password: str = "secret", version: int = 2
+) -> Any:
+    """Handshake and tokens; the last answer."""
+    hello = connection.request(SaslHandshakeRequest(mechanism=mechanism), 1)
+    assert hello.error_code == 0
+    dialogue = tokens(mechanism, user, password)
+    token = next(dialogue)
+    while True:
+        answer = connection.request(SaslAuthenticateRequest(auth_bytes=token), 2)
+        try:
+            token = dialogue.send(answer.auth_bytes)
+        except StopIteration:
+            return answer
+
+
+def events(kafka: MockKafka) -> list[tuple[str, str, str]]:
+    return [(row.mechanism, row.outcome, row.principal) for row in kafka.trace.events("authentication")]
+
+
+# Clients
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_producer_logs_in(secured: MockKafka, mechanism: str) -> None:
+    producer = kafka_python.KafkaProducer(
+        bootstrap_servers=secured.bootstrap_servers, security_protocol="SASL_PLAINTEXT", sasl_mechanism=mechanism,
+        sasl_plain_username="alice", sasl_plain_password="secret",
+    )  # fmt: skip
+    assert producer.send("orders", b"a pound of tea").get(10).offset == 0
+    producer.close()
+    assert set(events(secured)) == {(mechanism, "succeeded", "User:alice")}
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_librdkafka_logs_in_and_is_told_of_a_wrong_password(secured: MockKafka, mechanism: str) -> None:
+    settings = {
+        "bootstrap.servers": secured.bootstrap_servers, "security.protocol": "sasl_plaintext", "sasl.mechanism": mechanism,
+        "sasl.username": "alice", "log_level": 0,
+    }  # fmt: skip
+    admin = confluent_kafka.admin.AdminClient(settings | {"sasl.password": "secret"})
+    assert "orders" in admin.list_topics(timeout=10).topics
+    told: list[str] = []
+    wrong = confluent_kafka.Producer(
+        settings
+        | {"sasl.password": "wrong", "error_cb": lambda error: told.append(error.name()), "logger": logging.getLogger("quiet")}
+    )
+    while "_AUTHENTICATION" not in told:
+        wrong.poll(0.05)
+    assert (mechanism, "failed", "User:ANONYMOUS") in events(secured)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_aiokafka_logs_in(mechanism: str) -> None:
+    async with MockKafka(security="sasl_plaintext", users=USERS, topics={"orders": 1}) as kafka:
+        producer = aiokafka.AIOKafkaProducer(
+            bootstrap_servers=kafka.bootstrap_servers, security_protocol="SASL_PLAINTEXT", sasl_mechanism=mechanism,
+            sasl_plain_username="alice", sasl_plain_password="secret",
+        )  # fmt: skip
+        async with producer:
+            assert (await producer.send_and_wait("orders", b"a pound of tea")).offset == 0
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_name_with_every_sign_that_scram_quotes(secured: MockKafka, mechanism: str) -> None:
+    assert log_in(dial(secured), mechanism, "bob,=", "other").error_code == 0
+
+
+# Refusals
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize(("user", "password"), [("alice", "hunter2"), ("nobody", "secret")])
+def test_wrong_credentials_end_the_connection(
+    secured: MockKafka, caplog: pytest.LogCaptureFixture, mechanism: str, user: str, password: str
+) -> None:
+    other, connection = dial(secured), dial(secured)
+    log_in(other)
+    with caplog.at_level(logging.INFO, "wirebroker"):
+        answer = log_in(connection, mechanism, user, password)
+        assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        with pytest.raises(ConnectionClosed):
+            connection.request(VERSIONS, 3)
+    assert user not in answer.error_message
+    lines = [record.getMessage() for record in caplog.records if "authentication failed" in record.getMessage()]
+    assert len(lines) == 1
+    assert user in lines[0]
+    assert password not in lines[0]
+    assert other.request(MetadataRequest(topics=[]), 9).brokers
+
+
+def test_an_unknown_mechanism(secured: MockKafka) -> None:
+    for name in ("GSSAPI", "scram-sha-256", ""):
+        connection = dial(secured)
+        answer = connection.request(SaslHandshakeRequest(mechanism=name), 1)
+        assert answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+        assert set(MECHANISMS) <= set(answer.mechanisms)
+        with pytest.raises(ConnectionClosed):
+            connection.request(VERSIONS, 3)
+
+
+@pytest.mark.parametrize("request_", [MetadataRequest(topics=[]), SaslAuthenticateRequest(auth_bytes=b"\0alice\0secret")])
+def test_a_request_before_authentication_closes_the_connection(secured: MockKafka, request_: Any) -> None:
+    connection = dial(secured)
+    connection.request(VERSIONS, 3)
+    with pytest.raises(ConnectionClosed):
+        connection.request(request_, 1)
+
+
+def test_api_versions_is_answered_once_before_authentication(secured: MockKafka) -> None:
+    connection = dial(secured)
+    assert connection.request(ApiVersionsRequest(client_software_name="-", client_software_version="1"), 3).error_code == 42
+    assert connection.request(VERSIONS, 3).error_code == 0
+    with pytest.raises(ConnectionClosed):
+        connection.request(VERSIONS, 3)
+
+
+def test_a_request_between_tokens_is_an_illegal_state(secured: MockKafka) -> None:
+    connection = dial(secured)
+    connection.request(SaslHandshakeRequest(mechanism=PLAIN), 1)
+    answer = connection.request(MetadataRequest(topics=[]), 9)
+    assert answer.brokers == []
+    with pytest.raises(ConnectionClosed):
+        connection.request(VERSIONS, 3)
+
+
+def test_a_token_of_100_mb_closes_the_connection(secured: MockKafka) -> None:
+    connection = dial(secured)
+    connection.request(SaslHandshakeRequest(mechanism=PLAIN), 1)
+    connection.send_bytes(SIZE.pack(100_000_000))
+    with pytest.raises(ConnectionClosed):
+        connection.frame()
+    log_in(connection := dial(secured))
+    connection.request(produce_request("orders", batch(tag="x" * 600_000)), 9)
+
+
+@pytest.mark.parametrize(
+    "second",
+    [b"", b"c=biws", b"c=biws,r=replayed,p=AAAA", b"c=biws,r=\xff,p=", b"n,,n=alice,r=again", bytes(100_000)],
+    ids=["empty", "cut", "replayed", "not UTF-8", "out of order", "zeros"],
+)
+def test_a_broken_scram_exchange(secured: MockKafka, second: bytes) -> None:
+    connection = dial(secured)
+    connection.request(SaslHandshakeRequest(mechanism=SCRAM_SHA_256), 1)
+    connection.request(SaslAuthenticateRequest(auth_bytes=next(tokens(SCRAM_SHA_256, "alice", "secret"))), 2)
+    answer = connection.request(SaslAuthenticateRequest(auth_bytes=second), 2)
+    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert "invalid credentials with SASL mechanism SCRAM-SHA-256" in answer.error_message
+
+
+@pytest.mark.parametrize(
+    ("token", "message"),
+    [
+        (b"alice", "expected 3 tokens, got 1"), (b"\0alice\0secret\0", "expected 3 tokens, got 4"),
+        (b"\0\0secret", "username not specified"), (b"\0alice\0", "password not specified"),
+        (b"bob\0alice\0secret", "an authorization id that is different from username"),
+        (b"\0alice\0secre", "Invalid username or password"),
+    ],
+)  # fmt: skip
+def test_a_broken_plain_token(secured: MockKafka, token: bytes, message: str) -> None:
+    connection = dial(secured)
+    connection.request(SaslHandshakeRequest(mechanism=PLAIN), 1)
+    assert message in connection.request(SaslAuthenticateRequest(auth_bytes=token), 2).error_message
+
+
+# Bare tokens
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_tokens_without_requests_after_the_old_handshake(secured: MockKafka, mechanism: str) -> None:
+    connection = dial(secured)
+    connection.request(SaslHandshakeRequest(mechanism=mechanism), 0)
+    dialogue = tokens(mechanism, "alice", "secret")
+    token = next(dialogue)
+    while token:
+        connection.send_bytes(SIZE.pack(len(token)) + token)
+        try:
+            token = dialogue.send(bytes(connection.frame()))
+        except StopIteration:
+            break
+    assert connection.request(MetadataRequest(topics=[]), 9).brokers
+
+
+def test_a_wrong_bare_token_closes_the_connection_without_an_answer(secured: MockKafka) -> None:
+    connection = dial(secured)
+    connection.request(SaslHandshakeRequest(mechanism=PLAIN), 0)
+    connection.send_bytes(SIZE.pack(4) + b"\0a\0b")
+    with pytest.raises(ConnectionClosed):
+        connection.frame()
+
+
+# Sessions
+
+
+@pytest.fixture
+def short() -> Any:
+    with MockKafka(
+        security="sasl_plaintext",
+        users=USERS,
+        topics={"orders": 1},
+        configs={"connections.max.reauth.ms": 60_000},
+        clock="frozen",
+    ) as kafka:
+        yield kafka
+
+
+def test_a_session_without_an_end(secured: MockKafka) -> None:
+    connection = dial(secured)
+    assert log_in(connection).session_lifetime_ms == 0
+    for version in (0, 1):
+        assert connection.request(SaslHandshakeRequest(mechanism=PLAIN), version).error_code == ErrorCode.ILLEGAL_SASL_STATE
+    answer = connection.request(SaslAuthenticateRequest(auth_bytes=b""), 2)
+    assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert secured._call(lambda engine: {each.gate for each in engine.connections}) == {None}
+
+
+def test_a_session_ends_on_the_brokers_clock(short: MockKafka) -> None:
+    connection = dial(short)
+    assert log_in(connection).session_lifetime_ms == 60_000
+    connection.request(produce_request("orders", batch()), 9)
+    short.clock.advance(milliseconds=60_000)
+    assert connection.request(produce_request("orders", batch()), 9)
+    short.clock.advance(milliseconds=1)
+    with pytest.raises(ConnectionClosed):
+        connection.request(produce_request("orders", batch()), 9)
+    assert events(short)[-1] == (PLAIN, "expired", "User:alice")
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_client_authenticates_again(short: MockKafka, mechanism: str) -> None:
+    connection = dial(short)
+    log_in(connection, mechanism)
+    connection.request(produce_request("orders", batch()), 9)
+    for _ in range(3):
+        short.clock.advance(minutes=2)
+        assert log_in(connection, mechanism).session_lifetime_ms == 60_000
+        assert connection.request(produce_request("orders", batch()), 9)
+    assert [row.again for row in short.trace.events("authentication")] == [False, True, True, True]
+
+
+def test_a_client_may_not_authenticate_again_within_a_second(short: MockKafka) -> None:
+    connection = dial(short)
+    log_in(connection)
+    log_in(connection)
+    assert connection.request(SaslHandshakeRequest(mechanism=PLAIN), 1).error_code == ErrorCode.ILLEGAL_SASL_STATE
+    short.clock.advance(seconds=1)
+    log_in(connection)
+
+
+def test_a_client_stays_who_it_is(short: MockKafka) -> None:
+    connection = dial(short)
+    log_in(connection)
+    answer = log_in(connection, user="bob,=", password="other")
+    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert answer.error_message == "Cannot change principals during re-authentication from User.alice: User.bob,="
+
+
+def test_a_client_keeps_its_mechanism(short: MockKafka) -> None:
+    connection = dial(short)
+    log_in(connection)
+    assert connection.request(SaslHandshakeRequest(mechanism=SCRAM_SHA_256), 1).error_code == 0
+    with pytest.raises(ConnectionClosed):
+        connection.request(SaslAuthenticateRequest(auth_bytes=next(tokens(SCRAM_SHA_256, "alice", "secret"))), 2)
+
+
+def test_the_answer_of_a_failure_waits_on_the_brokers_clock() -> None:
+    configs = {"connection.failed.authentication.delay.ms": 100}
+    with MockKafka(security="sasl_plaintext", users=USERS, configs=configs, clock="frozen") as kafka:
+        connection = dial(kafka)
+        connection.request(SaslHandshakeRequest(mechanism=PLAIN), 1)
+        connection.send(SaslAuthenticateRequest(auth_bytes=b"\0alice\0wrong"), 2)
+        kafka.wait_until(lambda: kafka._call(lambda engine: any(each.parked for each in engine.connections)))
+        kafka.clock.advance(milliseconds=100)
+        assert connection.answer().error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+def test_the_options_are_checked() -> None:
+    with pytest.raises(ValueError, match="GSSAPI: Kerberos is not served here; there are PLAIN"):
+        MockKafka(configs={"sasl.enabled.mechanisms": "PLAIN,GSSAPI"})
+    with pytest.raises(ValueError, match="the user 'alice' needs a name and a password"):
+        MockKafka(users={"alice": ""})
+    assert "secret" not in repr(MockKafka(users=USERS)._options)
