@@ -15,11 +15,11 @@ from controlkit import ControlClient
 from kafkawire.frames import encode_request, encode_response
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from wirebroker import MockKafka, ProxyKafka
+from wirebroker import MockKafka, ProxyKafka, faults
 from wirebroker.trace.brief import COLUMNS
 from wirebroker.trace.kept_frames import About
 from wirebroker.trace.recorder import RING, Recorder
-from wirebroker.trace.rows import ConnectionRow, GroupRow
+from wirebroker.trace.rows import ConnectionRow, GroupRow, ReplyRow
 from wirebroker.wire_client import Connection, address_of
 from wirekit import Reachable, batch, produce_request
 
@@ -262,3 +262,19 @@ def test_a_proxy_has_the_same_stream_and_no_broker() -> None:
             assert control.ask("GET", "/producers") == {"producers": [], "more": 0}
         rule = control.ask("POST", "/faults", {"kind": "disconnect", "api": "Metadata", "nth": 1})
         assert control.ask("GET", f"/faults/{rule['id']}")["fired"] == 0
+
+
+def test_a_proxy_tells_where_the_time_went() -> None:
+    with MockKafka(topics={"orders": 1}) as kafka, ProxyKafka(upstream=kafka.bootstrap_servers, trace="exchanges") as proxy:
+        kafka.faults.add(faults.delay(100, api="Metadata"))
+        kafka.faults.add(faults.slice(10, ms=30, api="Metadata", nth=2))
+        ask_for_metadata(proxy)
+        ask_for_metadata(proxy)
+        slow, sliced = proxy.trace.where("api=Metadata upstream_us>=100000")
+        assert isinstance(slow, ReplyRow)
+        assert isinstance(sliced, ReplyRow)
+        assert 0 <= slow.transfer_us < sliced.transfer_us
+        assert sliced.transfer_us >= 30_000
+        assert slow.proxy_us > 0
+        assert f"broker {slow.upstream_us:,} µs" in slow.parts()[3]
+        assert kafka.trace.where("upstream_us>=0") == []

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import socket
 import ssl
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import cast
@@ -57,6 +58,7 @@ class ProxyHost:
         elsewhere = not (allow_faults or is_loopback(upstream[0]))
         refusal = ELSEWHERE.format(upstream[0]) if elsewhere else ""
         self.proxy = Proxy(clock.now(), self._locate, seed=seed, refuses_faults=refusal, oversized=oversized)
+        self.proxy.moment = lambda: time.perf_counter_ns() // 1000
         self._upstream = upstream
         self._listen = listen
         self._advertised_host = advertised_host

@@ -22,8 +22,8 @@ class ForwardedExchange:
     """A request that was decoded. `now` is the time at which it arrived, in ms since the epoch."""
 
     __slots__ = (
-        "api_key", "client_id", "connection", "correlation_id", "frame", "now", "relay", "request", "struck", "traced",
-        "version", "whole",
+        "api_key", "client_id", "connection", "correlation_id", "frame", "moments", "now", "relay", "request", "struck",
+        "traced", "version", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -43,6 +43,8 @@ class ForwardedExchange:
         self.frame: memoryview | None = whole[4:]
         self.struck: Struck | None = None
         """The faults that strike the request and its answer."""
+        self.moments: list[int] | None = None
+        """When the request came and went on, and when its answer began and was whole, in µs; None if nobody measures."""
         self.traced: Traced | None = None
         """The request's part of the trace row of its answer."""
 
@@ -77,6 +79,11 @@ class ForwardedExchange:
             self.relay.forward(memoryview(changed), self)
         if self.acts_on_answer and self.relay.awaits(self):
             self.park()
+
+    def note_moment(self, index: int) -> None:
+        """The exchange has reached this one of its `moments`."""
+        if self.moments is not None and len(self.moments) == index:
+            self.moments.append(self.relay.proxy.moment())
 
     def answered(self, response: Message, parts: list[Buffer]) -> None:
         """The broker's answer has come; `parts` are its encoded form, which holds unless faults change the answer."""

@@ -52,6 +52,8 @@ class Proxy:
         self._time = now
         self.timers = Timers()
         self.effects: list[Effect | Forward] = []
+        self.moment: Callable[[], int] = lambda: 0
+        """A clock in µs, which shows where the time of traced exchanges goes; 0 where nobody measures."""
         self.trace = ProxyRecorder(lambda: self.now)
         self.faults: FaultPlan | None = None
         """The plan, while it has a rule."""

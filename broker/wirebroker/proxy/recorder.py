@@ -13,7 +13,7 @@ from wirebroker.connection import Connection
 from wirebroker.proxy.exchange import ForwardedExchange
 from wirebroker.proxy.shadow import Judged
 from wirebroker.requests.parts import topic_name
-from wirebroker.trace.recorder import Recorder, cut, software_of
+from wirebroker.trace.recorder import UNMEASURED, Exchange, Recorder, Stages, cut, software_of
 from wirebroker.trace.rows import Row, ShadowRow, compression_name
 
 UNKNOWN_OFFSET = -1
@@ -35,6 +35,15 @@ class ProxyRecorder(Recorder):
         self.added += 1
         if self.sinks:
             self._hand_out(_row(*raw))
+
+    def _stages(self, exchange: Exchange) -> Stages:
+        if not isinstance(exchange, ForwardedExchange) or exchange.moments is None or len(exchange.moments) < 4:
+            return UNMEASURED
+        received, forwarded, begun, whole = exchange.moments
+        if not received:
+            return UNMEASURED
+        held = forwarded - received + exchange.relay.proxy.moment() - whole
+        return held, begun - forwarded, whole - begun
 
     def _made(self, entry: Any) -> Row:
         return _row(*entry) if isinstance(entry, tuple) else super()._made(entry)

@@ -345,6 +345,7 @@ class Relay:
     def _receive(self, whole: memoryview, now: int) -> None:
         """Look at a request, let faults act on it, and forward it. One that cannot be read is forwarded as it is."""
         proxy = self.proxy
+        moments = [proxy.moment()] if proxy.trace.exchanges else None
         key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(whole, SIZE_BYTES)
         if proxy.trace.verdicts and key != API_VERSIONS and not is_spoken(key, version):
             proxy.trace.unsupported(self.connection, whole[SIZE_BYTES:], *spoken(key))
@@ -358,6 +359,7 @@ class Relay:
         if isinstance(request, ApiVersionsRequest):
             self.connection.software = (request.client_software_name, request.client_software_version)
         exchange = ForwardedExchange(self, key, version, correlation_id, header.client_id, now, request, whole)
+        exchange.moments = moments
         if proxy.trace.exchanges:
             proxy.trace.requested(request, exchange)
         if proxy.faults is not None and proxy.faults.concerns(key):
@@ -368,6 +370,7 @@ class Relay:
     def forward(self, whole: memoryview, exchange: ForwardedExchange) -> None:
         """Send a request, with its size, to the broker."""
         request = exchange.request
+        exchange.note_moment(1)
         if not (isinstance(request, ProduceRequest) and request.acks == 0):
             self._awaited.append(Awaited(exchange.correlation_id, exchange.api_key, exchange.version, exchange))
         self.proxy.forward(self.connection, whole)
@@ -402,6 +405,8 @@ class Relay:
                 misunderstood = _misunderstood(bytes(data[pos : pos + ANSWER_START]), awaited)
                 break
             if awaited.looked_at:
+                if awaited.exchange is not None:
+                    awaited.exchange.note_moment(2)
                 if end - pos < size:
                     needed = size
                     break
@@ -426,6 +431,8 @@ class Relay:
     def _answer(self, awaited: Awaited, frame: memoryview) -> None:
         """Look at an answer, replace the addresses in it, and pass it on."""
         key, version, exchange = awaited.key, awaited.version, awaited.exchange
+        if exchange is not None:
+            exchange.note_moment(3)
         try:
             version = written_version(frame[SIZE_BYTES:], key, version)
             _, response = decode_response(frame[SIZE_BYTES:], key, version)

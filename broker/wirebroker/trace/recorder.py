@@ -52,6 +52,9 @@ LONGEST = 1000
 NAMED = 8
 """How many of the things that a request names are traced."""
 
+Stages = tuple[int, int, int]
+"""µs in the proxy, until the broker's answer began, and until its last byte."""
+UNMEASURED = -1, -1, -1
 Sink = Callable[[Row], None]
 Text = TypeVar("Text", str, str | None)
 
@@ -182,7 +185,7 @@ class Recorder:
         row = ReplyRow(
             now, *_client(exchange),
             api_name(exchange.api_key), exchange.version, exchange.correlation_id, sum(map(len, parts)), max(now - arrived, 0),
-            tuple(errors), about,
+            tuple(errors), about, *self._stages(exchange),
         )  # fmt: skip
         self._add(row)
         if self.kept is not None and exchange.frame is not None:
@@ -192,6 +195,10 @@ class Recorder:
                 f"{connection.client_host} {connection.listener}",
             )  # fmt: skip
             self.kept.keep(self.added, what, exchange.frame, parts)
+
+    def _stages(self, exchange: Exchange) -> Stages:
+        """Where the time of an exchange went; a broker does not measure it."""
+        return UNMEASURED
 
     def fetched(self, exchange: Exchange, topic: str, offset: int, committed: bool, data: PartitionData) -> None:
         """Note one partition of an answer to a Fetch."""

@@ -282,10 +282,21 @@ class ReplyRow(ClientRow):
     """the names of the error codes in the answer, each once"""
     about: tuple[str, ...]
     """the names in the request"""
+    proxy_us: int = -1
+    """µs that a proxy held the request and the answer; −1 for a broker's rows"""
+    upstream_us: int = -1
+    """µs until the answer of the real broker began"""
+    transfer_us: int = -1
+    """µs from the first byte of its answer to the last"""
 
     def parts(self) -> Parts:
         middle = _spread(f"{self.api} v{self.version}", f"{self.latency} ms {self.bytes:,} B")
-        rest = "  ".join(text for text in (", ".join(self.errors), _more(self.about)) if text)
+        stages = (
+            ""
+            if self.upstream_us < 0
+            else (f"broker {self.upstream_us:,} µs, transfer {self.transfer_us:,}, proxy {self.proxy_us:,}")
+        )
+        rest = "  ".join(text for text in (", ".join(self.errors), _more(self.about), stages) if text)
         return _first(self.about), middle, "error" if self.errors else "answered", rest
 
 

@@ -56,7 +56,8 @@ const WORDS = {
   request: (row) => [row.about[0] ?? "", spread(`${row.api} v${row.version}`, `${thousands(row.bytes)} B`), "asked", more(row.about)],
   reply(row) {
     const middle = spread(`${row.api} v${row.version}`, `${row.latency} ms ${thousands(row.bytes)} B`);
-    const rest = [row.errors.join(", "), more(row.about)].filter(Boolean).join("  ");
+    const stages = row.upstream_us < 0 ? "" : `broker ${thousands(row.upstream_us)} µs, transfer ${thousands(row.transfer_us)}, proxy ${thousands(row.proxy_us)}`;
+    const rest = [row.errors.join(", "), more(row.about), stages].filter(Boolean).join("  ");
     return [row.about[0] ?? "", middle, row.errors.length ? "error" : "answered", rest];
   },
   fetch(row) {

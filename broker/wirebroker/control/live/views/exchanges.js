@@ -68,7 +68,7 @@ export function open({ feed, words, remember, ask }) {
   }
 
   function fields(row) {
-    const shown = Object.entries(row).filter(([key, value]) => !BESIDE_FIELDS.has(key) && key !== "explain" && value !== "" && !(Array.isArray(value) && !value.length));
+    const shown = Object.entries(row).filter(([key, value]) => !BESIDE_FIELDS.has(key) && key !== "explain" && value !== "" && !(key.endsWith("_us") && value < 0) && !(Array.isArray(value) && !value.length));
     return h("dl", {}, shown.flatMap(([key, value]) => [h("dt", {}, key), h("dd", {}, key === "time" ? `${time(value)}  (${value})` : Array.isArray(value) ? value.join(", ") : String(value))]));
   }
 
