@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import trustme
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from kafkawire.messages.init_producer_id import InitProducerIdRequest
-from wirebroker import MockKafka, faults
+from wirebroker import MockKafka, ProxyKafka, faults
 from wirebroker.cli import main
 from wirekit import RawProducer, client
 
@@ -173,3 +175,22 @@ def test_a_broker_that_does_not_answer_is_a_difference(tmp_path: Path, capsys: O
     assert "the broker at 127.0.0.1:1 cannot be reached" in capsys.readouterr().err
     assert main(["replay", session, "--bootstrap", "nowhere"]) == 2
     assert capsys.readouterr().err == "wirebroker replay: 'nowhere' is not host:port\n"
+
+
+# Secured clusters; tests/audit_spark/test_secured_kafka.py has a real one with SASL
+
+
+def test_a_session_is_sent_over_tls(tmp_path: Path, capsys: Out) -> None:
+    session, settings = recorded(tmp_path / "a.pcapng", sequences((0, 2), (3, 5), (3, 5))), tmp_path / "client.properties"
+    authority, served = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(served)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    settings.write_text(f"security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location={tmp_path / 'ca.pem'}\n")
+    with MockKafka(topics={"orders": 2}) as kafka, ProxyKafka(upstream=kafka.bootstrap_servers, client_tls=served) as secured:
+        arguments = ["replay", session, "--bootstrap", secured.bootstrap_servers]
+        assert main([*arguments, "--command-config", str(settings)]) == 0
+        assert [row.verdict for row in kafka.trace.produce()] == ["accepted", "accepted", "duplicate"]
+        assert main([*arguments, "--timeout", "3"]) == 2
+    settings.write_text("security.protocol=TLS\n")
+    assert main(["replay", session, "--bootstrap", "127.0.0.1:1", "--command-config", str(settings)]) == 2
+    assert "client.properties: security.protocol is TLS, expected one of PLAINTEXT" in capsys.readouterr().err

@@ -248,6 +248,12 @@ def _decode(commands: argparse._SubParsersAction[Parser]) -> None:
     add("session", type=_named, metavar="SESSION", help="a capture (pcapng, pcap)")
     add("--bootstrap", required=True, type=_named, metavar="H:P", help="the broker to send it to")
     add("--create-topics", action="store_true", help="create the session's topics that are not there")
+    add(
+        "--command-config",
+        type=_named,
+        metavar="FILE",
+        help="the client's settings for TLS and SASL, as Kafka's tools take them",
+    )
     add("--timeout", type=_seconds, default=30.0, metavar="S", help="seconds to wait for an answer (%(default)s)")
     replay.set_defaults(command="replay")
     commands.add_parser("dissector", help="print a dissector for Wireshark (Lua) of all messages in all versions").set_defaults(

@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from wirebroker_audit.access import Access, read_access
+from wirebroker.access.settings import Access, read_access
 from wirebroker_audit.interruption import Interruption
 from wirebroker_audit.java import NoJava
 from wirebroker_audit.places import BadPlace, input_path, local_path

@@ -17,9 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from wirebroker import __version__
+from wirebroker.access.settings import Access, BadConfig
 from wirebroker.audit.findings import EXPIRATION_MS, INTERNAL_TOPICS, weight
 from wirebroker_audit import checks, consumers, contents, groups, other_rules, schema
-from wirebroker_audit.access import Access, BadConfig
 from wirebroker_audit.coordinators import Open
 from wirebroker_audit.directory import NotALogDirectory, find_partitions
 from wirebroker_audit.earlier import Earlier, state_of, with_last_batches

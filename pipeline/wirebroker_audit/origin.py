@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kafkawire.disk.names import LOG, offset_of
 from kafkawire.primitives import format_uuid
+from wirebroker.access.settings import OPTION, Access
 from wirebroker_audit import schema
-from wirebroker_audit.access import OPTION, Access
 from wirebroker_audit.comparison import at_the_ends, compare, pairs
 from wirebroker_audit.coordinators import TRANSACTION_TOPIC, Coordinators
 from wirebroker_audit.directory import NotALogDirectory, find_partitions, read_directory

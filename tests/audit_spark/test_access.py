@@ -10,9 +10,10 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
 
 from wirebroker import MockKafka
-from wirebroker_audit import java_properties, wire
-from wirebroker_audit.access import OPTION, Access, BadConfig, read_access
-from wirebroker_audit.login import LoginFailed, scram
+from wirebroker.access import java_properties
+from wirebroker.access.login import LoginFailed, scram
+from wirebroker.access.settings import OPTION, Access, BadConfig, read_access
+from wirebroker_audit import wire
 from wirebroker_audit.wire import Client
 from wirekit import RawProducer
 
@@ -53,15 +54,15 @@ def test_a_login_is_read_and_never_shown(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("acks=all", "acks is unknown; remove the line"),
-        ("sasl.kerberos.service.name=kafka", "sasl.kerberos.service.name is not supported by the audit"),
+        ("sasl.kerberos.service.name=kafka", "sasl.kerberos.service.name is not supported by wirebroker"),
         ("ssl.truststore.password=s3cret", "ssl.truststore.password belongs to JKS and PKCS12 stores"),
         ("security.protocol=TLS", "security.protocol is TLS, expected one of PLAINTEXT, SSL"),
-        ("security.protocol=SASL_SSL", "sasl.mechanism is GSSAPI; the audit speaks PLAIN"),
+        ("security.protocol=SASL_SSL", "sasl.mechanism is GSSAPI; wirebroker speaks PLAIN"),
         ("security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.jaas.config=s3cret", "sasl.jaas.config is missing or is not"),
         (f"security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-256\nsasl.jaas.config={PLAIN_JAAS}", "but SCRAM-SHA-256 needs"),
         (SCRAM.replace("username=", "user="), "needs username="),
-        (SCRAM.replace('";', '" tokenauth="true";'), "sasl.jaas.config has tokenauth, which the audit does not support"),
-        ("security.protocol=SSL\nssl.truststore.location=/x.jks", "ssl.truststore.type is JKS, but the audit reads PEM alone"),
+        (SCRAM.replace('";', '" tokenauth="true";'), "sasl.jaas.config has tokenauth, which wirebroker does not support"),
+        ("security.protocol=SSL\nssl.truststore.location=/x.jks", "ssl.truststore.type is JKS, but wirebroker reads PEM alone"),
         ("security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location=/no", "/no: No such file or directory"),
         ("security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.certificates=x", "a certificate or key cannot"),
         ("ssl.enabled.protocols=TLSv1.1,TLSv1.2", "ssl.enabled.protocols has TLSv1.1"),

@@ -12,8 +12,11 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
 
-from wirebroker_audit.access import read_access
+from wirebroker.access.settings import read_access
+from wirebroker.cli import main
+from wirebroker.mock import MockKafka
 from wirebroker_audit.wire import NEEDS_CONFIG, BrokerError, ask
+from wirekit import RawProducer
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts"))
 from _kafka_security import Security
@@ -78,3 +81,22 @@ def test_what_a_real_kafka_refuses_is_told_without_the_password(kafka: KafkaServ
     for protocol in ("SSL", "SASL_PLAINTEXT"):
         with pytest.raises(BrokerError, match=NEEDS_CONFIG):
             ask(f"{HOST}:{kafka.addresses[protocol][1]}")
+
+
+def test_a_captured_session_is_sent_to_a_secured_kafka(
+    kafka: KafkaServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session, settings = tmp_path / "session.pcapng", tmp_path / "client.properties"
+    with MockKafka(topics={"orders": 1}, capture=session) as recorded:
+        producer = RawProducer(recorded)
+        for first, last in ((0, 2), (3, 5), (3, 5), (9, 9)):
+            producer.send(first, last)
+    arguments = ["replay", str(session), "--bootstrap", f"{HOST}:{kafka.addresses['SASL_SSL'][1]}", "--create-topics"]
+    for password, code in (("s3cret", 2), ("alice-secret", 0)):
+        trust = TRUST.replace("{ca}", str(kafka.security.folder / "ca.pem"))
+        settings.write_text("security.protocol=SASL_SSL\n" + trust + login("SCRAM-SHA-512", password))
+        assert main([*arguments, "--command-config", str(settings)]) == code
+    printed = capsys.readouterr()
+    assert "it refuses the login of alice: " in printed.err
+    assert "s3cret" not in printed.err
+    assert printed.out == "no difference in errors, offsets and verdicts (1 compared)\n"

@@ -20,6 +20,8 @@ from kafkawire.messages.init_producer_id import InitProducerIdRequest
 from kafkawire.messages.metadata import MetadataRequest, MetadataResponse
 from kafkawire.messages.produce import ProduceRequest
 from kafkawire.registry import KEYS, request_class
+from wirebroker.access.login import LoginFailed, log_in
+from wirebroker.access.settings import Access, BadConfig, read_access
 from wirebroker.capture.files import DamagedCapture
 from wirebroker.capture.outcomes import Outcomes
 from wirebroker.capture.remaking import Remaker
@@ -33,7 +35,7 @@ from wirebroker.wire_client import Connection, address_of
 METADATA_VERSION, CREATE_VERSION, INIT_VERSION, FIND_VERSION = 12, 5, 4, 3
 """Versions that every broker since Kafka 2.8 knows."""
 NOT_REPLAYED = frozenset(KEYS[name] for name in ("SaslHandshake", "SaslAuthenticate"))
-"""A capture has no secrets, so it cannot authenticate anybody."""
+"""A capture has no secrets. Each connection logs in as the client's settings say."""
 TO_LEADERS = frozenset(
     KEYS[name] for name in ("Produce", "Fetch", "ListOffsets", "OffsetForLeaderEpoch", "DeleteRecords", "DescribeProducers")
 )
@@ -70,13 +72,14 @@ def run(arguments: argparse.Namespace) -> int:
             session.read(file)
         for complaint in session.complaints:
             print(f"wirebroker replay: {arguments.session}: {complaint}", file=sys.stderr)
-        replay = Replay(session, address, arguments.timeout)
+        access = read_access(arguments.command_config) if arguments.command_config else Access()
+        replay = Replay(session, address, arguments.timeout, access)
         replay.prepare(events, create=arguments.create_topics)
         replay.play(events)
     except OSError as failure:
         where = f"{failure.filename}: " if failure.filename else ""
         print(f"wirebroker replay: {where}{failure.strerror or failure}", file=sys.stderr)
-    except (DamagedCapture, ProtocolError, EncodeError, ValueError) as wrong:
+    except (DamagedCapture, ProtocolError, EncodeError, ValueError, BadConfig) as wrong:
         print(f"wirebroker replay: {wrong}", file=sys.stderr)
     else:
         return report(recorded.lanes(), replay.outcomes.lanes(replay.remaker.moved()))
@@ -96,9 +99,10 @@ class _Line:
 class Replay:
     """Sends recorded requests in the recorded order, and reads each answer where it was recorded."""
 
-    def __init__(self, session: Session, bootstrap: tuple[str, int], timeout: float) -> None:
+    def __init__(self, session: Session, bootstrap: tuple[str, int], timeout: float, access: Access) -> None:
         self.outcomes = Outcomes()
         self._bootstrap, self._timeout = bootstrap, timeout
+        self._access, self._tls = access, access.context()
         self._own = self._connect(bootstrap)
         self._nodes: dict[int, Address] = {}
         self._leaders: dict[tuple[str, int], int] = {}
@@ -111,10 +115,15 @@ class Replay:
         """The answer that was read last."""
 
     def _connect(self, address: tuple[str, int]) -> Connection:
+        where = f"the broker at {address[0]}:{address[1]}"
         try:
-            return Connection(address, self._timeout)
+            made = Connection(address, self._timeout, tls=self._tls)
+            log_in(made, self._access)
         except OSError as refused:
-            raise CannotReplay(f"the broker at {address[0]}:{address[1]} cannot be reached: {refused}") from None
+            raise CannotReplay(f"{where} cannot be reached: {refused}") from None
+        except LoginFailed as refused:
+            raise CannotReplay(f"{where}: {refused}") from None
+        return made
 
     def prepare(self, events: Iterable[Event], *, create: bool) -> None:
         """Learn the cluster's nodes and topics. Raises CannotReplay if topics are missing, unless `create`."""

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from kafkawire.errors import ErrorCode, error_name
 from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkawire.messages.sasl_handshake import SaslHandshakeRequest
+from wirebroker.access.settings import Access
 from wirebroker.wire_client import Connection
-from wirebroker_audit.access import Access
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 LEAST_ITERATIONS, MOST_ITERATIONS = 4096, 10_000_000

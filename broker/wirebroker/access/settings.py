@@ -1,4 +1,4 @@
-"""How the audit reaches a cluster: TLS, SASL and a limit of the rate, from a file as Kafka's tools take it.
+"""How a client of ours reaches a cluster: TLS, SASL and a limit of the rate, from a file as Kafka's tools take it.
 
     security.protocol=SASL_SSL
     ssl.truststore.type=PEM
@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from wirebroker_audit import java_properties
+from wirebroker.access import java_properties
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 LOGINS = {
@@ -47,7 +47,7 @@ WITHOUT_EFFECT = frozenset(
         "socket.connection.setup.timeout.ms", "ssl.protocol",
     }
 )  # fmt: skip
-"""Settings of Kafka's clients that such files contain and that change nothing for an audit."""
+"""Settings of Kafka's clients that such files contain and that change nothing here."""
 TO_PEM = "keytool -exportcert -rfc -keystore STORE -alias NAME > ca.pem"
 CLIENT_ID, TIMEOUT_MS = "wirebroker-audit", 30_000
 _JAAS = re.compile(r"\s*([\w.$]+)\s+(required|requisite|sufficient|optional)\b(.*?);?\s*", re.DOTALL)
@@ -146,7 +146,7 @@ def _access(pairs: Mapping[str, str]) -> Access:
         made["key_password"] = pairs.get("ssl.key.password", "")
     versions = tuple(filter(None, map(str.strip, pairs.get("ssl.enabled.protocols", "").split(","))))
     if unknown := [each for each in versions if each not in TLS_VERSIONS]:
-        raise BadConfig(f"ssl.enabled.protocols has {unknown[0]}; the audit speaks {' and '.join(TLS_VERSIONS)}")
+        raise BadConfig(f"ssl.enabled.protocols has {unknown[0]}; wirebroker speaks {' and '.join(TLS_VERSIONS)}")
     timeout = pairs.get("request.timeout.ms", str(TIMEOUT_MS))
     if not timeout.isdecimal() or int(timeout) == 0:
         raise BadConfig(f"request.timeout.ms is {timeout!r}, expected a number of milliseconds above 0")
@@ -158,16 +158,16 @@ def _access(pairs: Mapping[str, str]) -> Access:
 
 def _refusal(name: str) -> str:
     if name in ("ssl.truststore.password", "ssl.keystore.password"):
-        return f"{name} belongs to JKS and PKCS12 stores; the audit reads PEM alone. To convert: {TO_PEM}"
+        return f"{name} belongs to JKS and PKCS12 stores; wirebroker reads PEM alone. To convert: {TO_PEM}"
     known = name.startswith(("sasl.", "ssl.", "security.", "metric", "group.", "auto."))
-    return f"{name} is {'not supported by the audit' if known else 'unknown'}; remove the line"
+    return f"{name} is {'not supported by wirebroker' if known else 'unknown'}; remove the line"
 
 
 def _login(pairs: Mapping[str, str]) -> dict[str, str]:
     """Mechanism, user and password of a SASL login."""
     mechanism = pairs.get("sasl.mechanism", "GSSAPI")  # Kafka's default
     if mechanism not in LOGINS:
-        raise BadConfig(f"sasl.mechanism is {mechanism}; the audit speaks {', '.join(LOGINS)}")
+        raise BadConfig(f"sasl.mechanism is {mechanism}; wirebroker speaks {', '.join(LOGINS)}")
     if (match := _JAAS.fullmatch(pairs.get("sasl.jaas.config", ""))) is None:
         raise BadConfig('sasl.jaas.config is missing or is not `MODULE required username="…" password="…";`')
     if match[1] != LOGINS[mechanism]:
@@ -181,7 +181,7 @@ def _login(pairs: Mapping[str, str]) -> dict[str, str]:
     if match[3][position:].strip() or not {"username", "password"} <= options.keys():
         raise BadConfig('sasl.jaas.config needs username="…" and password="…", both quoted')
     if more := sorted(options.keys() - {"username", "password"}):
-        raise BadConfig(f"sasl.jaas.config has {more[0]}, which the audit does not support")
+        raise BadConfig(f"sasl.jaas.config has {more[0]}, which wirebroker does not support")
     return {"mechanism": mechanism, "username": options["username"], "password": options["password"]}
 
 
@@ -193,7 +193,7 @@ def _pem(pairs: Mapping[str, str], store: str) -> str:
     if not given and location is None:
         return ""
     if (kind := pairs.get(f"ssl.{store}.type", "JKS")) != "PEM":
-        raise BadConfig(f"ssl.{store}.type is {kind}, but the audit reads PEM alone. To convert: {TO_PEM}")
+        raise BadConfig(f"ssl.{store}.type is {kind}, but wirebroker reads PEM alone. To convert: {TO_PEM}")
     if given and location is not None:
         raise BadConfig(f"ssl.{store}.location and ssl.{store}.{inline[0]} exclude each other")
     if location is None:
