@@ -19,8 +19,9 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import HypothesisWarning
 
+from fuzzing.sessions import CAPTURES, DECODED
 from wirebroker.audit.journal import FIELDS, intended_rows
-from wirebroker.cli import build_parser
+from wirebroker.cli import build_parser, main
 from wirebroker.commands import serve, trace
 from wirebroker.core.configs import BrokerConfigs, ConfigError, TopicConfigs
 from wirebroker.core.profile import PROFILES, profile
@@ -213,6 +214,23 @@ def _show_trace(path: Path) -> None:
             trace.run(options)
 
 
+def _diff(path: Path) -> None:
+    _quietly(["diff", str(path), str(path)], (0, 2))
+
+
+def _decode(words: list[str]) -> None:
+    _quietly(words, (0, 1, 2))
+
+
+def _quietly(words: list[str], codes: tuple[int, ...]) -> None:
+    """Run a command. Raises AssertionError if it ends with another exit code, or says nothing about a failure."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
+        code = main(words)
+    assert code in codes, f"exit code {code}"
+    assert not code or said.getvalue().strip(), f"nothing is said about exit code {code}"
+
+
 def _broker_settings(given_: tuple[str, str]) -> None:
     configs = BrokerConfigs({given_[0]: given_[1]})
     for name in (*BROKER_SETTINGS, *TOPIC_SETTINGS):
@@ -280,6 +298,9 @@ READERS: dict[str, Reader] = {
     (ScenarioError,)),
     "journals": Reader(JOURNAL | OTHER_ENCODINGS, _in_file(intended_rows, "journal.jsonl"), (ValueError,)),
     "traces": Reader(TRACE | OTHER_ENCODINGS, _in_file(_show_trace, "trace.jsonl"), ()),
+    "captures": Reader(CAPTURES | OTHER_ENCODINGS, _in_file(_show_trace, "session.pcapng"), ()),
+    "sessions": Reader(CAPTURES, _in_file(_diff, "session.pcapng"), ()),
+    "frames": Reader(DECODED, _decode, ()),
     "broker settings": Reader(st.tuples(NAMES, SETTING_VALUES), _broker_settings, (ConfigError,)),
     "topic settings": Reader(st.tuples(NAMES, SETTING_VALUES), _topic_settings, (ConfigError,)),
     "altered settings": Reader(st.tuples(NAMES, SETTING_VALUES), _altered, (ConfigError,)),
