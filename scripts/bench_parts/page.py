@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -84,8 +84,9 @@ def _reader(control: int) -> Iterator[list[int]]:
         stream.sendall(b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
 
         def read() -> None:
-            while got := len(stream.recv(1 << 20)):
-                received[0] += got
+            with suppress(ConnectionResetError):
+                while got := len(stream.recv(1 << 20)):
+                    received[0] += got
 
         reader = threading.Thread(target=read)
         reader.start()

@@ -19,10 +19,21 @@ function about(row) {
 export function topics(row) {
   if (row.topic !== undefined) return [[row.topic, row.partition ?? null]];
   const struck = row.batch ? [[row.batch.topic, row.batch.partition]] : []; // the batch that a fault struck
-  return struck.concat(about(row).filter((name) => !name.includes(" ")).flatMap((name) => {
-    const match = IN_NAME.exec(name);
-    return match ? [[name, null], [match[1], Number(match[2])]] : [[name, null]];
-  }));
+  return struck.concat(about(row).flatMap(placesOf));
+}
+
+const places = new Map(); // names are few, rows many
+const MOST_PLACES = 20_000;
+
+/** The topics and partitions that a name in a request can mean. */
+function placesOf(name) {
+  const known = places.get(name);
+  if (known) return known;
+  const match = IN_NAME.exec(name);
+  const found = name.includes(" ") ? [] : match ? [[name, null], [match[1], Number(match[2])]] : [[name, null]];
+  if (places.size >= MOST_PLACES) places.clear();
+  places.set(name, found);
+  return found;
 }
 
 const named = (row, field, prefix) => [...several(row[field]), ...about(row).filter((name) => name.startsWith(prefix)).map((name) => name.slice(prefix.length))];
@@ -58,8 +69,10 @@ function hasWord(word) {
     if (value === null || value === undefined) return false;
     return typeof value === "object" ? Object.values(value).some(has) : inText(String(value));
   };
+  const fields = {}; // rows of an event have the same fields
   return (row) => {
-    for (const name in row) if ((name === "event" || !BESIDE_FIELDS.has(name)) && has(row[name])) return true;
+    const names = fields[row.event] ??= Object.keys(row).filter((name) => name === "event" || !BESIDE_FIELDS.has(name));
+    for (const name of names) if (has(row[name])) return true;
     return row.event in DERIVED && DERIVED[row.event](row).some(has);
   };
 }
@@ -76,6 +89,9 @@ const COMPARE = {
   ">=": (value, wanted) => typeof value === "number" && value >= Number(wanted),
 };
 
+/** Fields with which a row that has them itself names one value: no list has to be made. */
+const SINGLE = new Set(["topic", "partition", "latency", "offset", "version", "bytes", "proxy_us", "upstream_us", "transfer_us"]);
+
 /** Whether a row meets a filter, as a function of the row. */
 export function met([kind, ...rest]) {
   if (kind === "word") return hasWord(rest[0]);
@@ -84,6 +100,14 @@ export function met([kind, ...rest]) {
   if (kind === "any") { const parts = rest.map(met); return (row) => parts.some((part) => part(row)); }
   const [field, operator, wanted] = rest;
   const denied = operator.startsWith("!");
-  const holds = COMPARE[denied ? operator.slice(1) : operator];
-  return (row) => values(row, field).some((value) => holds(value, wanted)) !== denied;
+  const compare = COMPARE[denied ? operator.slice(1) : operator];
+  const known = new Map();
+  const holds = (value) => {
+    if (typeof value !== "string") return compare(value, wanted);
+    let found = known.get(value);
+    if (found === undefined) known.set(value, found = compare(value, wanted));
+    return found;
+  };
+  if (SINGLE.has(field)) return (row) => (row[field] === undefined ? values(row, field).some(holds) : holds(row[field])) !== denied;
+  return (row) => values(row, field).some(holds) !== denied;
 }
