@@ -228,7 +228,7 @@ def _quietly(words: list[str], codes: tuple[int, ...]) -> None:
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
         code = main(words)
     assert code in codes, f"exit code {code}"
-    assert not code or said.getvalue().strip(), f"nothing is said about exit code {code}"
+    assert not code or said.getvalue().strip(), f"no sentence explains exit code {code}"
 
 
 def _broker_settings(given_: tuple[str, str]) -> None:

@@ -87,12 +87,12 @@ def batches_with_answers(
     request = exchange.request
     assert isinstance(request, ProduceRequest)
     headers = {
-        (topic_name(topic, exchange.directory), part.index): read_header(part.records)
+        (topic.name or topic_name(topic, exchange.directory), part.index): read_header(part.records)
         for topic in request.topic_data for part in topic.partition_data
         if part.records is not None and len(part.records) >= HEADER_SIZE
     }  # fmt: skip
     for topic in response.responses:
-        name = topic_name(topic, exchange.directory)
+        name = topic.name or topic_name(topic, exchange.directory)
         for answer in topic.partition_responses:
             if (header := headers.get((name, answer.index))) is not None:
                 yield name or "", header, answer

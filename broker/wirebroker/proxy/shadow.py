@@ -122,7 +122,8 @@ class Shadow:
 
     def judged(self, topic: str, partition: int, batch: BatchHeader, code: int, base_offset: int) -> Judged:
         """Predict the verdict on a batch, compare it with its answer, and advance the state by the answer."""
-        batch = batch._replace(attributes=batch.attributes & ~TRANSACTIONAL)  # markers do not pass, so only sequences count
+        if batch.is_transactional:  # markers do not pass, so only sequences count
+            batch = batch._replace(attributes=batch.attributes & ~TRANSACTIONAL)
         if batch.producer_id < 0:
             return Judged(Accept(base_offset, "no_producer"), None, "rejected" if code else "accepted", None)
         if not -1 <= base_offset <= LARGEST_OFFSET - abs(batch.last_offset_delta):
