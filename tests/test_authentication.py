@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import logging
+from pathlib import Path
 from typing import Any
 
 import aiokafka
@@ -12,6 +15,11 @@ import pytest
 
 from kafkawire.errors import ErrorCode
 from kafkawire.frames import SIZE
+from kafkawire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
 from kafkawire.messages.api_versions import ApiVersionsRequest
 from kafkawire.messages.metadata import MetadataRequest
 from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -320,3 +328,58 @@ def test_the_options_are_checked() -> None:
     with pytest.raises(ValueError, match="the user 'alice' needs a name and a password"):
         MockKafka(users={"alice": ""})
     assert "secret" not in repr(MockKafka(users=USERS)._options)
+
+
+# What a test needs
+
+
+@pytest.mark.parametrize("security", ["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"])
+@pytest.mark.parametrize("mechanism", [PLAIN, SCRAM_SHA_512])
+def test_client_settings(security: Any, mechanism: str) -> None:
+    with MockKafka(security=security, users=USERS, topics={"orders": 1}, configs={"ssl.client.auth": "requested"}) as kafka:
+        producer = kafka_python.KafkaProducer(**kafka.client_settings("kafka-python", mechanism=mechanism))
+        producer.send("orders", b"1").get(10)
+        producer.close()
+        confluent = confluent_kafka.Producer(kafka.client_settings("confluent", mechanism=mechanism))
+        confluent.produce("orders", b"2")
+        assert confluent.flush(10) == 0
+
+        async def produce() -> None:
+            async with aiokafka.AIOKafkaProducer(**kafka.client_settings("aiokafka", mechanism=mechanism)) as producer:
+                await producer.send_and_wait("orders", b"3")
+
+        asyncio.run(produce())
+        assert {row.value for row in kafka.records("orders")} == {b"1", b"2", b"3"}
+        java = kafka.client_settings("java", mechanism=mechanism)
+        assert java["security.protocol"] == security.upper()
+        assert ("secret" in java.get("sasl.jaas.config", "")) == security.startswith("sasl")
+        assert kafka.client_settings("kafkajs")["brokers"] == [kafka.bootstrap_servers]
+
+
+def test_client_settings_that_cannot_be_made() -> None:
+    with MockKafka(security="sasl_plaintext") as kafka, pytest.raises(ValueError, match="there is no user; give users="):
+        kafka.client_settings("java")
+    with MockKafka(security="sasl_plaintext", users=USERS) as kafka:
+        with pytest.raises(ValueError, match="there is no user 'eve'"):
+            kafka.client_settings("java", user="eve")
+        with pytest.raises(ValueError, match="did you mean 'confluent'"):
+            kafka.client_settings("confluentt")
+
+
+def test_credentials_are_kept_with_the_data(tmp_path: Path) -> None:
+    change = ScramCredentialUpsertion(
+        name="carol", mechanism=1, iterations=4096, salt=b"salt",
+        salted_password=hashlib.pbkdf2_hmac("sha256", b"tea", b"salt", 4096),
+    )  # fmt: skip
+    alter = AlterUserScramCredentialsRequest(upsertions=[change], deletions=[])
+    remove = ScramCredentialDeletion(name="alice", mechanism=2)
+    with MockKafka(security="sasl_plaintext", users=USERS, data=tmp_path / "data") as kafka:
+        log_in(connection := dial(kafka))
+        assert connection.request(alter, 0).results[0].error_code == 0
+        removing = AlterUserScramCredentialsRequest(upsertions=[], deletions=[remove])
+        assert connection.request(removing, 0).results[0].error_code == 0
+    with MockKafka(security="sasl_plaintext", data=tmp_path / "data") as kafka:
+        assert log_in(dial(kafka), SCRAM_SHA_256, "carol", "tea").error_code == 0
+        assert log_in(dial(kafka), SCRAM_SHA_256, "alice", "secret").error_code == 0
+        assert log_in(dial(kafka), SCRAM_SHA_512, "alice", "secret").error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert b"tea" not in b"".join(each.read_bytes() for each in (tmp_path / "data").rglob("*") if each.is_file())

@@ -310,10 +310,10 @@ def test_a_change_hides_a_value_in_other_units() -> None:
             "Cannot update these configs at default cluster level, broker id must be specified: [listeners]",
         ),
         (
-            {"ssl.keystore.location": "x"},
+            {"ssl.cipher.suites": "x"},
             1,
             "These security configs can be dynamically updated only per-listener using the listener prefix: "
-            "[ssl.keystore.location]",
+            "[ssl.cipher.suites]",
         ),
         (
             {"num.io.threads": "100"},
@@ -455,7 +455,7 @@ def test_the_docs_name_the_settings_without_effect() -> None:
 
 
 def test_settings_without_effect_are_named_in_a_warning() -> None:
-    configs = {"num.io.threads": 4, "num.partitions": 2, "ssl.keystore.location": "keys"}
-    with pytest.warns(UserWarning, match="no effect here: num.io.threads, ssl.keystore.location ") as warned:
+    configs = {"num.io.threads": 4, "num.partitions": 2, "ssl.cipher.suites": "keys"}
+    with pytest.warns(UserWarning, match="no effect here: num.io.threads, ssl.cipher.suites ") as warned:
         MockKafka(configs=configs)
     assert [each.filename for each in warned] == [__file__]

@@ -17,7 +17,7 @@ from wirebroker.connection import Connection, Decision, Disconnect, Gate, Refuse
 from wirebroker.core.groups.java_order import set_of_names
 from wirebroker.security.mechanisms import GSSAPI, PLAIN, SERVED, Challenge, Failure, Mechanism, Success
 from wirebroker.security.plain import Plain
-from wirebroker.security.principals import USER, Principal
+from wirebroker.security.principals import USER, Principal, PrincipalRules
 from wirebroker.security.scram import BY_NAME, LEAST_ITERATIONS, Scram, credential_of
 from wirebroker.security.session import Stage
 
@@ -112,6 +112,18 @@ class Authenticator:
             return Disconnect(cause)
         return None
 
+    def by_certificate(self, connection: Connection, subject: str) -> None:
+        """A client has shown a certificate with this name."""
+        session, rules = connection.session, self._cluster.configs.text("ssl.principal.mapping.rules")
+        session.asked = session.mechanism = "SSL"
+        name = PrincipalRules(rules).name(subject)
+        if name is None:
+            cause = f"no rule of ssl.principal.mapping.rules matches the name in its certificate, {subject}"
+            connection.gate = Closing(self._failed(connection, cause).cause)
+        else:
+            session.principal = Principal(USER, name)
+            self._note(connection, "succeeded", "")
+
     # The dialogue
 
     def versions_told(self, connection: Connection) -> None:
@@ -165,3 +177,14 @@ class Authenticator:
     def _failed(self, connection: Connection, cause: str, message: str | None = None) -> Failure:
         self._note(connection, "failed", cause)
         return Failure(f"authentication failed: {cause}", message)
+
+
+class Closing:
+    """The gate of a connection that is closed with its first request."""
+
+    def __init__(self, cause: str) -> None:
+        self._cause = cause
+
+    def decide(self, connection: Connection, frame: memoryview, now: int) -> Decision | None:
+        """Close it."""
+        return Disconnect(self._cause)

@@ -85,6 +85,13 @@ def _serve(commands: argparse._SubParsersAction[Parser]) -> None:
     repeated("--listener", metavar="NAME=[PROTOCOL://]H:P[@H:P]", help="a listener; with a PROTOCOL (PLAINTEXT, SSL, "
         "SASL_PLAINTEXT, SASL_SSL) it takes the place of the usual one unless --host or --port is given; the address after @ "
         "is advertised; each further broker takes the next ports (repeatable)")  # fmt: skip
+    add("--tls", choices=("auto",), help="make certificates for the listeners that speak TLS, and print where their authority "
+        "lies (needs wirebroker[tls])")  # fmt: skip
+    add("--tls-cert", metavar="FILE", help="the certificate of the listeners that speak TLS (PEM)")
+    add("--tls-key", metavar="FILE", help="its private key, if it is not in the same file")
+    add("--tls-client-ca", metavar="FILE", help="the authority of clients' certificates (PEM)")
+    add("--tls-client", choices=("none", "requested", "required"), default="none",
+        help="the certificates that SSL listeners want from clients (%(default)s)")  # fmt: skip
     repeated("--user", metavar="NAME:PASSWORD", help="a user who may log in at listeners with SASL, by any mechanism "
         "(repeatable)")  # fmt: skip
     repeated("--topic", metavar="NAME[:N][:rf=N][:KEY=VALUE]", help="create this topic with N partitions, N replicas and "

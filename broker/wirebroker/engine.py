@@ -44,7 +44,6 @@ from wirebroker.engine_directory import EngineDirectory
 from wirebroker.exchange import Aside, Exchange, Steps
 from wirebroker.fair_turns import Turns, steps_of
 from wirebroker.requests.facts import facts_of, implied_by
-from wirebroker.security.principals import ANONYMOUS, Principal
 from wirebroker.security.protocols import SecurityProtocol
 from wirebroker.security.session import Session
 from wirebroker.trace.broker import BrokerRecorder
@@ -162,12 +161,14 @@ class Engine:
 
     def connect(
         self, node_id: int, client_host: str = "127.0.0.1", listener: str = "PLAINTEXT", now: int = 0,
-        protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT, principal: Principal = ANONYMOUS,
+        protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT, subject: str = "",
     ) -> Connection:  # fmt: skip
-        """Add the connection of a client to this broker; `principal` is the one that TLS has shown."""
-        connection = Connection(next(self._numbers), node_id, client_host, Session(listener, protocol, principal))
+        """Add the connection of a client to this broker; `subject` is the name in the certificate that TLS has verified."""
+        connection = Connection(next(self._numbers), node_id, client_host, Session(listener, protocol))
         self.connections.add(connection)
         connection.gate = self.authenticator.gate(connection)
+        if subject:
+            self.authenticator.by_certificate(connection, subject)
         if self.new_gate is not None:
             connection.gate = self.new_gate(connection)
         if self.trace.changes:

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tempfile
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from kafkawire.batches import Record as WireRecord
@@ -29,6 +31,7 @@ from wirebroker.net.forks import at_home
 from wirebroker.net.host import RECHECK_S, Host
 from wirebroker.net.listener import Address, Listener, one_each
 from wirebroker.net.thread import LoopThread, call_on, running_loop
+from wirebroker.net.tls import CA, CLIENT, Tls, make_certificates, tls_of
 from wirebroker.operations import StoredRecord
 from wirebroker.options import BrokerOptions
 from wirebroker.security.protocols import protocol_named
@@ -127,6 +130,7 @@ class MockKafka:
         self._clock = self._options.new_clock()
         self._address = (host, port)
         self._protocol = protocol_named(security)
+        self._tls_folder: tempfile.TemporaryDirectory[str] | None = None
         self._given_thread = loop_thread
         self._thread: LoopThread | None = None
         self._host: Host | None = None
@@ -196,8 +200,8 @@ class MockKafka:
         try:
             if self._capture_path is not None:
                 self._host.capture_to(os.fspath(self._capture_path))
-            name = self._protocol.name
-            for listener in one_each(engine.cluster.brokers, *self._address, None, name, self._protocol):
+            name, tls = self._protocol.name, self._certificates()
+            for listener in one_each(engine.cluster.brokers, *self._address, None, name, self._protocol, tls):
                 self._ports.append(await self._host.listen(listener))
             if self._new_control is not None:
                 self._control = self._new_control(self._host, self._engine)
@@ -206,6 +210,27 @@ class MockKafka:
             await self._stop()
             raise
         made.announce(self)
+
+    def _certificates(self) -> Tls | None:
+        """The certificates of a broker that speaks TLS: those that its settings name, or made for it."""
+        if not self._protocol.tls:
+            return None
+        settings = self._options.settings
+        if (named := tls_of(settings, None)) is not None:
+            return named
+        if self._tls_folder is None:
+            self._tls_folder = tempfile.TemporaryDirectory(prefix="wirebroker-tls-", ignore_cleanup_errors=True)
+        return tls_of(settings, make_certificates(Path(self._tls_folder.name), [self._address[0], "localhost"]))
+
+    @property
+    def tls_folder(self) -> Path:
+        """Where the certificates lie that were made for it: `ca.pem`, which clients trust, and `client.pem`, one for a client.
+
+        RuntimeError if none were made.
+        """
+        if self._tls_folder is None:
+            raise RuntimeError('no certificates were made for this MockKafka; make it with security="ssl" or "sasl_ssl"')
+        return Path(self._tls_folder.name)
 
     def _listen(self, listener: Listener) -> Address:
         """Open one more listener."""
@@ -285,6 +310,28 @@ class MockKafka:
         """Where clients connect: `127.0.0.1:PORT`, comma-separated for several brokers. Holds in forked processes too."""
         self._started()
         return ",".join(f"{host}:{port}" for host, port in self._ports)
+
+    def client_settings(self, library: str, user: str | None = None, mechanism: str = "SCRAM-SHA-256") -> dict[str, Any]:
+        """What a client library needs to connect, by its own names: `KafkaProducer(**kafka.client_settings("kafka-python"))`.
+
+        `library` is kafka-python, aiokafka, confluent, java, kafkajs, franz-go or a name of librdkafka. `user` is the first one
+        unless it is given. A client certificate is in it if ssl.client.auth asks for one. ValueError for an unknown library or
+        user, or if there is no user.
+        """
+        from wirebroker.client_settings import Access, client_settings
+
+        users, name = self._options.users, user
+        if self._protocol.sasl:
+            name = next(iter(users), None) if user is None else user
+            if name not in users:
+                raise ValueError(f"there is no user {name!r}; name it in users=" if name else "there is no user; give users=")
+        folder = None if self._tls_folder is None else self.tls_folder
+        shows = folder is not None and self._options.settings.get("ssl.client.auth", "none") != "none"
+        access = Access(
+            self.bootstrap_servers, self._protocol, mechanism, name or "", users.get(name or "", ""),
+            ca=folder and folder / CA, client=folder / CLIENT if shows and folder is not None else None,
+        )  # fmt: skip
+        return client_settings(library, access)
 
     @property
     def control_url(self) -> str:

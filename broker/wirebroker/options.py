@@ -107,7 +107,7 @@ class BrokerOptions:
                 raise OptionError("users", f"the user {name!r} needs a name and a password")
         for mechanism in self.settings.get("sasl.enabled.mechanisms", PLAIN).split(","):
             if mechanism.strip() not in SERVED:
-                why = "Kerberos is not served here" if mechanism.strip() == GSSAPI else "there is no such mechanism"
+                why = "Kerberos is not served here" if mechanism.strip() == GSSAPI else "this mechanism is not served here"
                 raise OptionError(
                     "configs", f"sasl.enabled.mechanisms={mechanism.strip()}: {why}; there are {', '.join(SERVED)}"
                 )

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import tempfile
 from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
 
 from wirebroker.commands.usage import UsageError, address_in, pair
 from wirebroker.net.listener import Address, Listener, one_each
+from wirebroker.net.tls import CA, Tls, TlsError, make_certificates, tls_of
 from wirebroker.security.protocols import SecurityProtocol, protocol_map, protocol_named
 
 NAMES = {protocol.name: protocol for protocol in SecurityProtocol}
@@ -32,13 +36,31 @@ def listeners(arguments: argparse.Namespace, settings: Mapping[str, str], node_i
         shown.setdefault(next(iter(found)), shown.pop(""))
     if unknown := shown.keys() - found.keys():
         raise UsageError(f"--advertise {min(unknown)}: no listener has this name; there is {', '.join(found)}")
-    return [
-        listener
-        for name, ((host, port), protocol) in found.items()
-        for listener in one_each(
-            node_ids, host or "0.0.0.0", port, shown.get(name), name, protocol or SecurityProtocol.PLAINTEXT
-        )
-    ]
+    tls = _tls(arguments, settings, [host for (host, _), _ in found.values()] + [host for host, _ in shown.values()])
+    made: list[Listener] = []
+    for name, ((host, port), protocol) in found.items():
+        security = protocol or SecurityProtocol.PLAINTEXT
+        made += one_each(node_ids, host or "0.0.0.0", port, shown.get(name), name, security, tls)
+    return made
+
+
+def _tls(arguments: argparse.Namespace, settings: Mapping[str, str], hosts: list[str]) -> Tls | None:
+    """The certificates that the flags or settings name, or that are made. Raises UsageError."""
+    if arguments.tls is None and arguments.tls_cert is None and (arguments.tls_key or arguments.tls_client_ca):
+        raise UsageError("--tls-key and --tls-client-ca need --tls-cert")
+    try:
+        given = None
+        if arguments.tls_cert is not None:
+            given = Tls(arguments.tls_cert, arguments.tls_key)
+        elif arguments.tls == "auto":
+            folder = Path(tempfile.mkdtemp(prefix="wirebroker-tls-"))
+            given = make_certificates(folder, sorted({"localhost", "127.0.0.1", *filter(None, hosts)}))
+            print(f"certificate authority in {folder / CA}", flush=True)
+        if given is not None:
+            given = replace(given, client=arguments.tls_client, client_ca=arguments.tls_client_ca or given.client_ca)
+        return tls_of(settings, given)
+    except TlsError as wrong:
+        raise UsageError(str(wrong)) from None
 
 
 def _given(text: str, shown: dict[str, Address]) -> tuple[str, Address, SecurityProtocol | None]:

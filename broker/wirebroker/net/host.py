@@ -8,6 +8,7 @@ import errno
 import logging
 import os
 import socket
+import ssl
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +29,7 @@ from wirebroker.net.forks import give_up_in_children
 from wirebroker.net.limits import Limits
 from wirebroker.net.listener import Address, Listener, reachable
 from wirebroker.net.protocol import SHARED_BUFFER, SLICE, BrokerProtocol
+from wirebroker.net.tls import TlsError
 from wirebroker.storage.arena import Arena
 
 if TYPE_CHECKING:
@@ -106,9 +108,14 @@ class Host:
         self.engine.trace.sinks.append(self._capture)
 
     async def listen(self, listener: Listener) -> Address:
-        """Open a listener of a broker; the address it is bound to. Raises ListenError."""
+        """Open a listener of a broker; the address it is bound to. Raises ListenError, TlsError."""
         node_id, name, host = listener.node_id, listener.name, listener.host
-        server, port = await open_server(lambda: self._new_protocol(self, listener), host, listener.port)
+        tls = None
+        if listener.protocol.tls:
+            if listener.tls is None:
+                raise TlsError(f"the listener {name} speaks TLS and needs a certificate (--tls-cert, --tls auto)")
+            tls = listener.tls.context(name, listener.protocol)
+        server, port = await open_server(lambda: self._new_protocol(self, listener), host, listener.port, tls=tls)
         self._servers.append(server)
         self.engine.cluster.brokers[node_id].addresses[name] = listener.advertised or (reachable(host), port)
         if self._idle_alarm is None:
@@ -436,12 +443,12 @@ def _call_in(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> N
 
 
 async def open_server(
-    protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int, purpose: str = ""
+    protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int, purpose: str = "", tls: ssl.SSLContext | None = None
 ) -> tuple[asyncio.Server, int]:
     """A listening socket on the running loop, and its port. Raises ListenError; `purpose` follows the address there."""
     loop = asyncio.get_running_loop()
     try:
-        server = await loop.create_server(protocol, host, port, backlog=BACKLOG)
+        server = await loop.create_server(protocol, host, port, backlog=BACKLOG, ssl=tls)
         if not server.sockets:  # asyncio passes over an address for which it cannot make a socket
             socket.socket().close()
             raise OSError("no socket can be made for this address")

@@ -9,6 +9,7 @@ import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from wirebroker.net.tls import Tls
 from wirebroker.security.protocols import SecurityProtocol
 
 Address = tuple[str, int]
@@ -24,6 +25,8 @@ class Listener:
     advertised: Address | None = None
     name: str = "PLAINTEXT"
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    tls: Tls | None = None
+    """The certificates, which a protocol with TLS needs."""
 
     @property
     def shown(self) -> str:
@@ -34,11 +37,11 @@ class Listener:
 
 def one_each(
     node_ids: Iterable[int], host: str, port: int, advertised: Address | None = None, name: str = "PLAINTEXT",
-    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT, tls: Tls | None = None,
 ) -> list[Listener]:  # fmt: skip
     """A listener for each broker: the first has these ports, and each further broker takes the next."""
     return [
-        Listener(node_id, host, port + i if port else 0, advertised and (advertised[0], advertised[1] + i), name, protocol)
+        Listener(node_id, host, port + i if port else 0, advertised and (advertised[0], advertised[1] + i), name, protocol, tls)
         for i, node_id in enumerate(node_ids)
     ]
 

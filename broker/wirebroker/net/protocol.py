@@ -19,6 +19,9 @@ from kafkawire.frames import SIZE
 from kafkawire.primitives import Buffer
 from wirebroker.effects import Shape
 from wirebroker.net.shaping import ShapedLine, reset_connection
+from wirebroker.net.tls import subject_of
+from wirebroker.security.principals import distinguished_name
+from wirebroker.security.protocols import SecurityProtocol
 from wirebroker.security.session import Stage
 
 if TYPE_CHECKING:
@@ -77,7 +80,9 @@ class BrokerProtocol(asyncio.BufferedProtocol):
         self._engine = self._host.engine  # a reset may have replaced it after the connection was accepted
         now = self._host.clock.now()
         listener = self._listener
-        self.connection = self._engine.connect(self.node_id, self.client_host, listener.name, now, listener.protocol)
+        certificate = self.transport.get_extra_info("peercert") if listener.protocol is SecurityProtocol.SSL else None
+        subject = distinguished_name(subject_of(certificate)) if certificate else ""
+        self.connection = self._engine.connect(self.node_id, self.client_host, listener.name, now, listener.protocol, subject)
         self.transport.set_write_buffer_limits(WRITE_HIGH_WATER)
         self._host.opened(self)
         if not self._engine.cluster.alive(self.node_id):

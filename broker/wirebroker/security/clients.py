@@ -7,7 +7,7 @@ import hmac
 from base64 import b64decode, b64encode
 from collections.abc import Generator
 
-from wirebroker.security.mechanisms import OAUTHBEARER, PLAIN
+from wirebroker.security.mechanisms import PLAIN
 from wirebroker.security.scram import BY_NAME
 
 Tokens = Generator[bytes, bytes, None]
@@ -15,11 +15,9 @@ Tokens = Generator[bytes, bytes, None]
 
 
 def tokens(mechanism: str, user: str, password: str, extensions: str = "", nonce: str = "wirebroker") -> Tokens:
-    """The tokens of a client that logs in; for OAUTHBEARER the password is the bearer token."""
+    """The tokens of a client that logs in."""
     if mechanism == PLAIN:
         yield f"\0{user}\0{password}".encode()
-    elif mechanism == OAUTHBEARER:
-        yield f"n,,\x01auth=Bearer {password}\x01\x01".encode()
     else:
         yield from _scram(mechanism, user, password, extensions, nonce)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER, GSSAPI = "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"
-SERVED = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER)
+PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, GSSAPI = "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI"
+SERVED = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512)
 """The mechanisms that this broker has. GSSAPI, which is Kerberos, needs a realm and is refused."""
 
 

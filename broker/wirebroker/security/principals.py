@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 USER = "User"
@@ -19,3 +21,59 @@ class Principal(NamedTuple):
 
 ANONYMOUS = Principal(USER, "ANONYMOUS")
 """A client that has not said who it is."""
+
+
+# Principals of certificates
+
+_SHORT = {
+    "commonName": "CN", "countryName": "C", "localityName": "L", "stateOrProvinceName": "ST", "organizationName": "O",
+    "organizationalUnitName": "OU", "streetAddress": "STREET", "domainComponent": "DC", "userId": "UID",
+}  # fmt: skip
+_EMAIL = "emailAddress"
+_RULE = re.compile(r"RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)")
+_SPLIT = re.compile(r"\s*(DEFAULT|RULE:(?:\\.|[^\\/])*/(?:\\.|[^\\/])*/[LU]?)\s*(?:,\s*|$)")
+
+
+def distinguished_name(subject: Iterable[Iterable[tuple[str, str]]]) -> str:
+    """A certificate's subject as Java's X500Principal.getName writes it (RFC 2253): the last part first."""
+    return ",".join("+".join(_attribute(*each) for each in part) for part in reversed(list(subject)))
+
+
+def _attribute(name: str, value: str) -> str:
+    if name == _EMAIL:
+        return f"1.2.840.113549.1.9.1=#16{len(value):02x}{value.encode().hex()}"
+    escaped = re.sub(r'([,=+<>#;"\\])', r"\\\1", value)
+    return f"{_SHORT.get(name, name)}={escaped}"
+
+
+class PrincipalRules:
+    """`ssl.principal.mapping.rules`: how the name in a certificate becomes a user's (SslPrincipalMapper). Raises ValueError."""
+
+    def __init__(self, text: str) -> None:
+        self._rules: list[tuple[re.Pattern[str], str, str] | None] = []
+        position = 0
+        while position < len(text.strip()):
+            match = _SPLIT.match(text.strip(), position)
+            if match is None:
+                raise ValueError(
+                    f"ssl.principal.mapping.rules: {text.strip()[position:]!r} is not RULE:pattern/replacement/[LU]"
+                )
+            rule = _RULE.fullmatch(match[1])
+            self._rules.append(None if rule is None else (re.compile(rule[1]), rule[2], rule[3]))
+            position = match.end()
+
+    def name(self, distinguished: str) -> str | None:
+        """The user's name by the first rule that matches the whole name; None if none does."""
+        for rule in self._rules:
+            if rule is None:
+                return distinguished
+            pattern, replacement, case = rule
+            if (match := pattern.fullmatch(distinguished)) is not None:
+                found = re.sub(r"\$(\d)", lambda group, match=match: _group(match, group), replacement)  # type: ignore[misc]
+                return found.lower() if case == "L" else found.upper() if case == "U" else found
+        return None
+
+
+def _group(match: re.Match[str], reference: re.Match[str]) -> str:
+    number = int(reference[1])
+    return (match[number] or "") if number <= match.re.groups else reference[0]

@@ -25,7 +25,9 @@ from kafkawire.metadata_records.partition_change_record import PartitionChangeRe
 from kafkawire.metadata_records.partition_record import PartitionRecord
 from kafkawire.metadata_records.producer_ids_record import ProducerIdsRecord
 from kafkawire.metadata_records.remove_topic_record import RemoveTopicRecord
+from kafkawire.metadata_records.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
 from kafkawire.metadata_records.topic_record import TopicRecord
+from kafkawire.metadata_records.user_scram_credential_record import UserScramCredentialRecord
 
 METADATA_TOPIC = "__cluster_metadata"
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
@@ -73,6 +75,8 @@ class Image:
     topics: dict[bytes, TopicImage] = field(default_factory=dict)
     settings: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
     next_producer_id: int = 0
+    scram: dict[tuple[str, int], ScramCredential] = field(default_factory=dict)
+    """SCRAM credentials, by user and the mechanism's number."""
 
     def apply(self, record: Message) -> None:
         """Apply the record. KeyError if it names an unknown topic or partition."""
@@ -96,6 +100,12 @@ class Image:
                 resource[record.name] = record.value
         elif isinstance(record, ProducerIdsRecord):
             self.next_producer_id = record.next_producer_id
+        elif isinstance(record, UserScramCredentialRecord):
+            self.scram[record.name, record.mechanism] = ScramCredential(
+                bytes(record.salt), bytes(record.stored_key), bytes(record.server_key), record.iterations
+            )
+        elif isinstance(record, RemoveUserScramCredentialRecord):
+            self.scram.pop((record.name, record.mechanism), None)
 
 
 def _changed(partition: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
@@ -133,8 +143,20 @@ def difference(old: Image, new: Image, node_id: int) -> Iterator[tuple[Message, 
             if before.get(name) != after.get(name):
                 kind, owner = resource
                 yield ConfigRecord(resource_type=kind, resource_name=owner, name=name, value=after.get(name)), 0
+    yield from _scram_records(old, new)
     if old.next_producer_id != new.next_producer_id:
         yield ProducerIdsRecord(broker_id=node_id, broker_epoch=-1, next_producer_id=new.next_producer_id), 0
+
+
+def _scram_records(old: Image, new: Image) -> Iterator[tuple[Message, int]]:
+    for name, mechanism in sorted(old.scram.keys() - new.scram.keys()):
+        yield RemoveUserScramCredentialRecord(name=name, mechanism=mechanism), 0
+    for (name, mechanism), held in sorted(new.scram.items()):
+        if old.scram.get((name, mechanism)) != held:
+            yield UserScramCredentialRecord(
+                name=name, mechanism=mechanism, salt=held.salt, stored_key=held.stored_key, server_key=held.server_key,
+                iterations=held.iterations,
+            ), 0  # fmt: skip
 
 
 def _partition_records(

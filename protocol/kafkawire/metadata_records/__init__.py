@@ -8,5 +8,7 @@ METADATA_RECORDS: dict[int, tuple[str, str]] = {
     4: ("config_record", "ConfigRecord"),
     5: ("partition_change_record", "PartitionChangeRecord"),
     9: ("remove_topic_record", "RemoveTopicRecord"),
+    11: ("user_scram_credential_record", "UserScramCredentialRecord"),
     15: ("producer_ids_record", "ProducerIdsRecord"),
+    22: ("remove_user_scram_credential_record", "RemoveUserScramCredentialRecord"),
 }

@@ -166,6 +166,7 @@ class FolderStore:
         self._ids.clear()
         self._is_loading = False
         cluster.producer_ids.next_block = image.next_producer_id
+        cluster.scram.update(image.scram)
         self.metadata.create()
         for directory in self.directories.values():
             directory.opened()
@@ -364,7 +365,7 @@ class FolderStore:
 
     def _image(self, cluster: Cluster) -> Image:
         """The image of the cluster now. Unchanged parts are the objects of the last image."""
-        image = Image(next_producer_id=cluster.producer_ids.next_block)
+        image = Image(next_producer_id=cluster.producer_ids.next_block, scram=dict(cluster.scram))
         settings = image.settings
         for topic in cluster.topics.values():
             self._enter(topic, image)

@@ -1,0 +1,112 @@
+"""What a client library needs to connect to a broker: its address, its security protocol, a user, and the certificates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wirebroker.security.protocols import SecurityProtocol
+from wirebroker.suggestions import did_you_mean
+
+__tracebackhide__ = True  # pytest shows the caller's line
+
+LIBRDKAFKA = ("confluent", "librdkafka", "node-rdkafka", "rdkafka", "dotnet")
+LOGINS = {"PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule"}
+SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How clients reach a broker. `user` and `password` are for SASL, the files for TLS (`client` has key and certificate)."""
+
+    bootstrap_servers: str
+    protocol: SecurityProtocol
+    mechanism: str = ""
+    user: str = ""
+    password: str = ""
+    ca: Path | None = None
+    client: Path | None = None
+
+
+def client_settings(library: str, access: Access) -> dict[str, Any]:
+    """The settings for a library, under the names that it gives them. ValueError for an unknown library."""
+    known = {
+        "kafka-python": _kafka_python, "aiokafka": _aiokafka, "java": _java, "kafkajs": _kafkajs, "franz-go": _franz_go,
+    } | dict.fromkeys(LIBRDKAFKA, _librdkafka)  # fmt: skip
+    if library not in known:
+        raise ValueError(
+            f"the settings of {library!r} are not known{did_you_mean(library, known)}; there are {', '.join(known)}"
+        )
+    return known[library](access)
+
+
+def _kafka_python(access: Access) -> dict[str, Any]:
+    settings: dict[str, Any] = {"bootstrap_servers": access.bootstrap_servers, "security_protocol": access.protocol.name}
+    if access.protocol.sasl:
+        settings |= {
+            "sasl_mechanism": access.mechanism, "sasl_plain_username": access.user, "sasl_plain_password": access.password,
+        }  # fmt: skip
+    if access.ca is not None:
+        settings["ssl_cafile"] = str(access.ca)
+    if access.client is not None:
+        settings |= {"ssl_certfile": str(access.client), "ssl_keyfile": str(access.client)}
+    return settings
+
+
+def _aiokafka(access: Access) -> dict[str, Any]:
+    settings = {name: value for name, value in _kafka_python(access).items() if not name.startswith("ssl_")}
+    if access.ca is not None:
+        import ssl
+
+        settings["ssl_context"] = context = ssl.create_default_context(cafile=str(access.ca))
+        if access.client is not None:
+            context.load_cert_chain(access.client)
+    return settings
+
+
+def _librdkafka(access: Access) -> dict[str, Any]:
+    settings: dict[str, Any] = {
+        "bootstrap.servers": access.bootstrap_servers,
+        "security.protocol": access.protocol.name.lower(),
+    }
+    if access.protocol.sasl:
+        settings |= {"sasl.mechanism": access.mechanism, "sasl.username": access.user, "sasl.password": access.password}
+    if access.ca is not None:
+        settings["ssl.ca.location"] = str(access.ca)
+    if access.client is not None:
+        settings |= {"ssl.certificate.location": str(access.client), "ssl.key.location": str(access.client)}
+    return settings
+
+
+def _java(access: Access) -> dict[str, Any]:
+    settings = {"bootstrap.servers": access.bootstrap_servers, "security.protocol": access.protocol.name}
+    if access.protocol.sasl:
+        login = LOGINS.get(access.mechanism, SCRAM_LOGIN)
+        user, password = (text.replace("\\", "\\\\").replace('"', '\\"') for text in (access.user, access.password))
+        settings |= {
+            "sasl.mechanism": access.mechanism,
+            "sasl.jaas.config": f'{login} required username="{user}" password="{password}";',
+        }
+    for store, file in (("truststore", access.ca), ("keystore", access.client)):
+        if file is not None:
+            settings |= {f"ssl.{store}.type": "PEM", f"ssl.{store}.location": str(file)}
+    return settings
+
+
+def _kafkajs(access: Access) -> dict[str, Any]:
+    settings: dict[str, Any] = {"brokers": access.bootstrap_servers.split(",")}
+    if access.protocol.sasl:
+        settings["sasl"] = {"mechanism": access.mechanism.lower(), "username": access.user, "password": access.password}
+    if access.ca is not None:
+        client = access.client.read_text() if access.client is not None else ""
+        settings["ssl"] = {"ca": [access.ca.read_text()]} | ({"key": client, "cert": client} if client else {})
+    return settings
+
+
+def _franz_go(access: Access) -> dict[str, Any]:
+    """Not options, which are Go code, but what they take: `kgo.SeedBrokers`, `kgo.SASL`, `kgo.DialTLSConfig`."""
+    settings: dict[str, Any] = {"seed_brokers": access.bootstrap_servers.split(","), "protocol": access.protocol.name}
+    if access.protocol.sasl:
+        settings |= {"mechanism": access.mechanism, "user": access.user, "password": access.password}
+    return settings | {name: str(file) for name, file in (("ca", access.ca), ("client", access.client)) if file is not None}

@@ -1,0 +1,122 @@
+"""TLS of listeners: certificates from PEM files or made on the fly, and what a failed handshake says in the log."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from wirebroker.security.protocols import SecurityProtocol
+
+logger = logging.getLogger("wirebroker")
+
+ClientAuth = Literal["none", "requested", "required"]
+VERIFY = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+CAUSES = {
+    "HTTP_REQUEST": "the client speaks HTTP, and this listener speaks TLS",
+    "WRONG_VERSION_NUMBER": "the client speaks plaintext, and this listener speaks TLS",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client has no certificate, and ssl.client.auth is required",
+    "TLSV1_ALERT_UNKNOWN_CA": "the client does not trust the authority of the broker's certificate",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the client does not accept the broker's certificate",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "the client does not accept the broker's certificate",
+    "UNSUPPORTED_PROTOCOL": "the client offers only old versions of TLS",
+    "NO_SHARED_CIPHER": "client and broker have no cipher in common",
+}
+"""What OpenSSL's reasons mean for a person."""
+CA, SERVER, CLIENT = "ca.pem", "server.pem", "client.pem"
+
+
+class TlsError(ValueError):
+    """The certificates cannot be used; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """The broker's certificate with its key, and which client certificates it wants, all of them PEM files."""
+
+    certificate: str
+    key: str | None = None
+    client_ca: str | None = None
+    """The authority of clients' certificates."""
+    client: ClientAuth = "none"
+
+    def context(self, listener: str, protocol: SecurityProtocol) -> ssl.SSLContext:
+        """The context of a listener. As in Kafka, only SSL asks for client certificates, not SASL_SSL. Raises TlsError."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.sslobject_class = _reporting(listener)
+        try:
+            context.load_cert_chain(self.certificate, self.key)
+            if protocol is SecurityProtocol.SSL and self.client != "none":
+                if self.client_ca is None:
+                    raise TlsError("client certificates need the authority that signed them (--tls-client-ca)")
+                context.load_verify_locations(self.client_ca)
+                context.verify_mode = VERIFY[self.client]
+        except ssl.SSLError as wrong:
+            raise TlsError(f"{self.certificate}: certificate and key cannot be used ({wrong.reason or wrong})") from None
+        except OSError as missing:
+            raise TlsError(f"a certificate or key cannot be read: {missing.strerror or missing}") from None
+        return context
+
+
+def tls_of(settings: Mapping[str, str], given: Tls | None) -> Tls | None:
+    """TLS as Kafka's ssl.* settings ask for it, with PEM files; what is `given` comes first. Raises TlsError."""
+    client = settings.get("ssl.client.auth", "none")
+    location, trusted = settings.get("ssl.keystore.location"), settings.get("ssl.truststore.location")
+    for kind, where in (("keystore", location), ("truststore", trusted)):
+        if where is not None and settings.get(f"ssl.{kind}.type", "JKS") != "PEM":
+            raise TlsError(f"ssl.{kind}.location is served as PEM files only; set ssl.{kind}.type=PEM")
+    if given is None and location is not None:
+        given = Tls(location)
+    if given is None:
+        return None
+    return replace(
+        given,
+        client=client if given.client == "none" and client in VERIFY else given.client,  # type: ignore[arg-type]
+        client_ca=given.client_ca or trusted,
+    )
+
+
+def make_certificates(folder: Path, hosts: list[str], client: str = "client") -> Tls:
+    """Make an authority, a certificate for these hosts, and one for a client, in a folder. Raises TlsError without trustme."""
+    try:
+        import trustme
+    except ImportError:
+        raise TlsError("to make certificates, install wirebroker[tls], or name files with --tls-cert and --tls-key") from None
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(folder / CA))
+    authority.issue_cert(*hosts).private_key_and_cert_chain_pem.write_to_path(str(folder / SERVER))
+    issued = authority.issue_cert(f"{client}@example.org", common_name=client)
+    issued.private_key_and_cert_chain_pem.write_to_path(str(folder / CLIENT))
+    return Tls(str(folder / SERVER), client_ca=str(folder / CA))
+
+
+def _reporting(listener: str) -> type[ssl.SSLObject]:
+    """The class of a listener's connections: it logs why a handshake failed, which asyncio does not tell."""
+
+    class Reporting(ssl.SSLObject):
+        def do_handshake(self) -> None:
+            try:
+                super().do_handshake()
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                raise
+            except ssl.SSLError as failure:
+                logger.info("a TLS handshake at %s failed: %s", listener, _cause(failure))
+                raise
+
+    return Reporting
+
+
+def _cause(failure: ssl.SSLError) -> str:
+    if isinstance(failure, ssl.SSLCertVerificationError):
+        return f"the client's certificate is refused: {failure.verify_message}"
+    reason = failure.reason or str(failure)
+    return CAUSES.get(reason, reason.replace("_", " ").lower())
+
+
+def subject_of(certificate: Mapping[str, Any]) -> tuple[tuple[tuple[str, str], ...], ...]:
+    """The distinguished name in what `SSLSocket.getpeercert` returns."""
+    found: tuple[tuple[tuple[str, str], ...], ...] = certificate.get("subject", ())
+    return found

@@ -1,0 +1,213 @@
+"""TLS: certificates of brokers and clients, principals from certificates, and clients that speak something else."""
+
+from __future__ import annotations
+
+import logging
+import re
+import socket
+import ssl
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import aiokafka
+import confluent_kafka.admin
+import kafka as kafka_python
+import pytest
+import trustme
+
+from kafkawire.frames import encode_request
+from kafkawire.messages.api_versions import ApiVersionsRequest
+from kafkawire.messages.metadata import MetadataRequest
+from test_serve import COMMAND
+from wirebroker import MockKafka
+from wirebroker.net.tls import TlsError
+from wirebroker.security.principals import PrincipalRules, distinguished_name
+from wirebroker.wire_client import address_of
+from wirekit import dial
+
+
+def context(kafka: MockKafka, *, certificate: bool = False) -> ssl.SSLContext:
+    made = ssl.create_default_context(cafile=str(kafka.tls_folder / "ca.pem"))
+    if certificate:
+        made.load_cert_chain(kafka.tls_folder / "client.pem")
+    return made
+
+
+def ask(kafka: MockKafka, trusting: ssl.SSLContext) -> bytes:
+    """ApiVersions over TLS; the answer's beginning. The certificate must be one for the address."""
+    host, port = address_of(kafka.bootstrap_servers)
+    with socket.create_connection((host, port), 5) as plain, trusting.wrap_socket(plain, server_hostname=host) as secured:
+        secured.sendall(encode_request(7, "test", ApiVersionsRequest(), 0))
+        return secured.recv(8)
+
+
+def wait_for(caplog: pytest.LogCaptureFixture, kafka: MockKafka, pattern: str) -> None:
+    kafka.wait_until(lambda: any(re.search(pattern, record.getMessage()) for record in caplog.records))
+
+
+@pytest.fixture
+def secured() -> Iterator[MockKafka]:
+    with MockKafka(security="ssl", topics={"orders": 1}) as kafka:
+        yield kafka
+
+
+SETTINGS = {"security_protocol": "SSL", "api_version": (2, 8)}
+
+
+def test_kafka_python_produces(secured: MockKafka) -> None:
+    producer = kafka_python.KafkaProducer(
+        bootstrap_servers=secured.bootstrap_servers, security_protocol="SSL", ssl_cafile=str(secured.tls_folder / "ca.pem")
+    )
+    assert producer.send("orders", b"a pound of tea").get(10).offset == 0
+    assert producer.send("orders", bytes(900_000)).get(10).offset == 1, "a large frame arrives in many records of TLS"
+    producer.close()
+    assert secured.trace.events("authentication") == []
+
+
+@pytest.mark.asyncio
+async def test_aiokafka_logs_in_by_sasl_over_tls() -> None:
+    async with MockKafka(security="sasl_ssl", users={"alice": "secret"}, topics={"orders": 1}) as kafka:
+        producer = aiokafka.AIOKafkaProducer(
+            bootstrap_servers=kafka.bootstrap_servers, security_protocol="SASL_SSL", sasl_mechanism="SCRAM-SHA-256",
+            sasl_plain_username="alice", sasl_plain_password="secret", ssl_context=context(kafka),
+        )  # fmt: skip
+        async with producer:
+            assert (await producer.send_and_wait("orders", b"a pound of tea")).offset == 0
+
+
+def test_librdkafka_shows_a_certificate() -> None:
+    rules = r"RULE:^CN=([^,]+),OU=.*$/$1/U,DEFAULT"
+    with MockKafka(security="ssl", configs={"ssl.client.auth": "required", "ssl.principal.mapping.rules": rules}) as kafka:
+        folder = kafka.tls_folder
+        admin = confluent_kafka.admin.AdminClient({
+            "bootstrap.servers": kafka.bootstrap_servers, "security.protocol": "ssl", "ssl.ca.location": str(folder / "ca.pem"),
+            "ssl.certificate.location": str(folder / "client.pem"), "ssl.key.location": str(folder / "client.pem"),
+        })  # fmt: skip
+        assert admin.list_topics(timeout=10).brokers
+        assert {(row.mechanism, row.principal) for row in kafka.trace.events("authentication")} == {("SSL", "User:CLIENT")}
+
+
+@pytest.mark.parametrize("client", ["none", "requested"])
+def test_a_client_without_a_certificate_is_anonymous(client: str) -> None:
+    with MockKafka(security="ssl", configs={"ssl.client.auth": client}) as kafka:
+        assert ask(kafka, context(kafka))
+        assert ask(kafka, context(kafka, certificate=True))
+        names = [row.principal for row in kafka.trace.events("authentication")]
+        assert len(names) == (client == "requested")
+        assert all(re.fullmatch(r"User:CN=client,OU=.*,O=trustme.*", name) for name in names)
+
+
+def test_a_missing_certificate_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        caplog.at_level(logging.INFO, "wirebroker"),
+        MockKafka(security="ssl", configs={"ssl.client.auth": "required"}) as kafka,
+    ):
+        with suppress(OSError):
+            assert ask(kafka, context(kafka)) == b""
+        wait_for(caplog, kafka, "a TLS handshake at SSL failed: the client has no certificate, and ssl.client.auth is required")
+
+
+def test_a_certificate_of_a_stranger_is_refused(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    with (
+        caplog.at_level(logging.INFO, "wirebroker"),
+        MockKafka(security="ssl", configs={"ssl.client.auth": "requested"}) as kafka,
+    ):
+        trusting = context(kafka)
+        trustme.CA().issue_cert("x@y.org").configure_cert(trusting)
+        with suppress(OSError):
+            assert ask(kafka, trusting) == b""
+        wait_for(caplog, kafka, "failed: the client's certificate is refused: (unable to get local issuer|self-signed)")
+
+
+def test_a_client_that_does_not_trust_the_broker(secured: MockKafka, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "wirebroker"):
+        with pytest.raises(ssl.SSLCertVerificationError):
+            ask(secured, ssl.create_default_context())
+        wait_for(caplog, secured, "the client does not trust the authority of the broker's certificate")
+
+
+@pytest.mark.parametrize(
+    ("sent", "cause"),
+    [(encode_request(1, "me", MetadataRequest(topics=[]), 9), "plaintext"), (b"GET / HTTP/1.1\r\n\r\n", "HTTP")],
+    ids=["a Kafka request", "HTTP"],
+)
+def test_plaintext_on_a_tls_port(secured: MockKafka, caplog: pytest.LogCaptureFixture, sent: bytes, cause: str) -> None:
+    with caplog.at_level(logging.INFO, "wirebroker"), dial(secured) as connection:
+        connection.sendall(sent)
+        while connection.recv(100):
+            pass
+        wait_for(caplog, secured, f"a TLS handshake at SSL failed: the client speaks {cause}, and this listener speaks TLS")
+        lines = [record for record in caplog.records if "TLS handshake" in record.getMessage()]
+        assert len(lines) == 1
+    assert ask(secured, context(secured)), "others are not disturbed"
+
+
+def test_a_handshake_that_stalls_disturbs_nobody(secured: MockKafka) -> None:
+    with dial(secured) as stalled:
+        stalled.sendall(b"\x16\x03\x01\x00\xc8")
+        assert ask(secured, context(secured))
+
+
+def test_certificates_that_cannot_be_used(tmp_path: Path) -> None:
+    (tmp_path / "no.pem").write_text("nothing")
+    for where, problem in ((tmp_path / "no.pem", "certificate and key cannot be used"), (tmp_path / "x", "No such file")):
+        configs = {"ssl.keystore.location": str(where), "ssl.keystore.type": "PEM"}
+        with pytest.raises(TlsError, match=problem), MockKafka(security="ssl", configs=configs):
+            pass
+    with (
+        pytest.raises(TlsError, match="set ssl.keystore.type=PEM"),
+        MockKafka(security="ssl", configs={"ssl.keystore.location": "a.jks"}),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("rules", "name", "expected"),
+    [
+        ("DEFAULT", "CN=a,O=b", "CN=a,O=b"), ("RULE:^CN=(.*?),.*$/$1/", "CN=Bob,O=x", "Bob"),
+        ("RULE:^CN=(.*?),.*$/$1/L", "CN=Bob,O=x", "bob"), ("RULE:^CN=(.*?),OU=(.*?)$/$1@$2/U", "CN=a,OU=b", "A@B"),
+        ("RULE:^O=.*$/x/, RULE:^CN=(.*)$/$1@$4/", "CN=a", "a@$4"), ("RULE:^O=.*$/x/,DEFAULT", "CN=a", "CN=a"),
+        ("RULE:^O=.*$/x/", "CN=a", None),
+    ],
+)  # fmt: skip
+def test_principal_mapping_rules(rules: str, name: str, expected: str | None) -> None:
+    assert PrincipalRules(rules).name(name) == expected
+
+
+def test_a_rule_that_cannot_be_read() -> None:
+    with pytest.raises(ValueError, match="is not RULE:pattern/replacement"):
+        PrincipalRules("RULE:^CN=(.*)$")
+
+
+def test_a_distinguished_name_is_written_as_java_writes_it() -> None:
+    subject = ((("countryName", "DE"),), (("organizationName", "Tea, Ltd"),), (("commonName", "a+b"), ("userId", "7")))
+    assert distinguished_name(subject) == r"CN=a\+b+UID=7,O=Tea\, Ltd,C=DE"
+    assert distinguished_name(((("emailAddress", "a@b"),),)) == "1.2.840.113549.1.9.1=#1603614062"
+
+
+def test_serve_makes_certificates_and_says_where() -> None:
+    arguments = ["--listener", "SSL=SSL://127.0.0.1:0", "--tls", "auto"]
+    process = subprocess.Popen([*COMMAND, "serve", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        where = process.stdout.readline().removeprefix("certificate authority in ").strip()
+        port = int(re.findall(r":(\d+) \(node 1, SSL\)", process.stdout.readline())[0])
+        trusting = ssl.create_default_context(cafile=where)
+        with (
+            socket.create_connection(("127.0.0.1", port), 5) as plain,
+            trusting.wrap_socket(plain, server_hostname="localhost"),
+        ):
+            pass
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_serve_refuses_tls_without_a_certificate() -> None:
+    done = subprocess.run(
+        [*COMMAND, "serve", "--listener", "SSL=SSL://127.0.0.1:0"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "the listener SSL speaks TLS and needs a certificate (--tls-cert, --tls auto)" in done.stderr
