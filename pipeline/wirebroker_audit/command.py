@@ -26,7 +26,8 @@ from rich.table import Table
 from wirebroker.access.settings import Access, read_access
 from wirebroker_audit.interruption import Interruption
 from wirebroker_audit.java import NoJava
-from wirebroker_audit.places import BadPlace, input_path, local_path
+from wirebroker_audit.places import BadPlace, input_path, local_path, log_path
+from wirebroker_audit.remote import is_remote, place
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +40,7 @@ TOPICS_SHOWN = 40
 """The number of topics that the terminal shows, largest first."""
 REFRESH = 0.25
 """Seconds between two looks at Spark's tasks."""
-PLACES, INPUTS = ("path", "out", "policy", "since", "command_config", "junit", "sarif", "prometheus"), ("trace", "intended")
+PLACES, INPUTS = ("out", "policy", "since", "command_config", "junit", "sarif", "prometheus"), ("trace", "intended")
 """Flags with a path; Spark reads the last two itself."""
 COLOURS = {"certain": "red", "likely": "yellow", "info": "bright_black"}
 
@@ -67,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _resolve(options: argparse.Namespace) -> None:
     """Turn `file:` addresses into paths. Raises BadPlace for addresses that nobody can open here."""
-    for names, resolve in ((PLACES, local_path), (INPUTS, input_path)):
+    for names, resolve in ((("path",), log_path), (PLACES, local_path), (INPUTS, input_path)):
         for name in names:
             if (text := getattr(options, name)) is not None:
                 setattr(options, name, str(resolve(text, f"--{name.replace('_', '-')}")))
@@ -98,6 +99,8 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
             given := [*exports.flags, *(f"--{name}" for name in ("policy", "since") if getattr(options, name))]
         ):
             raise Refused(f"{given[0]} does not work together with --follow")
+        if options.follow is not None and request.path is not None and is_remote(request.path):
+            raise Refused(f"--follow reads paths of this machine, not {options.path}")
         exports.check()
         request.check(SUMMARY if options.follow is None else LIVE)
         with _progress(err) as shown:
@@ -128,7 +131,7 @@ def _request(options: argparse.Namespace) -> Request:
     from wirebroker_audit.job import Request
 
     request = Request(
-        out=Path(options.out), path=Path(options.path) if options.path else None, bootstrap=options.bootstrap,
+        out=Path(options.out), path=place(options.path) if options.path else None, bootstrap=options.bootstrap,
         topics=tuple(options.topic), trace=options.trace, intended=options.intended, policy=options.policy,
         fail_on=options.fail_on, since=Path(options.since) if options.since else None, access=access_of(options),
     )  # fmt: skip

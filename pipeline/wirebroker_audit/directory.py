@@ -20,6 +20,7 @@ from kafkawire.disk.damage import DamagedFile
 from kafkawire.disk.metadata import METADATA_TOPIC, WrittenImage, written_image
 from kafkawire.disk.names import LOG, is_deleted_folder, offsets_in, partition_of
 from kafkawire.disk.properties import META_PROPERTIES, PARTITION_METADATA, read_partition_metadata, read_properties
+from wirebroker_audit.remote import RemotePath, is_remote
 from wirebroker_audit.replicas import Cluster, PartitionFolder, choose
 from wirebroker_audit.scan import EVERYTHING
 
@@ -64,9 +65,14 @@ class _LogDir(NamedTuple):
 
 def read_directory(root: Path, topics: tuple[str, ...] = ()) -> LogDirectory:
     """The partitions of these topics under `root`, or of all. Raises NotALogDirectory."""
-    if not root.is_dir():
-        raise NotALogDirectory(f"{root} is not a directory" if root.exists() else f"{root} does not exist")
+    try:
+        if not root.is_dir():
+            raise NotALogDirectory(f"{root} is not a directory" if root.exists() else f"{root} does not exist")
+    except OSError as refused:  # a remote place that does not answer
+        raise NotALogDirectory(f"{root}: {refused.strerror or refused}") from refused
     resolved = root.resolve()
+    if isinstance(resolved, RemotePath):
+        resolved.list_whole()
     problems: list[str] = []
     try:
         if alone := _is_partition(resolved.name) and bool(offsets_in(resolved, LOG)):
@@ -79,7 +85,7 @@ def read_directory(root: Path, topics: tuple[str, ...] = ()) -> LogDirectory:
         found = _partitions_in(by_log_dir, log_dirs)
         notices = [] if alone else [each for path in by_log_dir for each in _set_aside(path, topics)]
     except OSError as refused:
-        raise NotALogDirectory(f"{refused.filename}: {refused.strerror}") from refused
+        raise NotALogDirectory(f"{refused.filename or root}: {refused.strerror or refused}") from refused
     if not found:
         raise NotALogDirectory(f"{root} holds no partition: it contains no folder like `orders-0`")
     if topics and (missing := set(topics) - {each.topic for each in found}):
@@ -114,7 +120,7 @@ def _log_dirs_in(root: Path) -> tuple[dict[Path, list[Path]], list[str]]:
     found: dict[Path, list[Path]] = {}
     problems = []
     for each in sorted(path for path in root.iterdir() if path.is_dir()):
-        if os.access(each, os.R_OK | os.X_OK):
+        if is_remote(each) or os.access(each, os.R_OK | os.X_OK):
             found[each] = _folders_in(each)
         elif each.name != LOST_AND_FOUND:
             problems.append(f"{each}: permission denied, so nothing in it was audited")
@@ -124,7 +130,7 @@ def _log_dirs_in(root: Path) -> tuple[dict[Path, list[Path]], list[str]]:
 def _set_aside(log_dir: Path, topics: tuple[str, ...]) -> list[str]:
     """A sentence for each kind of folder that Kafka keeps beside the partitions and does not count as one."""
     found: dict[str, list[str]] = {}
-    for name in sorted(os.listdir(log_dir)):
+    for name in sorted(each.name for each in log_dir.iterdir()):
         if (match := _ASIDE.fullmatch(name)) and (not topics or match[1] in topics):
             found.setdefault(match[2], []).append(name)
     return [

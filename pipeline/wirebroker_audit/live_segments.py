@@ -7,7 +7,6 @@ read still ends there. Otherwise the place is found by its offset, in the segmen
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from kafkawire.disk.names import LOG, SWAP, offset_of
 from kafkawire.disk.properties import PARTITION_METADATA, read_partition_metadata
 from kafkawire.primitives import format_uuid
 from wirebroker.audit.findings import EXPIRATION_MS
+from wirebroker_audit.remote import size_of
 from wirebroker_audit.replicas import PartitionFolder
 from wirebroker_audit.scan import Array, Chunk, Place, damage_row, headers_at, looks_like_batch
 from wirebroker_audit.segments import Split, read_opened, whole_batches
@@ -85,9 +85,9 @@ def segments_now(folder: Path) -> list[tuple[int, Path]]:
     A file that is renamed during `listdir` may be missing from its result, so two listings must agree. For a moment after a
     pass of the cleaner, a new segment still has `.swap` at the end of its name.
     """
-    names = os.listdir(folder)
+    names = _names(folder)
     for _ in range(LOOKS):
-        before, names = names, os.listdir(folder)
+        before, names = names, _names(folder)
         if set(before) == set(names):
             break
     found: dict[int, Path] = {}
@@ -95,6 +95,10 @@ def segments_now(folder: Path) -> list[tuple[int, Path]]:
         if (first := offset_of(name.removesuffix(SWAP), LOG)) is not None:
             found[first] = folder / name
     return sorted(found.items())
+
+
+def _names(folder: Path) -> list[str]:
+    return [each.name for each in folder.iterdir()]
 
 
 # Positions in a log
@@ -110,7 +114,7 @@ class _Sound(NamedTuple):
 
 
 def _sound_batches(file: BinaryIO, position: int) -> Iterator[_Sound]:
-    for begin, view, walked in whole_batches(file, position, os.fstat(file.fileno()).st_size):
+    for begin, view, walked in whole_batches(file, position, size_of(file)):
         positions = np.array(walked.positions, np.int64)
         rows = headers_at(view, positions)
         chosen = np.flatnonzero(rows["crc"] == np.array(walked.crcs, np.int64))
@@ -130,7 +134,7 @@ def holds(file: BinaryIO, mark: Mark) -> bool:
     if not looks_like_batch(header, 0):
         return False
     size = int.from_bytes(header[8:12], "big") + LOG_OVERHEAD
-    whole = mark.position <= os.fstat(file.fileno()).st_size
+    whole = mark.position <= size_of(file)
     return whole and mark.last + size == mark.position and read_header(header, 0).last_offset + 1 == mark.offset
 
 
@@ -368,7 +372,7 @@ class _StretchReader:
         if first == self.end.segment and holds(file, self.end):
             return self.end.position, None
         if following is not None and following <= self.end.offset and path.suffix == LOG:
-            return os.fstat(file.fileno()).st_size, None
+            return size_of(file), None
         stop = self.end.offset if following is None else min(following, self.end.offset)
         found = place_of(file, stop)
         is_cut = following is None and found.is_end and found.offset < stop

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from kafkawire.batches import HEADER_SIZE
 from kafkawire.disk.names import LOG, offset_of
 from wirebroker_audit.live_segments import Ahead, Mark, holds, place_of, why_restarted
+from wirebroker_audit.remote import place
 from wirebroker_audit.replicas import PartitionFolder
 from wirebroker_audit.scan import stored_crc
 from wirebroker_audit.segments import Split
@@ -177,7 +178,7 @@ def _another(folder: PartitionFolder, splits: list[Split], covered: Covered) -> 
     path = next((each.path for each in splits if _base(each) == mark.segment), None)
     if covered.crc < 0 or path is None or mark.last < 0 or folder.cleaned_until >= 0:
         return ""
-    with open(path, "rb") as file:
+    with place(path).open("rb") as file:
         if not holds(file, mark):
             return ""
         file.seek(mark.last)
@@ -191,7 +192,7 @@ def _after(split: Split, begin: Mark, covered: Covered, found: Onward) -> list[S
         return [split] if base is None or base > begin.segment else []
     position, segment = begin.position, split.segment
     if begin.last < 0 and begin.offset > base:  # the cleaner has rewritten the segment
-        with open(split.path, "rb") as file:
+        with place(split.path).open("rb") as file:
             position = place_of(file, begin.offset).position
     if (base, position) == (covered.mark.segment, covered.mark.position):
         segment = covered.label

@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from wirebroker_audit.remote import SCHEMES, place
+
 _ADDRESS = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):/")
 """A scheme of two letters or more: `C:/logs` is a path."""
 
@@ -26,13 +28,19 @@ def local_path(text: str, flag: str) -> Path:
         return Path(text)
     if is_elsewhere(text):
         raise BadPlace(
-            f"{flag} {text}: the audit cannot open {match[1]}: addresses, only paths and file: addresses. Mount the place on "
-            "this machine and on the executors, or copy what is to be audited"
+            f"{flag} {text}: the audit cannot open {match[1]}: addresses here, only paths and file: addresses. Mount the "
+            "place on this machine and on the executors, or copy what is to be audited"
         )
     found = urlsplit(text)
     if found.netloc not in ("", "localhost"):
         raise BadPlace(f"{flag} {text}: the address names the host {found.netloc}; write file:/// for a path of this machine")
     return Path(unquote(found.path))
+
+
+def log_path(text: str, flag: str) -> Path:
+    """The place of a log directory: a path, a `file:` address, or an address of `remote.SCHEMES`. Raises BadPlace."""
+    match = _ADDRESS.match(text)
+    return place(text) if match is not None and match[1].lower() in SCHEMES else local_path(text, flag)
 
 
 def input_path(text: str, flag: str) -> str:

@@ -7,7 +7,6 @@ import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from kafkawire.batches import HEADER_SIZE, LOG_OVERHEAD
 from kafkawire.primitives import Buffer
 from wirebroker.audit.findings import EXPIRATION_MS, PREALLOCATED
+from wirebroker_audit.remote import place, size_of
 from wirebroker_audit.scan import (
     LARGEST_BATCH,
     Chunk,
@@ -75,7 +75,7 @@ def read_split(split: Split, expiration_ms: int = EXPIRATION_MS) -> Iterator[Chu
         yield reader.damage(split.problem, split.error, 0, 0)
         return
     try:
-        with open(split.path, "rb", buffering=0) as file:
+        with place(split.path).open("rb", buffering=0) as file:
             yield from reader.read(file)
     except FileNotFoundError:
         yield reader.gone()
@@ -112,15 +112,14 @@ class _SplitReader:
 
     def gone(self) -> Chunk:
         """The file was deleted: by retention, by the cleaner, or with its topic."""
-        folder = Path(self.split.path).parent
+        folder = place(self.split.path).parent
         if folder.exists():
             return self.damage("deleted", f"{self.split.path} was deleted before it was read", self.position, 0)
         return self.damage("unreadable", f"{folder} no longer exists: the topic was deleted", self.position, 0)
 
     def read(self, file: BinaryIO) -> Iterator[Chunk]:
-        status = os.fstat(file.fileno())
-        self._size = status.st_size
-        if self._size < self.split.size and status.st_ino != self.split.inode:
+        self._size = size_of(file)
+        if self._size < self.split.size and not self._is_same(file):
             yield self.damage("deleted", f"{self.split.path} was compacted before it was read", self.position, 0)
             return
         buffer = bytearray(CHUNK)
@@ -186,8 +185,12 @@ class _SplitReader:
 
     def _has_grown(self, file: BinaryIO) -> bool:
         """Whether a broker has appended to the file since it was opened; then its end is not damaged."""
-        before, self._size = self._size, os.fstat(file.fileno()).st_size
+        before, self._size = self._size, size_of(file)
         return self._size > before
+
+    def _is_same(self, file: BinaryIO) -> bool:
+        """Whether it is the file that was split; a remote file is replaced whole."""
+        return bool(self.split.inode) and os.fstat(file.fileno()).st_ino == self.split.inode
 
 
 def old_format_until(file: BinaryIO, begin: int, size: int) -> int:

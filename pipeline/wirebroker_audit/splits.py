@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -25,9 +24,9 @@ def find_splits(root: Path, topics: tuple[str, ...] = (), split_bytes: int = SPL
     splits: list[Split] = []
     for folder in find_partitions(root, topics):
         try:
-            names = sorted(each for each in os.listdir(folder.path) if each.endswith(LOG))
+            names = sorted(each.name for each in folder.path.iterdir() if each.name.endswith(LOG))
         except OSError as refused:
-            splits.append(_unreadable(len(splits), folder, folder.path, f"{folder.path}: {refused.strerror}"))
+            splits.append(_unreadable(len(splits), folder, folder.path, f"{folder.path}: {refused.strerror or refused}"))
             continue
         firsts = {name: offset_of(name, LOG) for name in names}
         starts = [first for first in firsts.values() if first is not None]
@@ -48,7 +47,7 @@ def _splits_of(
         found = path.stat()
         bounds = [0, *_boundaries(path, found.st_size, split_bytes), found.st_size]
     except OSError as refused:
-        yield _unreadable(number, folder, path, f"{path}: {refused.strerror}")
+        yield _unreadable(number, folder, path, f"{path}: {refused.strerror or refused}")
         return
     for start, stop in pairwise(bounds):
         if stop > start:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -11,6 +10,7 @@ from kafkawire.disk.checkpoints import LEADER_EPOCHS, read_epochs
 from kafkawire.disk.damage import DamagedFile
 from kafkawire.disk.indexes import OFFSET_ENTRY
 from kafkawire.disk.names import LOG, OFFSET_INDEX, file_name, offsets_in
+from wirebroker_audit.remote import size_of
 from wirebroker_audit.scan import looks_like_batch
 from wirebroker_audit.segments import next_batch
 
@@ -56,7 +56,7 @@ def _indexed(path: Path) -> int:
     """The last position in an offset index, 0 without one. Kafka makes the file at its largest size, so zeros may follow."""
     try:
         with path.open("rb", buffering=0) as file:
-            low, high = 0, os.fstat(file.fileno()).st_size // OFFSET_ENTRY.size
+            low, high = 0, size_of(file) // OFFSET_ENTRY.size
             found = 0
             while low < high:
                 middle = (low + high) // 2
@@ -73,7 +73,7 @@ def _indexed(path: Path) -> int:
 
 def _last_header(file: BinaryIO, begin: int) -> memoryview | None:
     """The header of the last whole batch; from the file's beginning if no batch is at `begin`. Only headers are read."""
-    size = os.fstat(file.fileno()).st_size
+    size = size_of(file)
     position, last = begin, None
     while position + HEADER_SIZE <= size:
         file.seek(position)

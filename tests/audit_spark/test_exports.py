@@ -227,7 +227,12 @@ def test_file_addresses_are_paths() -> None:
     ("flags", "words"),
     [
         (["--junit", "."], ": this is a directory"),
-        (["--path", "s3a://bucket/logs"], "--path s3a://bucket/logs: the audit cannot open s3a: addresses"),
+        (["--path", "ftp://host/logs"], "--path ftp://host/logs: the audit cannot open ftp: addresses"),
+        (["--path", "s3a://bucket/logs", "--follow", "1"], "--follow reads paths of this machine, not s3a:"),
+        (["--follow", "1", "--since", "."], "--since does not work together with --follow"),
+        (["--since", "."], "this is not a report that an audit can go on from"),
+        (["--max-rate", "1k"], "--max-rate limits what is fetched from a cluster: it needs --bootstrap"),
+        (["--command-config", "x"], "it needs --bootstrap or --findings-to"),
         (["--out", "hdfs:/reports/x"], "--out hdfs:/reports/x: the audit cannot open hdfs: addresses"),
         (["--sarif", "file://host/x"], "the address names the host host"),
         (["--path", "file:///no/such place"], "/no/such place does not exist"),

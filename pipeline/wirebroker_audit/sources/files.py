@@ -23,6 +23,7 @@ from wirebroker.audit.findings import EXPIRATION_MS
 from wirebroker_audit import schema
 from wirebroker_audit.folding import keep_and_fold
 from wirebroker_audit.records import record_rows
+from wirebroker_audit.remote import place
 from wirebroker_audit.scan import Chunk
 from wirebroker_audit.segments import Split, read_split
 from wirebroker_audit.sources.packing import packed
@@ -44,7 +45,7 @@ class SegmentReader(DataSourceReader):
     """Plans on the driver, reads on the executors."""
 
     def __init__(self, options: Mapping[str, str], records: bool) -> None:
-        self._root = Path(options["path"])
+        self._root = place(options["path"])
         self._topics = tuple(filter(None, options.get("topics", "").split(",")))
         self._split_bytes = int(options.get("split.bytes", SPLIT_BYTES))
         self._parallelism = int(options.get("parallelism", 1))

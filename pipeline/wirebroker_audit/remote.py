@@ -1,0 +1,152 @@
+"""Log directories in an object store or in HDFS, read through pyarrow: `s3a://bucket/logs`, `hdfs://host:port/logs`, `abfs:`.
+
+A `RemotePath` has the methods of `Path` that the audit uses, so readers need not know which of the two they have. Its text
+keeps the scheme and the authority (`s3a:/bucket/logs/orders-0`), so it travels to executors, which make the file system again.
+The driver lists a directory whole, with few requests, and looks names and sizes up after that.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
+from typing import Any, BinaryIO, cast
+from urllib.parse import urlsplit
+
+from pyarrow import fs
+
+S3, HDFS, AZURE = ("s3", "s3a"), ("hdfs", "viewfs"), ("abfs", "abfss")
+SCHEMES = (*S3, *HDFS, *AZURE)
+ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+"""Environment variables with the address of an S3 that is not Amazon's."""
+_ADDRESS = re.compile(rf"({'|'.join(SCHEMES)}):/+(.+)", re.IGNORECASE)
+
+_listed: dict[str, dict[str, dict[str, fs.FileInfo]]] = {}
+"""by the root of a listing: by folder its entries, by name"""
+
+
+def place(text: str | Path) -> Path:
+    """A path, or a `RemotePath` with the same methods for an address or for the text of another one."""
+    match = _ADDRESS.match(str(text))
+    return Path(text) if match is None else cast(Path, RemotePath(f"{match[1].lower()}:/{match[2]}"))
+
+
+def is_remote(path: Path) -> bool:
+    """Whether the path is not one of this machine."""
+    return isinstance(path, RemotePath)
+
+
+class RemotePath(PurePosixPath):
+    """A path of a remote file system. What it raises is an OSError."""
+
+    def resolve(self) -> RemotePath:
+        """Itself: there are no links."""
+        return self
+
+    def list_whole(self) -> None:
+        """List everything below this folder now; names and sizes below it come from this list until the next call."""
+        system, folder = _system(self)
+        entries: dict[str, dict[str, fs.FileInfo]] = {folder: {}}
+        for each in system.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True)):
+            parent, _, name = each.path.rstrip("/").rpartition("/")
+            entries.setdefault(parent, {})[name] = each
+        _listed.clear()
+        _listed[folder] = entries
+
+    def iterdir(self) -> Iterator[RemotePath]:
+        """The entries of the folder. Raises FileNotFoundError."""
+        for name in self._entries():
+            yield self / name
+
+    def is_dir(self) -> bool:
+        """Whether it is a folder, which in an object store means that something is in it."""
+        return bool(self._info().type == fs.FileType.Directory)
+
+    def exists(self) -> bool:
+        """Whether there is something of this name."""
+        return bool(self._info().type != fs.FileType.NotFound)
+
+    def stat(self) -> Any:
+        """Its `st_size`; `st_ino` is 0."""
+        info = self._info()
+        if info.type == fs.FileType.NotFound:
+            raise FileNotFoundError(2, os.strerror(2), str(self))
+        return SimpleNamespace(st_size=info.size or 0, st_ino=0)
+
+    def open(self, mode: str = "rb", buffering: int = -1) -> BinaryIO:
+        """The file, for reading; each read is a request."""
+        system, path = _system(self)
+        if any(path.startswith(f"{root}/") for root in _listed):
+            self.stat()
+        return cast(BinaryIO, system.open_input_file(path))
+
+    def read_bytes(self) -> bytes:
+        """All of the file."""
+        with self.open() as file:
+            return file.read()
+
+    def read_text(self, encoding: str = "utf-8") -> str:
+        """All of the file, as text."""
+        return io.TextIOWrapper(io.BytesIO(self.read_bytes()), encoding).read()
+
+    def _entries(self) -> dict[str, fs.FileInfo]:
+        system, path = _system(self)
+        for root, folders in _listed.items():
+            if path == root or path.startswith(f"{root}/"):
+                return folders.get(path, {})
+        found = system.get_file_info(fs.FileSelector(path))
+        return {each.base_name: each for each in found}
+
+    def _info(self) -> fs.FileInfo:
+        system, path = _system(self)
+        for root, folders in _listed.items():
+            if path.startswith(f"{root}/"):
+                parent, _, name = path.rpartition("/")
+                if (info := folders.get(parent, {}).get(name)) is not None:
+                    return info
+                return fs.FileInfo(path, fs.FileType.Directory if path in folders else fs.FileType.NotFound)
+        return system.get_file_info(path)
+
+
+def _system(path: RemotePath) -> tuple[fs.FileSystem, str]:
+    """The file system of a path, and the path in it."""
+    scheme, authority, *rest = path.parts
+    scheme = scheme.rstrip(":")
+    if scheme in S3:
+        return _s3(), "/".join((authority, *rest))
+    if scheme in AZURE:
+        container, _, host = authority.partition("@")
+        return _azure(host.partition(".")[0]), "/".join((container, *rest))
+    return _hadoop(f"{scheme}://{authority}"), "/" + "/".join(rest)
+
+
+@cache
+def _s3() -> fs.FileSystem:
+    """S3 with the credentials that Amazon's tools find: variables, profile, or the machine's role."""
+    endpoint = next((os.environ[name] for name in ENDPOINTS if name in os.environ), None)
+    if endpoint is None:
+        return fs.S3FileSystem()
+    found = urlsplit(endpoint)
+    return fs.S3FileSystem(
+        endpoint_override=found.netloc, scheme=found.scheme, region=os.environ.get("AWS_REGION", "us-east-1")
+    )
+
+
+@cache
+def _azure(account: str) -> fs.FileSystem:
+    return fs.AzureFileSystem(account_name=account, account_key=os.environ.get("AZURE_STORAGE_KEY"))
+
+
+@cache
+def _hadoop(address: str) -> fs.FileSystem:
+    """HDFS through libhdfs, which needs HADOOP_HOME and a CLASSPATH of Hadoop's jars."""
+    return fs.HadoopFileSystem.from_uri(address)
+
+
+def size_of(file: BinaryIO) -> int:
+    """The bytes of an open file, as it is now."""
+    return file.seek(0, os.SEEK_END)
