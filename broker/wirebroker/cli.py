@@ -276,7 +276,8 @@ def _audit(commands: argparse._SubParsersAction[Parser]) -> None:
         epilog=EXIT_CODES,
     )
     where = audit.add_mutually_exclusive_group(required=True)
-    where.add_argument("--path", type=_named, metavar="DIR", help="a log directory of wirebroker or of a real Kafka broker")
+    where.add_argument("--path", type=_named, metavar="DIR",
+        help="a log directory of wirebroker or of a real Kafka broker; also s3a:, hdfs: and abfs: addresses")  # fmt: skip
     where.add_argument("--bootstrap", type=_named, metavar="H:P", help="a live cluster, read batch by batch over the wire")
     add = audit.add_argument
     add("--topic", action="append", default=[], help="only this topic (repeatable)")
