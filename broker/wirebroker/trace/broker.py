@@ -120,11 +120,11 @@ class BrokerRecorder(Recorder):
 
 def _stored(raw: tuple[Any, ...]) -> Brief | None:
     """The values of `STORED` for a batch that was stored as it should be; None for any other verdict."""
-    now, connection, client_id, version, correlation_id, acks, partition, *rest = raw
-    if len(rest) > 1:
-        base_offset, rule, header = rest[0], "next", HEADER.unpack(rest[1])
+    now, connection, client_id, version, correlation_id, acks, partition = raw[:7]
+    if len(raw) > 8:
+        base_offset, rule, header = raw[7], "next", HEADER.unpack(raw[8])
     else:
-        verdict, header = rest[0].verdict, rest[0].header
+        verdict, header = raw[7].verdict, raw[7].header
         if not isinstance(verdict, Accept) or header is None:
             return None
         base_offset, rule = verdict

@@ -24,7 +24,7 @@ LOWEST_IN_KAFKA_4 = {name: spoken(key)[0] for name, key in KEYS.items()}
 """Earlier versions are gone since Kafka 4.0 (KIP-896)."""
 ALWAYS = {"lowest": LOWEST_IN_KAFKA_4, "columns": COLUMNS | {"stored": STORED}, "accepted": ACCEPTED}
 """What a reader needs to know to read rows."""
-PAUSE_S = 0.1
+PAUSE_S = 0.2
 """Seconds between two looks at the trace."""
 MOST = 1000
 """Rows in one message."""
