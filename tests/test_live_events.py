@@ -270,7 +270,7 @@ def test_a_proxy_tells_where_the_time_went() -> None:
         kafka.faults.add(faults.slice(10, ms=30, api="Metadata", nth=2))
         ask_for_metadata(proxy)
         ask_for_metadata(proxy)
-        slow, sliced = proxy.trace.where("api=Metadata upstream_us>=100000")
+        slow, sliced = proxy.trace.where("api=Metadata upstream_us>=90000")
         assert isinstance(slow, ReplyRow)
         assert isinstance(sliced, ReplyRow)
         assert 0 <= slow.transfer_us < sliced.transfer_us
