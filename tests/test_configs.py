@@ -193,6 +193,9 @@ def test_defaults_are_kafka_s_except_where_a_test_should_not_wait() -> None:
         "transaction.state.log.num.partitions": 4,
         "transaction.state.log.replication.factor": 1,
         "transaction.state.log.min.isr": 1,
+        "share.coordinator.state.topic.num.partitions": 4,
+        "share.coordinator.state.topic.replication.factor": 1,
+        "share.coordinator.state.topic.min.isr": 1,
     }
 
 
@@ -436,7 +439,8 @@ def test_every_setting_of_kafka_is_used_or_named_as_ignored() -> None:
     code = "".join(path.read_text(encoding="utf-8") for path in Path(wirebroker.__file__).parent.rglob("*.py"))
     topic_names = {name: topic for topic, names in TOPIC_SYNONYMS.items() for name in names}
     composed = re.compile(
-        r"compression\..*\.level|flush\.ms|group\.(consumer\.)?(min|max)\..*|(offsets\.topic|transaction\.state\.log)\..*"
+        r"compression\..*\.level|flush\.ms|group\.((consumer|share)\.)?(min|max)\..*|"
+        r"(offsets\.topic|transaction\.state\.log|share\.coordinator\.state\.topic)\..*"
     )
     settings = {*TOPIC_SETTINGS, *BROKER_SETTINGS}
     without_effect = set(ignored(settings))

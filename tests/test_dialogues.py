@@ -25,7 +25,8 @@ GROUPS = list(load(DATA / "dialogues-groups.jsonl.gz"))
 TRANSACTIONS = list(load(DATA / "dialogues-transactions.jsonl.gz"))
 LOGS = list(load(DATA / "dialogues-logs.jsonl.gz"))
 ADMIN = list(load(DATA / "dialogues-admin.jsonl.gz"))
-REPLAYED = ADMIN + LOGS + GROUPS + (TRANSACTIONS if "EndTxn" in SERVED else [])
+SHARES = list(load(DATA / "dialogues-shares.jsonl.gz"))
+REPLAYED = ADMIN + LOGS + GROUPS + SHARES + (TRANSACTIONS if "EndTxn" in SERVED else [])
 
 
 @pytest.fixture(scope="module")
@@ -43,11 +44,12 @@ def test_kafka_answers(dialogue: Dialogue, broker: OwnBroker) -> None:
 
 
 def test_the_recordings_are_whole() -> None:
-    assert (len(ADMIN), len(LOGS), len(GROUPS), len(TRANSACTIONS)) == (27, 80, 60, 150)
+    assert (len(ADMIN), len(LOGS), len(GROUPS), len(TRANSACTIONS), len(SHARES)) == (27, 80, 60, 150, 40)
     assert sum(len(dialogue.steps) for dialogue in ADMIN) > 1100
     assert sum(len(dialogue.steps) for dialogue in LOGS) == 4800
     assert sum(len(dialogue.steps) for dialogue in GROUPS) > 2500
     assert sum(len(dialogue.steps) for dialogue in TRANSACTIONS) > 5900
+    assert sum(len(dialogue.steps) for dialogue in SHARES) == 2200
 
 
 def test_hardly_any_replay_ends_because_another_leader_was_chosen(broker: OwnBroker) -> None:

@@ -29,7 +29,7 @@ from wirebroker.apis.produce_shape import produce_by_shape
 from wirebroker.authentication import Authenticator
 from wirebroker.connection import Connection, Disconnect, Gate, Refuse, Send, Unauthenticated
 from wirebroker.core.changes import RestartChange
-from wirebroker.core.cluster import CLUSTER_ID, GROUP_TOPIC, TRANSACTION_TOPIC, Broker, Cluster, memory_log
+from wirebroker.core.cluster import CLUSTER_ID, GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC, Broker, Cluster, memory_log
 from wirebroker.core.configs import BrokerConfigs
 from wirebroker.core.controller import Controller
 from wirebroker.core.fetch_sessions import FetchSessions
@@ -38,6 +38,7 @@ from wirebroker.core.maintenance import Maintenance
 from wirebroker.core.profile import Rules
 from wirebroker.core.purgatory import Timers
 from wirebroker.core.racks import racks
+from wirebroker.core.share.partitions import SharePartitions
 from wirebroker.core.transactions import TransactionCoordinator
 from wirebroker.effects import Close, Effect, Outcome, Reply
 from wirebroker.engine_directory import EngineDirectory
@@ -101,6 +102,7 @@ class Engine:
         self.fetch_sessions = FetchSessions(random_bytes, slots)
         self.groups = GroupCoordinator(self.cluster, now)
         self.directory = EngineDirectory(self.cluster, self.fetch_sessions, self.groups.offsets)
+        self.shares = SharePartitions(self.cluster, self.groups.share_state)
         self.transactions = TransactionCoordinator(self.cluster, self.groups.offsets.end_transaction, now)
         self.maintenance = Maintenance(self.cluster, now)
         self.controller = Controller(self.cluster, self._coordinator_moved)
@@ -186,6 +188,7 @@ class Engine:
         if parked is not None:
             parked.left()
         self.connections.discard(connection)
+        self.shares.disconnected(connection.number, self.now)
 
     def close(self, connection: Connection, reason: str, *, reset: bool = False) -> None:
         """Close the connection, with a sentence for the log; with `reset` without sending waiting answers."""
@@ -399,6 +402,7 @@ class Engine:
             raise ValueError(f"a restart is 'clean' or 'kill', not {mode!r}")
         self.set_time(now)
         self.controller.finish()
+        self.shares.restart()
         for connection in sorted(self.connections, key=lambda each: each.number):
             self.close(connection, "the broker restarts")
         self.timers.clear()
@@ -425,6 +429,7 @@ class Engine:
 
         New leaders of many partitions are elected in slices; `controller.finish` elects the rest.
         """
+        self.shares.broker_down(node_id)
         for connection in sorted(self.connections, key=lambda each: each.number):
             if connection.node_id == node_id:
                 self.close(connection, f"broker {node_id} was killed")
@@ -439,14 +444,17 @@ class Engine:
         """Start a broker that was killed. Does nothing if it is up."""
         self.controller.broker_up(node_id, now)
 
-    def topic_deleted(self, topic: str, now: int) -> None:
+    def topic_deleted(self, topic: str, topic_id: bytes, now: int) -> None:
         """A topic is deleted: forget what was committed in it, or what a coordinator had written there."""
         if topic == GROUP_TOPIC:
             self.groups.log_deleted()
         elif topic == TRANSACTION_TOPIC:
             self.transactions.log_deleted()
+        elif topic == SHARE_TOPIC:
+            self.groups.share_state.log_deleted()
         else:
-            self.groups.topic_deleted(topic, now)
+            self.groups.topic_deleted(topic, now, topic_id)
 
     def _coordinator_moved(self, topic: str, index: int, now: int) -> None:
-        (self.groups if topic == GROUP_TOPIC else self.transactions).moved(index, now)
+        if topic != SHARE_TOPIC:
+            (self.groups if topic == GROUP_TOPIC else self.transactions).moved(index, now)

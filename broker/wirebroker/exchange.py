@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from wirebroker.core.fetch_sessions import FetchSessions
     from wirebroker.core.groups import GroupCoordinator
     from wirebroker.core.purgatory import Timers
+    from wirebroker.core.share.partitions import SharePartitions
     from wirebroker.core.transactions import TransactionCoordinator
     from wirebroker.engine_directory import EngineDirectory
     from wirebroker.faults.plan import FaultPlan
@@ -53,6 +54,7 @@ class EngineParts(Protocol):
     transactions: TransactionCoordinator
     controller: Controller
     fetch_sessions: FetchSessions
+    shares: SharePartitions
     directory: EngineDirectory
     authenticator: Authenticator
     store: FolderStore | None
@@ -75,7 +77,7 @@ class EngineParts(Protocol):
     def go_on(self, exchange: Exchange, steps: Steps) -> None:
         """Answer a request that was parked, now or in slices."""
 
-    def topic_deleted(self, topic: str, now: int) -> None:
+    def topic_deleted(self, topic: str, topic_id: bytes, now: int) -> None:
         """A topic is deleted: forget what was committed in it, or what a coordinator had written there."""
 
     def close(self, connection: Connection, reason: str) -> None:

@@ -118,7 +118,8 @@ def create_topic(
 
 def delete_topic(engine: Engine, name: str, now: int) -> None:
     """Delete a topic, as DeleteTopics does. Raises NoSuchTopic, OSError if the data directory cannot be written to."""
-    engine.cluster.delete_topic(topic_named(engine, name), now, lambda: engine.topic_deleted(name, now))
+    topic = topic_named(engine, name)
+    engine.cluster.delete_topic(topic, now, lambda: engine.topic_deleted(name, topic.topic_id, now))
     _write_down(engine, now)
 
 

@@ -19,6 +19,8 @@ from wirebroker.core.cluster import Topic
 from wirebroker.core.groups.classic import Group as ClassicGroup
 from wirebroker.core.groups.consumer import CONSUMER, ConsumerGroup
 from wirebroker.core.groups.members import ConsumerMember
+from wirebroker.core.groups.share_group import SHARE, ShareGroup, ShareMember
+from wirebroker.core.groups.share_groups import ASSIGNOR
 from wirebroker.core.partition import Partition
 from wirebroker.core.transactions.transaction import Transaction as HeldTransaction
 from wirebroker.engine import Engine
@@ -112,9 +114,9 @@ class Group(State):
     """A group."""
 
     group_id: str
-    type: Annotated[str, Meta(description="classic or consumer")]
+    type: Annotated[str, Meta(description="classic, consumer or share")]
     state: Annotated[str, Meta(description="Kafka's name of it", examples=["Stable"])]
-    generation: Annotated[int, Meta(description="of a consumer group, its epoch")]
+    generation: Annotated[int, Meta(description="of a consumer or share group, its epoch")]
     protocol_type: str
     protocol: Annotated[str, Meta(description="what assigns partitions, as far as it is agreed on")]
     leader: Annotated[str | None, Meta(description="the member that assigns them, in a classic group")]
@@ -170,8 +172,11 @@ def groups(engine: Engine) -> dict[str, Group]:
     return {group_id: _group(each, engine) for group_id, each in engine.groups.groups.items()}
 
 
-def _group(held: ClassicGroup | ConsumerGroup, engine: Engine) -> Group:
+def _group(held: ClassicGroup | ConsumerGroup | ShareGroup, engine: Engine) -> Group:
     offsets = _offsets(held.group_id, engine)
+    if isinstance(held, ShareGroup):
+        shared = [_shared(member, engine) for member in held.members.values()]
+        return Group(held.group_id, SHARE, held.state, held.epoch, SHARE, ASSIGNOR, None, shared, [])
     if isinstance(held, ConsumerGroup):
         members = [_consumer(member, engine) for member in held.members.values()]
         assignor = held.preferred_assignor() or engine.groups.consumers.default_assignor()
@@ -205,6 +210,12 @@ def _consumer(member: ConsumerMember, engine: Engine) -> Member:
         _collect(part, names, owned)
     assignment = [Partitions(topic, sorted(indexes)) for topic, indexes in owned.items()]
     return Member(member.member_id, member.instance_id, member.client_id, member.client_host, assignment)
+
+
+def _shared(member: ShareMember, engine: Engine) -> Member:
+    names = {topic_id: topic.name for topic_id, topic in engine.cluster.topics_by_id.items()}
+    assignment = [Partitions(names[topic_id], list(held)) for topic_id, held in member.assigned.items() if topic_id in names]
+    return Member(member.member_id, None, member.client_id, member.client_host, assignment)
 
 
 def _collect(part: Mapping[bytes, Mapping[int, int]], names: Mapping[bytes, str], into: dict[str, list[int]]) -> None:

@@ -8,6 +8,13 @@ from random_dialogues.admin import Admin
 from random_dialogues.groups import Groups
 from random_dialogues.logs import Logs
 from random_dialogues.playing import Subject
+from random_dialogues.shares import Shares
 from random_dialogues.transactions import Transactions
 
-SUBJECTS: dict[str, Callable[[int], Subject]] = {"admin": Admin, "groups": Groups, "logs": Logs, "transactions": Transactions}
+SUBJECTS: dict[str, Callable[[int], Subject]] = {
+    "admin": Admin,
+    "groups": Groups,
+    "logs": Logs,
+    "shares": Shares,
+    "transactions": Transactions,
+}

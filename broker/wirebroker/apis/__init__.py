@@ -31,6 +31,9 @@ SERVED = (
     "DescribeTopicPartitions", "ElectLeaders", "AlterPartitionReassignments", "ListPartitionReassignments",
     "AlterReplicaLogDirs", "DescribeQuorum", "ListConfigResources", "DescribeAcls", "CreateAcls", "DeleteAcls",
     "SaslHandshake", "SaslAuthenticate", "DescribeUserScramCredentials", "AlterUserScramCredentials",
+    "ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge", "InitializeShareGroupState",
+    "ReadShareGroupState", "WriteShareGroupState", "DeleteShareGroupState", "ReadShareGroupStateSummary",
+    "DescribeShareGroupOffsets", "AlterShareGroupOffsets", "DeleteShareGroupOffsets",
 )  # fmt: skip
 """The APIs that have a handler."""
 

@@ -78,7 +78,7 @@ def _by_name(name: str, once: dict[bytes, None], ids: Counter[bytes], exchange: 
         once.pop(topic.topic_id, None)
         return _invalid(name, topic.topic_id, "The provided topic name maps to an ID that was already supplied.")
     engine = exchange.engine
-    exchange.cluster.delete_topic(topic, exchange.now, lambda: engine.topic_deleted(topic.name, exchange.now))
+    exchange.cluster.delete_topic(topic, exchange.now, lambda: engine.topic_deleted(topic.name, topic.topic_id, exchange.now))
     return DeletableTopicResult(name=name, topic_id=topic.topic_id, error_code=ErrorCode.NONE)
 
 
@@ -88,7 +88,7 @@ def _by_id(topic_id: bytes, exchange: Exchange) -> DeletableTopicResult:
         code = ErrorCode.UNKNOWN_TOPIC_ID
         return DeletableTopicResult(name=None, topic_id=topic_id, error_code=code, error_message=NO_SUCH_ID)
     engine = exchange.engine
-    exchange.cluster.delete_topic(topic, exchange.now, lambda: engine.topic_deleted(topic.name, exchange.now))
+    exchange.cluster.delete_topic(topic, exchange.now, lambda: engine.topic_deleted(topic.name, topic.topic_id, exchange.now))
     return DeletableTopicResult(name=topic.name, topic_id=topic_id, error_code=ErrorCode.NONE)
 
 

@@ -1,23 +1,27 @@
 """FindCoordinator, versions 0–6.
 
-The broker that coordinates a group (key type 0) or a transactional id (1); from version 4 several keys at once. The first
-request creates the coordinators' topic. On a cold start it gets COORDINATOR_NOT_AVAILABLE, as in Kafka. The next one finds
-the coordinator, and the first request there gets NOT_COORDINATOR, because it is still loading. Share groups (key type 2,
-version 6) are not served: INVALID_REQUEST. While a key's partition has no leader, the answer is COORDINATOR_NOT_AVAILABLE.
+The broker that coordinates a group (key type 0) or a transactional id (1), and from version 6 a share partition (2), whose key
+is `group:topicId:partition`; from version 4 several keys at once. The first request creates the coordinators' topic. On a cold
+start it gets COORDINATOR_NOT_AVAILABLE, as in Kafka. The next one finds the coordinator, and the first request there gets
+NOT_COORDINATOR, because it is still loading. While a key's partition has no leader, the answer is COORDINATOR_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
 
+import re
+from base64 import urlsafe_b64decode
 from contextlib import suppress
 
 from kafkawire.errors import ErrorCode, error_name
 from kafkawire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from wirebroker.core.cluster import GROUP_TOPIC, TRANSACTION_TOPIC
+from wirebroker.core.cluster import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from wirebroker.core.configs import ConfigError
 from wirebroker.exchange import Exchange, Steps
 from wirebroker.slices import IDS, pauses
 
-KINDS = {0: ("group", GROUP_TOPIC), 1: ("transaction", TRANSACTION_TOPIC)}
+KINDS = {0: ("group", GROUP_TOPIC), 1: ("transaction", TRANSACTION_TOPIC), 2: ("share", SHARE_TOPIC)}
+SHARE, SHARE_SINCE = 2, 6
+_INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
 
 
 def handle(request: FindCoordinatorRequest, exchange: Exchange) -> Steps:
@@ -39,7 +43,7 @@ def handle(request: FindCoordinatorRequest, exchange: Exchange) -> Steps:
 
 def _find(key_type: int, key: str, exchange: Exchange) -> Coordinator:
     cluster = exchange.cluster
-    if key_type not in KINDS:
+    if key_type not in KINDS or (key_type == SHARE and (exchange.version < SHARE_SINCE or not _names_share_partition(key))):
         return _none(key, ErrorCode.INVALID_REQUEST)
     kind, topic = KINDS[key_type]
     node_id = cluster.coordinator(kind, key)
@@ -57,3 +61,16 @@ def _find(key_type: int, key: str, exchange: Exchange) -> Coordinator:
 
 def _none(key: str, code: ErrorCode) -> Coordinator:
     return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message="")
+
+
+def _names_share_partition(key: str) -> bool:
+    """Whether this is a share partition's key (Kafka's SharePartitionKey.validate)."""
+    group_id, topic_id, index = ["", "", "", *key.rsplit(":", 2)][-3:]
+    return bool(group_id.strip()) and _is_uuid(topic_id) and _INTEGER.fullmatch(index) is not None
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        return len(urlsafe_b64decode(text + "=" * (-len(text) % 4))) == 16
+    except ValueError:
+        return False

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from wirebroker.core.groups.classic import Group
 from wirebroker.core.groups.consumer import CONSUMER, ConsumerGroup
+from wirebroker.core.groups.share_group import SHARE, ShareGroup
 from wirebroker.exchange import Exchange, Steps
 from wirebroker.slices import IDS, pauses
 
@@ -22,15 +24,24 @@ def handle(request: ListGroupsRequest, exchange: Exchange) -> Steps:
             yield None
         if exchange.engine.groups.coordinator_error(group_id, exchange.node_id):
             continue
-        kind, state = (CONSUMER, group.state) if isinstance(group, ConsumerGroup) else (CLASSIC, group.state.value)
+        kind, protocol_type, state = _facts(group)
         if (states and state.lower() not in states) or (types and kind not in types):
             continue
         listed.append(
             ListedGroup(
                 group_id=group_id,
-                protocol_type=CONSUMER if isinstance(group, ConsumerGroup) else group.protocol_type or "",
+                protocol_type=protocol_type,
                 group_state=state,
                 group_type=kind,
             )
         )
     return ListGroupsResponse(error_code=ErrorCode.NONE, groups=listed)
+
+
+def _facts(group: Group | ConsumerGroup | ShareGroup) -> tuple[str, str, str]:
+    """Type, protocol type and state."""
+    if isinstance(group, ShareGroup):
+        return SHARE, SHARE, group.state
+    if isinstance(group, ConsumerGroup):
+        return CONSUMER, CONSUMER, group.state
+    return CLASSIC, group.protocol_type or "", group.state.value

@@ -67,6 +67,21 @@ class GroupChange(NamedTuple):
     members: int
 
 
+class ShareChange(NamedTuple):
+    """Something has happened to records of a share group (KIP-932)."""
+
+    change: Literal["acquired", "released", "settled", "lock_expired"]
+    group: str
+    topic_id: bytes
+    partition: int
+    first: int
+    last: int
+    member: str
+    state: str
+    """the state afterwards: acquired, available, acknowledged or archived"""
+    delivery_count: int
+
+
 class LogStartChange(NamedTuple):
     """Retention moved the log start offset."""
 
@@ -84,5 +99,5 @@ class RestartChange(NamedTuple):
 
 Change = (
     TopicChange | LeaderChange | InSyncChange | BrokerChange | ProducerChange | TransactionChange | GroupChange
-    | LogStartChange | RestartChange
+    | LogStartChange | RestartChange | ShareChange
 )  # fmt: skip

@@ -26,8 +26,15 @@ from wirebroker.storage.memory import ANY_SIZE, INTERNAL_SEGMENT, MemoryLog
 
 GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
+SHARE_TOPIC = "__share_group_state"
+COORDINATOR_TOPICS = {"group": GROUP_TOPIC, "transaction": TRANSACTION_TOPIC, "share": SHARE_TOPIC}
+"""The coordinators' topics, by the kind of the coordinator."""
+SETTINGS_OF = {
+    GROUP_TOPIC: "offsets.topic", TRANSACTION_TOPIC: "transaction.state.log", SHARE_TOPIC: "share.coordinator.state.topic",
+}  # fmt: skip
+"""The first part of the names of their settings."""
 CLUSTER_ID = "wirebroker-cluster-00A"
-INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC})
+INTERNAL_TOPICS = frozenset(COORDINATOR_TOPICS.values())
 GROWN = 8
 """The number of new partitions in one slice; with a data directory each takes about a millisecond."""
 
@@ -361,19 +368,21 @@ class Cluster:
             yield from topic.partitions
 
     def coordinator_partition(self, kind: str, key: str) -> int | None:
-        """The partition of the coordinators' topic for this group or transactional id; None before the topic exists."""
-        topic = self.topics.get(GROUP_TOPIC if kind == "group" else TRANSACTION_TOPIC)
+        """The partition of the coordinators' topic for this key; None before the topic exists."""
+        topic = self.topics.get(COORDINATOR_TOPICS[kind])
         return abs_hash(key) % len(topic.partitions) if topic else None
 
     def coordinator(self, kind: str, key: str) -> int | None:
-        """The broker that coordinates this group ("group") or transactional id ("transaction"), or None."""
+        """The broker that coordinates this group ("group"), transactional id ("transaction") or share partition ("share"), or
+        None.
+        """
         log = self.coordinator_log(kind, key)
         return log.leader if log is not None and log.leader != NO_LEADER else None
 
     def coordinator_log(self, kind: str, key: str) -> Partition | None:
-        """The partition with the records of this group or transactional id; None before the topic exists."""
+        """The partition with the records of this key; None before the topic exists."""
         index = self.coordinator_partition(kind, key)
-        return None if index is None else self.partition(GROUP_TOPIC if kind == "group" else TRANSACTION_TOPIC, index)
+        return None if index is None else self.partition(COORDINATOR_TOPICS[kind], index)
 
     def coordinator_log_error(self, kind: str, key: str) -> ErrorCode:
         """COORDINATOR_NOT_AVAILABLE if too few replicas of the coordinator's log are in sync to write to it, else NONE."""
@@ -385,7 +394,7 @@ class Cluster:
         """NOT_COORDINATOR if another broker coordinates the key, and once after a cold start; else NONE."""
         if self.coordinator(kind, key) != node_id:
             return ErrorCode.NOT_COORDINATOR
-        topic = GROUP_TOPIC if kind == "group" else TRANSACTION_TOPIC
+        topic = COORDINATOR_TOPICS[kind]
         if topic in self._unloaded:
             self._unloaded.remove(topic)
             return ErrorCode.NOT_COORDINATOR
@@ -393,15 +402,18 @@ class Cluster:
 
     def create_internal_topic(self, name: str, now: int) -> Topic:
         """Create one of the coordinators' topics, as its first use does."""
-        prefix = "offsets.topic" if name == GROUP_TOPIC else "transaction.state.log"
+        prefix = SETTINGS_OF[name]
         factor = min(self.configs.integer(f"{prefix}.replication.factor"), len(self.brokers))
         overrides = {"cleanup.policy": "compact", "compression.type": "producer"}
         if name == TRANSACTION_TOPIC:
             overrides |= {"compression.type": "uncompressed", "unclean.leader.election.enable": "false"}
             overrides["min.insync.replicas"] = str(self.configs.value("transaction.state.log.min.isr"))
+        if name == SHARE_TOPIC:
+            overrides |= {"cleanup.policy": "delete", "retention.ms": "-1"}
+            overrides["min.insync.replicas"] = str(self.configs.value("share.coordinator.state.topic.min.isr"))
         overrides["segment.bytes"] = str(self.configs.value(f"{prefix}.segment.bytes"))
         count = self.configs.integer(f"{prefix}.num.partitions")
-        if self.cold_start:
+        if self.cold_start and name != SHARE_TOPIC:
             self._unloaded.add(name)
         return self.create_topic(name, now, partitions=count, replication_factor=factor, overrides=overrides)
 

@@ -80,6 +80,9 @@ def _own_defaults(brokers: int) -> dict[str, str]:
         "transaction.state.log.num.partitions": "4",
         "transaction.state.log.replication.factor": str(min(3, brokers)),
         "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.num.partitions": "4",
+        "share.coordinator.state.topic.replication.factor": str(min(3, brokers)),
+        "share.coordinator.state.topic.min.isr": "1",
     }
 
 

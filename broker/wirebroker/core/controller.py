@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from kafkawire.errors import ErrorCode
 from wirebroker.core.changes import BrokerChange, InSyncChange, LeaderChange
-from wirebroker.core.cluster import GROUP_TOPIC, INTERNAL_TOPICS, TRANSACTION_TOPIC, Broker, Cluster
+from wirebroker.core.cluster import INTERNAL_TOPICS, Broker, Cluster
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.partition import Partition
 from wirebroker.core.purgatory import Timer
@@ -91,7 +91,7 @@ class Controller:
         """Let a follower stop fetching. If it lacks records for replica.lag.time.max.ms, it falls out of sync."""
         partition = self._partition(topic, index)
         self._replica(partition, node_id)
-        if topic in (GROUP_TOPIC, TRANSACTION_TOPIC):
+        if topic in INTERNAL_TOPICS:
             raise ValueError(f"replicas of {topic} cannot be frozen: coordinators write without waiting for them")
         if node_id == partition.leader:
             raise ValueError(f"broker {node_id} leads {topic}-{index}; only a follower can be frozen")
@@ -182,7 +182,7 @@ class Controller:
         for partition in moved:
             leads = (partition.leader, partition.leader_epoch)
             self._cluster.report(LeaderChange(partition.topic, partition.index, *leads))
-            if partition.topic in (GROUP_TOPIC, TRANSACTION_TOPIC):
+            if partition.topic in INTERNAL_TOPICS:
                 self._coordinator_moved(partition.topic, partition.index, now)
 
     def _held_by(self, node_id: int) -> list[Partition]:

@@ -31,9 +31,15 @@ from wirebroker.core.groups.migration import (
     upgraded,
 )
 from wirebroker.core.groups.offsets import Committed, OffsetStore, TopicPartition
+from wirebroker.core.groups.share_group import ShareGroup
+from wirebroker.core.groups.share_groups import ShareGroups
+from wirebroker.core.groups.share_log import replay as replay_share
+from wirebroker.core.groups.share_log import tombstones as share_tombstones
 from wirebroker.core.groups.states import State
+from wirebroker.core.share.coordinator import ShareCoordinator
 from wirebroker.slices import SLICE, pauses
 
+AnyGroup = Group | ConsumerGroup | ShareGroup
 GROUPS = 16
 """The number of groups in one slice."""
 
@@ -43,7 +49,7 @@ class GroupCoordinator:
 
     def __init__(self, cluster: Cluster, now: int) -> None:
         self._cluster = cluster
-        self.groups: dict[str, Group | ConsumerGroup] = {}
+        self.groups: dict[str, AnyGroup] = {}
         self.offsets = OffsetStore()
         self._gone_topics: set[str] = set()
         """Deleted topics whose offsets are not forgotten yet."""
@@ -51,7 +57,15 @@ class GroupCoordinator:
         """Whether `_forget_topics` is running."""
         self.consumers = ConsumerGroups(cluster, self._consumer_group, self._adopt, self._downgrade, self._write_changes)
         self._classic_members = ClassicMembers(cluster, self.consumers, self._convert)
+        self.share_state = ShareCoordinator(cluster)
+        self.shares = ShareGroups(
+            cluster, self.share_state, self.groups.get, self._enter_share,
+            lambda group_id, records, when: self._log(group_id, records, when)[1],
+        )  # fmt: skip
         self._set_timers(now)
+
+    def _enter_share(self, group: ShareGroup) -> None:
+        self.groups[group.group_id] = group
 
     def restart(self, now: int) -> None:
         """Continue from the records: committed offsets, and the members of stable groups."""
@@ -76,9 +90,11 @@ class GroupCoordinator:
         self.groups.clear()
         self.offsets.clear()
 
-    def _load(self, group: Group | ConsumerGroup, now: int) -> None:
+    def _load(self, group: AnyGroup, now: int) -> None:
         if isinstance(group, ConsumerGroup):
             self.consumers.restart(group, now)
+        elif isinstance(group, ShareGroup):
+            self.shares.restart(group, now)
         else:
             group.restart(now)
 
@@ -98,6 +114,11 @@ class GroupCoordinator:
         for group_id, written in loaded.consumer_groups.items():
             if written.epoch is not None:
                 self._load_consumer_group(group_id, written, now)
+        for group_id, shared in loaded.share_groups.items():
+            made = self.groups[group_id] = ShareGroup(group_id, self._cluster.timers)
+            for key, value in shared:
+                replay_share(made, key, value)
+            self.shares.restart(made, now)
         for group_id in loaded.with_offsets - self.groups.keys():
             if self.offsets.of(group_id) or any(True for _ in self.offsets.pending_of(group_id)):
                 self._create(group_id, now)
@@ -134,7 +155,7 @@ class GroupCoordinator:
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group
-        if not create:
+        if not create or isinstance(group, ShareGroup):
             absent = f"Group {group_id} is not a consumer group."
             if group is None:
                 absent = f"Consumer group {group_id} not found."
@@ -195,6 +216,9 @@ class GroupCoordinator:
         group = self.groups.get(requested.group_id)
         if isinstance(group, ConsumerGroup) and group.members:
             self._classic_members.join(group, requested, joiner, now)
+            return
+        if isinstance(group, ShareGroup):
+            joiner(Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
             return
         if not isinstance(group, Group) and requested.member_id:  # a refused client changes no group
             joiner(Joined(ErrorCode.UNKNOWN_MEMBER_ID, requested.member_id))
@@ -337,6 +361,8 @@ class GroupCoordinator:
         group = self.groups.get(group_id)
         if group is None:
             return [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
+        if isinstance(group, ShareGroup):
+            return ErrorCode.UNKNOWN_MEMBER_ID
         if isinstance(group, ConsumerGroup):
             return self._classic_members.leave(group, leaving, now)
         codes = [self._leave(group, member_id, instance_id) for member_id, instance_id in leaving]
@@ -370,6 +396,8 @@ class GroupCoordinator:
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group.commit_error(member_id, generation, version, where)
+        if isinstance(group, ShareGroup):
+            return ErrorCode.GROUP_ID_NOT_FOUND
         if group is None:
             if generation >= 0:
                 return ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION
@@ -396,6 +424,8 @@ class GroupCoordinator:
                 return ErrorCode.NONE
             error = group.commit_error(member_id, generation, None, where)
             return ErrorCode.ILLEGAL_GENERATION if error is ErrorCode.STALE_MEMBER_EPOCH else error
+        if isinstance(group, ShareGroup):
+            return ErrorCode.GROUP_ID_NOT_FOUND
         if group is None:
             return ErrorCode.ILLEGAL_GENERATION if generation >= 0 else ErrorCode.NONE
         if generation < 0 and group.state is State.EMPTY:
@@ -465,8 +495,12 @@ class GroupCoordinator:
             self.offsets.delete(group_id, each)
         return error
 
-    def topic_deleted(self, topic: str, now: int) -> None:
-        """Forget the committed offsets of a deleted topic, at once or in slices."""
+    def topic_deleted(self, topic: str, now: int, topic_id: bytes = b"") -> None:
+        """Forget the committed offsets of a deleted topic, at once or in slices, and what share groups know of it."""
+        for group in list(self.groups.values()):
+            if isinstance(group, ShareGroup):
+                self.shares.topic_deleted(group, topic_id, now)
+        self.share_state.topic_deleted(topic_id, now)
         self._gone_topics.add(topic)
         if not self._forgets:
             self._cluster.timers.work(self._forgetting_topics(now))
@@ -536,17 +570,17 @@ class GroupCoordinator:
     def deletion_error(self, group_id: str) -> ErrorCode:
         """The error if no offset of this group may be deleted, or NONE. The subscriptions of its members must be known."""
         group = self.groups.get(group_id)
-        if group is None:
+        if group is None or isinstance(group, ShareGroup):
             return ErrorCode.GROUP_ID_NOT_FOUND
         if isinstance(group, Group) and group.state is not State.EMPTY and group.protocol_type != CONSUMER:
             return ErrorCode.NON_EMPTY_GROUP
         return ErrorCode.NONE
 
-    def subscribes(self, group: Group | ConsumerGroup, topic: str) -> bool:
+    def subscribes(self, group: AnyGroup, topic: str) -> bool:
         """Whether members subscribe to the topic. Consumers whose subscriptions cannot be read are assumed to."""
         if isinstance(group, ConsumerGroup):
             return topic in group.subscriptions.names or topic in group.subscriptions.by_regex
-        if group.protocol_type != CONSUMER:
+        if isinstance(group, ShareGroup) or group.protocol_type != CONSUMER:
             return False
         return group.subscribed is None or topic in group.subscribed
 
@@ -557,6 +591,8 @@ class GroupCoordinator:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if not _is_empty(group):
             return ErrorCode.NON_EMPTY_GROUP
+        if isinstance(group, ShareGroup) and (refused := self.shares.delete_state(group, now)):
+            return refused
         waiting = [where for where, _ in self.offsets.pending_of(group_id)]
         gone = dict.fromkeys([*self.offsets.of(group_id), *waiting])
         error = self._forget(group, now, [offset_tombstone(group_id, each) for each in gone])
@@ -576,11 +612,11 @@ class GroupCoordinator:
             if self.groups.get(group_id) is not group or self.log_error(group_id):
                 continue
             yield from self._expiring_offsets_of(group, now)
-            gone = self.groups.get(group_id) is not group
+            gone = self.groups.get(group_id) is not group or isinstance(group, ShareGroup)
             if not gone and _is_empty(group) and not self.offsets.of(group_id) and not self.offsets.waits(group_id):
                 self._forget(group, now)
 
-    def _expiring_offsets_of(self, group: Group | ConsumerGroup, now: int) -> Iterator[None]:
+    def _expiring_offsets_of(self, group: AnyGroup, now: int) -> Iterator[None]:
         """Forget the expired offsets of one group, unless their tombstones cannot be written down."""
         keep = self._cluster.configs.integer("offsets.retention.minutes") * 60_000
         held = list(self.offsets.of(group.group_id).items())
@@ -597,15 +633,17 @@ class GroupCoordinator:
             if expired and self.delete_offsets(group.group_id, expired, now):
                 return
 
-    def _has_expired(self, group: Group | ConsumerGroup, topic: str, committed: Committed, now: int, keep: int) -> bool:
+    def _has_expired(self, group: AnyGroup, topic: str, committed: Committed, now: int, keep: int) -> bool:
         since = _kept_since(group, committed)
         if since is None or self.subscribes(group, topic):
             return False
         return now >= (committed.expires if committed.expires is not None else since + keep)
 
-    def _forget(self, group: Group | ConsumerGroup, now: int, before: Sequence[CoordinatorRecord] = ()) -> ErrorCode:
+    def _forget(self, group: AnyGroup, now: int, before: Sequence[CoordinatorRecord] = ()) -> ErrorCode:
         """Delete the group and write its tombstones after the records `before`; if that fails, the group stays."""
-        end = [group_tombstone(group.group_id)] if isinstance(group, Group) else tombstones(group)
+        end = [group_tombstone(group.group_id)]
+        if not isinstance(group, Group):
+            end = share_tombstones(group) if isinstance(group, ShareGroup) else tombstones(group)
         _, error = self._log(group.group_id, [*before, *end], now)
         if not error:
             del self.groups[group.group_id]
@@ -614,13 +652,13 @@ class GroupCoordinator:
         return error
 
 
-def _is_empty(group: Group | ConsumerGroup) -> bool:
-    return not group.members if isinstance(group, ConsumerGroup) else group.state is State.EMPTY
+def _is_empty(group: AnyGroup) -> bool:
+    return group.state is State.EMPTY if isinstance(group, Group) else not group.members
 
 
-def _kept_since(group: Group | ConsumerGroup, committed: Committed) -> int | None:
+def _kept_since(group: AnyGroup, committed: Committed) -> int | None:
     """The start of an offset's retention, in ms since the epoch; None while it does not expire."""
-    if isinstance(group, ConsumerGroup) or group.protocol_type is None:
+    if not isinstance(group, Group) or group.protocol_type is None:
         return committed.time
     if group.state is State.EMPTY:
         return group.state_since
@@ -638,9 +676,9 @@ def _differs(sent: str | None, known: str | None) -> bool:
     return sent is not None and sent != known
 
 
-def _unload(group: Group | ConsumerGroup) -> None:
+def _unload(group: AnyGroup) -> None:
     """Stop what the group does by itself; its broker no longer coordinates it."""
-    if isinstance(group, ConsumerGroup):
-        group.cancel_timers()
-    else:
+    if isinstance(group, Group):
         group.unload()
+    else:
+        group.cancel_timers()

@@ -7,10 +7,12 @@ from kafkawire.coordinator_log import read_record
 from kafkawire.coordinator_records import GROUP_RECORDS
 from kafkawire.coordinator_records.group_metadata import GroupMetadataKey, GroupMetadataValue
 from kafkawire.coordinator_records.offset_commit import OffsetCommitKey, OffsetCommitValue
+from kafkawire.coordinator_records.share_group_metadata import ShareGroupMetadataKey
 from kafkawire.declare import Message
 from wirebroker.core.groups.classic import Member, Snapshot
 from wirebroker.core.groups.consumer_loading import WrittenGroup
 from wirebroker.core.groups.offsets import Committed, OffsetStore
+from wirebroker.core.groups.share_log import KEYS as SHARE_KEYS
 
 
 class GroupLog:
@@ -22,6 +24,8 @@ class GroupLog:
         self.groups: dict[str, Snapshot] = {}
         """The classic groups as their latest records describe them."""
         self.consumer_groups: dict[str, WrittenGroup] = {}
+        self.share_groups: dict[str, list[tuple[Message, Message | None]]] = {}
+        """The records of share groups."""
         self.with_offsets: set[str] = set()
         """Groups that had an offset at some time."""
 
@@ -42,6 +46,10 @@ class GroupLog:
             self.groups.pop(key.group, None)
             if isinstance(value, GroupMetadataValue):
                 self.groups[key.group] = _snapshot(value)
+        elif isinstance(key, SHARE_KEYS):
+            self.share_groups.setdefault(key.group_id, []).append((key, value))
+            if isinstance(key, ShareGroupMetadataKey) and value is None:
+                del self.share_groups[key.group_id]
         elif isinstance(group_id := getattr(key, "group_id", None), str):
             self.consumer_groups.setdefault(group_id, WrittenGroup()).replay(key, value)
 

@@ -39,7 +39,16 @@ from kafkawire.disk.properties import (
 from kafkawire.disk.walking import ANYWHERE
 from kafkawire.errors import ProtocolError
 from kafkawire.primitives import format_uuid
-from wirebroker.core.cluster import CLUSTER_ID, GROUP_TOPIC, TRANSACTION_TOPIC, Cluster, StoredPartition, Topic
+from wirebroker.core.cluster import (
+    CLUSTER_ID,
+    COORDINATOR_TOPICS,
+    GROUP_TOPIC,
+    INTERNAL_TOPICS,
+    SHARE_TOPIC,
+    Cluster,
+    StoredPartition,
+    Topic,
+)
 from wirebroker.core.configs import ConfigError, TopicConfigs, check_topic_configs
 from wirebroker.core.partition import Partition
 from wirebroker.storage.folder import files
@@ -208,12 +217,14 @@ class FolderStore:
 
     @staticmethod
     def _load_coordinators(cluster: Cluster, groups: GroupCoordinator, transactions: TransactionCoordinator, now: int) -> None:
-        for name in (GROUP_TOPIC, TRANSACTION_TOPIC):
+        for name in COORDINATOR_TOPICS.values():
             for partition in _partitions_of(cluster, name):
                 batches = partition.log.batches(partition.log_start_offset)
                 try:
                     if name == GROUP_TOPIC:
                         groups.load(partition.index, batches, now)
+                    elif name == SHARE_TOPIC:
+                        groups.share_state.load(batches)
                     else:
                         transactions.load(batches, now)
                 except ProtocolError as wrong:
@@ -560,7 +571,7 @@ class FolderStore:
 
     def inspection_of(self, topic: str) -> Inspection:
         """The inspection for a log of this topic. The coordinators read all of their logs anyway."""
-        return Inspection(ANYWHERE) if topic in (GROUP_TOPIC, TRANSACTION_TOPIC) else self._inspection
+        return Inspection(ANYWHERE) if topic in INTERNAL_TOPICS else self._inspection
 
     def _set_timers(self, now: int) -> None:
         assert self._cluster is not None

@@ -1,0 +1,51 @@
+"""AlterShareGroupOffsets, version 0: let a share group without members begin at other offsets. The group may be new."""
+
+from __future__ import annotations
+
+from kafkawire.errors import ErrorCode, error_name
+from kafkawire.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+)
+from wirebroker.core.share.partition import Refusal
+from wirebroker.exchange import Exchange
+
+NO_TOPIC_ID = bytes(16)
+UNKNOWN = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+DONE = Refusal(ErrorCode.NONE)
+
+
+def handle(request: AlterShareGroupOffsetsRequest, exchange: Exchange) -> AlterShareGroupOffsetsResponse:
+    """Answer for each partition."""
+    groups, topics = exchange.engine.groups, exchange.cluster.topics
+    if error := groups.membership_error(request.group_id, exchange.node_id):
+        return _refused(Refusal(error, error_name(error)))
+    wanted = {
+        topic.topic_name: {each.partition_index: each.start_offset for each in topic.partitions}
+        for topic in request.topics
+        if topic.topic_name in topics
+    }
+    refused = groups.shares.alter_offsets(request.group_id, wanted, exchange.now)
+    if isinstance(refused, Refusal):
+        return _refused(refused)
+    made: dict[str, AlterShareGroupOffsetsResponseTopic] = {}
+    for topic in request.topics:
+        name = topic.topic_name
+        topic_id = topics[name].topic_id if name in topics else NO_TOPIC_ID
+        answer = made.setdefault(
+            name, AlterShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, partitions=[])
+        )  # fmt: skip
+        for each in topic.partitions:
+            code, message = UNKNOWN if name not in topics else refused.get((name, each.partition_index), DONE)
+            answer.partitions.append(
+                AlterShareGroupOffsetsResponsePartition(
+                    partition_index=each.partition_index, error_code=code, error_message=message
+                )
+            )
+    return AlterShareGroupOffsetsResponse(error_code=ErrorCode.NONE, responses=list(made.values()))
+
+
+def _refused(refused: Refusal) -> AlterShareGroupOffsetsResponse:
+    return AlterShareGroupOffsetsResponse(error_code=refused.code, error_message=refused.message, responses=[])

@@ -1,0 +1,30 @@
+"""DeleteShareGroupOffsets, version 0: forget the state of topics, for a share group without members."""
+
+from __future__ import annotations
+
+from kafkawire.errors import ErrorCode, error_name
+from kafkawire.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+    DeleteShareGroupOffsetsResponseTopic,
+)
+from wirebroker.core.share.partition import Refusal
+from wirebroker.exchange import Exchange
+
+
+def handle(request: DeleteShareGroupOffsetsRequest, exchange: Exchange) -> DeleteShareGroupOffsetsResponse:
+    """Answer for each topic."""
+    groups = exchange.engine.groups
+    if error := groups.membership_error(request.group_id, exchange.node_id):
+        return DeleteShareGroupOffsetsResponse(error_code=error, error_message=error_name(error), responses=[])
+    names = [topic.topic_name for topic in request.topics]
+    found = groups.shares.delete_offsets(request.group_id, names, exchange.now)
+    if isinstance(found, Refusal):
+        return DeleteShareGroupOffsetsResponse(error_code=found.code, error_message=found.message, responses=[])
+    responses = []
+    for name, topic_id, refused in found:
+        code, message = refused or (ErrorCode.NONE, None)
+        responses.append(
+            DeleteShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, error_code=code, error_message=message)
+        )
+    return DeleteShareGroupOffsetsResponse(error_code=ErrorCode.NONE, responses=responses)

@@ -1,0 +1,83 @@
+"""DescribeShareGroupOffsets, versions 0–1: where share groups begin to read, from version 1 with their lag.
+
+Topics without a state, and unknown ones, have the start offset −1. Without topics the answer has all that the group has used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+)
+from wirebroker.core.groups.share_group import ShareGroup
+from wirebroker.core.offset_lookup import LATEST
+from wirebroker.core.share.coordinator import UNKNOWN
+from wirebroker.core.share.partition import Refusal
+from wirebroker.exchange import Exchange
+
+NO_TOPIC_ID = bytes(16)
+
+
+def handle(request: DescribeShareGroupOffsetsRequest, exchange: Exchange) -> DescribeShareGroupOffsetsResponse:
+    """Answer for each group."""
+    return DescribeShareGroupOffsetsResponse(groups=[_describe(each, exchange) for each in request.groups])
+
+
+def _describe(
+    asked: DescribeShareGroupOffsetsRequestGroup, exchange: Exchange
+) -> DescribeShareGroupOffsetsResponseGroup:  # fmt: skip
+    answer = DescribeShareGroupOffsetsResponseGroup(group_id=asked.group_id, topics=[], error_code=ErrorCode.NONE)
+    if asked.topics is None:
+        if error := exchange.engine.groups.coordinator_error(asked.group_id, exchange.node_id):
+            answer.error_code, answer.error_message = error, "This is not the correct coordinator."
+            return answer
+        wanted = _prepared(asked.group_id, exchange)
+    else:
+        wanted = [(topic.topic_name, topic.partitions) for topic in asked.topics]
+    if not asked.group_id and any(name in exchange.cluster.topics for name, _ in wanted):
+        answer.error_code, answer.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, "The group id is empty."
+        return answer
+    known: list[DescribeShareGroupOffsetsResponseTopic] = []
+    unknown: list[DescribeShareGroupOffsetsResponseTopic] = []
+    for name, indexes in wanted:
+        topic = exchange.cluster.topics.get(name)
+        topic_id = NO_TOPIC_ID if topic is None else topic.topic_id
+        partitions = [_partition((asked.group_id, topic_id, index), exchange) for index in indexes]
+        made = DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, partitions=partitions)
+        (unknown if topic is None else known).append(made)
+    answer.topics = known + unknown
+    return answer
+
+
+def _prepared(group_id: str, exchange: Exchange) -> Iterable[tuple[str, list[int]]]:
+    group = exchange.engine.groups.groups.get(group_id)
+    if not isinstance(group, ShareGroup) or group.preparation is None:
+        return
+    for topic_id, each in group.preparation.initialized.items():
+        topic = exchange.cluster.topics_by_id.get(topic_id)
+        if topic is not None:
+            yield topic.name, sorted(each.partitions)
+
+
+def _partition(key: tuple[str, bytes, int], exchange: Exchange) -> DescribeShareGroupOffsetsResponsePartition:
+    _, topic_id, index = key
+    made = DescribeShareGroupOffsetsResponsePartition(
+        partition_index=index, start_offset=UNKNOWN, leader_epoch=0, error_code=ErrorCode.NONE
+    )
+    state = exchange.engine.groups.share_state.summary(key)
+    if isinstance(state, Refusal):
+        return made
+    made.start_offset, made.leader_epoch = state.start_offset, state.leader_epoch
+    if UNKNOWN in (state.start_offset, state.completed):
+        return made
+    partition = exchange.cluster.topics_by_id[topic_id].partition(index)
+    if partition is not None:
+        made.lag = partition.offset_for(LATEST).offset - state.start_offset - state.completed
+    return made

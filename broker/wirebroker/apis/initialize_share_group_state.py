@@ -1,0 +1,45 @@
+"""InitializeShareGroupState, version 0: begin the state of share partitions, or begin it again at another offset.
+
+The group coordinator sends this to the share coordinator; here one process is both, and other clients may send it as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kafkawire.messages.initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+    InitializeShareGroupStateResponse,
+    InitializeStateResult,
+    PartitionResult,
+)
+from wirebroker.core.share.coordinator import Key
+from wirebroker.core.share.partition import Refusal
+from wirebroker.exchange import Exchange
+
+
+def handle(request: InitializeShareGroupStateRequest, exchange: Exchange) -> InitializeShareGroupStateResponse:
+    """Answer for each partition."""
+    results = []
+    for topic in request.topics if request.group_id else ():
+        partitions = []
+        for each in topic.partitions:
+            key = (request.group_id, topic.topic_id, each.partition)
+            state = exchange.engine.groups.share_state
+            refused = coordinated(key, exchange) or state.initialize(key, each.state_epoch, each.start_offset, exchange.now)
+            code, message = refused or (0, None)
+            partitions.append(PartitionResult(partition=each.partition, error_code=code, error_message=message))
+        results.append(InitializeStateResult(topic_id=topic.topic_id, partitions=partitions))
+    return InitializeShareGroupStateResponse(results=results)
+
+
+def coordinated(key: Key, exchange: Exchange) -> Refusal | None:
+    """The refusal if this broker does not coordinate the share partition, else None."""
+    error = exchange.engine.groups.share_state.coordinator_error(key, exchange.node_id)
+    return Refusal(error, "This is not the correct coordinator.") if error else None
+
+
+def is_complete(group_id: str, topics: Sequence[Any]) -> bool:
+    """Whether the request names a group, and partitions of every topic; Kafka answers others without any result."""
+    return bool(group_id) and all(topic.partitions for topic in topics)

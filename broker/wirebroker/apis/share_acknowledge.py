@@ -1,0 +1,158 @@
+"""ShareAcknowledge, versions 1–2: accept, release or reject records that a member of a share group has acquired (KIP-932).
+
+The request needs a share session, which the member's first ShareFetch began. With the epoch −1 the session ends, and the
+records that are still acquired are released. From version 2 a member may also renew its locks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.share_acknowledge import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareAcknowledgeTopicResponse,
+)
+from wirebroker.core.share.partition import RENEW, Acknowledged, Broken, Refusal
+from wirebroker.core.share.partitions import Settling
+from wirebroker.core.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, Place
+from wirebroker.exchange import Exchange
+
+LONGEST_MEMBER_ID = 36
+RENEWS_SINCE = 2
+NAMES_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+DONE = Refusal(ErrorCode.NONE)
+Outcomes = dict[Place, Refusal]
+
+
+def handle(request: ShareAcknowledgeRequest, exchange: Exchange) -> ShareAcknowledgeResponse:
+    """Answer for each partition."""
+    shares = exchange.engine.shares
+    group_id, member_id = request.group_id, request.member_id
+    if group_id is None or not is_member_id(member_id):
+        return ShareAcknowledgeResponse(error_code=ErrorCode.INVALID_REQUEST, responses=[], node_endpoints=[])
+    key = (exchange.node_id, group_id, member_id or "")
+    epoch = request.share_session_epoch
+    code = ErrorCode.INVALID_SHARE_SESSION_EPOCH if epoch == INITIAL_EPOCH else shares.sessions.check(key, epoch)
+    if isinstance(code, ErrorCode):
+        return ShareAcknowledgeResponse(error_code=code, responses=[], node_endpoints=[])
+    try:
+        outcomes, settling = begin(request, exchange)
+    except Broken:
+        return ShareAcknowledgeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, responses=[], node_endpoints=[])
+    finish(settling, outcomes, exchange)
+    if epoch == FINAL_EPOCH:
+        shares.end_session(key, exchange.now)
+    response = ShareAcknowledgeResponse(
+        error_code=ErrorCode.NONE, acquisition_lock_timeout_ms=shares.settings(group_id).lock_ms, responses=[],
+        node_endpoints=[],
+    )  # fmt: skip
+    topics: dict[bytes, ShareAcknowledgeTopicResponse] = {}
+    for (topic_id, index), (error, message) in outcomes.items():
+        if topic_id not in topics:
+            topics[topic_id] = ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=[])
+        leader, epoch = leader_of((topic_id, index), error, exchange, response.node_endpoints, NodeEndpoint)
+        data = PartitionData(
+            partition_index=index, error_code=error, error_message=message,
+            current_leader=LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch),
+        )  # fmt: skip
+        topics[topic_id].partitions.append(data)
+    response.responses = list(topics.values())
+    return response
+
+
+def is_member_id(member_id: str | None) -> bool:
+    """Whether Kafka takes this for the id of a member."""
+    return member_id is not None and 0 < len(member_id) <= LONGEST_MEMBER_ID
+
+
+def leader_of(place: Place, error: int, exchange: Exchange, endpoints: list[Any], kind: type) -> tuple[int, int]:
+    """The leader's id and epoch, if the error asks for it; its address is added to the endpoints."""
+    topic = exchange.cluster.topics_by_id.get(place[0])
+    partition = topic.partition(place[1]) if topic is not None else None
+    if error not in NAMES_LEADER or partition is None:
+        return 0, 0
+    broker = exchange.cluster.brokers.get(partition.leader)
+    if broker is not None and all(known.node_id != broker.node_id for known in endpoints):
+        host, port = broker.address(exchange.connection.listener)
+        endpoints.append(kind(node_id=broker.node_id, host=host, port=port, rack=broker.rack))
+    return partition.leader, partition.leader_epoch
+
+
+def begin(request: Any, exchange: Exchange) -> tuple[Outcomes, list[tuple[Place, Settling]]]:
+    """Check the acknowledgements of a ShareAcknowledge or ShareFetch: the outcomes so far, and what has to be finished.
+
+    Raises Broken.
+    """
+    renews = exchange.version >= RENEWS_SINCE
+    outcomes: Outcomes = {}
+    asked: dict[Place, list[Acknowledged]] = {}
+    for topic in request.topics:
+        for partition in topic.partitions:
+            place = (topic.topic_id, partition.partition_index)
+            batches = [Acknowledged(*_parts(each)) for each in partition.acknowledgement_batches]
+            if topic.topic_id not in exchange.cluster.topics_by_id:
+                outcomes[place] = Refusal(ErrorCode.UNKNOWN_TOPIC_ID)
+            elif not _are_valid(batches, renews, request.is_renew_ack):
+                outcomes[place] = Refusal(ErrorCode.INVALID_REQUEST)
+            else:
+                asked[place] = batches
+    for place in [place for place in asked if not _exists(place, exchange)]:
+        outcomes[place] = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        del asked[place]
+    if not any(asked.values()):  # Kafka then forgets about partitions without acknowledgements
+        return outcomes, []
+    return outcomes, _begin(request, asked, outcomes, exchange)
+
+
+def _begin(
+    request: Any, asked: Mapping[Place, list[Acknowledged]], outcomes: Outcomes, exchange: Exchange
+) -> list[tuple[Place, Settling]]:
+    settling = []
+    for place, batches in asked.items():
+        if not batches:
+            outcomes[place] = DONE
+            continue
+        key = (request.group_id, *place)
+        found = exchange.engine.shares.acknowledge(key, exchange.node_id, request.member_id, batches, exchange.now)
+        if isinstance(found, Refusal):
+            outcomes[place] = found
+        else:
+            settling.append((place, found))
+    return settling
+
+
+def _parts(batch: Any) -> tuple[int, int, list[int]]:
+    return batch.first_offset, batch.last_offset, batch.acknowledge_types
+
+
+def _exists(place: Place, exchange: Exchange) -> bool:
+    topic = exchange.cluster.topics_by_id.get(place[0])
+    return topic is not None and topic.partition(place[1]) is not None
+
+
+def _are_valid(batches: Iterable[Acknowledged], supports_renewal: bool, is_renewal: bool) -> bool:
+    """Whether Kafka accepts the form of a partition's acknowledgements (KafkaApis.validateAcknowledgementBatches)."""
+    before = -1
+    for first, last, types in batches:
+        if first > last or first < before or not types:
+            return False
+        if len(types) > 1 and last - first != len(types) - 1:
+            return False
+        if any(not 0 <= kind <= (RENEW if supports_renewal else RENEW - 1) for kind in types):
+            return False
+        if RENEW in types and not is_renewal:
+            return False
+        before = last
+    return True
+
+
+def finish(settling: Iterable[tuple[Place, Settling]], outcomes: Outcomes, exchange: Exchange) -> None:
+    """Write down what `begin` has checked."""
+    for place, each in settling:
+        outcomes[place] = exchange.engine.shares.finish(each, exchange.engine.now) or DONE

@@ -1,0 +1,443 @@
+"""ShareFetch, versions 1–2: acquire records for a member of a share group, and acknowledge others (KIP-932).
+
+Epoch 0 begins a share session, −1 ends it. The answer has the records and which of them are acquired; others may come with
+them. It waits until min_bytes can be acquired, max_wait_ms has passed, or a read fails. Acknowledgements in the request are
+checked first and written down afterwards, so the fetch does not see their effect, as in Kafka. From version 2 a member may ask
+for no more than max_records records ("record_limit"), and may renew its locks in a request without a fetch.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kafkawire.batches import BatchHeader, iter_batches, iter_records, read_header, read_marker
+from kafkawire.disk.indexes import AbortedTransaction
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.share_fetch import (
+    AcquiredRecords,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+    ShareFetchableTopicResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+from wirebroker.apis import share_acknowledge
+from wirebroker.apis.share_acknowledge import RENEWS_SINCE, Outcomes, is_member_id, leader_of
+from wirebroker.core.leadership import leader_error
+from wirebroker.core.partition import Partition
+from wirebroker.core.purgatory import Timer
+from wirebroker.core.share.acquiring import Acquired, Acquisition, FetchedBatch, without
+from wirebroker.core.share.in_flight import RecordState
+from wirebroker.core.share.partition import Broken
+from wirebroker.core.share.partitions import Held, SharePartitions
+from wirebroker.core.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareSession, Wanted
+from wirebroker.effects import Outcome
+from wirebroker.exchange import Exchange
+from wirebroker.storage.interface import Slice
+
+NO_BYTES = memoryview(b"")
+BATCH_OPTIMIZED, RECORD_LIMIT = 0, 1
+Results = dict[Place, PartitionData]
+
+
+def handle(request: ShareFetchRequest, exchange: Exchange) -> ShareFetchResponse | Outcome:
+    """Answer with acquired records, or wait for some."""
+    code = _request_error(request, exchange.version)
+    if code:
+        return _refused(code)
+    shares = exchange.engine.shares
+    wanted, session, code = _open(request, exchange)
+    if code is ErrorCode.SHARE_SESSION_LIMIT_REACHED and request.max_wait_ms > 0:
+        when = exchange.now + request.max_wait_ms
+        shares_full = _refused(code)
+        exchange.engine.timers.at(when, lambda _: exchange.reply(shares_full))
+        return Outcome.PARKED
+    if code:
+        return _refused(code)
+    try:
+        has_acknowledgements = _has_acknowledgements(request)
+        outcomes, settling = share_acknowledge.begin(request, exchange) if has_acknowledgements else ({}, [])
+    except Broken:
+        return _refused(ErrorCode.UNKNOWN_SERVER_ERROR)
+    fetch = ShareFetch(request, exchange, session, outcomes)
+    if not (exchange.version >= RENEWS_SINCE and request.is_renew_ack):
+        if request.share_acquire_mode not in (BATCH_OPTIMIZED, RECORD_LIMIT) and any(map(fetch.exists, wanted)):
+            share_acknowledge.finish(settling, outcomes, exchange)
+            return _refused(ErrorCode.UNKNOWN_SERVER_ERROR)
+        fetch.begin(wanted)
+    else:
+        fetch.is_done = True
+    share_acknowledge.finish(settling, outcomes, exchange)
+    if request.share_session_epoch == FINAL_EPOCH:
+        shares.end_session(_member(request, exchange), exchange.now)
+    return fetch.response() if fetch.is_done else Outcome.PARKED
+
+
+def _member(request: ShareFetchRequest, exchange: Exchange) -> tuple[int, str, str]:
+    return exchange.node_id, request.group_id or "", request.member_id or ""
+
+
+def _refused(code: ErrorCode) -> ShareFetchResponse:
+    return ShareFetchResponse(error_code=code, responses=[], node_endpoints=[])
+
+
+def _request_error(request: ShareFetchRequest, version: int) -> ErrorCode:
+    if request.group_id is None or not is_member_id(request.member_id):
+        return ErrorCode.INVALID_REQUEST
+    fetches = request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms
+    renews = version >= RENEWS_SINCE and request.is_renew_ack
+    return ErrorCode.INVALID_REQUEST if renews and fetches else ErrorCode.NONE
+
+
+def _has_acknowledgements(request: ShareFetchRequest) -> bool:
+    return any(partition.acknowledgement_batches for topic in request.topics for partition in topic.partitions)
+
+
+def _open(request: ShareFetchRequest, exchange: Exchange) -> tuple[list[Wanted], ShareSession | None, ErrorCode]:
+    """The partitions to fetch; the session if it is not new; the error if there can be none."""
+    sessions, topics = exchange.engine.shares.sessions, exchange.cluster.topics_by_id
+    key, epoch = _member(request, exchange), request.share_session_epoch
+    named = [
+        Wanted(topics[topic.topic_id].name if topic.topic_id in topics else None, (topic.topic_id, partition.partition_index))
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+    if epoch == INITIAL_EPOCH:
+        if _has_acknowledgements(request):
+            return [], None, ErrorCode.INVALID_REQUEST
+        sessions.remove(key)
+        if len({place for _, place in named}) < len(named):
+            return [], None, ErrorCode.UNKNOWN_SERVER_ERROR
+        if sessions.count(exchange.node_id) >= exchange.cluster.configs.integer("group.share.max.share.sessions"):
+            return [], None, ErrorCode.SHARE_SESSION_LIMIT_REACHED
+        sessions.create(key, named, exchange.connection.number)
+        return named, None, ErrorCode.NONE
+    session = sessions.check(key, epoch)
+    if isinstance(session, ErrorCode):
+        return [], None, session
+    if epoch == FINAL_EPOCH:
+        return [], None, ErrorCode.NONE
+    forgotten = [(each.topic_id, index) for each in request.forgotten_topics_data for index in each.partitions]
+    session.update(named, forgotten)
+    return session.wanted(), session, ErrorCode.NONE
+
+
+class Read(NamedTuple):
+    """What was read of a partition from its next offset on."""
+
+    offset: int
+    found: Slice | None
+    """None if the offset is before the start of the log."""
+    failed: bool = False
+
+
+class ShareFetch:
+    """One ShareFetch in progress (Kafka's DelayedShareFetch)."""
+
+    _timer: Timer | None = None
+
+    def __init__(
+        self, request: ShareFetchRequest, exchange: Exchange, session: ShareSession | None, outcomes: Outcomes
+    ) -> None:
+        self.request = request
+        self.exchange = exchange
+        self.is_done = False
+        self._session = session
+        self._outcomes = outcomes
+        self._results: Results = {}
+        self._held: dict[Place, Held] = {}
+        self._waits = False
+        self._busy = False
+
+    @property
+    def _shares(self) -> SharePartitions:
+        return self.exchange.engine.shares
+
+    def exists(self, wanted: Wanted) -> bool:
+        """Whether the cluster has the partition."""
+        return self._partition(wanted) is not None
+
+    def _partition(self, wanted: Wanted) -> Partition | None:
+        topic = self.exchange.cluster.topics.get(wanted.topic) if wanted.topic is not None else None
+        return topic.partition(wanted.place[1]) if topic is not None and topic.topic_id == wanted.place[0] else None
+
+    def begin(self, wanted: list[Wanted]) -> None:
+        """Acquire what can be acquired now, or wait."""
+        request = self.request
+        interested = []
+        for each in wanted:
+            if each.topic is None:
+                self._fail(each.place, ErrorCode.UNKNOWN_TOPIC_ID)
+            elif not self.exists(each):
+                self._fail(each.place, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            else:
+                interested.append(each)
+        if not interested or request.max_records == 0 or request.max_bytes == 0:
+            self.is_done = True
+            return
+        new = self._open(self._rotated(interested))
+        if not self._held:
+            self.is_done = True
+            return
+        self._try(self.exchange.now)
+        if not self.is_done and request.max_wait_ms <= 0:
+            self._complete(self.exchange.now)
+        if not self.is_done:
+            self._wait()
+        for held in new:  # Kafka reads the state in the background, while the request waits
+            refused = self._shares.load(held, self.exchange.now)
+            if refused is not None and not self.is_done:
+                self._fail((held.share.topic_id, held.share.index), refused.code)
+            self._shares.wake(held.key, self.exchange.now)
+
+    def _rotated(self, wanted: list[Wanted]) -> list[Wanted]:
+        """The partitions, beginning with another one in each request."""
+        epoch = self.request.share_session_epoch
+        at = epoch % len(wanted) if epoch >= 1 else 0
+        return wanted[at:] + wanted[:at]
+
+    def _open(self, wanted: list[Wanted]) -> list[Held]:
+        """Find the share partitions; those that have to be loaded."""
+        new = []
+        for each in wanted:
+            partition = self._partition(each)
+            error = leader_error(partition, self.exchange.node_id)
+            if partition is None or error:
+                self._fail(each.place, error)
+                continue
+            key = (self.request.group_id or "", *each.place)
+            held = self._shares.find(key, self.exchange.node_id)
+            if held is None:
+                held = self._shares.open(key, partition, self.exchange.node_id)
+                new.append(held)
+            self._held[each.place] = held
+        return new
+
+    def _fail(self, place: Place, code: ErrorCode) -> None:
+        self._results[place] = PartitionData(
+            partition_index=place[1],
+            error_code=code,
+            acknowledge_error_code=0,
+            records=NO_BYTES,
+            acquired_records=[],
+            current_leader=LeaderIdAndEpoch(leader_id=0, leader_epoch=0),
+        )
+
+    # Waiting
+
+    def _wait(self) -> None:
+        self._waits = True
+        now = self.exchange.now
+        self._timer = self.exchange.engine.timers.at(now + self.request.max_wait_ms, self._expire)
+        for held in self._held.values():
+            held.partition.waiting[self._appended] = None
+            self._shares.watch(held.key, self._woken)
+
+    def _appended(self, _: Partition, now: int) -> None:
+        self._woken(now)
+
+    def _woken(self, now: int) -> None:
+        if not self._waits or self._busy:
+            return
+        if not self.exchange.alive:
+            self._leave()
+            return
+        self._try(now)
+        self._reply_late(now)
+
+    def _expire(self, now: int) -> None:
+        if self._waits and self.exchange.alive:
+            self._complete(now)
+            self._reply_late(now)
+        else:
+            self._leave()
+
+    def _reply_late(self, now: int) -> None:
+        if self.is_done:
+            self._leave()
+            if self.exchange.connection.parked is self.exchange:
+                self.exchange.reply(self.response())
+            for held in self._held.values():
+                self._shares.wake(held.key, now)
+
+    def _leave(self) -> None:
+        self._waits = False
+        if self._timer is not None:
+            self._timer.cancel()
+        for held in self._held.values():
+            held.partition.waiting.pop(self._appended, None)
+            self._shares.unwatch(held.key, self._woken)
+
+    # Acquiring
+
+    def _acquirable(self) -> dict[Place, Held]:
+        return {place: held for place, held in self._held.items() if held.active and held.share.can_acquire()}
+
+    def _try(self, now: int) -> None:
+        """Acquire if there is enough for an answer, or a read fails.
+
+        Kafka first reads where nobody has looked yet, and the other partitions only for the answer, which has these first.
+        """
+        acquirable = self._acquirable()
+        if not acquirable:
+            return
+        new = {place: held for place, held in acquirable.items() if held.looked_at != held.share.next_fetch_offset()}
+        reads = self._read(new, len(acquirable))
+        for place, read in reads.items():
+            if read.found is not None:
+                acquirable[place].looked_at = read.offset
+        at_most = self._share_of_bytes(len(acquirable))
+        available = sum(min(_available(held), at_most) for held in acquirable.values())
+        if any(read.found is None for read in reads.values()) or available >= self.request.min_bytes:
+            others = {place: held for place, held in acquirable.items() if place not in reads}
+            self._take(acquirable, self._read(others, len(acquirable)) | reads, now)
+
+    def _complete(self, now: int) -> None:
+        """The time is up: answer with what there is."""
+        acquirable = self._acquirable()
+        self._take(acquirable, self._read(acquirable, len(acquirable)), now)
+
+    def _share_of_bytes(self, partitions: int) -> int:
+        most = min(self.request.max_bytes, self.exchange.cluster.configs.integer("fetch.max.bytes"))
+        return max(most // max(partitions, 1), 1)
+
+    def _read(self, acquirable: dict[Place, Held], partitions: int) -> dict[Place, Read]:
+        left = min(self.request.max_bytes, self.exchange.cluster.configs.integer("fetch.max.bytes"))
+        most = self._share_of_bytes(partitions)
+        at_least_one = True
+        reads = {}
+        for place, held in acquirable.items():
+            read = reads[place] = _read(held, min(left, most), at_least_one)
+            size = len(read.found.data) if read.found is not None else 0
+            at_least_one = at_least_one and not size
+            left = max(left - size, 0)
+        return reads
+
+    def _take(self, acquirable: dict[Place, Held], reads: dict[Place, Read], now: int) -> None:
+        self._busy = True
+        room = self.request.max_records
+        for place, read in reads.items():
+            held = acquirable[place]
+            if read.failed:
+                self._fail(place, ErrorCode.KAFKA_STORAGE_ERROR)
+                continue
+            if read.found is None:
+                self._shares.starts_at_log_start(held)
+                acquired: list[Acquired] = []
+                data = NO_BYTES
+            else:
+                acquired, data, count = self._acquire(held, read, read.found, room, now)
+                room -= count
+            self._fail(place, ErrorCode.NONE)
+            self._results[place].records = data
+            self._results[place].acquired_records = [
+                AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
+                for first, last, _, count in acquired
+            ]
+        self._busy = False
+        self.is_done = True
+
+    def _acquire(
+        self, held: Held, read: Read, found: Slice, room: int, now: int
+    ) -> tuple[list[Acquired], memoryview, int]:  # fmt: skip
+        request = self.request
+        batches = [(read_header(view), view) for view in iter_batches(found.data)]
+        fetched = [FetchedBatch(header.base_offset, header.last_offset) for header, _ in batches]
+        acquisition = Acquisition(
+            held.share, request.member_id or "", fetched, now,
+            by_records=request.share_acquire_mode == RECORD_LIMIT, batch_size=request.batch_size,
+        )  # fmt: skip
+        acquired = acquisition.acquire(read.offset, room)
+        count = acquisition.count
+        if acquired and held.settings.committed:
+            aborted = _aborted(batches, held.partition.aborted_transactions(read.offset, found))
+            if aborted:
+                for base, last in aborted:
+                    floor = held.share.batches.floor(base)
+                    if floor is not None:
+                        inside = held.share.batches.between(floor.first, last)
+                        held.share.archive(base, last + 1, inside, RecordState.ACQUIRED, counted=True)
+                acquired = without(acquired, aborted)
+                count = sum(each.last - each.first + 1 for each in acquired)
+        return acquired, _cut(found.data, batches, acquired) if acquired else NO_BYTES, count
+
+    # The answer
+
+    def response(self) -> ShareFetchResponse:
+        """The answer: fetched partitions, and the acknowledged ones."""
+        response = _refused(ErrorCode.NONE)
+        response.acquisition_lock_timeout_ms = self._shares.settings(self.request.group_id or "").lock_ms
+        if self._session is not None:
+            self._results = {
+                place: data
+                for place, data in list(self._results.items())
+                if self._session.names(place, data.error_code, bool(data.records))
+            }
+        if any(topic_id not in self.exchange.cluster.topics_by_id for topic_id, _ in self._results):
+            return _refused(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka counts the bytes of each topic by its name, and fails
+        for place, (code, message) in self._outcomes.items():
+            if place not in self._results:
+                self._fail(place, ErrorCode.NONE)
+            self._results[place].acknowledge_error_code = code
+            self._results[place].acknowledge_error_message = message
+        topics: dict[bytes, ShareFetchableTopicResponse] = {}
+        for (topic_id, index), data in self._results.items():
+            leader, epoch = leader_of((topic_id, index), data.error_code, self.exchange, response.node_endpoints, NodeEndpoint)
+            data.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+            topics.setdefault(topic_id, ShareFetchableTopicResponse(topic_id=topic_id, partitions=[])).partitions.append(data)
+        response.responses = list(topics.values())
+        return response
+
+
+def _available(held: Held) -> int:
+    """The bytes from the next offset of a share partition on."""
+    found = _read(held, 0, at_least_one=False).found
+    return found.available if found is not None else 0
+
+
+def _read(held: Held, limit: int, at_least_one: bool) -> Read:
+    """Read from the next offset of a share partition on."""
+    partition, offset = held.partition, held.share.next_fetch_offset()
+    if not partition.log_start_offset <= offset <= partition.log_end_offset:
+        return Read(offset, None)
+    visible = partition.last_stable_offset if held.settings.committed else partition.high_watermark
+    try:
+        return Read(offset, partition.log.read(offset, visible, limit, at_least_one))
+    except OSError:  # the data directory cannot be read, or is damaged
+        return Read(offset, None, failed=True)
+
+
+Batch = tuple[BatchHeader, memoryview]
+
+
+def _aborted(batches: list[Batch], transactions: list[AbortedTransaction]) -> list[FetchedBatch]:
+    """The batches of aborted transactions."""
+    pending = sorted(transactions, key=lambda each: each.first_offset)
+    producers: set[int] = set()
+    found = []
+    for header, view in batches:
+        if header.producer_id < 0:
+            continue
+        while pending and pending[0].first_offset <= header.last_offset:
+            producers.add(pending.pop(0).producer_id)
+        if header.is_control:
+            marker = next((read_marker(record) for record in iter_records(view)), None)
+            if marker is not None and not marker.commit:
+                producers.discard(header.producer_id)
+                continue
+        if header.is_transactional and header.producer_id in producers:
+            found.append(FetchedBatch(header.base_offset, header.last_offset))
+    return found
+
+
+def _cut(data: memoryview, batches: list[Batch], acquired: list[Acquired]) -> memoryview:
+    """The batches from the first to the last with acquired records; a single batch with what follows it."""
+    if len(batches) < 2:
+        return data
+    first, last = acquired[0].first, acquired[-1].last
+    begin = max((i for i, (header, _) in enumerate(batches) if i == 0 or header.base_offset <= first), default=0)
+    end = max((i for i, (header, _) in enumerate(batches) if i == begin or header.base_offset <= last), default=begin)
+    start = sum(len(view) for _, view in batches[:begin])
+    size = sum(len(view) for _, view in batches[begin : end + 1])
+    return data[start : start + size]

@@ -1,0 +1,73 @@
+"""ShareGroupDescribe, version 1: the members of share groups, with their assignments. Other groups are not found here."""
+
+from __future__ import annotations
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.share_group_describe import (
+    Assignment,
+    DescribedGroup,
+    Member,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+    TopicPartitions,
+)
+from wirebroker.apis.describe_groups import ALL_GROUP_OPERATIONS
+from wirebroker.core.groups.share_group import ShareGroup, ShareMember
+from wirebroker.core.groups.share_groups import ASSIGNOR
+from wirebroker.exchange import Exchange, Steps
+from wirebroker.slices import IDS, MEMBERS, pauses
+
+
+def handle(request: ShareGroupDescribeRequest, exchange: Exchange) -> Steps:
+    """Describe each group."""
+    pause_for_id, pause = pauses(IDS), pauses(MEMBERS)
+    described = []
+    for group_id in sorted(request.group_ids, key=bool):  # as in Kafka, an empty id is refused first
+        if pause_for_id():
+            yield None
+        group, answer = _describe(group_id, exchange)
+        if request.include_authorized_operations and not answer.error_code:
+            answer.authorized_operations = ALL_GROUP_OPERATIONS
+        for member in list(group.members.values()) if group is not None else ():
+            if pause():
+                yield None
+            answer.members.append(_member(member, exchange))
+        described.append(answer)
+    return ShareGroupDescribeResponse(groups=described)
+
+
+def _describe(group_id: str, exchange: Exchange) -> tuple[ShareGroup | None, DescribedGroup]:
+    """The group, or None, and the answer without its members."""
+    groups = exchange.engine.groups
+    if error := groups.membership_error(group_id, exchange.node_id):
+        return None, _refused(group_id, error)
+    group = groups.groups.get(group_id)
+    if not isinstance(group, ShareGroup):
+        why = "not found" if group is None else "is not a share group"
+        return None, _refused(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}.")
+    answer = DescribedGroup(
+        error_code=ErrorCode.NONE, group_id=group_id, group_state=group.state, group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch, assignor_name=ASSIGNOR, members=[],
+    )  # fmt: skip
+    return group, answer
+
+
+def _refused(group_id: str, code: ErrorCode, message: str | None = None) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=code, error_message=message, group_id=group_id, group_state="", group_epoch=0, assignment_epoch=0,
+        assignor_name="", members=[],
+    )  # fmt: skip
+
+
+def _member(member: ShareMember, exchange: Exchange) -> Member:
+    known = exchange.cluster.topics_by_id
+    held = [
+        TopicPartitions(topic_id=topic_id, topic_name=known[topic_id].name, partitions=list(indexes))
+        for topic_id, indexes in member.assigned.items()
+        if topic_id in known
+    ]
+    return Member(
+        member_id=member.member_id, rack_id=member.rack_id, member_epoch=member.epoch, client_id=member.client_id,
+        client_host=member.client_host, subscribed_topic_names=sorted(member.topics),
+        assignment=Assignment(topic_partitions=held),
+    )  # fmt: skip

@@ -1,0 +1,51 @@
+"""ShareGroupHeartbeat, version 1: join, stay in, and leave a share group (KIP-932).
+
+A member chooses its own id. Epoch 0 joins, −1 leaves. The answer has the member's epoch and, if it has changed, its assignment.
+A group's first answers assign nothing, because the state of its partitions is initialized in between.
+"""
+
+from __future__ import annotations
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.share_group_heartbeat import (
+    Assignment,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from wirebroker.apis.share_acknowledge import is_member_id
+from wirebroker.core.groups.share_groups import ShareHeartbeat
+from wirebroker.core.share.partition import Refusal
+from wirebroker.exchange import Exchange
+
+
+def handle(request: ShareGroupHeartbeatRequest, exchange: Exchange) -> ShareGroupHeartbeatResponse:
+    """Answer with the member's epoch and assignment."""
+    groups = exchange.engine.groups
+    if not is_member_id(request.member_id):
+        return _refused(Refusal(ErrorCode.INVALID_REQUEST))
+    requested = ShareHeartbeat(
+        request.group_id, request.member_id, request.member_epoch, request.rack_id, request.subscribed_topic_names,
+        exchange.client_id or "", f"/{exchange.connection.client_host}",
+    )  # fmt: skip
+    if error := groups.shares.request_error(requested):
+        return _refused(error)
+    if code := groups.coordinator_error(request.group_id, exchange.node_id):
+        return _refused(Refusal(code, "This is not the correct coordinator."))
+    result = groups.shares.heartbeat(requested, exchange.now)
+    if isinstance(result, Refusal):
+        return _refused(result)
+    assignment = None
+    if result.assigned is not None:
+        held = [TopicPartitions(topic_id=topic_id, partitions=list(each)) for topic_id, each in result.assigned.items()]
+        assignment = Assignment(topic_partitions=held)
+    return ShareGroupHeartbeatResponse(
+        error_code=ErrorCode.NONE, member_id=result.member_id, member_epoch=result.epoch,
+        heartbeat_interval_ms=result.interval, assignment=assignment,
+    )  # fmt: skip
+
+
+def _refused(refused: Refusal) -> ShareGroupHeartbeatResponse:
+    return ShareGroupHeartbeatResponse(
+        error_code=refused.code, error_message=refused.message, member_epoch=0, heartbeat_interval_ms=0
+    )

@@ -1,0 +1,33 @@
+"""WriteShareGroupState, versions 0–1: changes of share partitions, from the leaders of their partitions."""
+
+from __future__ import annotations
+
+from kafkawire.messages.write_share_group_state import (
+    PartitionResult,
+    WriteShareGroupStateRequest,
+    WriteShareGroupStateResponse,
+    WriteStateResult,
+)
+from wirebroker.apis.initialize_share_group_state import coordinated, is_complete
+from wirebroker.core.share.in_flight import StateBatch
+from wirebroker.exchange import Exchange
+
+
+def handle(request: WriteShareGroupStateRequest, exchange: Exchange) -> WriteShareGroupStateResponse:
+    """Answer for each partition."""
+    results = []
+    for topic in request.topics if is_complete(request.group_id, request.topics) else ():
+        partitions = []
+        for each in topic.partitions:
+            key = (request.group_id, topic.topic_id, each.partition)
+            batches = [
+                StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
+                for batch in each.state_batches
+            ]
+            refused = coordinated(key, exchange) or exchange.engine.groups.share_state.write(
+                key, each.state_epoch, each.leader_epoch, each.start_offset, each.delivery_complete_count, batches, exchange.now
+            )
+            code, message = refused or (0, None)
+            partitions.append(PartitionResult(partition=each.partition, error_code=code, error_message=message))
+        results.append(WriteStateResult(topic_id=topic.topic_id, partitions=partitions))
+    return WriteShareGroupStateResponse(results=results)

@@ -1,0 +1,92 @@
+"""One share group: its members, its epochs, its target assignment, and which partitions have a state (Kafka's ShareGroup)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from wirebroker.core.groups.simple_assignor import Partitions
+from wirebroker.core.purgatory import Action, Timer, Timers
+
+SHARE = "share"
+EMPTY, STABLE = "Empty", "Stable"
+FIRST_EPOCH = 1
+NOTHING: Partitions = {}
+
+
+@dataclass(frozen=True, slots=True)
+class ShareMember:
+    """A member of a share group. It never changes; the group replaces it."""
+
+    member_id: str
+    epoch: int = 0
+    previous_epoch: int = -1
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topics: frozenset[str] = frozenset()
+    assigned: Partitions = field(default_factory=dict)
+
+
+class Prepared(NamedTuple):
+    """Partitions of a topic whose state is or will be initialized, since `time` (ms since the epoch)."""
+
+    name: str
+    partitions: frozenset[int]
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """The topics of a group by their ids: those being initialized, those with a state, those whose state is being deleted."""
+
+    initializing: Mapping[bytes, Prepared] = field(default_factory=dict)
+    initialized: Mapping[bytes, Prepared] = field(default_factory=dict)
+    deleting: Mapping[bytes, str] = field(default_factory=dict)
+
+
+class ShareGroup:
+    """A share group."""
+
+    def __init__(self, group_id: str, timers: Timers) -> None:
+        self.group_id = group_id
+        self.epoch = FIRST_EPOCH
+        self.assignment_epoch = FIRST_EPOCH
+        self.assigned_at = 0
+        """The time of the last assignment, in ms since the epoch; 0 if there was none."""
+        self.members: dict[str, ShareMember] = {}
+        self.targets: dict[str, Partitions] = {}
+        self.facts: Mapping[str, tuple[bytes, int]] = {}
+        """The ids and numbers of partitions of the subscribed topics when the epoch last rose (Kafka keeps a hash)."""
+        self.preparation: Preparation | None = None
+        self._timers = timers
+        self._sessions: dict[str, Timer] = {}
+
+    @property
+    def state(self) -> str:
+        """Kafka's name of the state."""
+        return STABLE if self.members else EMPTY
+
+    def subscriptions(self, changed: ShareMember | None = None, without: str = "") -> Counter[str]:
+        """The number of subscribers of each topic, with another version of a member or without one."""
+        members = {member_id: each for member_id, each in self.members.items() if member_id != without}
+        if changed is not None:
+            members[changed.member_id] = changed
+        return Counter(topic for member in members.values() for topic in member.topics)
+
+    def await_heartbeat(self, member_id: str, when: int, action: Action) -> None:
+        """Run the action at `when` unless the member sends something before."""
+        self.cancel_timer(member_id)
+        self._sessions[member_id] = self._timers.at(when, action)
+
+    def cancel_timer(self, member_id: str) -> None:
+        """Stop waiting for the member."""
+        if (timer := self._sessions.pop(member_id, None)) is not None:
+            timer.cancel()
+
+    def cancel_timers(self) -> None:
+        """Stop waiting for all members: the group is gone, or the broker stopped."""
+        for member_id in list(self._sessions):
+            self.cancel_timer(member_id)

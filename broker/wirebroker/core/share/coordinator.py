@@ -1,0 +1,282 @@
+"""The share coordinator: the state of share partitions in __share_group_state (Kafka's ShareCoordinatorShard).
+
+Each share partition has a coordinator, found by its key `group:topicId:partition`. All brokers of the process share this one.
+A snapshot record has the whole state of a share partition, an update record what has changed since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from kafkawire.batches import Record, build_batch, iter_records
+from kafkawire.coordinator_log import CoordinatorRecord, read_record
+from kafkawire.coordinator_records import SHARE_RECORDS, share_snapshot, share_update
+from kafkawire.coordinator_records.share_snapshot import ShareSnapshotKey, ShareSnapshotValue
+from kafkawire.coordinator_records.share_update import ShareUpdateKey, ShareUpdateValue
+from kafkawire.declare import Message
+from kafkawire.errors import EncodeError, ErrorCode
+from kafkawire.primitives import format_uuid
+from wirebroker.core.cluster import Cluster
+from wirebroker.core.coordinator_errors import translate_error
+from wirebroker.core.share.combining import combined
+from wirebroker.core.share.in_flight import StateBatch
+from wirebroker.core.share.partition import Refusal
+
+Key = tuple[str, bytes, int]
+"""Group id, topic id and partition."""
+UNKNOWN = -1
+"""No start offset: the group's share.auto.offset.reset decides. Also: no epoch is given."""
+
+
+class ShareState(NamedTuple):
+    """The written state of a share partition. Times are in ms since the epoch."""
+
+    snapshot_epoch: int
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    completed: int
+    """The number of completed records from the start offset on; −1 if that is unknown."""
+    batches: tuple[StateBatch, ...]
+    created: int
+    written: int
+
+
+NOTHING = ShareState(0, 0, 0, UNKNOWN, UNKNOWN, (), 0, 0)
+NEGATIVE = Refusal(ErrorCode.INVALID_REQUEST, "The partition id cannot be a negative number.")
+FENCED_LEADER = Refusal(
+    ErrorCode.FENCED_LEADER_EPOCH, "The leader epoch in the request is older than the epoch on the broker."
+)  # fmt: skip
+FENCED_STATE = Refusal(
+    ErrorCode.FENCED_STATE_EPOCH,
+    "The share coordinator rejected the request because the share-group state epoch did not match.",
+)
+UNKNOWN_PARTITION = Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+
+
+def coordinator_key(key: Key) -> str:
+    """The text by which FindCoordinator asks for a share partition's coordinator."""
+    group_id, topic_id, index = key
+    return f"{group_id}:{format_uuid(topic_id)}:{index}"
+
+
+class ShareCoordinator:
+    """The state of all share partitions."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.states: dict[Key, ShareState] = {}
+        self._updates: dict[Key, int] = {}
+        """The number of updates since the last snapshot."""
+        self._leader_epochs: dict[Key, int] = {}
+        self._state_epochs: dict[Key, int] = {}
+        """The highest epochs so far."""
+
+    def coordinator_error(self, key: Key, node_id: int) -> ErrorCode:
+        """NONE if this broker coordinates the share partition, else NOT_COORDINATOR."""
+        return self._cluster.coordinator_error("share", coordinator_key(key), node_id)
+
+    def log_deleted(self) -> None:
+        """__share_group_state is deleted, and all state with it."""
+        self.states.clear()
+        self._updates.clear()
+        self._leader_epochs.clear()
+        self._state_epochs.clear()
+
+    @staticmethod
+    def _place_error(key: Key) -> Refusal | None:
+        return NEGATIVE if key[2] < 0 else None
+
+    def _unknown(self, key: Key) -> Refusal | None:
+        _, topic_id, index = key
+        topic = self._cluster.topics_by_id.get(topic_id)
+        return UNKNOWN_PARTITION if topic is None or index >= len(topic.partitions) else None
+
+    # The operations
+
+    def initialize(self, key: Key, state_epoch: int, start_offset: int, now: int) -> Refusal | None:
+        """Begin, or begin again with a higher state epoch; why not, or None."""
+        held = self.states.get(key)
+        if refused := self._place_error(key):
+            return refused
+        if held is not None and UNKNOWN != state_epoch < self._state_epochs[key]:
+            return FENCED_STATE
+        if refused := self._unknown(key):
+            return refused
+        snapshot_epoch = 0 if held is None else held.snapshot_epoch + 1
+        completed = UNKNOWN if start_offset == UNKNOWN else 0
+        return self._snapshot(key, ShareState(snapshot_epoch, state_epoch, 0, start_offset, completed, (), now, now), now)
+
+    def read(self, key: Key, leader_epoch: int, now: int) -> ShareState | Refusal:
+        """The state, for a leader with this epoch, which is remembered."""
+        held = self.states.get(key)
+        if refused := self._place_error(key):
+            return refused
+        if held is None:
+            return Refusal(ErrorCode.INVALID_REQUEST, "Read operation on uninitialized share partition not allowed.")
+        if UNKNOWN != leader_epoch < self._leader_epochs[key]:
+            return FENCED_LEADER
+        if refused := self._unknown(key):
+            return refused
+        if leader_epoch not in (UNKNOWN, self._leader_epochs[key]):
+            new = held._replace(leader_epoch=leader_epoch, batches=())
+            if refused := self._update(key, held, new, now):
+                return refused
+        return held
+
+    def write(
+        self, key: Key, state_epoch: int, leader_epoch: int, start_offset: int, completed: int,
+        batches: Sequence[StateBatch], now: int,
+    ) -> Refusal | None:  # fmt: skip
+        """Write down changes of a share partition; why not, or None."""
+        held = self.states.get(key)
+        if refused := self._place_error(key):
+            return refused
+        if held is None:
+            return Refusal(ErrorCode.INVALID_REQUEST, "Write operation on uninitialized share partition not allowed.")
+        if UNKNOWN != leader_epoch < self._leader_epochs[key]:
+            return FENCED_LEADER
+        if UNKNOWN != state_epoch < self._state_epochs[key]:
+            return FENCED_STATE
+        if refused := self._unknown(key):
+            return refused
+        new = held._replace(start_offset=start_offset, completed=completed, batches=tuple(batches))
+        return self._update(key, held, new, now)
+
+    def summary(self, key: Key) -> ShareState | Refusal:
+        """The state without a check of epochs."""
+        return self._place_error(key) or self._unknown(key) or self.states.get(key, NOTHING)
+
+    def delete(self, key: Key, now: int) -> Refusal | None:
+        """Forget a share partition; why not, or None."""
+        if refused := self._place_error(key) or self._unknown(key):
+            return refused
+        if key not in self.states:
+            return None
+        return self._forget(key, now)
+
+    def _forget(self, key: Key, now: int) -> Refusal | None:
+        refused = self._log(key, CoordinatorRecord(_snapshot_key(key), None), now)
+        if refused is None:
+            self._drop(key)
+        return refused
+
+    def topic_deleted(self, topic_id: bytes, now: int) -> None:
+        """Forget the share partitions of a deleted topic."""
+        for key in [key for key in self.states if key[1] == topic_id]:
+            self._forget(key, now)
+
+    # Records
+
+    def _snapshot(self, key: Key, state: ShareState, now: int) -> Refusal | None:
+        value = ShareSnapshotValue(
+            snapshot_epoch=state.snapshot_epoch, state_epoch=state.state_epoch, leader_epoch=state.leader_epoch,
+            start_offset=state.start_offset, delivery_complete_count=state.completed, create_timestamp=state.created,
+            write_timestamp=state.written,
+            state_batches=[share_snapshot.StateBatch(**_fields(each)) for each in state.batches],
+        )  # fmt: skip
+        refused = self._log(key, CoordinatorRecord(_snapshot_key(key), value), now)
+        if refused is None:
+            self._take_snapshot(key, state)
+        return refused
+
+    def _update(self, key: Key, held: ShareState, new: ShareState, now: int) -> Refusal | None:
+        if self._updates.get(key, 0) >= self._cluster.configs.integer("share.coordinator.snapshot.update.records.per.snapshot"):
+            merged = _merged(held, new)
+            return self._snapshot(
+                key, merged._replace(snapshot_epoch=held.snapshot_epoch + 1, created=now, written=now), now
+            )  # fmt: skip
+        batches = combined((), new.batches, new.start_offset)
+        value = ShareUpdateValue(
+            snapshot_epoch=held.snapshot_epoch, leader_epoch=new.leader_epoch, start_offset=new.start_offset,
+            delivery_complete_count=new.completed,
+            state_batches=[share_update.StateBatch(**_fields(each)) for each in batches],
+        )  # fmt: skip
+        group_id, topic_id, index = key
+        record = CoordinatorRecord(ShareUpdateKey(group_id=group_id, topic_id=topic_id, partition=index), value)
+        refused = self._log(key, record, now)
+        if refused is None:
+            self._take_update(key, _merged(held, new))
+        return refused
+
+    def _log(self, key: Key, record: CoordinatorRecord, now: int) -> Refusal | None:
+        log = self._cluster.coordinator_log("share", coordinator_key(key))
+        if log is None:
+            return Refusal(ErrorCode.NOT_COORDINATOR)
+        try:
+            batch = build_batch([Record(0, 0, *record.encode())], base_timestamp=now)
+        except EncodeError:
+            return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
+        error = translate_error(log.append_own(batch, now))
+        return Refusal(error) if error else None
+
+    def load(self, batches: Iterable[memoryview]) -> None:
+        """Load a partition of __share_group_state. Raises ProtocolError."""
+        for batch in batches:
+            for record in iter_records(batch):
+                read = read_record(SHARE_RECORDS, record.key or b"", record.value)
+                if read is not None:
+                    self._replay(read.key, read.value)
+
+    def _replay(self, key: Message, value: Message | None) -> None:
+        if not isinstance(key, ShareSnapshotKey | ShareUpdateKey):
+            return
+        place = (key.group_id, key.topic_id, key.partition)
+        if isinstance(value, ShareSnapshotValue):
+            self._take_snapshot(
+                place, ShareState(
+                    value.snapshot_epoch, value.state_epoch, value.leader_epoch, value.start_offset,
+                    value.delivery_complete_count, tuple(map(_batch, value.state_batches)), value.create_timestamp,
+                    value.write_timestamp,
+                ),
+            )  # fmt: skip
+        elif isinstance(value, ShareUpdateValue):
+            new = ShareState(
+                value.snapshot_epoch, 0, value.leader_epoch, value.start_offset, value.delivery_complete_count,
+                tuple(map(_batch, value.state_batches)), 0, 0,
+            )  # fmt: skip
+            held = self.states.get(place)
+            self._take_update(place, new if held is None else _merged(held, new))
+        else:
+            self._drop(place)
+
+    def _take_snapshot(self, key: Key, state: ShareState) -> None:
+        self._updates[key] = 0
+        self._take(key, state)
+
+    def _take_update(self, key: Key, state: ShareState) -> None:
+        self._updates[key] = self._updates.get(key, 0) + 1
+        self._take(key, state)
+
+    def _take(self, key: Key, state: ShareState) -> None:
+        self.states[key] = state
+        self._leader_epochs[key] = max(state.leader_epoch, self._leader_epochs.get(key, state.leader_epoch))
+        self._state_epochs[key] = max(state.state_epoch, self._state_epochs.get(key, state.state_epoch))
+
+    def _drop(self, key: Key) -> None:
+        self.states.pop(key, None)
+        self._updates.pop(key, None)
+        self._leader_epochs.pop(key, None)
+        self._state_epochs.pop(key, None)
+
+
+def _merged(held: ShareState, new: ShareState) -> ShareState:
+    start = held.start_offset if new.start_offset == UNKNOWN else new.start_offset
+    leader_epoch = held.leader_epoch if new.leader_epoch == UNKNOWN else new.leader_epoch
+    batches = tuple(combined(held.batches, new.batches, start))
+    return held._replace(start_offset=start, leader_epoch=leader_epoch, completed=new.completed, batches=batches)
+
+
+def _snapshot_key(key: Key) -> ShareSnapshotKey:
+    group_id, topic_id, index = key
+    return ShareSnapshotKey(group_id=group_id, topic_id=topic_id, partition=index)
+
+
+def _fields(batch: StateBatch) -> dict[str, int]:
+    first, last, state, count = batch
+    return {"first_offset": first, "last_offset": last, "delivery_state": state, "delivery_count": count}
+
+
+def _batch(read: share_snapshot.StateBatch | share_update.StateBatch) -> StateBatch:
+    return StateBatch(read.first_offset, read.last_offset, read.delivery_state, read.delivery_count)

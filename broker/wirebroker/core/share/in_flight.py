@@ -1,0 +1,186 @@
+"""The records that a share partition has given out, and the batches in which it keeps them (Kafka's InFlightBatch).
+
+A batch has one state for all its records until a client treats some of them differently. Then each has its own.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+from wirebroker.core.purgatory import Timer
+
+NOBODY = ""
+"""The member id of records that nobody has acquired."""
+
+
+class RecordState(IntEnum):
+    """A record's state; the numbers are those of the state topic."""
+
+    AVAILABLE = 0
+    ACQUIRED = 1
+    ACKNOWLEDGED = 2
+    ARCHIVED = 4
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the record is never delivered again."""
+        return self in (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
+
+
+class StateBatch(NamedTuple):
+    """Consecutive records in the same state, as the state topic has them."""
+
+    first: int
+    last: int
+    state: int
+    delivery_count: int
+
+
+class InFlight:
+    """The state of a record, or of all records in a batch."""
+
+    __slots__ = ("delivery_count", "lock", "member_id", "moving", "state")
+
+    def __init__(self, state: RecordState, delivery_count: int, member_id: str, lock: Timer | None = None) -> None:
+        self.state = state
+        self.delivery_count = delivery_count
+        self.member_id = member_id
+        self.lock = lock
+        """The timer that ends the acquisition."""
+        self.moving = False
+        """Whether its state has changed and is not written down yet."""
+
+    @property
+    def available(self) -> bool:
+        """Whether a member may acquire it."""
+        return self.state is RecordState.AVAILABLE and not self.moving
+
+    @property
+    def completed(self) -> bool:
+        """Whether it is never delivered again."""
+        return self.state.is_terminal and not self.moving
+
+    def acquire(self, member_id: str) -> None:
+        """An available record is given to a member."""
+        self.state, self.member_id = RecordState.ACQUIRED, member_id
+        self.delivery_count += 1
+
+    def settle(self, wanted: RecordState, limit: int) -> None:
+        """An acquired record gets its next state. One that has been delivered `limit` times is archived, not released."""
+        if wanted is RecordState.AVAILABLE and self.delivery_count >= limit:
+            wanted = RecordState.ARCHIVED
+        self.state, self.member_id = wanted, NOBODY
+
+    def archive(self) -> None:
+        """It is not delivered again."""
+        self.state, self.member_id = RecordState.ARCHIVED, NOBODY
+        self.unlock()
+
+    def unlock(self) -> None:
+        """Forget the lock."""
+        if self.lock is not None:
+            self.lock.cancel()
+            self.lock = None
+
+
+NewLock = Callable[[str, int, int, int], Timer]
+"""Makes the lock of a member (its id) on records (first and last offset) that ends at a time (ms since the epoch)."""
+
+
+class InFlightBatch:
+    """Consecutive records: one state for all of them (`whole`), or one for each (`records`, by offset, in order)."""
+
+    __slots__ = ("_whole", "first", "last", "records")
+
+    def __init__(self, first: int, last: int, whole: InFlight) -> None:
+        self.first = first
+        self.last = last
+        self._whole = whole
+        self.records: dict[int, InFlight] | None = None
+
+    @property
+    def whole(self) -> InFlight:
+        """The state of all records; only while `records` is None."""
+        assert self.records is None
+        return self._whole
+
+    def __len__(self) -> int:
+        return self.last - self.first + 1
+
+    def states(self) -> Iterator[tuple[int, int, InFlight]]:
+        """First offset, last offset and state of each part."""
+        if self.records is None:
+            yield self.first, self.last, self._whole
+        else:
+            for offset, record in self.records.items():
+                yield offset, offset, record
+
+    def split(self, new_lock: NewLock) -> dict[int, InFlight]:
+        """Give each record a state, and a lock that ends when the batch's would have ended."""
+        if self.records is None:
+            whole = self._whole
+            self.records = {}
+            for offset in range(self.first, self.last + 1):
+                lock = None if whole.lock is None else new_lock(whole.member_id, offset, offset, whole.lock.when)
+                self.records[offset] = InFlight(whole.state, whole.delivery_count, whole.member_id, lock)
+            whole.unlock()
+        return self.records
+
+
+class Batches:
+    """Batches in the order of their first offsets."""
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._held: dict[int, InFlightBatch] = {}
+
+    def __len__(self) -> int:
+        return len(self._firsts)
+
+    def __iter__(self) -> Iterator[InFlightBatch]:
+        return (self._held[first] for first in self._firsts)
+
+    @property
+    def first(self) -> InFlightBatch:
+        """The first batch; there must be one."""
+        return self._held[self._firsts[0]]
+
+    @property
+    def last(self) -> InFlightBatch:
+        """The last batch; there must be one."""
+        return self._held[self._firsts[-1]]
+
+    def put(self, batch: InFlightBatch) -> None:
+        """Add a batch; it replaces one with the same first offset."""
+        if batch.first not in self._held:
+            insort(self._firsts, batch.first)
+        self._held[batch.first] = batch
+
+    def floor(self, offset: int) -> InFlightBatch | None:
+        """The last batch that begins at or before this offset."""
+        at = bisect_right(self._firsts, offset)
+        return self._held[self._firsts[at - 1]] if at else None
+
+    def after(self, offset: int) -> InFlightBatch | None:
+        """The first batch that begins after this offset."""
+        at = bisect_right(self._firsts, offset)
+        return self._held[self._firsts[at]] if at < len(self._firsts) else None
+
+    def between(self, first: int, last: int) -> list[InFlightBatch]:
+        """The batches that begin from offset `first` to `last`."""
+        return [self._held[each] for each in self._firsts[bisect_left(self._firsts, first) : bisect_right(self._firsts, last)]]
+
+    def drop_before(self, offset: int) -> None:
+        """Forget the batches that begin before this offset."""
+        at = bisect_left(self._firsts, offset)
+        for first in self._firsts[:at]:
+            del self._held[first]
+        del self._firsts[:at]
+
+    def clear(self) -> None:
+        """Forget all batches."""
+        self._firsts.clear()
+        self._held.clear()

@@ -1,0 +1,469 @@
+"""A share partition: the records of one partition as one share group sees them (Kafka's SharePartition).
+
+It has no clock and no log. Records are available, acquired by a member under a lock, acknowledged, or archived. The start
+offset moves up to the first record that is neither acknowledged nor archived; what lies before it is forgotten. Every
+change of a client is written down before it counts; acquisitions are not, so a restart releases them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, NamedTuple, Protocol
+
+from kafkawire.errors import ErrorCode
+from wirebroker.core.changes import ShareChange
+from wirebroker.core.purgatory import Timer, Timers
+from wirebroker.core.share.in_flight import NOBODY, Batches, InFlight, InFlightBatch, RecordState, StateBatch
+
+GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
+"""The types of an acknowledgement; a gap is an offset without a record."""
+NEXT_STATE = {
+    GAP: RecordState.ARCHIVED,
+    ACCEPT: RecordState.ACKNOWLEDGED,
+    RELEASE: RecordState.AVAILABLE,
+    REJECT: RecordState.ARCHIVED,
+}
+
+
+class Refusal(NamedTuple):
+    """The error of a partition, with Kafka's message."""
+
+    code: ErrorCode
+    message: str | None = None
+
+
+class Acknowledged(NamedTuple):
+    """A client's acknowledgement of the records from `first` to `last`: one type for all of them, or one for each."""
+
+    first: int
+    last: int
+    types: Sequence[int]
+
+
+class Limits(Protocol):
+    """The group's settings, as they are now."""
+
+    @property
+    def lock_ms(self) -> int:
+        """How long an acquisition lasts (share.record.lock.duration.ms)."""
+
+    @property
+    def deliveries(self) -> int:
+        """How often a record is delivered at most (share.delivery.count.limit)."""
+
+    @property
+    def in_flight(self) -> int:
+        """How many records may be in flight (share.partition.max.record.locks)."""
+
+    @property
+    def renews(self) -> bool:
+        """Whether members may renew a lock (share.renew.acknowledge.enable)."""
+
+
+class Stored(Protocol):
+    """Where the state of the share partition is written down."""
+
+    def write(self, partition: SharePartition, batches: Sequence[StateBatch], now: int) -> Refusal | None:
+        """Write down these changes; why not, or None."""
+
+
+class Broken(Exception):
+    """Kafka fails on this request with an exception that nobody expects, and the client gets UNKNOWN_SERVER_ERROR."""
+
+
+What = Literal["acquired", "released", "settled", "lock_expired"]
+Undo = tuple[InFlight, RecordState, str, int, int]
+"""A changed state, its former state and member, and its first and last offset."""
+INVALID = ErrorCode.INVALID_RECORD_STATE
+NOT_ACQUIRED = Refusal(INVALID, "The batch cannot be acknowledged. The batch is not in the acquired state.")
+NO_RENEWAL = Refusal(INVALID, "Renewing acquisition locks is not enabled for the group.")
+
+
+class SharePartition:
+    """One group's state of one partition. Times are in ms since the epoch.
+
+    `woken` is called with the time whenever more records may be available. `report` gets what happens to records.
+    """
+
+    def __init__(
+        self, key: tuple[str, bytes, int], leader_epoch: int, limits: Limits, timers: Timers, stored: Stored,
+        woken: Callable[[int], None], report: Callable[[ShareChange], None],
+    ) -> None:  # fmt: skip
+        self.group_id, self.topic_id, self.index = key
+        self.leader_epoch = leader_epoch
+        self.state_epoch = 0
+        self.limits = limits
+        self.batches = Batches()
+        self.start_offset = 0
+        self.end_offset = 0
+        """The last offset that was ever acquired, or the start offset if nothing is in flight."""
+        self.completed = 0
+        """The number of acknowledged or archived records from the start offset on."""
+        self.looks_for_next = False
+        """Whether a record before the end may be available."""
+        self._gap: tuple[int, int] | None = None
+        """After loading: an offset from which records may be missing in the state, and the end offset at that time."""
+        self._timers = timers
+        self._stored = stored
+        self._woken = woken
+        self._report = report
+
+    def load(self, start_offset: int, state_epoch: int, batches: Iterable[StateBatch]) -> None:
+        """Continue from the written state. Raises Broken if it contradicts itself."""
+        self.start_offset, self.state_epoch = start_offset, state_epoch
+        before, gap = start_offset - 1, -1
+        for batch in batches:
+            if batch.first < start_offset or batch.last < batch.first:
+                raise Broken(f"Failed to initialize the share partition {self.group_id}")
+            if gap == -1 and batch.first > before + 1:
+                gap = before + 1
+            before = batch.last
+            state = RecordState(batch.state)
+            self.batches.put(InFlightBatch(batch.first, batch.last, InFlight(state, batch.delivery_count, NOBODY)))
+            if state.is_terminal:
+                self.completed += batch.last - batch.first + 1
+        self.end_offset = start_offset
+        if len(self.batches):
+            self.looks_for_next = True
+            self.end_offset = self.batches.last.last
+            if gap != -1:
+                self._gap = gap, self.end_offset
+            self._move_start()
+
+    # Where to fetch
+
+    @property
+    def gap_start(self) -> int | None:
+        """The offset from which records may be missing among the batches; None if there is no such gap."""
+        return self._gap[0] if self._gap is not None and self._gap[1] == self.end_offset else None
+
+    def move_gap(self, offset: int) -> None:
+        """Records up to this offset were acquired."""
+        if self._gap is not None:
+            inside = self._gap[1] == self.end_offset and offset <= self._gap[1]
+            self._gap = (offset, self._gap[1]) if inside else None
+
+    @property
+    def in_flight(self) -> int:
+        """The number of offsets from the first to the last in flight."""
+        return self.end_offset - self.start_offset + 1 if len(self.batches) else 0
+
+    def next_fetch_offset(self) -> int:
+        """The offset of the next record to acquire."""
+        if not len(self.batches) or self.start_offset > self.batches.last.last:
+            self.looks_for_next = False
+            return self.end_offset
+        if self.looks_for_next:
+            found = self._first_available()
+            if found is not None:
+                return found
+            self.looks_for_next = False
+        return self.end_offset + 1
+
+    def _first_available(self) -> int | None:
+        gap = self.gap_start
+        for batch in self.batches:
+            if gap is not None:
+                if batch.first > gap:
+                    return gap
+                gap = max(batch.last + 1, gap)
+            for first, _, record in batch.states():
+                if record.available:
+                    return first
+        return None
+
+    def can_acquire(self) -> bool:
+        """Whether the limit of records in flight allows more."""
+        return self.next_fetch_offset() != self.end_offset + 1 or self.in_flight < self.limits.in_flight
+
+    # Locks
+
+    def lock(self, member_id: str, first: int, last: int, when: int) -> Timer:
+        """A lock on these records that ends at `when`."""
+        return self._timers.at(when, lambda now: self._expire(member_id, first, last, now))
+
+    def _expire(self, member_id: str, first: int, last: int, now: int) -> None:
+        """The lock has ended: release what is still acquired."""
+        floor = self.batches.floor(first)
+        if floor is None:
+            return
+        changed: list[StateBatch] = []
+        for batch in self.batches.between(floor.first, last):
+            if batch.records is None and batch.whole.state is RecordState.ACQUIRED and self._starts_within(batch):
+                batch.split(self.lock)
+            for at, to, record in batch.states():
+                if batch.records is not None and not first <= at <= last:
+                    continue
+                if record.state is RecordState.ACQUIRED:
+                    changed.append(self._unlocked(record, at, to, member_id))
+        if changed:
+            self._stored.write(self, changed, now)
+            self._move_start()
+            self._woken(now)
+
+    def _unlocked(self, record: InFlight, first: int, last: int, member_id: str) -> StateBatch:
+        record.settle(self._released(last), self.limits.deliveries)
+        record.unlock()
+        self._count_completed(record, first, last)
+        self.looks_for_next |= record.available
+        self._tell("lock_expired", first, last, member_id, record)
+        return StateBatch(first, last, record.state, record.delivery_count)
+
+    def _released(self, last: int) -> RecordState:
+        return RecordState.ARCHIVED if last < self.start_offset else RecordState.AVAILABLE
+
+    def _starts_within(self, batch: InFlightBatch) -> bool:
+        return batch.first < self.start_offset <= batch.last
+
+    def _count_completed(self, record: InFlight, first: int, last: int, step: int = 1) -> None:
+        if record.state.is_terminal and last >= self.start_offset:
+            self.completed += step * (last - max(first, self.start_offset) + 1)
+
+    def _tell(self, what: What, first: int, last: int, member_id: str, record: InFlight) -> None:
+        change = ShareChange(
+            what, self.group_id, self.topic_id, self.index, first, last, member_id, record.state.name.lower(),
+            record.delivery_count,
+        )  # fmt: skip
+        self._report(change)
+
+    def tell_acquired(self, first: int, last: int, member_id: str, record: InFlight) -> None:
+        """Report that a member has acquired records."""
+        self._tell("acquired", first, last, member_id, record)
+
+    # Acknowledgements
+
+    def acknowledge(self, member_id: str, batches: Sequence[Acknowledged], now: int) -> Refusal | list[Undo]:
+        """A member acknowledges records: all of these batches or none. Refused, or the changes to `finish`. Raises Broken."""
+        changed: list[Undo] = []
+        for batch in batches:
+            if batch.last < self.start_offset:
+                continue
+            found = self._acknowledged_batches(batch)
+            refused = found if isinstance(found, Refusal) else self._acknowledge(member_id, batch, found, changed, now)
+            if refused is not None:
+                self._undo(changed)
+                return refused
+        return changed
+
+    def _acknowledged_batches(self, batch: Acknowledged) -> list[InFlightBatch] | Refusal:
+        floor = self.batches.floor(batch.first)
+        if floor is None:
+            if not batch.first < self.start_offset <= batch.last:
+                return Refusal(INVALID, "Batch record not found. The request batch offsets are not found in the cache.")
+            floor = self.batches.floor(self.start_offset)
+            if floor is None:
+                raise Broken("the start offset has passed all records in flight")
+        found = self.batches.between(floor.first, batch.last)
+        past = "Batch record not found. The {} offset in request is past acquired records."
+        if found[-1].last < batch.first:
+            return Refusal(ErrorCode.INVALID_REQUEST, past.format("first"))
+        if batch.last > found[-1].last:
+            return Refusal(ErrorCode.INVALID_REQUEST, past.format("last"))
+        return found
+
+    def _acknowledge(
+        self, member_id: str, batch: Acknowledged, held: Sequence[InFlightBatch], changed: list[Undo], now: int
+    ) -> Refusal | None:
+        for each in held:
+            if each.last < self.start_offset:
+                continue
+            if each.records is None:
+                if each.whole.member_id == NOBODY:
+                    return NOT_ACQUIRED
+                if each.whole.member_id != member_id:
+                    return Refusal(INVALID, "Member is not the owner of batch record")
+            covers = each.first >= batch.first and each.last <= batch.last
+            if covers and each.records is None and len(batch.types) == 1 and not self._starts_within(each):
+                refused = self._settle(member_id, each.first, each.last, each.whole, batch.types[0], changed, now)
+            else:
+                refused = self._acknowledge_some(member_id, batch, each, changed, now)
+            if refused is not None:
+                return refused
+        return None
+
+    def _acknowledge_some(
+        self, member_id: str, batch: Acknowledged, held: InFlightBatch, changed: list[Undo], now: int
+    ) -> Refusal | None:
+        if held.records is None and held.whole.state is not RecordState.ACQUIRED:
+            return Refusal(INVALID, "The batch cannot be acknowledged. The subset batch is not in the acquired state.")
+        for offset, record in held.split(self.lock).items():
+            if offset < max(batch.first, self.start_offset):
+                continue
+            if offset > batch.last:
+                break
+            if record.state is not RecordState.ACQUIRED:
+                return Refusal(INVALID, "The offset cannot be acknowledged. The offset is not acquired.")
+            if record.member_id != member_id:
+                return Refusal(INVALID, "Member is not the owner of offset")
+            kind = batch.types[offset - batch.first] if len(batch.types) > 1 else batch.types[0]
+            refused = self._settle(member_id, offset, offset, record, kind, changed, now)
+            if refused is not None:
+                return refused
+        return None
+
+    def _settle(
+        self, member_id: str, first: int, last: int, record: InFlight, kind: int, changed: list[Undo], now: int
+    ) -> Refusal | None:
+        if kind == RENEW:
+            if not self.limits.renews:
+                return NO_RENEWAL
+            record.unlock()
+            record.lock = self.lock(member_id, first, last, now + self.limits.lock_ms)
+            return None
+        self._change(record, NEXT_STATE[kind], first, last, changed)
+        return None
+
+    def _change(self, record: InFlight, wanted: RecordState, first: int, last: int, changed: list[Undo]) -> None:
+        changed.append((record, record.state, record.member_id, first, last))
+        record.settle(wanted, self.limits.deliveries)
+        record.moving = True
+        self._count_completed(record, first, last)
+
+    def _undo(self, changed: Iterable[Undo]) -> None:
+        for record, state, member_id, first, last in changed:
+            self._count_completed(record, first, last, -1)
+            record.state, record.member_id, record.moving = state, member_id, False
+
+    def release(self, member_id: str) -> list[Undo]:
+        """The member's session has ended: release all that it has acquired. Returns the changes to `finish`."""
+        changed: list[Undo] = []
+        for batch in self.batches:
+            if (
+                batch.records is None
+                and batch.whole.state is RecordState.ACQUIRED
+                and batch.whole.member_id == member_id
+                and self._starts_within(batch)
+            ):
+                batch.split(self.lock)
+            for first, last, record in batch.states():
+                if record.member_id == member_id and record.state is RecordState.ACQUIRED:
+                    self._change(record, self._released(last), first, last, changed)
+        return changed
+
+    def finish(self, changed: Sequence[Undo], now: int) -> Refusal | None:
+        """Write down changes; if that fails, undo them and return why. Kafka does this in the background: a fetch that comes
+        with the acknowledgements does not see their effect.
+        """
+        if not changed:
+            return None
+        batches = [StateBatch(first, last, each.state, each.delivery_count) for each, _, _, first, last in changed]
+        refused = self._stored.write(self, batches, now)
+        if refused is not None:
+            self._undo(changed)
+            return refused
+        for record, _, member_id, first, last in changed:
+            record.moving = False
+            record.unlock()
+            self.looks_for_next |= record.available
+            self._tell("released" if record.available else "settled", first, last, member_id, record)
+        if self._move_start():
+            self._woken(now)
+        return None
+
+    # The start offset
+
+    def _move_start(self) -> bool:
+        """Move the start offset up to the first record that is not completed; whether there was one that is."""
+        if not self._starts_with_completed():
+            return False
+        last, count = self._last_completed()
+        if last == -1:
+            return False
+        if last == self.batches.last.last:
+            self.start_offset = self.end_offset = last + 1
+            self.batches.clear()
+            self.completed = 0
+            return True
+        self.completed -= count
+        held = self.batches.floor(last)
+        following = self.batches.after(last)
+        assert held is not None
+        if last == held.last:
+            assert following is not None
+            self.start_offset = max(following.first, self.start_offset)
+            if self.gap_start is not None:
+                self.start_offset = min(self.gap_start, self.start_offset)
+            self.batches.drop_before(held.first + 1)
+        else:
+            self.start_offset = max(last + 1, self.start_offset)
+            self.batches.drop_before(held.first)
+        return True
+
+    def _starts_with_completed(self) -> bool:
+        held = self.batches.floor(self.start_offset)
+        if held is None:
+            return False
+        record = held.whole if held.records is None else held.records.get(self.start_offset)
+        return record is not None and record.completed
+
+    def _last_completed(self) -> tuple[int, int]:
+        """The last of the completed records that come first, and how many of them are not before the start offset."""
+        found, count, gap = -1, 0, self.gap_start
+        for batch in self.batches:
+            if gap is not None and batch.last >= gap:
+                break
+            for first, last, record in batch.states():
+                if not record.completed:
+                    return found, count
+                found = last
+                count += max(last - max(first, self.start_offset) + 1, 0)
+        return found, count
+
+    def log_starts_at(self, offset: int) -> None:
+        """The partition's log begins later: archive the available records before that. Acquired ones stay acquired."""
+        if offset <= self.start_offset:
+            return
+        if not len(self.batches):
+            self.start_offset = self.end_offset = offset
+            self.completed = 0
+            return
+        gone = self._completed_before(offset)
+        if self.archive(self.start_offset, offset, self.batches, RecordState.AVAILABLE, counted=False):
+            self.looks_for_next = True
+        self.start_offset = offset
+        self.completed -= gone
+        self.end_offset = max(self.end_offset, offset)
+
+    def _completed_before(self, offset: int) -> int:
+        return sum(
+            max(min(offset - 1, last) - max(self.start_offset, first) + 1, 0)
+            for batch in self.batches.between(0, offset - 1)
+            for first, last, record in batch.states()
+            if record.state.is_terminal
+        )
+
+    def archive_stale(self, fetch_offset: int, base_offset: int) -> None:
+        """The log has no records from the fetch offset up to this one, perhaps after compaction: archive what is available."""
+        if not len(self.batches) or fetch_offset >= base_offset:
+            return
+        floor = self.batches.floor(fetch_offset)
+        begin = floor.first if floor is not None and floor.last >= fetch_offset else fetch_offset
+        stale = self.batches.between(begin, base_offset - 1)
+        if self.archive(fetch_offset, base_offset, stale, RecordState.AVAILABLE, counted=True):
+            self.looks_for_next = True
+
+    def archive(
+        self, start: int, end: int, batches: Iterable[InFlightBatch], state: RecordState, *, counted: bool
+    ) -> bool:  # fmt: skip
+        """Archive the records in this state from offset `start` to below `end`; whether there was one."""
+        found = False
+        for batch in batches:
+            if batch.first >= end:
+                break
+            if batch.records is None:
+                if batch.whole.state is not state:
+                    continue
+                if batch.first < start or batch.last >= end:
+                    batch.split(self.lock)
+            for first, last, record in batch.states():
+                if first >= start and last < end and record.state is state:
+                    record.archive()
+                    self.completed += (last - first + 1) if counted else 0
+                    found = True
+        return found
+
+    def close(self) -> None:
+        """The share partition is forgotten: end its locks."""
+        for batch in self.batches:
+            for _, _, record in batch.states():
+                record.unlock()

@@ -1,0 +1,229 @@
+"""The share partitions that brokers lead, and the sessions of their members (Kafka's SharePartitionManager)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kafkawire.errors import ErrorCode
+from wirebroker.core.changes import ShareChange
+from wirebroker.core.cluster import Cluster
+from wirebroker.core.offset_lookup import EARLIEST, LATEST
+from wirebroker.core.partition import Partition
+from wirebroker.core.share.coordinator import UNKNOWN, Key, ShareCoordinator
+from wirebroker.core.share.in_flight import StateBatch
+from wirebroker.core.share.partition import Acknowledged, Broken, Refusal, SharePartition, Undo
+from wirebroker.core.share.sessions import MemberKey, ShareSession, ShareSessions
+from wirebroker.core.share.settings import ShareSettings
+
+Woken = Callable[[int], None]
+_AS_SEEN = {
+    ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+}
+"""The share coordinator's errors as a member sees them; all others are UNKNOWN_SERVER_ERROR."""
+_FENCES = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+"""Errors after which the broker forgets its share partition, and reads the state again."""
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """A share partition at its leader. It gives out records once it is loaded."""
+
+    share: SharePartition
+    partition: Partition
+    node_id: int
+    settings: ShareSettings
+    active: bool = False
+    looked_at: int = -1
+    """The offset from which a fetch has last tried to read (Kafka's fetchOffsetMetadata)."""
+
+    @property
+    def key(self) -> Key:
+        """Group id, topic id and partition."""
+        return self.share.group_id, self.share.topic_id, self.share.index
+
+
+class Settling(NamedTuple):
+    """Acknowledgements that are valid, and are not written down yet."""
+
+    held: Held
+    changed: Sequence[Undo]
+
+
+class SharePartitions:
+    """All share partitions and share sessions of the cluster's brokers."""
+
+    def __init__(self, cluster: Cluster, coordinator: ShareCoordinator) -> None:
+        self._cluster = cluster
+        self._coordinator = coordinator
+        self.sessions = ShareSessions()
+        self._held: dict[Key, Held] = {}
+        self._waiting: dict[Key, dict[Woken, None]] = {}
+
+    def settings(self, group_id: str) -> ShareSettings:
+        """The settings of a group."""
+        return ShareSettings(group_id, self._cluster.configs)
+
+    def restart(self) -> None:
+        """All brokers restart: what was acquired and not acknowledged is available again."""
+        for held in list(self._held.values()):
+            self.forget(held)
+        self._waiting.clear()
+        self.sessions.clear()
+
+    def broker_down(self, node_id: int) -> None:
+        """A broker has died, and with it its sessions."""
+        self.sessions.clear_at(node_id)
+        for held in [held for held in self._held.values() if held.node_id == node_id]:
+            self.forget(held)
+
+    # Waiting
+
+    def watch(self, key: Key, callback: Woken) -> None:
+        """Call this with the time when more records of the share partition may be available."""
+        self._waiting.setdefault(key, {})[callback] = None
+
+    def unwatch(self, key: Key, callback: Woken) -> None:
+        """Do not call it any more."""
+        waiting = self._waiting.get(key)
+        if waiting is not None:
+            waiting.pop(callback, None)
+            if not waiting:
+                del self._waiting[key]
+
+    def wake(self, key: Key, now: int) -> None:
+        """More records of the share partition may be available."""
+        for callback in list(self._waiting.get(key, ())):
+            callback(now)
+
+    # Share partitions
+
+    def find(self, key: Key, node_id: int) -> Held | None:
+        """The share partition, if this broker has opened it and still leads the partition."""
+        held = self._held.get(key)
+        if held is not None and (held.partition.deleted or held.partition.leader != held.node_id):
+            self.forget(held)
+            return None
+        return held if held is not None and held.node_id == node_id else None
+
+    def open(self, key: Key, partition: Partition, node_id: int) -> Held:
+        """Open a share partition, which has to be loaded."""
+        settings = self.settings(key[0])
+        share = SharePartition(
+            key, partition.leader_epoch, settings, self._cluster.timers, self, lambda now: self.wake(key, now), self._report
+        )  # fmt: skip
+        held = self._held[key] = Held(share, partition, node_id, settings)
+        return held
+
+    def load(self, held: Held, now: int) -> Refusal | None:
+        """Read the state of a share partition; why that is not possible, or None."""
+        state = self._coordinator.read(held.key, held.share.leader_epoch, now)
+        if isinstance(state, Refusal):
+            self.forget(held)
+            return _as_seen(state)
+        start = state.start_offset
+        if start == UNKNOWN:
+            start = self._reset(held, now)
+        try:
+            held.share.load(start, state.state_epoch, state.batches)
+        except Broken as broken:
+            self.forget(held)
+            return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, str(broken))
+        held.active = True
+        return None
+
+    def _reset(self, held: Held, now: int) -> int:
+        since = held.settings.reset_time(now)
+        found = held.partition.offset_for(since)
+        if found.offset < 0:  # no record is that young
+            found = held.partition.offset_for(LATEST)
+        return found.offset
+
+    def starts_at_log_start(self, held: Held) -> None:
+        """The log begins after the next offset of the share partition."""
+        held.share.log_starts_at(held.partition.offset_for(EARLIEST).offset)
+
+    def forget(self, held: Held) -> None:
+        """Close a share partition; the next fetch reads its state again."""
+        held.active = False
+        held.share.close()
+        if self._held.get(held.key) is held:
+            del self._held[held.key]
+
+    def __iter__(self) -> Iterator[Held]:
+        return iter(list(self._held.values()))
+
+    def write(self, partition: SharePartition, batches: Sequence[StateBatch], now: int) -> Refusal | None:
+        """Write down changes of a share partition; why not, or None."""
+        refused = self._coordinator.write(
+            (partition.group_id, partition.topic_id, partition.index), partition.state_epoch, partition.leader_epoch,
+            partition.start_offset, partition.completed, batches, now,
+        )  # fmt: skip
+        return None if refused is None else _as_seen(refused)
+
+    def _report(self, change: ShareChange) -> None:
+        self._cluster.report(change)
+
+    # Acknowledgements
+
+    def acknowledge(
+        self, key: Key, node_id: int, member_id: str, batches: Sequence[Acknowledged], now: int
+    ) -> Refusal | Settling:
+        """Check a member's acknowledgements. They count once they are finished. Raises Broken."""
+        held = self.find(key, node_id)
+        if held is None:
+            return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+        changed = held.share.acknowledge(member_id, batches, now)
+        self.wake(key, now)
+        return changed if isinstance(changed, Refusal) else Settling(held, changed)
+
+    def finish(self, settling: Settling, now: int) -> Refusal | None:
+        """Write down acknowledgements; why not, or None."""
+        held, changed = settling
+        refused = held.share.finish(changed, now)
+        if refused is not None and refused.code in _FENCES:
+            self.forget(held)
+            self.wake(held.key, now)
+        return refused
+
+    # Sessions
+
+    def end_session(self, key: MemberKey, now: int) -> None:
+        """End a member's session, and release what it has acquired."""
+        session = self.sessions.remove(key)
+        if session is not None:
+            self._release(session, now)
+
+    def _release(self, session: ShareSession, now: int) -> None:
+        node_id, group_id, member_id = session.key
+        settling = []
+        for topic_id, index in session.partitions:
+            held = self.find((group_id, topic_id, index), node_id)
+            if held is not None:
+                settling.append(Settling(held, held.share.release(member_id)))
+                self.wake(held.key, now)
+        for each in settling:
+            self.finish(each, now)
+
+    def disconnected(self, connection: int, now: int) -> None:
+        """A connection has closed: the session that it began ends; a broker forgets a group without sessions."""
+        ended = self.sessions.disconnected(connection)
+        if ended is None:
+            return
+        if ended.session is not None:
+            self._release(ended.session, now)
+        if ended.last_of_group:
+            for held in [each for each in self._held.values() if (each.node_id, each.share.group_id) == ended[1:3]]:
+                self.forget(held)
+                self.wake(held.key, now)
+
+
+def _as_seen(refused: Refusal) -> Refusal:
+    return Refusal(_AS_SEEN.get(refused.code, ErrorCode.UNKNOWN_SERVER_ERROR), refused.message)

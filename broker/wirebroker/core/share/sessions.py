@@ -1,0 +1,166 @@
+"""Share sessions (Kafka's ShareSessionCache): a broker remembers which partitions a member of a share group fetches.
+
+A session belongs to a member. It ends with a final request, or when the connection that began it closes; then all that the
+member has acquired is released.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kafkawire.errors import ErrorCode
+
+FINAL_EPOCH, INITIAL_EPOCH = -1, 0
+LARGEST_EPOCH = 2**31 - 1
+Place = tuple[bytes, int]
+"""Topic id and partition."""
+MemberKey = tuple[int, str, str]
+"""Broker, group id and member id."""
+
+
+class Wanted(NamedTuple):
+    """A partition that a request names; `topic` is None for an unknown topic id."""
+
+    topic: str | None
+    place: Place
+
+
+@dataclass(slots=True)
+class Cached:
+    """A partition of a session; `shown` says that the next answer names it even without records."""
+
+    topic: str | None
+    shown: bool
+
+
+@dataclass(slots=True)
+class ShareSession:
+    """The partitions that a member fetches, in order. `epoch` is the one that its next request must carry."""
+
+    key: MemberKey
+    connection: int
+    epoch: int = 1
+    partitions: dict[Place, Cached] = field(default_factory=dict)
+
+    def wanted(self) -> list[Wanted]:
+        """The partitions in order."""
+        return [Wanted(cached.topic, place) for place, cached in self.partitions.items()]
+
+    def update(self, added: Iterable[Wanted], forgotten: Iterable[Place]) -> None:
+        """Fetch further partitions, and some no longer."""
+        for topic, place in added:
+            self.partitions.setdefault(place, Cached(topic, True))
+        for place in forgotten:
+            self.partitions.pop(place, None)
+
+    def names(self, place: Place, error: int, has_records: bool) -> bool:
+        """Whether an answer with this result for a partition names it."""
+        cached = self.partitions.get(place)
+        if cached is None:
+            return False
+        named = cached.shown or has_records or bool(error)
+        cached.shown = bool(error)
+        if has_records:  # it goes to the end of the line
+            self.partitions[place] = self.partitions.pop(place)
+        return named
+
+    def advance(self) -> None:
+        """The next request must carry the next epoch."""
+        self.epoch = 1 if self.epoch == LARGEST_EPOCH else self.epoch + 1
+
+
+class Ended(NamedTuple):
+    """What the end of a connection ends: a member's session, if it still has one, and perhaps a group's last one."""
+
+    session: ShareSession | None
+    node_id: int
+    group_id: str
+    last_of_group: bool
+
+
+@dataclass(slots=True)
+class _Began:
+    """The member whose session a connection began last; `stale` if that session has ended."""
+
+    key: MemberKey
+    stale: bool = False
+
+
+class ShareSessions:
+    """The sessions of all brokers."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[MemberKey, ShareSession] = {}
+        self._connections: dict[int, _Began] = {}
+        self._members: Counter[tuple[int, str]] = Counter()
+        """The number of members with a session, by broker and group."""
+
+    def __iter__(self) -> Iterator[ShareSession]:
+        return iter(list(self._sessions.values()))
+
+    def clear(self) -> None:
+        """Forget all sessions, as restarted brokers do."""
+        self._sessions.clear()
+        self._connections.clear()
+        self._members.clear()
+
+    def clear_at(self, node_id: int) -> None:
+        """Forget the sessions of one broker."""
+        for key in [key for key in self._sessions if key[0] == node_id]:
+            self.remove(key)
+
+    def get(self, key: MemberKey) -> ShareSession | None:
+        """The member's session."""
+        return self._sessions.get(key)
+
+    def count(self, node_id: int) -> int:
+        """The number of sessions at a broker."""
+        return sum(number for (node, _), number in self._members.items() if node == node_id)
+
+    def create(self, key: MemberKey, wanted: Sequence[Wanted], connection: int) -> ShareSession:
+        """Begin a member's session; an older one must have been removed."""
+        session = ShareSession(key, connection)
+        session.partitions = {place: Cached(topic, False) for topic, place in wanted}
+        self._sessions[key] = session
+        self._members[key[:2]] += 1
+        self._connections[connection] = _Began(key)
+        return session
+
+    def remove(self, key: MemberKey) -> ShareSession | None:
+        """End a member's session; None if it has none."""
+        session = self._sessions.pop(key, None)
+        if session is not None:
+            self._members[key[:2]] -= 1
+            began = self._connections.get(session.connection)
+            if began is not None:
+                began.stale = True
+        return session
+
+    def check(self, key: MemberKey, epoch: int) -> ShareSession | ErrorCode:
+        """The session of a request with this epoch, which is not an initial one. The next request must carry the next."""
+        session = self._sessions.get(key)
+        if session is None:
+            return ErrorCode.SHARE_SESSION_NOT_FOUND
+        if epoch == FINAL_EPOCH:
+            return session
+        if session.epoch != epoch:
+            return ErrorCode.INVALID_SHARE_SESSION_EPOCH
+        session.advance()
+        return session
+
+    def disconnected(self, connection: int) -> Ended | None:
+        """A connection has closed; None if it never began a session."""
+        began = self._connections.pop(connection, None)
+        if began is None:
+            return None
+        session = None if began.stale else self._sessions.get(began.key)
+        if session is not None:
+            self.remove(began.key)
+        node_id, group_id, _ = began.key
+        last = self._members[node_id, group_id] == 0
+        if last:
+            del self._members[node_id, group_id]
+        return Ended(session, node_id, group_id, last)

@@ -1,0 +1,78 @@
+"""The settings of a share group: its own, else the broker's."""
+
+from __future__ import annotations
+
+import re
+
+from wirebroker.core.config_resources import group_number
+from wirebroker.core.configs import BrokerConfigs
+from wirebroker.core.offset_lookup import EARLIEST, LATEST
+from wirebroker.core.setting_definitions import GROUP_SETTINGS
+
+BY_DURATION = "by_duration:"
+_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
+
+
+class ShareSettings:
+    """The settings of one group, as they are now."""
+
+    def __init__(self, group_id: str, configs: BrokerConfigs) -> None:
+        self._group_id = group_id
+        self._configs = configs
+
+    def _number(self, name: str) -> int:
+        return group_number(self._configs.groups.get(self._group_id, {}), name, self._configs)
+
+    def _text(self, name: str) -> str:
+        setting = GROUP_SETTINGS[name]
+        raw = self._configs.groups.get(self._group_id, {}).get(name, setting.default or "")
+        return setting.text(setting.parse(raw))
+
+    @property
+    def lock_ms(self) -> int:
+        """How long an acquisition lasts."""
+        return self._number("share.record.lock.duration.ms")
+
+    @property
+    def deliveries(self) -> int:
+        """How often a record is delivered at most."""
+        return self._number("share.delivery.count.limit")
+
+    @property
+    def in_flight(self) -> int:
+        """How many records of a partition may be in flight."""
+        return self._number("share.partition.max.record.locks")
+
+    @property
+    def renews(self) -> bool:
+        """Whether members may renew a lock."""
+        return self._text("share.renew.acknowledge.enable") == "true"
+
+    @property
+    def committed(self) -> bool:
+        """Whether the isolation level is read_committed."""
+        return self._text("share.isolation.level") == "read_committed"
+
+    def reset_time(self, now: int) -> int:
+        """The time from which a new group reads, or one of the constants of ListOffsets for the earliest and latest offset."""
+        reset = self._text("share.auto.offset.reset")
+        if not reset.startswith(BY_DURATION):
+            return EARLIEST if reset == "earliest" else LATEST
+        found = _DURATION.fullmatch(reset.removeprefix(BY_DURATION))
+        days, hours, minutes, seconds = (float(part or 0) for part in found.groups()) if found else (0.0,) * 4
+        return now - int((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
+
+    @property
+    def heartbeat_ms(self) -> int:
+        """How often members send heartbeats."""
+        return self._number("share.heartbeat.interval.ms")
+
+    @property
+    def session_ms(self) -> int:
+        """How long a member may be silent."""
+        return self._number("share.session.timeout.ms")
+
+    @property
+    def assignment_ms(self) -> int:
+        """The least time between two assignments."""
+        return self._number("share.assignment.interval.ms")

@@ -1,0 +1,223 @@
+"""Share groups (KIP-932): acquisition locks, delivery counts, sessions and restarts, over the wire with a clock of our own.
+
+What a broker answers to right and wrong requests is in the recorded dialogues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkawire.declare import from_plain
+from kafkawire.messages.share_fetch import PartitionData, ShareFetchResponse
+from kafkawire.registry import KEYS, request_class
+from wirebroker import MockKafka
+from wirebroker.wire_client import WireClient
+
+ACCEPT, RELEASE, REJECT = 1, 2, 3
+Ranges = list[tuple[int, int, int]]
+"""First offset, last offset and number of deliveries of acquired records."""
+
+
+class Shared:
+    """The members of the group "g" of a broker with a topic "t", whose records they share from the start."""
+
+    def __init__(self, kafka: MockKafka, **settings: object) -> None:
+        self.kafka = kafka
+        self._clients: dict[str, WireClient] = {}
+        self._epochs: dict[str, int] = {}
+        configs = {"share.auto.offset.reset": "earliest", **settings}
+        changes = [{"name": name, "config_operation": 0, "value": str(value)} for name, value in configs.items()]
+        resource = {"resource_type": 32, "resource_name": "g", "configs": changes}
+        altered = self.ask("admin", "IncrementalAlterConfigs", 1, resources=[resource], validate_only=False)
+        assert altered.responses[0].error_code == 0
+        for _ in range(3):
+            self.ask("admin", "FindCoordinator", 4, key_type=0, coordinator_keys=["g"])
+            partitions = [{"partition_index": 0, "start_offset": 0}]
+            self.ask("admin", "AlterShareGroupOffsets", 0, group_id="g", topics=[{"topic_name": "t", "partitions": partitions}])
+        topics = self.ask("admin", "Metadata", 12, topics=[{"name": "t"}], allow_auto_topic_creation=False).topics
+        self.topic_id: bytes = topics[0].topic_id
+
+    def ask(self, who: str, api: str, version: int, **fields: Any) -> Any:
+        """Send a request on this member's connection."""
+        if who not in self._clients:
+            host, _, port = self.kafka.bootstrap_servers.rpartition(":")
+            self._clients[who] = WireClient(host, int(port))
+        return self._clients[who].request(from_plain(request_class(KEYS[api]), fields), version)
+
+    def close(self, who: str | None = None) -> None:
+        """Close one member's connection, or all."""
+        for name in [who] if who is not None else list(self._clients):
+            self._clients.pop(name).close()
+
+    def begin_again(self) -> None:
+        """The broker has forgotten all sessions."""
+        self._epochs.clear()
+
+    def fetch(self, who: str, acknowledged: list[tuple[int, int, int]] | None = None, **fields: Any) -> PartitionData | None:
+        """A member's next fetch; None if the answer does not name the partition."""
+        epoch = self._epochs.get(who, 0)
+        batches = [{"first_offset": a, "last_offset": b, "acknowledge_types": [kind]} for a, b, kind in acknowledged or ()]
+        partition = {"partition_index": 0, "acknowledgement_batches": batches}
+        body = {
+            "group_id": "g", "member_id": who, "share_session_epoch": epoch, "max_wait_ms": 0, "min_bytes": 1,
+            "max_records": 500, "batch_size": 500, "topics": [{"topic_id": self.topic_id, "partitions": [partition]}],
+            "forgotten_topics_data": [],
+        }  # fmt: skip
+        answer: ShareFetchResponse = self.ask(who, "ShareFetch", 2, **(body | fields))
+        assert answer.error_code == 0
+        self._epochs[who] = epoch + 1
+        return answer.responses[0].partitions[0] if answer.responses else None
+
+    def acquire(self, who: str, **fields: Any) -> Ranges:
+        """The records that the member acquires with its next fetch."""
+        self.fetch(who)  # the first one of all makes the broker read the state
+        return self.acquired(self.fetch(who, **fields))
+
+    @staticmethod
+    def acquired(data: PartitionData | None) -> Ranges:
+        """The acquired records in an answer."""
+        return [(a.first_offset, a.last_offset, a.delivery_count) for a in data.acquired_records] if data is not None else []
+
+
+@pytest.fixture
+def kafka() -> Iterator[MockKafka]:
+    with MockKafka(topics={"t": 1}, clock="frozen") as broker:
+        yield broker
+
+
+def produced(kafka: MockKafka, count: int) -> None:
+    for i in range(count):
+        kafka.produce("t", value=f"v{i}")
+
+
+def shared_by(kafka: MockKafka, first: str, **settings: object) -> tuple[Shared, Ranges]:
+    """A group whose first member has acquired what there is."""
+    group = Shared(kafka, **settings)
+    group.fetch(first)
+    return group, group.acquired(group.fetch(first))
+
+
+def test_a_lock_that_expires_makes_the_records_available_again(kafka: MockKafka) -> None:
+    produced(kafka, 3)
+    group, first = shared_by(kafka, "a")
+    with closing(group):
+        assert first == [(0, 2, 1)]
+        assert group.acquire("b") == []
+        kafka.clock.advance(milliseconds=29_999)
+        assert group.acquire("b") == []
+        kafka.clock.advance(milliseconds=1)
+        assert group.acquired(group.fetch("b")) == [(0, 2, 2)]
+
+
+def test_an_acknowledgement_after_the_lock_has_expired_is_refused(kafka: MockKafka) -> None:
+    produced(kafka, 1)
+    group, _ = shared_by(kafka, "a")
+    with closing(group):
+        kafka.clock.advance(seconds=31)
+        answer = group.fetch("a", [(0, 0, ACCEPT)], max_records=0)
+        assert answer is not None
+        assert answer.acknowledge_error_code == 121
+
+
+def test_a_record_is_delivered_no_more_often_than_the_limit_allows(kafka: MockKafka) -> None:
+    produced(kafka, 1)
+    group, deliveries = shared_by(kafka, "a", **{"share.delivery.count.limit": 3})
+    with closing(group):
+        for _ in range(5):
+            kafka.clock.advance(seconds=31)
+            deliveries += group.acquired(group.fetch("a"))
+        assert deliveries == [(0, 0, 1), (0, 0, 2), (0, 0, 3)]
+        produced(kafka, 1)
+        assert group.acquired(group.fetch("a")) == [(1, 1, 1)]
+
+
+def test_a_closed_connection_releases_what_its_member_has_acquired(kafka: MockKafka) -> None:
+    produced(kafka, 2)
+    group, _ = shared_by(kafka, "a")
+    with closing(group):
+        assert group.acquire("b") == []
+        group.close("a")
+        kafka.wait_until(lambda: group.acquired(group.fetch("b")) == [(0, 1, 2)], timeout=5)
+
+
+def test_a_fetch_waits_until_records_are_produced_or_a_lock_expires(kafka: MockKafka) -> None:
+    produced(kafka, 1)
+    group, _ = shared_by(kafka, "a")
+    with closing(group):
+        group.fetch("b")
+        body = {"share_session_epoch": 1, "max_wait_ms": 600_000, "topics": [], "forgotten_topics_data": []}
+        fields = {"group_id": "g", "member_id": "b", "min_bytes": 1, "max_records": 9, "batch_size": 9} | body
+        group._clients["b"].send(from_plain(request_class(KEYS["ShareFetch"]), fields), 2)
+        kafka.clock.advance(seconds=31)
+        (topic,) = group._clients["b"].answer("main").responses
+        assert group.acquired(topic.partitions[0]) == [(0, 0, 2)]
+
+
+def test_aborted_records_are_skipped_by_a_group_that_reads_committed_ones(kafka: MockKafka) -> None:
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(
+        bootstrap_servers=kafka.bootstrap_servers, transactional_id="x", acks="all", enable_idempotence=True
+    )
+    producer.init_transactions()
+    for commit in (False, True):
+        producer.begin_transaction()
+        producer.send("t", b"v").get(10)
+        (producer.commit_transaction if commit else producer.abort_transaction)()
+    producer.close()
+    group, found = shared_by(kafka, "a", **{"share.isolation.level": "read_committed"})
+    with closing(group):
+        assert found == [(1, 3, 1)], (
+            "the aborted record 0 is left out; its marker 1 and the commit's 3 are offsets as any other"
+        )
+
+
+@pytest.mark.parametrize("mode", ["clean", "kill"])
+def test_a_restart_keeps_what_was_acknowledged(mode: str, tmp_path: Path) -> None:
+    with MockKafka(topics={"t": 1}, clock="frozen", data=tmp_path) as kafka:
+        produced(kafka, 4)
+        group, _ = shared_by(kafka, "a")
+        group.fetch("a", [(0, 0, ACCEPT), (1, 1, RELEASE), (2, 2, REJECT)], max_records=0)
+        kafka.restart(mode)
+        group.close()
+        group.begin_again()
+        group.fetch("a")
+        assert group.acquired(group.fetch("a")) == [(1, 1, 2), (3, 3, 1)]
+        described = group.ask("a", "DescribeShareGroupOffsets", 1, groups=[{"group_id": "g", "topics": None}])
+        assert [p.start_offset for p in described.groups[0].topics[0].partitions] == [0]
+        group.close()
+
+
+def test_a_member_gets_partitions_once_their_state_is_initialized(kafka: MockKafka) -> None:
+    group = Shared(kafka)
+    with closing(group):
+        beat = {"group_id": "h", "member_id": "m", "member_epoch": 0, "rack_id": None, "subscribed_topic_names": ["t"]}
+        for _ in range(3):
+            joined = group.ask("m", "ShareGroupHeartbeat", 1, **beat)
+        assert joined.error_code == 0
+        kafka.clock.advance(seconds=2)
+        beat |= {"member_epoch": joined.member_epoch, "subscribed_topic_names": None}
+        answer = group.ask("m", "ShareGroupHeartbeat", 1, **beat)
+        assert [each.partitions for each in answer.assignment.topic_partitions] == [[0]]
+        state = kafka.groups()["h"]
+        assert (state.type, state.state) == ("share", "Stable")
+        assert [member.assignment[0].topic for member in state.members if member.assignment] == ["t"]
+        kafka.clock.advance(seconds=46)
+        assert kafka.groups()["h"].state == "Empty"
+
+
+def test_a_fault_strikes_share_fetch_as_any_api(kafka: MockKafka) -> None:
+    from wirebroker import faults
+
+    produced(kafka, 1)
+    group = Shared(kafka)
+    with closing(group):
+        rule = kafka.faults.add(faults.error("NOT_LEADER_OR_FOLLOWER", api="ShareFetch", topic="t"))
+        data = group.fetch("a")
+        assert data is not None
+        assert (data.error_code, rule.fired) == (6, 1)
