@@ -16,6 +16,7 @@ from kafkawire.declare import from_plain
 from kafkawire.messages.share_fetch import PartitionData, ShareFetchResponse
 from kafkawire.registry import KEYS, request_class
 from wirebroker import MockKafka
+from wirebroker.trace.rows import ShareRow
 from wirebroker.wire_client import WireClient
 
 ACCEPT, RELEASE, REJECT = 1, 2, 3
@@ -86,7 +87,7 @@ class Shared:
 
 @pytest.fixture
 def kafka() -> Iterator[MockKafka]:
-    with MockKafka(topics={"t": 1}, clock="frozen") as broker:
+    with MockKafka(topics={"t": 1}, clock="frozen", trace="changes") as broker:
         yield broker
 
 
@@ -112,6 +113,11 @@ def test_a_lock_that_expires_makes_the_records_available_again(kafka: MockKafka)
         assert group.acquire("b") == []
         kafka.clock.advance(milliseconds=1)
         assert group.acquired(group.fetch("b")) == [(0, 2, 2)]
+        rows = [row for row in kafka.trace.events("share") if isinstance(row, ShareRow)]
+        told = [(row.change, row.member, row.state, row.delivery_count) for row in rows]
+        assert told == [
+            ("acquired", "a", "acquired", 1), ("lock_expired", "a", "available", 1), ("acquired", "b", "acquired", 2),
+        ]  # fmt: skip
 
 
 def test_an_acknowledgement_after_the_lock_has_expired_is_refused(kafka: MockKafka) -> None:

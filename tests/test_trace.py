@@ -42,6 +42,7 @@ from wirebroker.trace.rows import (
     RequestRow,
     Row,
     RunRow,
+    ShareRow,
     row_from_json,
 )
 from wirebroker.trace.schema import schema
@@ -101,7 +102,8 @@ def everything() -> list[Row]:
             authenticated = AuthenticationRow(
                 kafka.clock.now(), 1, 7, "", "SASL", "PLAIN", "expired", "User:alice", True, 5, ""
             )
-            made = [RunRow(kafka.clock.now(), "started"), authenticated]
+            shared = ShareRow(kafka.clock.now(), "lock_expired", "g", "orders", 0, 0, 2, "m", "available", 1)
+            made = [RunRow(kafka.clock.now(), "started"), authenticated, shared]
             return kafka.trace.events() + proxy.trace.events("shadow", "unsupported") + made
 
 

@@ -72,7 +72,7 @@ class ShareChange(NamedTuple):
 
     change: Literal["acquired", "released", "settled", "lock_expired"]
     group: str
-    topic_id: bytes
+    topic: str
     partition: int
     first: int
     last: int

@@ -20,6 +20,7 @@ from wirebroker.core.changes import (
     LogStartChange,
     ProducerChange,
     RestartChange,
+    ShareChange,
     TopicChange,
     TransactionChange,
 )
@@ -37,6 +38,7 @@ from wirebroker.trace.rows import (
     RestartRow,
     RetentionRow,
     Row,
+    ShareRow,
     TopicRow,
     TransactionRow,
     VerdictName,
@@ -52,7 +54,7 @@ STORED = (
 CHANGED: dict[type[Change], type[Row]] = {
     TopicChange: TopicRow, LeaderChange: LeaderRow, InSyncChange: InSyncRow, BrokerChange: BrokerRow,
     ProducerChange: ProducerRow, TransactionChange: TransactionRow, GroupChange: GroupRow,
-    LogStartChange: RetentionRow, RestartChange: RestartRow,
+    LogStartChange: RetentionRow, RestartChange: RestartRow, ShareChange: ShareRow,
 }  # fmt: skip
 """A change, and the row that has its fields after the time."""
 

@@ -450,6 +450,38 @@ class GroupRow(Row):
 
 
 @dataclass(frozen=True, slots=True)
+class ShareRow(Row):
+    """A share group's member acquired records, or these were released or settled, or its lock on them has expired."""
+
+    event = "share"
+
+    change: Literal["acquired", "released", "settled", "lock_expired"]
+    group: str
+    topic: str
+    partition: int
+    first: int
+    last: int
+    member: str
+    """who had acquired the records"""
+    state: str
+    """the state afterwards: acquired, available, acknowledged or archived"""
+    delivery_count: int
+    """how often the records were delivered"""
+
+    def parts(self) -> Parts:
+        where = f"{self.first}–{self.last}" if self.last > self.first else str(self.first)
+        return f"{self.topic}-{self.partition}", _spread(f"share group {self.group}", where), self.state, self._why()
+
+    def _why(self) -> str:
+        if self.change == "acquired":
+            return f"delivered to {self.member} for the {ordinal(self.delivery_count)} time"
+        if self.change == "lock_expired":
+            again = "they can be delivered again" if self.state == "available" else "they are not delivered again"
+            return f"the lock of {self.member} has expired after delivery {self.delivery_count}: {again}"
+        return f"by {self.member} after delivery {self.delivery_count}"
+
+
+@dataclass(frozen=True, slots=True)
 class RetentionRow(Row):
     """Retention deleted the records before `log_start_offset`."""
 
@@ -494,7 +526,8 @@ EVENTS: dict[str, type[Row]] = {
     row.event: row
     for row in (
         ProduceRow, ShadowRow, FaultRow, ConnectionRow, AuthenticationRow, RequestRow, UnsupportedRow, ReplyRow, FetchRow,
-        TopicRow, LeaderRow, InSyncRow, BrokerRow, ProducerRow, TransactionRow, GroupRow, RetentionRow, RestartRow, RunRow,
+        TopicRow, LeaderRow, InSyncRow, BrokerRow, ProducerRow, TransactionRow, GroupRow, ShareRow, RetentionRow, RestartRow,
+        RunRow,
     )
 }  # fmt: skip
 """Every event, by the name that its JSON has."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from wirebroker.requests.facts import Batch
 from wirebroker.suggestions import did_you_mean
-from wirebroker.trace.rows import FaultRow, GroupRow, ProduceRow, RequestRow, Row, TopicRow, TransactionRow
+from wirebroker.trace.rows import FaultRow, GroupRow, ProduceRow, RequestRow, Row, ShareRow, TopicRow, TransactionRow
 
 _IN_NAME = re.compile(r"(.*)-(\d+)")
 GROUP, TRANSACTION = "group ", "transaction "
@@ -38,7 +38,7 @@ def topics_of(row: Row) -> Iterator[tuple[str, int | None]]:
 
 def groups_of(row: Row) -> Iterator[str]:
     """The groups that a row names."""
-    if isinstance(row, GroupRow):
+    if isinstance(row, GroupRow | ShareRow):
         yield row.group
     yield from (name.removeprefix(GROUP) for name in _about(row) if name.startswith(GROUP))
 

@@ -86,9 +86,10 @@ class SharePartition:
     """
 
     def __init__(
-        self, key: tuple[str, bytes, int], leader_epoch: int, limits: Limits, timers: Timers, stored: Stored,
+        self, topic: str, key: tuple[str, bytes, int], leader_epoch: int, limits: Limits, timers: Timers, stored: Stored,
         woken: Callable[[int], None], report: Callable[[ShareChange], None],
     ) -> None:  # fmt: skip
+        self.topic = topic
         self.group_id, self.topic_id, self.index = key
         self.leader_epoch = leader_epoch
         self.state_epoch = 0
@@ -221,7 +222,7 @@ class SharePartition:
 
     def _tell(self, what: What, first: int, last: int, member_id: str, record: InFlight) -> None:
         change = ShareChange(
-            what, self.group_id, self.topic_id, self.index, first, last, member_id, record.state.name.lower(),
+            what, self.group_id, self.topic, self.index, first, last, member_id, record.state.name.lower(),
             record.delivery_count,
         )  # fmt: skip
         self._report(change)

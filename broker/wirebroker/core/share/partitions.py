@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafkawire.errors import ErrorCode
-from wirebroker.core.changes import ShareChange
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.offset_lookup import EARLIEST, LATEST
 from wirebroker.core.partition import Partition
@@ -117,7 +116,8 @@ class SharePartitions:
         """Open a share partition, which has to be loaded."""
         settings = self.settings(key[0])
         share = SharePartition(
-            key, partition.leader_epoch, settings, self._cluster.timers, self, lambda now: self.wake(key, now), self._report
+            partition.topic, key, partition.leader_epoch, settings, self._cluster.timers, self,
+            lambda now: self.wake(key, now), self._cluster.report,
         )  # fmt: skip
         held = self._held[key] = Held(share, partition, node_id, settings)
         return held
@@ -167,9 +167,6 @@ class SharePartitions:
             partition.start_offset, partition.completed, batches, now,
         )  # fmt: skip
         return None if refused is None else _as_seen(refused)
-
-    def _report(self, change: ShareChange) -> None:
-        self._cluster.report(change)
 
     # Acknowledgements
 
