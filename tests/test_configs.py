@@ -140,7 +140,7 @@ def test_compaction_lags_that_contradict_each_other_are_refused() -> None:
 def test_every_default_is_a_valid_value() -> None:
     settings = [*TOPIC_SETTINGS.values(), *BROKER_SETTINGS.values(), *GROUP_SETTINGS.values()]
     settings += CLIENT_METRICS_SETTINGS.values()
-    assert len(settings) == 34 + 363 + 17 + 3
+    assert len(settings) == 34 + 365 + 17 + 3
     for setting in settings:
         if setting.default is not None:
             assert setting.text(setting.parse(setting.default)) == setting.default, setting.name

@@ -35,6 +35,7 @@ from wirebroker.trace.levels import LEVELS
 from wirebroker.trace.rows import (
     EVENTS,
     AuthenticationRow,
+    AuthorizationRow,
     ConnectionRow,
     FetchRow,
     ProduceRow,
@@ -103,7 +104,8 @@ def everything() -> list[Row]:
                 kafka.clock.now(), 1, 7, "", "SASL", "PLAIN", "expired", "User:alice", True, 5, ""
             )
             shared = ShareRow(kafka.clock.now(), "lock_expired", "g", "orders", 0, 0, 2, "m", "available", 1)
-            made = [RunRow(kafka.clock.now(), "started"), authenticated, shared]
+            refused = AuthorizationRow(kafka.clock.now(), 1, 7, "User:alice", "READ", "TOPIC", "orders", "no ACL is about it")
+            made = [RunRow(kafka.clock.now(), "started"), authenticated, shared, refused]
             return kafka.trace.events() + proxy.trace.events("shadow", "unsupported") + made
 
 
@@ -127,7 +129,20 @@ def test_the_schema_that_is_checked_in_is_the_codes() -> None:
 
 
 def test_rows_are_aligned(everything: list[Row]) -> None:
-    words = {"accepted", "fault", "opened", "closed", "asked", "answered", "error", "fetched", "changed", "outdated", "expired"}
+    words = {
+        "accepted",
+        "fault",
+        "opened",
+        "closed",
+        "asked",
+        "answered",
+        "error",
+        "fetched",
+        "changed",
+        "outdated",
+        "expired",
+        "denied",
+    }
     for row in everything:
         text = line(row)
         if isinstance(row, ProduceRow) or len(text) < 90:
@@ -147,7 +162,18 @@ def test_each_level_has_the_events_of_those_before_it(level: str) -> None:
         fetch(producer.wire)
         ask_in_vain(kafka, "Fetch", 3)
         kafka.restart()
-        elsewhere = {"authentication", "shadow", "group", "transaction", "leader", "isr", "broker", "retention", "run"}
+        elsewhere = {
+            "authentication",
+            "authorization",
+            "shadow",
+            "group",
+            "transaction",
+            "leader",
+            "isr",
+            "broker",
+            "retention",
+            "run",
+        }
         assert {row.event for row in kafka.trace.events()} == expected - elsewhere
 
 

@@ -27,6 +27,7 @@ from kafkawire.registry import API_VERSIONS, PRODUCE, SASL_AUTHENTICATE, api_nam
 from wirebroker.apis import Handler, handler_of, served_versions
 from wirebroker.apis.produce_shape import produce_by_shape
 from wirebroker.authentication import Authenticator
+from wirebroker.authorizer import Authorizer
 from wirebroker.connection import Connection, Disconnect, Gate, Refuse, Send, Unauthenticated
 from wirebroker.core.changes import RestartChange
 from wirebroker.core.cluster import CLUSTER_ID, GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC, Broker, Cluster, memory_log
@@ -44,6 +45,7 @@ from wirebroker.effects import Close, Effect, Outcome, Reply
 from wirebroker.engine_directory import EngineDirectory
 from wirebroker.exchange import Aside, Exchange, Steps
 from wirebroker.fair_turns import Turns, steps_of
+from wirebroker.permissions import Access, admit
 from wirebroker.requests.facts import facts_of, implied_by
 from wirebroker.security.protocols import SecurityProtocol
 from wirebroker.security.session import Session
@@ -108,6 +110,7 @@ class Engine:
         self.controller = Controller(self.cluster, self._coordinator_moved)
         self.trace = BrokerRecorder(lambda: self.now)
         self.authenticator = Authenticator(self.cluster, self.trace.authenticated)
+        self.authorizer = Authorizer(self.cluster, self.trace.refused)
         self.store = store
         if store is not None:
             store.load(self.cluster, self.groups, self.transactions, now)
@@ -309,8 +312,7 @@ class Engine:
 
     def handle(self, request: Message, exchange: Exchange) -> None:
         """Let the request's API answer it, now or later."""
-        key = exchange.api_key
-        outcome = (self._handlers.get(key) or self._handler(key))(request, exchange)
+        outcome = self._outcome(request, exchange)
         if isinstance(outcome, GeneratorType):
             outcome = self.turns.begin(exchange, outcome)
         decisions = self.cluster.decisions
@@ -321,6 +323,23 @@ class Engine:
             exchange.park()
         elif not isinstance(outcome, Outcome):
             exchange.reply(outcome)  # type: ignore[arg-type]
+
+    def _outcome(self, request: Message, exchange: Exchange) -> Message | Outcome | Steps:
+        """What the request's API makes of it, as far as the client may do that."""
+        key = exchange.api_key
+        handler = self._handlers.get(key) or self._handler(key)
+        if not self.authorizer.on:
+            return handler(request, exchange)
+        access = exchange.access = Access(exchange)
+        left = admit(request, access)
+        unheard = isinstance(request, ProduceRequest) and request.acks == 0 and access.refused is not None
+        if left is not None:
+            outcome = handler(left, exchange)
+            return exchange.close("its Produce with acks=0 names a topic that it may not write to") if unheard else outcome
+        if unheard:
+            return exchange.close("its Produce with acks=0 is not allowed")
+        exchange.access, refused = None, access.refused
+        return refused  # type: ignore[no-any-return]
 
     def go_on(self, exchange: Exchange, steps: Steps) -> None:
         """Answer a request that was parked, now or in slices."""
@@ -351,7 +370,7 @@ class Engine:
         if self.trace.exchanges:
             self.trace.requested(request, exchange)
         if self.faults is None or not self.faults.concerns(key):
-            return (yield from steps_of(self._handler(key)(request, exchange)))
+            return (yield from steps_of(self._outcome(request, exchange)))
         facts = yield Aside(partial(facts_of, request, exchange, list(implied_by(request, exchange))))
         connection, exchange.frame = exchange.connection, frame
         connection.parked = None

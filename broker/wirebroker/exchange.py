@@ -16,6 +16,7 @@ from wirebroker.effects import Effect, Outcome, Reply
 
 if TYPE_CHECKING:
     from wirebroker.authentication import Authenticator
+    from wirebroker.authorizer import Authorizer
     from wirebroker.core.cluster import Cluster
     from wirebroker.core.controller import Controller
     from wirebroker.core.fetch_sessions import FetchSessions
@@ -46,6 +47,13 @@ needs the result of long work; it returns what a handler returns. Between two sl
 buffer of the request is lost: a handler keeps no view of it (see `own_records`)."""
 
 
+class Admitted(Protocol):
+    """What a client may not do of its request."""
+
+    def joined(self, response: Message) -> Message:
+        """The answer to the rest of the request, completed, and without what the client may not see."""
+
+
 class EngineParts(Protocol):
     """The engine as handlers see it."""
 
@@ -57,6 +65,7 @@ class EngineParts(Protocol):
     shares: SharePartitions
     directory: EngineDirectory
     authenticator: Authenticator
+    authorizer: Authorizer
     store: FolderStore | None
     trace: BrokerRecorder
     timers: Timers
@@ -91,8 +100,8 @@ class Exchange:
     """A request that is being handled. `now` is the time at which it arrived, in ms since the epoch."""
 
     __slots__ = (
-        "api_key", "client_id", "connection", "correlation_id", "delay_ms", "engine", "frame", "now", "request", "struck",
-        "traced", "version",
+        "access", "api_key", "client_id", "connection", "correlation_id", "delay_ms", "engine", "frame", "now", "request",
+        "struck", "traced", "version",
     )  # fmt: skip
 
     def __init__(
@@ -113,6 +122,8 @@ class Exchange:
         """The request, once it is decoded; its records may lie in a buffer that will receive other requests."""
         self.struck: Struck | None = None
         """The faults that strike the request and its answer."""
+        self.access: Admitted | None = None
+        """What the client may not do or see of a request that is being handled, in a cluster with an authorizer."""
         self.traced: Traced | None = None
         """The request's part of the trace row of its answer."""
 
@@ -161,6 +172,8 @@ class Exchange:
         connection = self.connection
         if connection.parked is self:
             connection.parked = None
+        if self.access is not None:
+            response = self.access.joined(response)
         if self.struck is not None:
             left = self.engine.plan.answered(response, self)
             if left is None:

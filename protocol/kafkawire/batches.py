@@ -120,6 +120,14 @@ def read_header(buffer: Buffer, pos: int = 0) -> BatchHeader:
         raise ProtocolError(f"a batch header of {len(buffer) - pos} bytes; it has {HEADER_SIZE}") from short
 
 
+def transactional_header(records: Buffer | None) -> BatchHeader | None:
+    """The header of a record set whose first batch is transactional; None for any other."""
+    if records is None or len(records) < HEADER_SIZE:
+        return None
+    header = read_header(records)
+    return header if header.magic == 2 and header.is_transactional else None
+
+
 def iter_batches(buffer: Buffer) -> Iterator[memoryview]:
     """Each whole batch in record data. A truncated last batch ends it silently, as in Kafka. Raises CorruptBatch."""
     view = memoryview(buffer)

@@ -1,15 +1,70 @@
-"""CreateAcls, versions 1–3: SECURITY_DISABLED for each, as from a Kafka without an authorizer."""
+"""CreateAcls, versions 1–3. SECURITY_DISABLED for each without an authorizer."""
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 from kafkawire.errors import ErrorCode
-from kafkawire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from kafkawire.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from wirebroker.core.acls import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
+from wirebroker.effects import Outcome
 from wirebroker.exchange import Exchange
 
 NO_AUTHORIZER = "No Authorizer is configured."
 
 
-def handle(request: CreateAclsRequest, exchange: Exchange) -> CreateAclsResponse:
-    """Answer that there is no authorizer."""
-    refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
-    return CreateAclsResponse(results=[refused for _ in request.creations])
+def handle(request: CreateAclsRequest, exchange: Exchange) -> CreateAclsResponse | Outcome:
+    """Create the valid ACLs; the result of each."""
+    if not exchange.engine.authorizer.on:
+        refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
+        return CreateAclsResponse(results=[refused for _ in request.creations])
+    if any(0 in _numbers(creation) for creation in request.creations):
+        return exchange.close("its CreateAcls has an ACL of unknown type, operation or permission")
+    if any(_is_for_filters(creation) for creation in request.creations):
+        failed = AclCreationResult(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, error_message=None)
+        return CreateAclsResponse(results=[failed for _ in request.creations])
+    errors = [_error(creation) for creation in request.creations]
+    made = [_acl(creation) for creation, error in zip(request.creations, errors, strict=True) if error is None]
+    exchange.cluster.alter_acls(made, ())
+    return CreateAclsResponse(results=[_result(error) for error in errors])
+
+
+def _result(error: str | None) -> AclCreationResult:
+    if error is None:
+        return AclCreationResult(error_code=ErrorCode.NONE, error_message="")
+    return AclCreationResult(error_code=ErrorCode.INVALID_REQUEST, error_message=error)
+
+
+def _numbers(creation: AclCreation) -> tuple[int, ...]:
+    return creation.resource_type, creation.resource_pattern_type, creation.operation, creation.permission_type
+
+
+def _is_for_filters(creation: AclCreation) -> bool:
+    """Whether it has values that only filters may have; Kafka fails on these."""
+    return 1 in _numbers(creation) or creation.resource_pattern_type == PatternType.MATCH
+
+
+def _acl(creation: AclCreation) -> Acl:
+    return Acl(
+        creation.resource_type, creation.resource_name, creation.resource_pattern_type, creation.principal, creation.host,
+        creation.operation, creation.permission_type,
+    )  # fmt: skip
+
+
+def _error(creation: AclCreation) -> str | None:
+    """Why the ACL is invalid, in the words of Kafka's AclControlManager; None if it is valid."""
+    kind, name = creation.resource_type, creation.resource_name
+    if kind == ResourceType.CLUSTER and name != CLUSTER_NAME:
+        return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
+    if not name:
+        return "Invalid empty resource name"
+    kinds: dict[str, type[IntEnum]] = {
+        "resourceType": ResourceType, "patternType": PatternType, "operation": Operation, "permissionType": Permission,
+    }  # fmt: skip
+    for (what, names), number in zip(kinds.items(), _numbers(creation), strict=True):
+        if number not in list(names):
+            return f"Invalid {what} UNKNOWN"
+    if ":" not in creation.principal:
+        missing = "(no colon is present separating the principal type from the principal name)"
+        return f"Could not parse principal from `{creation.principal}` {missing}"
+    return None

@@ -1,13 +1,32 @@
-"""DescribeAcls, versions 1–3: SECURITY_DISABLED, as from a Kafka without an authorizer."""
+"""DescribeAcls, versions 1–3: the ACLs that a filter means. SECURITY_DISABLED without an authorizer."""
 
 from __future__ import annotations
 
 from kafkawire.errors import ErrorCode
-from kafkawire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from kafkawire.messages.describe_acls import AclDescription, DescribeAclsRequest, DescribeAclsResource, DescribeAclsResponse
+from wirebroker.core.acls import Filter
+from wirebroker.effects import Outcome
 from wirebroker.exchange import Exchange
 
+UNKNOWN_FILTER = "its filter of ACLs has an unknown type, operation or permission"
 
-def handle(request: DescribeAclsRequest, exchange: Exchange) -> DescribeAclsResponse:
-    """Answer that there is no authorizer."""
-    message = "No Authorizer is configured on the broker"
-    return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=message, resources=[])
+
+def handle(request: DescribeAclsRequest, exchange: Exchange) -> DescribeAclsResponse | Outcome:
+    """Answer with the ACLs, by the resources that they are about."""
+    if not exchange.engine.authorizer.on:
+        message = "No Authorizer is configured on the broker"
+        return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=message, resources=[])
+    wanted = Filter(
+        request.resource_type_filter, request.resource_name_filter, request.pattern_type_filter, request.principal_filter,
+        request.host_filter, request.operation, request.permission_type,
+    )  # fmt: skip
+    if wanted.is_unknown:
+        return exchange.close(UNKNOWN_FILTER)
+    found: dict[tuple[int, str, int], DescribeAclsResource] = {}
+    for acl in filter(wanted.matches, exchange.cluster.acls):
+        place = kind, name, pattern_type = acl.resource_type, acl.name, acl.pattern_type
+        if place not in found:
+            found[place] = DescribeAclsResource(resource_type=kind, resource_name=name, pattern_type=pattern_type, acls=[])
+        entry = AclDescription(principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission)
+        found[place].acls.append(entry)
+    return DescribeAclsResponse(error_code=ErrorCode.NONE, error_message="", resources=list(found.values()))

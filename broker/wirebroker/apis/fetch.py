@@ -27,6 +27,7 @@ from kafkawire.messages.fetch import (
     PartitionData,
     SnapshotId,
 )
+from wirebroker.core.acls import CLUSTER_NAME, Operation, ResourceType
 from wirebroker.core.fetch_sessions import FetchContext, Named, PartitionKey, Results, TopicKey
 from wirebroker.core.leadership import leader_error
 from wirebroker.core.partition import Partition
@@ -125,6 +126,9 @@ class Fetch:
         self.node_id = exchange.connection.node_id
         self.committed = request.isolation_level == 1
         self._rack = self._rack_of_consumer() if request.rack_id else ""
+        self._guarded = exchange.engine.authorizer.on
+        self._readable: dict[str, bool] = {}
+        """Whether the client may read a topic, if there is an authorizer."""
         self._available: dict[PartitionKey, int] = {}
         """The available bytes of each partition, up to its limit in the request."""
         self._watched: dict[Partition, Named] = {}
@@ -185,12 +189,26 @@ class Fetch:
             topic = cluster.topics_by_id.get(name)
             if topic is None:
                 return None, ErrorCode.UNKNOWN_TOPIC_ID
+            name = topic.name
         else:
             topic = cluster.topics.get(name)
+        if self._guarded and not self._may_read(name):
+            return None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         partition = topic.partition(index) if topic is not None else None
         followers = self.exchange.version >= FROM_FOLLOWERS_SINCE
         error = leader_error(partition, self.node_id, requested.current_leader_epoch, or_follower=followers)
         return partition, error
+
+    def _may_read(self, topic: str) -> bool:
+        """Whether an authorizer allows it: a consumer reads the topic, a follower acts for the cluster."""
+        if topic not in self._readable:
+            exchange, request = self.exchange, self.request
+            if max(request.replica_id, request.replica_state.replica_id) >= 0:
+                needed = Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
+            else:
+                needed = Operation.READ, ResourceType.TOPIC, topic
+            self._readable[topic] = exchange.engine.authorizer.may(exchange.connection, *needed)
+        return self._readable[topic]
 
     def _refuse(self, requested: FetchPartition, partition: Partition | None, error: ErrorCode) -> PartitionData:
         data = PartitionData(

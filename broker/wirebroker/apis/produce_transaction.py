@@ -12,15 +12,14 @@ from kafkawire.batches import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     TRANSACTIONAL,
-    BatchHeader,
     CorruptBatch,
     next_batch_size,
     read_header,
+    transactional_header,
 )
 from kafkawire.compression import ZSTD
 from kafkawire.errors import ErrorCode, error_name
 from kafkawire.messages.produce import ProduceRequest
-from kafkawire.primitives import Buffer
 from wirebroker.core.leadership import leader_error
 from wirebroker.core.partition import Partition
 from wirebroker.core.record_checks import OLDEST_VERSION_OF_ZSTD
@@ -92,7 +91,7 @@ def check_transaction(request: ProduceRequest, exchange: Exchange) -> Verified |
         (data, requested.index, header)
         for data in request.topic_data
         for requested in data.partition_data
-        if (header := _transactional(requested.records)) is not None
+        if (header := transactional_header(requested.records)) is not None
     ]
     if not batches:
         return None
@@ -111,14 +110,6 @@ def check_transaction(request: ProduceRequest, exchange: Exchange) -> Verified |
         return Verified(frozenset(), {})
     producer = TransactionalProducer(request.transactional_id, *producers.pop(), _speaks(exchange.version))
     return verify(producer, wanted, exchange.engine.transactions, exchange.cluster, exchange.now)
-
-
-def _transactional(records: Buffer | None) -> BatchHeader | None:
-    """The header of a record set whose first batch is transactional."""
-    if records is None or len(records) < HEADER_SIZE:
-        return None
-    _, magic, attributes = _FIRST(records)
-    return read_header(records) if magic == MAGIC and attributes & TRANSACTIONAL else None
 
 
 def _speaks(version: int) -> Speaks:

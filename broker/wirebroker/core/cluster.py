@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from kafkawire.disk.metadata import ScramCredential
 from kafkawire.errors import ErrorCode
 from kafkawire.primitives import ZERO_UUID
+from wirebroker.core.acls import Acl, Acls
 from wirebroker.core.changes import Change, TopicChange
 from wirebroker.core.configs import BrokerConfigs, TopicConfigs
 from wirebroker.core.elections import NO_LEADER
@@ -119,6 +120,8 @@ class Cluster:
         """Topics whose names have a '.' or '_', by the name with '_' for both."""
         self.scram: dict[tuple[str, int], ScramCredential] = {}
         """The SCRAM credentials, by user and the mechanism's number (1 SHA-256, 2 SHA-512)."""
+        self.acls = Acls()
+        """Who may do what, if there is an authorizer."""
         self.cold_start = cold_start
         """Whether coordinators load at first, as Kafka's do: clients get a retriable error twice."""
         self._unloaded: set[str] = set()
@@ -193,6 +196,21 @@ class Cluster:
 
         self.decisions.made(undo, lambda: self.report(TopicChange("created", name, count)))
         return topic
+
+    def alter_acls(self, added: Sequence[Acl], removed: Sequence[Acl]) -> None:
+        """Add and remove ACLs. Undone if `decisions` cannot write them down."""
+        new = {acl: self.random_bytes(16) for acl in dict.fromkeys(added) if acl not in self.acls}
+        gone = {acl: self.acls.ids[acl] for acl in removed if acl in self.acls}
+
+        def change(add: Mapping[Acl, bytes], remove: Mapping[Acl, bytes]) -> None:
+            for acl in remove:
+                self.acls.remove(acl)
+            for acl, acl_id in add.items():
+                self.acls.add(acl, acl_id)
+            self.version += 1
+
+        change(new, gone)
+        self.decisions.made(lambda: change(gone, new), lambda: None)
 
     def alter_scram(self, changes: Mapping[tuple[str, int], ScramCredential | None]) -> None:
         """Change SCRAM credentials; None removes one. Undone if `decisions` cannot write them down."""

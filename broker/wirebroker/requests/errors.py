@@ -58,7 +58,7 @@ BLANK = frozenset(
 PARTS = {
     "responses": ("topic_data", "resources", "topic_names", "topics"), "partition_responses": ("partition_data",),
     "topics": ("topics",), "partitions": ("partitions", "partition_indexes"),
-    "results": ("topics", "groups_names", "creations", "dirs", "upsertions", "deletions"),
+    "results": ("topics", "groups_names", "creations", "dirs", "resources", "upsertions", "deletions"),
     "results_by_topic_v3_and_below": ("v3_and_below_topics",), "results_by_partition": ("partitions",),
     "results_by_transaction": ("transactions",), "topic_results": ("topics",), "members": ("members",),
     "markers": ("markers",), "filter_results": ("filters",), "replica_election_results": ("topic_partitions",),
@@ -187,12 +187,19 @@ def _like(cls: type[Struct], source: Any, code: int, pause: Callable[[], bool]) 
             values[field.name] = code
         elif not isinstance(field.spec, list) and (repeated := _repeated(source, field)) is not None:
             values[field.name] = repeated
+        elif field.entity == "topicName" and field.nullable_since < field.nullable_until and _has_id(source):
+            values[field.name] = None
     if answered_by_parts and "error_code" in values and cls is not MetadataResponse:
         values["error_code"] = 0
     made = cls(**values)
     if holders(cls, "errorCode"):
         _blank(made)
     return made
+
+
+def _has_id(source: Any) -> bool:
+    """Whether a part of a request names its topic by id."""
+    return isinstance(source, Struct) and first(source, "topicName") is None and any(first(source, "topicId") or b"")
 
 
 def _sources(source: Any, name: str) -> list[Any]:

@@ -7,8 +7,20 @@ from typing import Literal
 Level = Literal["off", "verdicts", "changes", "exchanges", "all"]
 LEVELS: dict[str, tuple[str, ...]] = {
     "off": (),
-    "verdicts": ("produce", "shadow", "fault", "unsupported", "authentication", "run"),
-    "changes": ("connection", "topic", "leader", "isr", "broker", "producer", "transaction", "group", "retention", "restart"),
+    "verdicts": ("produce", "shadow", "fault", "unsupported", "authentication", "authorization", "run"),
+    "changes": (
+        "connection",
+        "topic",
+        "leader",
+        "isr",
+        "broker",
+        "producer",
+        "transaction",
+        "group",
+        "share",
+        "retention",
+        "restart",
+    ),
     "exchanges": ("reply", "fetch"),
     "all": ("request",),
 }

@@ -27,6 +27,7 @@ from wirebroker.trace.kept_frames import About, KeptFrames
 from wirebroker.trace.levels import includes
 from wirebroker.trace.rows import (
     AuthenticationRow,
+    AuthorizationRow,
     ConnectionRow,
     FaultRow,
     FetchRow,
@@ -152,6 +153,15 @@ class Recorder:
             -1 if session.expires_at is None else session.expires_at, cut(reason) or "",
         )  # fmt: skip
         self._add(row)
+
+    def refused(self, connection: Connection, operation: str, resource_type: str, name: str, because: str) -> None:
+        """Note that a client may not do something."""
+        if self.verdicts:
+            row = AuthorizationRow(
+                self._now(), connection.node_id, connection.number, cut(str(connection.session.principal)) or "",
+                operation, resource_type, cut(name) or "", cut(because) or "",
+            )  # fmt: skip
+            self._add(row)
 
     def requested(self, request: Message, exchange: Exchange) -> None:
         """Note a request, and keep for the row of its answer what the request names."""

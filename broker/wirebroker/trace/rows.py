@@ -224,6 +224,28 @@ class AuthenticationRow(Row):
 
 
 @dataclass(frozen=True, slots=True)
+class AuthorizationRow(Row):
+    """A client may not do what it asked for."""
+
+    event = "authorization"
+
+    node: int
+    connection: int
+    principal: str
+    """who the client is, as User:name"""
+    operation: str
+    """what it wanted to do, as ACLs name it"""
+    resource_type: str
+    resource: str
+    """with what"""
+    reason: str
+    """the ACL that denies it, or that none allows it"""
+
+    def parts(self) -> Parts:
+        return f"{self.resource_type} {self.resource}", self.operation, "denied", f"{self.principal}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
 class RequestRow(ClientRow):
     """A request arrived and could be read."""
 
@@ -451,7 +473,7 @@ class GroupRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class ShareRow(Row):
-    """A share group's member acquired records, or these were released or settled, or its lock on them has expired."""
+    """A share group's member acquired records, or gave them back, or was done with them, or its lock on them has expired."""
 
     event = "share"
 
@@ -525,9 +547,9 @@ class RestartRow(Row):
 EVENTS: dict[str, type[Row]] = {
     row.event: row
     for row in (
-        ProduceRow, ShadowRow, FaultRow, ConnectionRow, AuthenticationRow, RequestRow, UnsupportedRow, ReplyRow, FetchRow,
-        TopicRow, LeaderRow, InSyncRow, BrokerRow, ProducerRow, TransactionRow, GroupRow, ShareRow, RetentionRow, RestartRow,
-        RunRow,
+        ProduceRow, ShadowRow, FaultRow, ConnectionRow, AuthenticationRow, AuthorizationRow, RequestRow, UnsupportedRow,
+        ReplyRow, FetchRow, TopicRow, LeaderRow, InSyncRow, BrokerRow, ProducerRow, TransactionRow, GroupRow, ShareRow,
+        RetentionRow, RestartRow, RunRow,
     )
 }  # fmt: skip
 """Every event, by the name that its JSON has."""

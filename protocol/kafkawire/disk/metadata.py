@@ -1,4 +1,4 @@
-"""The controller's knowledge as a value, the image: topics, settings and producer ids; and the records between two images.
+"""The controller's knowledge as a value, the image: topics, settings, producer ids, ACLs; and the records between two.
 
 An image is read from the records of `__cluster_metadata`, or taken of a running cluster. The difference of two images
 gives the records to write, so a change needs no announcement.
@@ -20,10 +20,12 @@ from kafkawire.disk.names import LOG, METADATA_FOLDER, file_name, offsets_in
 from kafkawire.disk.walking import Walk
 from kafkawire.errors import ProtocolError
 from kafkawire.metadata_log import Transactions, read_metadata
+from kafkawire.metadata_records.access_control_entry_record import AccessControlEntryRecord
 from kafkawire.metadata_records.config_record import ConfigRecord
 from kafkawire.metadata_records.partition_change_record import PartitionChangeRecord
 from kafkawire.metadata_records.partition_record import PartitionRecord
 from kafkawire.metadata_records.producer_ids_record import ProducerIdsRecord
+from kafkawire.metadata_records.remove_access_control_entry_record import RemoveAccessControlEntryRecord
 from kafkawire.metadata_records.remove_topic_record import RemoveTopicRecord
 from kafkawire.metadata_records.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
 from kafkawire.metadata_records.topic_record import TopicRecord
@@ -68,15 +70,31 @@ class ScramCredential(NamedTuple):
         return f"ScramCredential(iterations={self.iterations})"
 
 
+class AclImage(NamedTuple):
+    """An access control entry, and the resources that it is about. `principal` is like `User:alice`."""
+
+    resource_type: int
+    name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission: int
+
+
 @dataclass(slots=True)
 class Image:
-    """Topics, settings and producer ids. Settings are by resource: its type, and its name ("" for all brokers)."""
+    """Topics, settings, producer ids, and ACLs by their ids.
+
+    Settings are by resource: its type, and its name ("" for all brokers).
+    """
 
     topics: dict[bytes, TopicImage] = field(default_factory=dict)
     settings: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
     next_producer_id: int = 0
     scram: dict[tuple[str, int], ScramCredential] = field(default_factory=dict)
     """SCRAM credentials, by user and the mechanism's number."""
+    acls: dict[bytes, AclImage] = field(default_factory=dict)
 
     def apply(self, record: Message) -> None:
         """Apply the record. KeyError if it names an unknown topic or partition."""
@@ -106,6 +124,13 @@ class Image:
             )
         elif isinstance(record, RemoveUserScramCredentialRecord):
             self.scram.pop((record.name, record.mechanism), None)
+        elif isinstance(record, AccessControlEntryRecord):
+            self.acls[record.id] = AclImage(
+                record.resource_type, record.resource_name, record.pattern_type, record.principal, record.host,
+                record.operation, record.permission_type,
+            )  # fmt: skip
+        elif isinstance(record, RemoveAccessControlEntryRecord):
+            del self.acls[record.id]
 
 
 def _changed(partition: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
@@ -144,6 +169,15 @@ def difference(old: Image, new: Image, node_id: int) -> Iterator[tuple[Message, 
                 kind, owner = resource
                 yield ConfigRecord(resource_type=kind, resource_name=owner, name=name, value=after.get(name)), 0
     yield from _scram_records(old, new)
+    for acl_id in [each for each in old.acls if each not in new.acls]:
+        yield RemoveAccessControlEntryRecord(id=acl_id), 0
+    for acl_id, acl in new.acls.items():
+        if acl_id in old.acls:
+            continue
+        yield AccessControlEntryRecord(
+            id=acl_id, resource_type=acl.resource_type, resource_name=acl.name, pattern_type=acl.pattern_type,
+            principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission,
+        ), 0  # fmt: skip
     if old.next_producer_id != new.next_producer_id:
         yield ProducerIdsRecord(broker_id=node_id, broker_epoch=-1, next_producer_id=new.next_producer_id), 0
 

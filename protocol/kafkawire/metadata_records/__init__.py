@@ -10,5 +10,7 @@ METADATA_RECORDS: dict[int, tuple[str, str]] = {
     9: ("remove_topic_record", "RemoveTopicRecord"),
     11: ("user_scram_credential_record", "UserScramCredentialRecord"),
     15: ("producer_ids_record", "ProducerIdsRecord"),
+    18: ("access_control_entry_record", "AccessControlEntryRecord"),
+    19: ("remove_access_control_entry_record", "RemoveAccessControlEntryRecord"),
     22: ("remove_user_scram_credential_record", "RemoveUserScramCredentialRecord"),
 }

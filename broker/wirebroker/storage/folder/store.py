@@ -39,6 +39,7 @@ from kafkawire.disk.properties import (
 from kafkawire.disk.walking import ANYWHERE
 from kafkawire.errors import ProtocolError
 from kafkawire.primitives import format_uuid
+from wirebroker.core.acls import Acl
 from wirebroker.core.cluster import (
     CLUSTER_ID,
     COORDINATOR_TOPICS,
@@ -176,6 +177,8 @@ class FolderStore:
         self._is_loading = False
         cluster.producer_ids.next_block = image.next_producer_id
         cluster.scram.update(image.scram)
+        for acl_id, acl in image.acls.items():
+            cluster.acls.add(Acl(*acl), acl_id)
         self.metadata.create()
         for directory in self.directories.values():
             directory.opened()
@@ -385,6 +388,7 @@ class FolderStore:
             settings[BROKER, "" if node is None else str(node)] = dict(layer)
         settings |= {(GROUP, name): dict(held) for name, held in configs.groups.items()}
         settings |= {(CLIENT_METRICS, name): dict(held) for name, held in configs.client_metrics.items()}
+        image.acls = {acl_id: acl for acl, acl_id in cluster.acls.ids.items()}
         for resource, unknown in self._passed_over.items():
             if resource[0] != TOPIC:
                 settings[resource] = {**unknown, **settings.get(resource, {})}

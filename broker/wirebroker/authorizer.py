@@ -1,0 +1,73 @@
+"""The authorizer of a cluster: what its settings and ACLs allow a client (org.apache.kafka.metadata.authorizer).
+
+It is off unless `authorizer.class.name` names Kafka's StandardAuthorizer. `super.users` may do everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from wirebroker.connection import Connection
+from wirebroker.core.acls import OPERATIONS, Operation, ResourceType, Ruling, bits
+
+if TYPE_CHECKING:
+    from wirebroker.core.cluster import Cluster
+
+STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+ANYTHING = "hardcode"
+"""The name by which Kafka asks whether a client may do something with every resource of a type."""
+NOBODY_SAYS = {
+    True: Ruling(True, "no ACL is about it, and allow.everyone.if.no.acl.found is true"),
+    False: Ruling(False, "no ACL is about it"),
+}
+
+Note = Callable[[Connection, str, str, str, str], None]
+"""Told of each refusal that a client notices: the operation, the type of the resource, its name, and why."""
+
+
+class Authorizer:
+    """Decides what clients may do."""
+
+    def __init__(self, cluster: Cluster, note: Note) -> None:
+        self._cluster = cluster
+        self._note = note
+        self._read_at = -1
+        self._on = False
+        self._super_users: frozenset[str] = frozenset()
+        self._otherwise = NOBODY_SAYS[False]
+
+    @property
+    def on(self) -> bool:
+        """Whether the cluster has an authorizer. Without one every client may do everything."""
+        configs = self._cluster.configs
+        if self._read_at != configs.version:
+            self._read_at = configs.version
+            self._on = bool(configs.text("authorizer.class.name"))
+            self._super_users = frozenset(each.strip() for each in configs.text("super.users").split(";") if each.strip())
+            self._otherwise = NOBODY_SAYS[bool(configs.value("allow.everyone.if.no.acl.found"))]
+        return self._on
+
+    def may(
+        self, connection: Connection, operation: Operation, kind: ResourceType, name: str, *, asked: bool = True
+    ) -> bool:  # fmt: skip
+        """Whether the client may do this. `asked`: it wants to, so a refusal is noted."""
+        if not self.on:
+            return True
+        principal = str(connection.session.principal)
+        if principal in self._super_users:
+            return True
+        ruling = self._cluster.acls.ruling(principal, connection.client_host, operation, kind, name, self._otherwise)
+        if asked and not ruling.allowed:
+            self._note(connection, operation.name, kind.name, name, ruling.because)
+        return ruling.allowed
+
+    def may_some(self, connection: Connection, operation: Operation, kind: ResourceType) -> bool:
+        """Whether the client may do this with some resource of the type (KIP-679)."""
+        return self.may(connection, operation, kind, ANYTHING, asked=False) or self._cluster.acls.allows_some(
+            str(connection.session.principal), connection.client_host, operation, kind
+        )
+
+    def operations(self, connection: Connection, kind: ResourceType, name: str) -> int:
+        """All that the client may do with a resource, as answers have it: one bit for each operation."""
+        return bits(each for each in OPERATIONS[kind] if self.may(connection, each, kind, name, asked=False))

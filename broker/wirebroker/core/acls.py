@@ -1,0 +1,217 @@
+"""ACLs, and what they allow: the rules of StandardAuthorizerData in Kafka 4.3.1 (KIP-11, KIP-290).
+
+One ACL that denies outweighs all that allow. Without any ACL for a resource its access is refused, or allowed with
+allow.everyone.if.no.acl.found. Super users may do everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+from kafkawire.disk.metadata import AclImage
+
+
+class ResourceType(IntEnum):
+    """What an ACL is about, by its number on the wire."""
+
+    UNKNOWN, ANY, TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID, DELEGATION_TOKEN, USER = range(8)
+
+
+class PatternType(IntEnum):
+    """How an ACL names its resources. ANY and MATCH are for filters alone."""
+
+    UNKNOWN, ANY, MATCH, LITERAL, PREFIXED = range(5)
+
+
+class Operation(IntEnum):
+    """What a client does with a resource."""
+
+    (
+        UNKNOWN, ANY, ALL, READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS,
+        IDEMPOTENT_WRITE, CREATE_TOKENS, DESCRIBE_TOKENS, TWO_PHASE_COMMIT,
+    ) = range(16)  # fmt: skip
+
+
+class Permission(IntEnum):
+    """Whether an ACL denies or allows."""
+
+    UNKNOWN, ANY, DENY, ALLOW = range(4)
+
+
+WILDCARD = "*"
+"""Every name (in a literal pattern) or every host."""
+EVERYBODY = "User:*"
+CLUSTER_NAME = "kafka-cluster"
+"""The name of the only resource of the type CLUSTER."""
+_O = Operation
+OPERATIONS = {
+    ResourceType.TOPIC: (
+        _O.READ, _O.WRITE, _O.CREATE, _O.DELETE, _O.ALTER, _O.DESCRIBE, _O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS,
+    ),
+    ResourceType.GROUP: (_O.READ, _O.DELETE, _O.DESCRIBE, _O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS),
+    ResourceType.CLUSTER: (
+        _O.CREATE, _O.ALTER, _O.DESCRIBE, _O.CLUSTER_ACTION, _O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS, _O.IDEMPOTENT_WRITE,
+    ),
+}  # fmt: skip
+"""The operations that answers list as allowed."""
+IMPLIED_BY = {
+    Operation.DESCRIBE: (_O.DESCRIBE, _O.READ, _O.WRITE, _O.DELETE, _O.ALTER),
+    Operation.DESCRIBE_CONFIGS: (_O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS),
+}
+"""Operations of an ACL that allow these ones too; one that denies denies its own operation alone."""
+
+
+class Acl(AclImage):
+    """An ACL, with what it means."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        does = "allows" if self.permission == Permission.ALLOW else "denies"
+        many = "*" if self.pattern_type == PatternType.PREFIXED else ""
+        where = "" if self.host == WILDCARD else f" from {self.host}"
+        kind = ResourceType(self.resource_type).name
+        return f"an ACL {does} {self.principal} {Operation(self.operation).name} on {kind} {self.name}{many}{where}"
+
+    def concerns(self, who: Collection[str], host: str) -> bool:
+        """Whether it is about one of these principals, from this host."""
+        return self.principal in who and self.host in (WILDCARD, host)
+
+    def covers(self, operation: Operation) -> bool:
+        """Whether it is about this operation."""
+        if self.operation == Operation.ALL:
+            return True
+        implied = IMPLIED_BY.get(operation, ()) if self.permission == Permission.ALLOW else ()
+        return self.operation in (implied or (operation,))
+
+
+class Filter(NamedTuple):
+    """Which ACLs are meant. None stands for every name, principal or host, ANY for every type."""
+
+    resource_type: int
+    name: str | None
+    pattern_type: int
+    principal: str | None
+    host: str | None
+    operation: int
+    permission: int
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether it has a number that Kafka keeps for what it does not know."""
+        return 0 in (self.resource_type, self.pattern_type, self.operation, self.permission)
+
+    def matches(self, acl: Acl) -> bool:
+        """Whether it means this ACL. The pattern MATCH means those that would apply to the resource of this name."""
+        exact = (
+            self.resource_type in (ResourceType.ANY, acl.resource_type)
+            and self.principal in (None, acl.principal)
+            and self.host in (None, acl.host)
+            and self.operation in (Operation.ANY, acl.operation)
+            and self.permission in (Permission.ANY, acl.permission)
+        )
+        if not exact or self.pattern_type not in (PatternType.ANY, PatternType.MATCH, acl.pattern_type):
+            return False
+        if self.name is None or self.name == acl.name:
+            return True
+        if self.pattern_type != PatternType.MATCH:
+            return False
+        return acl.name == WILDCARD if acl.pattern_type == PatternType.LITERAL else self.name.startswith(acl.name)
+
+
+class Ruling(NamedTuple):
+    """Whether something is allowed, and by what, in words."""
+
+    allowed: bool
+    because: str
+
+
+class Acls:
+    """The ACLs of a cluster, and which of them apply."""
+
+    def __init__(self) -> None:
+        self.ids: dict[Acl, bytes] = {}
+        """All ACLs, with the ids of their records, in the order in which they were made."""
+        self._named: dict[tuple[int, int, str], dict[Acl, None]] = {}
+        """By the type of the resource, the type of the pattern and the name."""
+
+    def __iter__(self) -> Iterator[Acl]:
+        return iter(self.ids)
+
+    def __contains__(self, acl: Acl) -> bool:
+        return acl in self.ids
+
+    def add(self, acl: Acl, acl_id: bytes) -> None:
+        """Add an ACL that is not there yet."""
+        self.ids[acl] = acl_id
+        self._named.setdefault(_place(acl), {})[acl] = None
+
+    def remove(self, acl: Acl) -> None:
+        """Remove an ACL. Raises KeyError if it is not there."""
+        del self.ids[acl]
+        alike = self._named[_place(acl)]
+        del alike[acl]
+        if not alike:
+            del self._named[_place(acl)]
+
+    def ruling(
+        self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str, otherwise: Ruling
+    ) -> Ruling:
+        """What the ACLs say of this operation; `otherwise` if none is about the resource."""
+        who = (principal, EVERYBODY)
+        allowing: Acl | None = None
+        known = False
+        for acl in self._about(resource_type, name):
+            known = True
+            if acl.concerns(who, host) and acl.covers(operation):
+                if acl.permission == Permission.DENY:
+                    return Ruling(False, str(acl))
+                allowing = acl
+        if allowing is not None:
+            return Ruling(True, str(allowing))
+        return (
+            Ruling(False, f"no ACL allows {principal} {operation.name} on {resource_type.name} {name}") if known else otherwise
+        )
+
+    def _about(self, resource_type: ResourceType, name: str) -> Iterator[Acl]:
+        for literal in dict.fromkeys((name, WILDCARD)):
+            yield from self._named.get((resource_type, PatternType.LITERAL, literal), ())
+        for end in range(1, len(name) + 1):
+            yield from self._named.get((resource_type, PatternType.PREFIXED, name[:end]), ())
+
+    def allows_some(self, principal: str, host: str, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether some resource of the type could exist on which the operation is allowed (KIP-679).
+
+        Only ACLs with this operation or ALL count, as in Kafka's `Authorizer.authorizeByResourceType`.
+        """
+        who = (principal, EVERYBODY)
+        about = [
+            acl
+            for acl in self.ids
+            if acl.resource_type == resource_type and acl.concerns(who, host) and acl.operation in (operation, Operation.ALL)
+        ]
+        denied = {(acl.pattern_type, acl.name) for acl in about if acl.permission == Permission.DENY}
+        if (PatternType.LITERAL, WILDCARD) in denied:
+            return False
+        return any(_stands(acl, denied) for acl in about if acl.permission == Permission.ALLOW)
+
+
+def _place(acl: Acl) -> tuple[int, int, str]:
+    return acl.resource_type, acl.pattern_type, acl.name
+
+
+def _stands(acl: Acl, denied: Collection[tuple[int, str]]) -> bool:
+    """Whether an ACL that allows is not outweighed by one that denies the same name or a prefix of it."""
+    literal = acl.pattern_type == PatternType.LITERAL
+    if literal and acl.name == WILDCARD:
+        return True
+    if literal and (PatternType.LITERAL, acl.name) in denied:
+        return False
+    return not any((PatternType.PREFIXED, acl.name[:end]) in denied for end in range(1, len(acl.name) + 1))
+
+
+def bits(operations: Iterable[Operation]) -> int:
+    """Operations as answers have them: one bit for each."""
+    return sum(1 << operation for operation in operations)

@@ -1,0 +1,605 @@
+"""What each API needs to be allowed: the rules of KafkaApis and ControllerApis in Kafka 4.3.1.
+
+A request is divided before it is handled. What the client may not do gets its error, what is left is handled as if it had come
+alone, and both answers are joined. Answers to questions about everything leave out what the client may not see. So handlers
+know nothing of ACLs, except for Fetch, whose sessions remember partitions, and Produce, whose batches say whether they are
+transactional.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+from kafkawire.batches import transactional_header
+from kafkawire.declare import Message
+from kafkawire.entities import lists
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.join_group import JoinGroupResponse
+from kafkawire.primitives import ZERO_UUID
+from kafkawire.registry import api_name, response_class
+from wirebroker.core.acls import CLUSTER_NAME, Operation, ResourceType
+from wirebroker.core.cluster import INTERNAL_TOPICS
+from wirebroker.requests.errors import join, refuse
+from wirebroker.requests.parts import named, part_of, topic_name
+
+if TYPE_CHECKING:
+    from wirebroker.exchange import Exchange
+
+_O, _R = Operation, ResourceType
+CODES = {
+    _R.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    _R.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    _R.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    _R.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+MESSAGES = {
+    _R.TOPIC: "Topic authorization failed.", _R.GROUP: "Group authorization failed.",
+    _R.CLUSTER: "Cluster authorization failed.", _R.TRANSACTIONAL_ID: "Transactional Id authorization failed.",
+}  # fmt: skip
+"""Kafka's messages for these errors, where an answer has one."""
+WHOLE_ERRORS = frozenset(
+    {"LeaveGroup", "OffsetDelete", "ConsumerGroupHeartbeat", "DescribeQuorum", "DescribeLogDirs", "AddPartitionsToTxn",
+     "ShareGroupHeartbeat", "ShareFetch", "ShareAcknowledge", "AlterShareGroupOffsets", "DeleteShareGroupOffsets"}
+)  # fmt: skip
+"""APIs whose answers repeat nothing of a request that is refused as a whole."""
+WORDED = ("AlterShareGroupOffsetsResponse", "DeleteShareGroupOffsetsResponse")
+"""Of these, those that have a message for a group, too."""
+SHARE = 2
+"""The type of a share partition's key in FindCoordinator."""
+LOGGERS = 8
+"""The type of the resources of broker loggers; a refusal to change them has no message."""
+RESOURCES_OF_CONFIGS = {2: _R.TOPIC, 32: _R.GROUP}
+"""The types of resources that own their settings; those of all others belong to the cluster."""
+
+
+class Access:
+    """What the client of one request may do, and what becomes of its answer."""
+
+    __slots__ = ("exchange", "finish", "refused")
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.exchange = exchange
+        self.refused: Any = None
+        """The answer for what the client may not do."""
+        self.finish: Callable[[Any], None] | None = None
+        """Leaves out of the answer what the client may not see."""
+
+    def may(self, operation: Operation, kind: ResourceType, name: str = CLUSTER_NAME, *, asked: bool = True) -> bool:
+        """Whether the client may do this. `asked`: it wants to, so a refusal is noted."""
+        exchange = self.exchange
+        return exchange.engine.authorizer.may(exchange.connection, operation, kind, name, asked=asked)
+
+    def operations(self, kind: ResourceType, name: str = CLUSTER_NAME) -> int:
+        """All that the client may do with a resource, as answers have it."""
+        return self.exchange.engine.authorizer.operations(self.exchange.connection, kind, name)
+
+    def refuse(self, request: Message, code: ErrorCode, message: str | None = None, *, wordless: bool = False) -> None:
+        """Answer this part of the request with an error, with this message or, `wordless`, with null for it."""
+        answer = refuse(request, code, self.exchange)
+        if isinstance(answer, JoinGroupResponse) and self.exchange.version >= 7:
+            answer.protocol_name = None
+        if message is not None or wordless:
+            _tell(answer, message)
+        self.refused = answer if self.refused is None else join(self.refused, answer)
+
+    def refuse_all(self, kind: ResourceType) -> None:
+        """Answer the request with an error that stands beside no part of it."""
+        answer: Any = response_class(self.exchange.api_key)
+        self.refused = answer(error_code=CODES[kind])
+        if answer.__name__ in WORDED or (kind == _R.CLUSTER and hasattr(answer, "error_message")):
+            self.refused.error_message = MESSAGES[kind]
+
+    def divide(self, request: Any, attribute: str, allowed: Callable[[Any], bool]) -> tuple[Any, list[Any]]:
+        """The request with the allowed elements of a list, or None if none is left; and the other elements."""
+        elements = getattr(request, attribute)
+        refused = [each for each in elements if not allowed(each)]
+        if not refused:
+            return request, []
+        kept = copy(request)
+        setattr(kept, attribute, [each for each in elements if all(each is not other for other in refused)])
+        return kept if getattr(kept, attribute) else None, refused
+
+    def joined(self, response: Any) -> Any:
+        """The answer to the part that was handled, together with the rest."""
+        if self.finish is not None:
+            self.finish(response)
+        return response if self.refused is None else join(response, self.refused)
+
+
+Rule = Callable[[Any, Access], Any]
+"""Returns the request as far as the client may do it; None if nothing of it is left."""
+
+
+def _tell(answer: Any, message: str | None) -> None:
+    """Put a message beside each error of an answer."""
+    if getattr(answer, "error_code", 0) and hasattr(answer, "error_message"):
+        answer.error_message = message
+    for name in lists(type(answer)):
+        for part in getattr(answer, name) or ():
+            if not isinstance(part, int | str | bytes):
+                _tell(part, message)
+
+
+def whole(operation: Operation, kind: ResourceType, field: str = "") -> Rule:
+    """The client needs this for the request as a whole: with the resource that a field names, or with the cluster."""
+
+    def rule(request: Any, access: Access) -> Any:
+        if access.may(operation, kind, getattr(request, field) if field else CLUSTER_NAME):
+            return request
+        if api_name(access.exchange.api_key) in WHOLE_ERRORS:
+            return access.refuse_all(kind)
+        return access.refuse(request, CODES[kind], f"The request needs {operation.name} permission." if not field else None)
+
+    return rule
+
+
+def topics(operation: Operation, message: str | None = None) -> Rule:
+    """The client needs this for each topic."""
+
+    def rule(request: Any, access: Access) -> Any:
+        directory = access.exchange.directory
+        names = {topic for topic, _ in named(request, directory)}
+        denied = {name for name in names if not access.may(operation, _R.TOPIC, name)}
+        if not denied:
+            return request
+        access.refuse(part_of(request, lambda topic, _: topic in denied, directory), CODES[_R.TOPIC], message)
+        kept = part_of(request, lambda topic, _: topic not in denied, directory)
+        return kept if any(getattr(kept, name) for name in lists(type(kept))) else None
+
+    return rule
+
+
+def each(operation: Operation, kind: ResourceType, attribute: str, field: str = "") -> Rule:
+    """The client needs this for each element of a list, which is the resource's name or has it in a field."""
+
+    def rule(request: Any, access: Access) -> Any:
+        def name(element: Any) -> str:
+            found: str = getattr(element, field) if field else element
+            return found
+
+        kept, refused = access.divide(request, attribute, lambda element: access.may(operation, kind, name(element)))
+        if refused:
+            part = copy(request)
+            setattr(part, attribute, refused)
+            access.refuse(part, CODES[kind])
+        return kept
+
+    return rule
+
+
+def both(*rules: Rule) -> Rule:
+    """One rule after another, as long as something is left."""
+
+    def rule(request: Any, access: Access) -> Any:
+        for one in rules:
+            if request is not None:
+                request = one(request, access)
+        return request
+
+    return rule
+
+
+def _produce(request: Any, access: Access) -> Any:
+    if any(transactional_header(each.records) for data in request.topic_data for each in data.partition_data):
+        allowed = request.transactional_id is not None and access.may(_O.WRITE, _R.TRANSACTIONAL_ID, request.transactional_id)
+        if not allowed:
+            return access.refuse(request, CODES[_R.TRANSACTIONAL_ID])
+    return topics(_O.WRITE)(request, access)
+
+
+def _metadata(request: Any, access: Access) -> Any:
+    everything = request.topics is None or (access.exchange.version == 0 and not request.topics)
+    by_id = not everything and any(topic.topic_id != ZERO_UUID for topic in request.topics)
+    directory = access.exchange.directory
+    unasked = False
+
+    def finish(response: Any) -> None:
+        if unasked:
+            response.topics = []
+        elif everything:
+            response.topics = [topic for topic in response.topics if access.may(_O.DESCRIBE, _R.TOPIC, topic.name, asked=False)]
+        if request.include_topic_authorized_operations:
+            for topic in response.topics:
+                if topic.name is not None and topic.error_code != ErrorCode.UNKNOWN_TOPIC_ID:
+                    topic.topic_authorized_operations = access.operations(_R.TOPIC, topic.name)
+        if request.include_cluster_authorized_operations:
+            seen = access.may(_O.DESCRIBE, _R.CLUSTER)
+            response.cluster_authorized_operations = access.operations(_R.CLUSTER) if seen else 0
+
+    access.finish = finish
+    if everything:
+        return request
+    kept = copy(request)
+    kept.topics, hidden, uncreated = [], [], []
+    for topic in request.topics:
+        name = topic_name(topic, directory) if by_id else topic.name
+        if name is not None and not access.may(_O.DESCRIBE, _R.TOPIC, name):
+            hidden.append(topic)
+        elif name is not None and not _may_be_made(name, request, access):
+            uncreated.append(topic)
+        else:
+            kept.topics.append(topic)
+    if hidden or uncreated:
+        found: Any = response_class(access.exchange.api_key)
+        unseen = [*uncreated, *hidden]
+        made = [_unseen(found, None, topic.topic_id) if by_id else _unseen(found, topic.name) for topic in unseen]
+        access.refused = found(brokers=[], topics=made)
+    unasked = not kept.topics  # in version 0 this means all topics
+    return kept
+
+
+def _may_be_made(name: str, request: Any, access: Access) -> bool:
+    """Whether the topic exists, or is not going to be created, or may be."""
+    cluster = access.exchange.cluster
+    if name in cluster.topics or not (request.allow_auto_topic_creation and cluster.configs.value("auto.create.topics.enable")):
+        return True
+    return access.may(_O.CREATE, _R.CLUSTER, asked=False) or access.may(_O.CREATE, _R.TOPIC, name)
+
+
+def _unseen(response: Any, name: str | None, topic_id: bytes = ZERO_UUID) -> Any:
+    """A topic that the client may not see, in an answer to Metadata or DescribeTopicPartitions. No id goes with a name."""
+    made = next(field.spec[0] for field in response.__wire__ if field.name == "topics")
+    return made(error_code=CODES[_R.TOPIC], name=name, topic_id=topic_id, partitions=[])
+
+
+def _describe_topic_partitions(request: Any, access: Access) -> Any:
+    cluster = access.exchange.cluster
+    everything = not request.topics
+    wanted = list(cluster.topics) if everything else [topic.name for topic in request.topics]
+    seen = [name for name in wanted if access.may(_O.DESCRIBE, _R.TOPIC, name, asked=not everything)]
+    kinds = next(field.spec[0] for field in type(request).__wire__ if field.name == "topics")
+    kept = copy(request)
+    kept.topics = [kinds(name=name) for name in seen]
+    after = "" if request.cursor is None else request.cursor.topic_name
+    found: Any = response_class(access.exchange.api_key)
+    if not everything:
+        unseen = [each for each in request.topics if each.name not in seen and each.name >= after]
+        made = [_unseen(found, topic.name) for topic in unseen]
+        access.refused = found(topics=made) if made or not kept.topics else None
+    elif not seen:
+        access.refused = found(topics=[])
+
+    def finish(response: Any) -> None:
+        for topic in response.topics:
+            topic.topic_authorized_operations = access.operations(_R.TOPIC, topic.name)
+
+    access.finish = finish
+    return kept if kept.topics else None
+
+
+def _create_topics(request: Any, access: Access) -> Any:
+    names = [topic.name for topic in request.topics]
+    if access.may(_O.CREATE, _R.CLUSTER, asked=False):
+        kept = request
+    else:
+
+        def allowed(topic: Any) -> bool:
+            # A name that comes twice, and Kafka's own topic, are errors of another kind.
+            special = names.count(topic.name) > 1 or topic.name == "__cluster_metadata"
+            return special or access.may(_O.CREATE, _R.TOPIC, topic.name)
+
+        kept, refused = access.divide(request, "topics", allowed)
+        if refused:
+            part = copy(request)
+            part.topics = refused
+            access.refuse(part, CODES[_R.TOPIC], "Authorization failed.")
+
+    def finish(response: Any) -> None:
+        for topic in response.topics:
+            if not topic.error_code and not access.may(_O.DESCRIBE_CONFIGS, _R.TOPIC, topic.name, asked=False):
+                topic.topic_config_error_code = CODES[_R.TOPIC]
+                topic.num_partitions = topic.replication_factor = -1
+                topic.configs = []
+
+    access.finish = finish
+    return kept
+
+
+def _delete_topics(request: Any, access: Access) -> Any:
+    if access.may(_O.DELETE, _R.CLUSTER, asked=False):
+        return request
+    directory, cluster = access.exchange.directory, access.exchange.cluster
+    attribute = "topics" if request.topics else "topic_names"
+    unnamed: list[bytes] = []
+
+    def allowed(topic: Any) -> bool:
+        by_id = not isinstance(topic, str) and topic.name is None
+        name = topic if isinstance(topic, str) else topic_name(topic, directory)
+        if name is None or access.may(_O.DELETE, _R.TOPIC, name):
+            return True
+        seen = access.may(_O.DESCRIBE, _R.TOPIC, name)
+        if by_id and not seen:
+            unnamed.append(topic.topic_id)
+        return not by_id and seen and name not in cluster.topics  # an unknown topic, of which the client may know
+
+    kept, refused = access.divide(request, attribute, allowed)
+    if refused:
+        part = copy(request)
+        setattr(part, attribute, refused)
+        access.refuse(part, CODES[_R.TOPIC], MESSAGES[_R.TOPIC])
+        for result in access.refused.responses:
+            if result.topic_id != ZERO_UUID:
+                result.name = None if result.topic_id in unnamed else directory.topic_name(result.topic_id)
+    return kept
+
+
+def _configs(operation: Operation) -> Rule:
+    def rule(request: Any, access: Access) -> Any:
+        def kind_of(resource: Any) -> tuple[ResourceType, str]:
+            kind = RESOURCES_OF_CONFIGS.get(resource.resource_type, _R.CLUSTER)
+            return kind, CLUSTER_NAME if kind == _R.CLUSTER else resource.resource_name
+
+        kept, refused = access.divide(request, "resources", lambda each: access.may(operation, *kind_of(each)))
+        for resource in refused:
+            kind = kind_of(resource)[0]
+            part = copy(request)
+            part.resources = [resource]
+            wordless = operation == _O.ALTER_CONFIGS and resource.resource_type == LOGGERS
+            access.refuse(part, CODES[kind], None if wordless else MESSAGES[kind], wordless=wordless)
+        return kept
+
+    return rule
+
+
+def _find_coordinator(request: Any, access: Access) -> Any:
+    kinds = {0: _R.GROUP, 1: _R.TRANSACTIONAL_ID}
+    if request.key_type == SHARE and access.exchange.version >= 6:
+        if access.may(_O.CLUSTER_ACTION, _R.CLUSTER):
+            return request
+        return access.refuse(request, CODES[_R.CLUSTER], MESSAGES[_R.CLUSTER])
+    if request.key_type not in kinds:
+        return request
+    kind = kinds[request.key_type]
+    if access.exchange.version < 4:
+        if access.may(_O.DESCRIBE, kind, request.key):
+            return request
+        return access.refuse(request, CODES[kind], MESSAGES[kind])
+    return each(_O.DESCRIBE, kind, "coordinator_keys")(request, access)
+
+
+def _described_groups(attribute: str) -> Rule:
+    divided = each(_O.DESCRIBE, _R.GROUP, attribute)
+
+    def rule(request: Any, access: Access) -> Any:
+        def finish(response: Any) -> None:
+            for group in response.groups:
+                if request.include_authorized_operations and group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+                    group.authorized_operations = access.operations(_R.GROUP, group.group_id)
+            response.groups = [_seen(group, access) for group in response.groups]
+
+        access.finish = finish
+        return divided(request, access)
+
+    return rule
+
+
+def _seen(group: Any, access: Access) -> Any:
+    """A described group; only its name if it is one of KIP-848 or KIP-932 and has a topic of which the client may not know."""
+    assigned = [
+        part.topic_name
+        for member in group.members
+        if hasattr(member, "assignment")  # not a classic group, whose assignments Kafka does not read
+        for held in (member.assignment, getattr(member, "target_assignment", None))
+        for part in getattr(held, "topic_partitions", ())
+    ]
+    if all(access.may(_O.DESCRIBE, _R.TOPIC, name) for name in dict.fromkeys(assigned)):
+        return group
+    hidden = "The group has described topic(s) that the client is not authorized to describe."
+    return type(group)(group_id=group.group_id, error_code=CODES[_R.TOPIC], error_message=hidden, members=[])
+
+
+def _list_groups(request: Any, access: Access) -> Any:
+    if not access.may(_O.DESCRIBE, _R.CLUSTER, asked=False):
+
+        def finish(response: Any) -> None:
+            response.groups = [g for g in response.groups if access.may(_O.DESCRIBE, _R.GROUP, g.group_id, asked=False)]
+
+        access.finish = finish
+    return request
+
+
+def _list_transactions(request: Any, access: Access) -> Any:
+    def finish(response: Any) -> None:
+        states = response.transaction_states
+        response.transaction_states = [s for s in states if access.may(_O.DESCRIBE, _R.TRANSACTIONAL_ID, s.transactional_id)]
+
+    access.finish = finish
+    return request
+
+
+def _describe_transactions(request: Any, access: Access) -> Any:
+    def finish(response: Any) -> None:
+        for state in response.transaction_states:
+            state.topics = [topic for topic in state.topics if access.may(_O.DESCRIBE, _R.TOPIC, topic.topic)]
+
+    access.finish = finish
+    kept = each(_O.DESCRIBE, _R.TRANSACTIONAL_ID, "transactional_ids")(request, access)
+    for state in () if access.refused is None else access.refused.transaction_states:
+        state.producer_id = state.producer_epoch = 0
+    return kept
+
+
+def _offset_fetch(request: Any, access: Access) -> Any:
+    by_group = access.exchange.version >= 8
+    groups = request.groups if by_group else [request]
+    directory = access.exchange.directory
+    kept: list[Any] = []
+    for group in groups:
+        part = copy(request)
+        if by_group:
+            part.groups = [group]
+        if not access.may(_O.DESCRIBE, _R.GROUP, group.group_id):
+            access.refuse(part, CODES[_R.GROUP])
+            if access.exchange.version >= 2:
+                _group_errors(access.refused, group.group_id, by_group)
+        elif (left := topics(_O.DESCRIBE)(part, access)) is not None or group.topics:
+            left = part if left is None else left
+            kept += left.groups if by_group else [left]
+        else:
+            kept.append(group)
+
+    def finish(response: Any) -> None:
+        for group, asked in zip(response.groups if by_group else [response], kept, strict=False):
+            if asked.topics is None:
+                group.topics = [t for t in group.topics if access.may(_O.DESCRIBE, _R.TOPIC, topic_name(t, directory) or "")]
+
+    access.finish = finish
+    if not by_group:
+        return kept[0] if kept else None
+    divided = copy(request)
+    divided.groups = kept
+    return divided if kept else None
+
+
+def _group_errors(answer: Any, group_id: str, by_group: bool) -> None:
+    """An error of the group stands beside no partition."""
+    for group in answer.groups if by_group else [answer]:
+        if not by_group or group.group_id == group_id:
+            group.error_code, group.topics = CODES[_R.GROUP], []
+
+
+def _init_producer_id(request: Any, access: Access) -> Any:
+    if request.transactional_id is not None:
+        rules = [whole(_O.WRITE, _R.TRANSACTIONAL_ID, "transactional_id")]
+        if request.enable2_pc:
+            rules.append(whole(_O.TWO_PHASE_COMMIT, _R.TRANSACTIONAL_ID, "transactional_id"))
+        return both(*rules)(request, access)
+    exchange = access.exchange
+    if access.may(_O.IDEMPOTENT_WRITE, _R.CLUSTER, asked=False):
+        return request
+    if exchange.engine.authorizer.may_some(exchange.connection, _O.WRITE, _R.TOPIC):
+        return request
+    return access.refuse(request, CODES[_R.CLUSTER])
+
+
+def _add_partitions_to_txn(request: Any, access: Access) -> Any:
+    if access.exchange.version >= 4:
+        return whole(_O.CLUSTER_ACTION, _R.CLUSTER)(request, access)
+    if not access.may(_O.WRITE, _R.TRANSACTIONAL_ID, request.v3_and_below_transactional_id):
+        return access.refuse(request, CODES[_R.TRANSACTIONAL_ID])
+    directory, cluster = access.exchange.directory, access.exchange.cluster
+    names = {topic for topic, _ in named(request, directory)}
+    denied = {name for name in names if name in INTERNAL_TOPICS or not access.may(_O.WRITE, _R.TOPIC, name)}
+    if not denied:
+        return request
+
+    def code_of(topic: str, index: int | None) -> ErrorCode:
+        if topic in denied:
+            return CODES[_R.TOPIC]
+        known = cluster.topics.get(topic)
+        found = known is not None and index is not None and known.partition(index) is not None
+        return ErrorCode.OPERATION_NOT_ATTEMPTED if found else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    for code in (CODES[_R.TOPIC], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED):
+        part = part_of(request, lambda topic, index, code=code: code_of(topic, index) == code, directory)  # type: ignore[misc]
+        if any(getattr(part, name) for name in lists(type(part))):
+            access.refuse(part, code)
+    return None
+
+
+def _write_txn_markers(request: Any, access: Access) -> Any:
+    if access.may(_O.ALTER, _R.CLUSTER, asked=False):
+        return request
+    return whole(_O.CLUSTER_ACTION, _R.CLUSTER)(request, access)
+
+
+def _offset_for_leader_epoch(request: Any, access: Access) -> Any:
+    if access.may(_O.CLUSTER_ACTION, _R.CLUSTER, asked=False):
+        return request
+    return topics(_O.DESCRIBE)(request, access)
+
+
+def _consumer_group_heartbeat(request: Any, access: Access) -> Any:
+    if whole(_O.READ, _R.GROUP, "group_id")(request, access) is None:
+        return None
+    names = request.subscribed_topic_names or ()
+    if all(access.may(_O.DESCRIBE, _R.TOPIC, name) for name in dict.fromkeys(names)):
+        return request
+    return access.refuse_all(_R.TOPIC)
+
+
+def _describe_cluster(request: Any, access: Access) -> Any:
+    def finish(response: Any) -> None:
+        if request.include_cluster_authorized_operations and not response.error_code:
+            seen = access.may(_O.DESCRIBE, _R.CLUSTER)
+            response.cluster_authorized_operations = access.operations(_R.CLUSTER) if seen else 0
+
+    access.finish = finish
+    return request
+
+
+GROUP_READ = whole(_O.READ, _R.GROUP, "group_id")
+TRANSACTION_WRITE = whole(_O.WRITE, _R.TRANSACTIONAL_ID, "transactional_id")
+RULES: dict[str, Rule] = {
+    "Produce": _produce,
+    "ListOffsets": topics(_O.DESCRIBE),
+    "Metadata": _metadata,
+    "OffsetCommit": both(GROUP_READ, topics(_O.READ)),
+    "OffsetFetch": _offset_fetch,
+    "FindCoordinator": _find_coordinator,
+    "JoinGroup": GROUP_READ,
+    "Heartbeat": GROUP_READ,
+    "LeaveGroup": GROUP_READ,
+    "SyncGroup": GROUP_READ,
+    "DescribeGroups": _described_groups("groups"),
+    "ListGroups": _list_groups,
+    "CreateTopics": _create_topics,
+    "DeleteTopics": _delete_topics,
+    "DeleteRecords": topics(_O.DELETE),
+    "InitProducerId": _init_producer_id,
+    "OffsetForLeaderEpoch": _offset_for_leader_epoch,
+    "AddPartitionsToTxn": _add_partitions_to_txn,
+    "AddOffsetsToTxn": both(TRANSACTION_WRITE, GROUP_READ),
+    "EndTxn": TRANSACTION_WRITE,
+    "WriteTxnMarkers": _write_txn_markers,
+    "TxnOffsetCommit": both(TRANSACTION_WRITE, GROUP_READ, topics(_O.READ)),
+    "DescribeAcls": whole(_O.DESCRIBE, _R.CLUSTER),
+    "CreateAcls": whole(_O.ALTER, _R.CLUSTER),
+    "DeleteAcls": whole(_O.ALTER, _R.CLUSTER),
+    "DescribeConfigs": _configs(_O.DESCRIBE_CONFIGS),
+    "AlterConfigs": _configs(_O.ALTER_CONFIGS),
+    "IncrementalAlterConfigs": _configs(_O.ALTER_CONFIGS),
+    "AlterReplicaLogDirs": whole(_O.ALTER, _R.CLUSTER),
+    "DescribeLogDirs": whole(_O.DESCRIBE, _R.CLUSTER),
+    "CreatePartitions": topics(_O.ALTER),
+    "DeleteGroups": each(_O.DELETE, _R.GROUP, "groups_names"),
+    "ElectLeaders": whole(_O.ALTER, _R.CLUSTER),
+    "AlterPartitionReassignments": whole(_O.ALTER, _R.CLUSTER),
+    "ListPartitionReassignments": whole(_O.DESCRIBE, _R.CLUSTER),
+    "OffsetDelete": both(whole(_O.DELETE, _R.GROUP, "group_id"), topics(_O.READ)),
+    "DescribeQuorum": whole(_O.DESCRIBE, _R.CLUSTER),
+    "DescribeCluster": _describe_cluster,
+    "DescribeProducers": topics(_O.READ, MESSAGES[_R.TOPIC]),
+    "DescribeTransactions": _describe_transactions,
+    "ListTransactions": _list_transactions,
+    "ConsumerGroupHeartbeat": _consumer_group_heartbeat,
+    "ConsumerGroupDescribe": _described_groups("group_ids"),
+    "DescribeTopicPartitions": _describe_topic_partitions,
+    "ListConfigResources": whole(_O.DESCRIBE_CONFIGS, _R.CLUSTER),
+    "ShareGroupHeartbeat": _consumer_group_heartbeat,
+    "ShareGroupDescribe": _described_groups("group_ids"),
+    "ShareFetch": both(GROUP_READ, topics(_O.READ)),
+    "ShareAcknowledge": both(GROUP_READ, topics(_O.READ)),
+    "InitializeShareGroupState": whole(_O.CLUSTER_ACTION, _R.CLUSTER),
+    "ReadShareGroupState": whole(_O.CLUSTER_ACTION, _R.CLUSTER),
+    "WriteShareGroupState": whole(_O.CLUSTER_ACTION, _R.CLUSTER),
+    "DeleteShareGroupState": whole(_O.CLUSTER_ACTION, _R.CLUSTER),
+    "ReadShareGroupStateSummary": whole(_O.CLUSTER_ACTION, _R.CLUSTER),
+    "DescribeShareGroupOffsets": each(_O.DESCRIBE, _R.GROUP, "groups", "group_id"),
+    "AlterShareGroupOffsets": both(GROUP_READ, topics(_O.READ, MESSAGES[_R.TOPIC])),
+    "DeleteShareGroupOffsets": both(whole(_O.DELETE, _R.GROUP, "group_id"), topics(_O.READ, MESSAGES[_R.TOPIC])),
+    "DescribeUserScramCredentials": whole(_O.DESCRIBE, _R.CLUSTER),
+    "AlterUserScramCredentials": whole(_O.ALTER, _R.CLUSTER),
+}
+"""The rules by API. APIs that are absent need nothing, or decide by themselves."""
+OWN_RULES: Collection[str] = ("Fetch", "ApiVersions", "SaslHandshake", "SaslAuthenticate")
+"""APIs without a rule here."""
+
+
+def admit(request: Message, access: Access) -> Message | None:
+    """The part of a request that its client may have handled; None if that is nothing."""
+    rule = RULES.get(api_name(access.exchange.api_key))
+    left: Message | None = request if rule is None else rule(request, access)
+    return left

@@ -1,0 +1,355 @@
+"""A client with few rights asks for everything: the same requests to a real Kafka (scripts/record-acls) and to a wirebroker.
+
+`play` gives the rights of `RIGHTS` to a user, one set after another, and sends the requests of `requests` as that user. Answers
+come back as plain data, without what differs from cluster to cluster, and with lists in an order of their own: Kafka's are in
+the order of hash tables, or shuffled.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from kafkawire.batches import Record, build_batch
+from kafkawire.declare import Message, Struct
+from kafkawire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kafkawire.messages.find_coordinator import FindCoordinatorRequest
+from kafkawire.messages.sasl_authenticate import SaslAuthenticateRequest
+from kafkawire.messages.sasl_handshake import SaslHandshakeRequest
+from kafkawire.registry import KEYS, request_class
+from wirebroker.decode.plain import message_of
+from wirebroker.wire_client import Connection, ConnectionClosed
+
+USERS = {"admin": "admin-secret", "alice": "alice-secret"}
+SETTINGS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:admin;User:ANONYMOUS", "group.initial.rebalance.delay.ms": "0",
+    "share.coordinator.state.topic.num.partitions": "4",
+}  # fmt: skip
+WITHIN = 20.0
+"""Seconds that coordinators may take to load."""
+NAMES = ("mine", "other", "absent", "seen")
+"""The topics that requests name; `absent` does not exist."""
+GROUPS, IDS = ("g-mine", "g-other"), ("tx-mine", "tx-other")
+SHARED = "g-other:AAAAAAAAAAAAAAAAAAAAAQ:0"
+"""A share partition's key."""
+DIFFERS = frozenset(
+    {"port", "host", "cluster_id", "log_append_time_ms", "throttle_time_ms", "producer_id", "controller_id", "node_id",
+     "timestamp", "leader_id", "records", "log_dir", "total_bytes", "usable_bytes", "last_caught_up_timestamp",
+     "last_fetch_timestamp", "listeners"}
+)  # fmt: skip
+"""Fields that differ from cluster to cluster."""
+TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
+ALL, READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, IDEMPOTENT_WRITE = 2, 3, 4, 5, 6, 7, 8, 12
+ANY = {
+    "resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1, "principal_filter": None,
+    "host_filter": None, "operation": 1, "permission_type": 1,
+}  # fmt: skip
+"""The filter that means all ACLs."""
+Plain = dict[str, Any]
+
+
+class Step(NamedTuple):
+    """A request and its answer; the name of an exception if there is none."""
+
+    rights: str
+    name: str
+    version: int
+    answer: Any
+
+
+def acl(kind: int, name: str, operation: int, *, deny: bool = False, prefix: bool = False, host: str = "*") -> Plain:
+    """An ACL of alice, for CreateAcls."""
+    return {
+        "resource_type": kind, "resource_name": name, "resource_pattern_type": 4 if prefix else 3, "principal": "User:alice",
+        "host": host, "operation": operation, "permission_type": 2 if deny else 3,
+    }  # fmt: skip
+
+
+CLUSTER_NAME = "kafka-cluster"
+RIGHTS: dict[str, list[Plain]] = {
+    "nothing": [acl(TOPIC, "zzz", READ)],
+    "some": [
+        acl(TOPIC, "mine", ALL), acl(TOPIC, "new-mine", CREATE), acl(TOPIC, "mine-", DELETE, prefix=True),
+        acl(TOPIC, "seen", DESCRIBE), acl(GROUP, "g-mine", ALL), acl(TRANSACTIONAL_ID, "tx-mine", ALL),
+        acl(GROUP, "g848", READ),
+    ],
+    "wild": [
+        acl(TOPIC, "*", READ), acl(TOPIC, "other", READ, deny=True), acl(TOPIC, "mi", WRITE, prefix=True),
+        acl(GROUP, "*", DESCRIBE), acl(CLUSTER, CLUSTER_NAME, DESCRIBE), acl(TRANSACTIONAL_ID, "tx", DESCRIBE, prefix=True),
+        acl(CLUSTER, CLUSTER_NAME, IDEMPOTENT_WRITE),
+    ],
+    "cluster": [
+        acl(CLUSTER, CLUSTER_NAME, ALL), acl(TOPIC, "se", ALL, prefix=True, host="10.0.0.1"), acl(TOPIC, "mine", ALTER),
+    ],
+}  # fmt: skip
+INVALID: dict[str, Plain] = {
+    "another cluster": acl(CLUSTER, "wrong", READ), "no name": acl(TOPIC, "", READ), "any type": acl(1, "x", READ),
+    "unknown type": acl(0, "x", READ), "type 9": acl(9, "x", READ), "any operation": acl(TOPIC, "x", 1),
+    "unknown operation": acl(TOPIC, "x", 0), "operation 77": acl(TOPIC, "x", 77),
+    "any permission": acl(TOPIC, "x", READ) | {"permission_type": 1},
+    "match": acl(TOPIC, "x", READ) | {"resource_pattern_type": 2},
+    "any pattern": acl(TOPIC, "x", READ) | {"resource_pattern_type": 1},
+    "no colon": acl(TOPIC, "x", READ) | {"principal": "alice"},
+}  # fmt: skip
+FILTERS: dict[str, Plain] = {
+    "literal": ANY | {"resource_type_filter": TOPIC, "resource_name_filter": "mine", "pattern_type_filter": 3},
+    "match": ANY | {"resource_type_filter": TOPIC, "resource_name_filter": "mine", "pattern_type_filter": 2},
+    "prefixed": ANY | {"pattern_type_filter": 4}, "any": ANY, "unknown type": ANY | {"resource_type_filter": 0},
+    "unknown operation": ANY | {"operation": 0}, "operation 99": ANY | {"operation": 99},
+}  # fmt: skip
+
+
+def plain_request(api: str, body: Plain) -> Message:
+    """A request with these fields; those that are absent have their defaults."""
+    return message_of(request_class(KEYS[api]), body, lambda _, path: b"")
+
+
+def batch(**options: Any) -> memoryview:
+    """A batch of one record."""
+    return memoryview(build_batch([Record(0, 0, None, b"v")], base_timestamp=time.time_ns() // 1_000_000, **options))
+
+
+def _topics(key: str = "name", partitions: str = "partitions", **partition: Any) -> list[Plain]:
+    return [{key: name, partitions: [partition]} for name in NAMES]
+
+
+def requests(ids: Mapping[str, bytes]) -> Iterator[tuple[str, int, Message]]:
+    """What alice asks: the step's name, which begins with the API's, the version, and the request."""
+    for name, version, body in [*_data(), *_groups(), *_transactions(), *_admin()]:
+        yield name, version, plain_request(name.split()[0], body)
+    for name, version in (("Produce ids", 13), ("Fetch ids", 16), ("Metadata ids", 12), ("DeleteTopics ids", 6)):
+        yield name, version, _by_id(name.split()[0], ids)
+    produced: Any = plain_request("Produce", {"acks": -1, "timeout_ms": 5000, "topic_data": _topics("name", "partition_data")})
+    for topic in produced.topic_data:
+        topic.partition_data[0].records = batch()
+    yield "Produce", 9, produced
+    transactional: Any = plain_request(
+        "Produce",
+        {"acks": -1, "timeout_ms": 5000, "transactional_id": IDS[1], "topic_data": _topics("name", "partition_data")[:2]},
+    )
+    for topic in transactional.topic_data:
+        topic.partition_data[0].records = batch(producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
+    yield "Produce transactional", 9, transactional
+
+
+def _by_id(api: str, ids: Mapping[str, bytes]) -> Message:
+    request: Any
+    if api == "Produce":
+        request = plain_request(api, {"acks": -1, "timeout_ms": 5000, "topic_data": [{"partition_data": [{}]} for _ in ids]})
+        for topic, topic_id in zip(request.topic_data, ids.values(), strict=True):
+            topic.topic_id, topic.partition_data[0].records = topic_id, batch()
+        return request  # type: ignore[no-any-return]
+    ids = {name: ids[name] for name in ids if api != "DeleteTopics" or name != "mine"}  # which is still needed
+    topic = {"partitions": [{"partition_max_bytes": 1000}]} if api == "Fetch" else {"name": None}
+    request = plain_request(api, {"topics": [topic for _ in ids]} | ({"timeout_ms": 5000} if api == "DeleteTopics" else {}))
+    for each, topic_id in zip(request.topics, ids.values(), strict=True):
+        each.topic_id = topic_id
+    return request  # type: ignore[no-any-return]
+
+
+def _data() -> Iterator[tuple[str, int, Plain]]:
+    yield "Fetch", 12, {"topics": _topics("topic", partition_max_bytes=1000)}
+    yield "ListOffsets", 7, {"replica_id": -1, "topics": _topics(timestamp=-1)}
+    for version in (0, 1, 4, 8, 10, 12, 13):
+        asked = {"include_cluster_authorized_operations": version in (8, 10)}
+        asked |= {"include_topic_authorized_operations": version >= 8}
+        yield "Metadata all", version, asked | {"topics": None if version else []}
+        named = [{"name": name} for name in NAMES]
+        yield "Metadata named", version, asked | {"topics": named, "allow_auto_topic_creation": version < 8}
+    yield "DeleteRecords", 2, {"timeout_ms": 5000, "topics": _topics()}
+    yield "OffsetForLeaderEpoch", 4, {"replica_id": -1, "topics": _topics("topic", current_leader_epoch=-1)}
+
+
+def _groups() -> Iterator[tuple[str, int, Plain]]:
+    for group in GROUPS:
+        mine: Plain = {"group_id": group}
+        member = {"member_id": "m", "generation_id": 1}
+        offsets = [{"name": name, "partition_indexes": [0]} for name in NAMES]
+        yield "OffsetCommit", 8, mine | {"generation_id_or_member_epoch": -1, "topics": _topics(committed_offset=1)}
+        yield from (("OffsetFetch", version, mine | {"topics": offsets}) for version in (1, 7))
+        yield "OffsetFetch all", 7, mine | {"topics": None}
+        yield from (("FindCoordinator", version, {"key": group, "key_type": 0}) for version in (0, 3))
+        if group == GROUPS[1]:
+            yield (
+                "JoinGroup",
+                9,
+                mine | {"session_timeout_ms": 10_000, "protocol_type": "consumer", "protocols": [{"name": "r"}]},
+            )
+        yield "SyncGroup", 5, mine | member | {"protocol_type": "consumer", "protocol_name": "range"}
+        yield "Heartbeat", 4, mine | member
+        yield "LeaveGroup", 5, mine | {"members": [{"member_id": "m"}]}
+        for name in ("seen", "other"):
+            subscribed = {"subscribed_topic_names": ["mine", name], "topic_partitions": [], "rebalance_timeout_ms": 60_000}
+            yield f"ConsumerGroupHeartbeat {name}", 1, mine | subscribed | {"member_id": "m", "member_epoch": 3}
+        yield "OffsetDelete", 0, mine | {"topics": _topics()}
+        for transactional_id in IDS:
+            fields: Plain = mine | {"transactional_id": transactional_id, "producer_id": 5, "producer_epoch": 0}
+            yield "AddOffsetsToTxn", 3, fields
+            yield "TxnOffsetCommit", 3, fields | {"generation_id": -1, "topics": _topics(committed_offset=1)}
+    yield from _share_groups({"group_id": GROUPS[1]})
+    both = [{"group_id": GROUPS[0], "topics": offsets}, {"group_id": GROUPS[1], "topics": None}]
+    yield "OffsetFetch groups", 8, {"groups": both}
+    yield "FindCoordinator", 4, {"key_type": 0, "coordinator_keys": list(GROUPS)}
+    yield "DescribeGroups", 5, {"groups": list(GROUPS), "include_authorized_operations": True}
+    yield "ListGroups", 4, {}
+    yield "DeleteGroups", 2, {"groups_names": ["g-none", GROUPS[1]]}
+    yield "ConsumerGroupDescribe", 1, {"group_ids": [*GROUPS, "g848"], "include_authorized_operations": True}
+
+
+def _share_groups(group: Plain) -> Iterator[tuple[str, int, Plain]]:
+    member = group | {"member_id": "AAAAAAAAAAAAAAAAAAAAAA"}
+    yield "ShareGroupHeartbeat", 1, member | {"member_epoch": 3, "subscribed_topic_names": ["mine", "other"]}
+    yield "ShareFetch", 1, member | {"share_session_epoch": 7, "max_records": 1, "batch_size": 1}
+    yield "ShareAcknowledge", 1, member | {"share_session_epoch": 7}
+    yield "ShareGroupDescribe", 1, {"group_ids": [group["group_id"]]}
+    yield "DescribeShareGroupOffsets", 0, {"groups": [group | {"topics": []}]}
+    yield "AlterShareGroupOffsets", 0, group | {"topics": [{"topic_name": name, "partitions": []} for name in NAMES]}
+    yield "DeleteShareGroupOffsets", 0, group | {"topics": [{"topic_name": name} for name in NAMES]}
+    yield "FindCoordinator share", 6, {"key_type": 2, "coordinator_keys": [SHARED]}
+
+
+def _transactions() -> Iterator[tuple[str, int, Plain]]:
+    yield "FindCoordinator transactions", 4, {"key_type": 1, "coordinator_keys": list(IDS)}
+    for transactional_id in IDS:
+        yield "InitProducerId", 4, {"transactional_id": transactional_id, "transaction_timeout_ms": 10_000}
+        topics = [{"name": name, "partitions": [0]} for name in (*NAMES, "__consumer_offsets")]
+        yield "AddPartitionsToTxn", 3, {
+            "v3_and_below_transactional_id": transactional_id, "v3_and_below_producer_id": 5, "v3_and_below_topics": topics,
+        }  # fmt: skip
+        yield "EndTxn", 3, {"transactional_id": transactional_id, "producer_id": 5, "producer_epoch": 9, "committed": True}
+    yield "InitProducerId without", 4, {"transactional_id": None, "transaction_timeout_ms": 10_000}
+    topics = [{"name": "mine", "partitions": [0]}]
+    one = {"transactional_id": IDS[0], "producer_id": 5, "producer_epoch": 0, "verify_only": True, "topics": topics}
+    yield "AddPartitionsToTxn", 4, {"transactions": [one]}
+    marker = {"producer_id": 5, "topics": [{"name": "mine", "partition_indexes": [0]}]}
+    yield "WriteTxnMarkers", 1, {"markers": [marker]}
+    yield "DescribeTransactions", 0, {"transactional_ids": list(IDS)}
+    yield "ListTransactions", 1, {}
+
+
+def _admin() -> Iterator[tuple[str, int, Plain]]:
+    created = ("mine", "new-mine", "new-other", "dup", "dup", "__cluster_metadata")
+    yield "CreateTopics", 7, {"topics": [{"name": name, "num_partitions": 1, "replication_factor": 1} for name in created]}
+    deleted = ["other", "absent", "seen", "mine-gone", "new-mine"]
+    yield from (("DeleteTopics", version, {"topic_names": deleted, "timeout_ms": 5000}) for version in (3, 5))
+    yield "DeleteTopics names", 6, {"topics": [{"name": name} for name in deleted[:4]], "timeout_ms": 5000}
+    wanted = [{"name": name, "count": 2, "assignments": None} for name in NAMES]
+    yield "CreatePartitions", 3, {"topics": wanted, "timeout_ms": 5000, "validate_only": True}
+    resources = [(2, name) for name in NAMES]
+    resources += [(4, "1"), (4, ""), (8, "1"), (32, GROUPS[0]), (32, GROUPS[1]), (16, "m")]
+    named = [{"resource_type": kind, "resource_name": name} for kind, name in resources]
+    yield "DescribeConfigs", 4, {"resources": [each | {"configuration_keys": ["retention.ms"]} for each in named]}
+    yield "AlterConfigs", 2, {"resources": named[:5], "validate_only": True}
+    yield "IncrementalAlterConfigs", 1, {"resources": named, "validate_only": True}
+    yield "AlterReplicaLogDirs", 2, {"dirs": [{"path": "/x", "topics": [{"name": "mine", "partitions": [0]}]}]}
+    yield "DescribeLogDirs", 4, {"topics": []}
+    yield "ElectLeaders", 2, {"topic_partitions": None, "timeout_ms": 5000}
+    yield "ListPartitionReassignments", 0, {"timeout_ms": 5000, "topics": None}
+    yield "DescribeQuorum", 2, {"topics": []}
+    yield "DescribeCluster", 2, {"include_cluster_authorized_operations": True}
+    yield "DescribeProducers", 0, {"topics": [{"name": name, "partition_indexes": [0]} for name in NAMES]}
+    yield "DescribeTopicPartitions", 0, {"topics": [{"name": name} for name in NAMES]}
+    yield "DescribeTopicPartitions all", 0, {"topics": []}
+    yield "ListConfigResources", 1, {"resource_types": [TOPIC]}
+    yield "DescribeAcls", 3, ANY
+    yield "CreateAcls", 3, {"creations": [acl(TOPIC, "x", READ)]}
+    yield "DeleteAcls", 3, {"filters": [ANY | {"principal_filter": "User:nobody"}]}
+
+
+# Playing
+
+
+def log_in(address: tuple[str, int], user: str) -> Connection:
+    """A connection of this user."""
+    connection = Connection(address, 10)
+    connection.request(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    answer = connection.request(SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{USERS[user]}".encode()), 2)
+    assert answer.error_code == 0, answer.error_message
+    return connection
+
+
+class Client:
+    """A user, whose connection is made again when the broker has closed it."""
+
+    def __init__(self, address: tuple[str, int], user: str, ids: Mapping[bytes, str]) -> None:
+        self._address, self._user, self._ids = address, user, ids
+        self._connection = log_in(address, user)
+
+    def ask(self, request: Message, version: int) -> Any:
+        """The answer as plain data; the exception's name if there is none."""
+        try:
+            return comparable(self._connection.request(request, version), self._ids)
+        except ConnectionClosed:
+            self._connection = log_in(self._address, self._user)
+            return ConnectionClosed.__name__
+
+    def until(self, request: Message, version: int, good: Callable[[Any], bool]) -> None:
+        """Ask until the answer is good."""
+        deadline = time.monotonic() + WITHIN
+        while not good(self.ask(request, version)):
+            assert time.monotonic() < deadline, request
+
+
+def comparable(value: Any, ids: Mapping[bytes, str]) -> Any:
+    """An answer as plain data that two clusters have in common."""
+    if isinstance(value, Struct):
+        return {name: comparable(getattr(value, name), ids) for name in type(value).__slots__ if name not in DIFFERS}
+    if isinstance(value, list):
+        return sorted((comparable(each, ids) for each in value), key=repr)
+    if isinstance(value, bytes | memoryview):
+        return ids.get(bytes(value), "an id" if any(bytes(value)) else "")
+    if isinstance(value, str) and value.endswith(" permission."):
+        return f"… needs {value.split()[-2]} permission."  # Kafka's has the request's address in memory
+    return value
+
+
+def play(address: tuple[str, int]) -> Iterator[Step]:
+    """Make topics, groups and transactional ids, and go through all rights."""
+    ids = _prepare(address)
+    names = {topic_id: name for name, topic_id in ids.items()}
+    admin, alice = (Client(address, user, names) for user in USERS)
+    for name, creation in INVALID.items():
+        yield Step("admin", f"CreateAcls {name}", 3, admin.ask(plain_request("CreateAcls", {"creations": [creation]}), 3))
+    for rights, acls in RIGHTS.items():
+        admin.ask(plain_request("DeleteAcls", {"filters": [ANY]}), 3)
+        created = admin.ask(plain_request("CreateAcls", {"creations": [*acls, acls[0]]}), 3)
+        yield Step(rights, "CreateAcls by admin", 3, created)
+        admin.until(plain_request("DescribeAcls", ANY), 3, lambda answer: _count(answer) == len(acls))  # noqa: B023
+        for name, wanted in FILTERS.items():
+            yield Step(rights, f"DescribeAcls {name}", 3, admin.ask(plain_request("DescribeAcls", wanted), 3))
+        for name, version, request in requests(ids):
+            yield Step(rights, name, version, alice.ask(request, version))
+    yield Step("admin", "DeleteAcls", 3, admin.ask(plain_request("DeleteAcls", {"filters": [ANY]}), 3))
+
+
+def _count(answer: Any) -> int:
+    return sum(len(resource["acls"]) for resource in answer["resources"])
+
+
+def _prepare(address: tuple[str, int]) -> dict[str, bytes]:
+    """Topics, with their ids, committed offsets, transactional ids, and a group of KIP-848."""
+    topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in NAMES if name != "absent"]
+    made = log_in(address, "admin").request(CreateTopicsRequest(topics=topics), 7)
+    ids = {topic.name: topic.topic_id for topic in made.topics} | {"unknown": b"x" * 16}
+    admin = Client(address, "admin", {})
+    for kind, keys in ((0, [*GROUPS, "g848"]), (1, list(IDS)), (2, [SHARED])):
+        found = FindCoordinatorRequest(key_type=kind, coordinator_keys=keys)
+        admin.until(found, 6, lambda answer: not any(each["error_code"] for each in answer["coordinators"]))
+    for group in GROUPS:
+        offsets = [{"name": name, "partitions": [{"committed_offset": 1}]} for name in ("mine", "other")]
+        commit = plain_request("OffsetCommit", {"group_id": group, "generation_id_or_member_epoch": -1, "topics": offsets})
+        admin.until(commit, 8, lambda answer: not any(t["partitions"][0]["error_code"] for t in answer["topics"]))
+    for transactional_id in IDS:
+        init = plain_request("InitProducerId", {"transactional_id": transactional_id, "transaction_timeout_ms": 600_000})
+        admin.until(init, 4, lambda answer: not answer["error_code"])
+    joined = {"group_id": "g848", "member_id": "mm", "rebalance_timeout_ms": 600_000, "topic_partitions": []}
+    join = plain_request("ConsumerGroupHeartbeat", joined | {"subscribed_topic_names": ["mine", "other"]})
+    admin.until(join, 1, lambda answer: not answer["error_code"])
+    return ids
+
+
+def recorded_by(broker: str) -> str:
+    """The name of the file in tests/data that has a broker's answers."""
+    return f"acls-{broker}.json.xz"

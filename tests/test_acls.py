@@ -1,0 +1,261 @@
+"""ACLs: who may do what, as a real Kafka was recorded; what ACLs mean; and a broker that has some."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import confluent_kafka.admin
+import pytest
+
+from acl_requests import ANY, RIGHTS, SETTINGS, USERS, Step, log_in, plain_request, play, recorded_by
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from wirebroker import MockKafka
+from wirebroker.core.acls import EVERYBODY, Acl, Acls, Filter, Operation, PatternType, Permission, ResourceType, Ruling
+from wirebroker.wire_client import Connection, ConnectionClosed, address_of
+from wirekit import batch, produce_request
+
+KAFKA = "4.3.1"
+ALICE = "User:alice"
+PREFIXED = PatternType.PREFIXED
+OTHERWISE = Ruling(False, "nothing is known")
+
+
+def secured(**options: Any) -> MockKafka:
+    """A broker with an authorizer; `admin` may do everything."""
+    configs = SETTINGS | options.pop("configs", {})
+    return MockKafka(security="sasl_plaintext", users=USERS, configs=configs, **options)
+
+
+def connect(kafka: MockKafka, user: str) -> Connection:
+    return log_in(address_of(kafka.bootstrap_servers), user)
+
+
+def allow(kafka: MockKafka, *acls: dict[str, Any]) -> None:
+    """Let `admin` create these ACLs."""
+    answer: Any = connect(kafka, "admin").request(plain_request("CreateAcls", {"creations": list(acls)}), 3)
+    assert {each.error_code for each in answer.results} == {0}
+
+
+def entry(operation: int, name: str = "orders", kind: int = ResourceType.TOPIC, **changes: Any) -> dict[str, Any]:
+    """An ACL of alice, as CreateAcls has it."""
+    return {
+        "resource_type": kind, "resource_name": name, "resource_pattern_type": 3, "principal": ALICE, "host": "*",
+        "operation": operation, "permission_type": 3,
+    } | changes  # fmt: skip
+
+
+# Against the recording
+
+
+@pytest.fixture(scope="module")
+def answers() -> dict[str, list[tuple[Step, Step]]]:
+    """Kafka's and our steps, by the rights that alice has."""
+    packed = Path(__file__).with_name("data").joinpath(recorded_by(KAFKA)).read_bytes()
+    recorded = [Step(*each) for each in json.loads(lzma.decompress(packed))]
+    with secured() as kafka:
+        played = [Step(*json.loads(json.dumps(each))) for each in play(address_of(kafka.bootstrap_servers))]
+    by_rights: dict[str, list[tuple[Step, Step]]] = {}
+    for theirs, ours in zip(recorded, played, strict=True):
+        by_rights.setdefault(theirs.rights, []).append((theirs, ours))
+    return by_rights
+
+
+@pytest.mark.parametrize("rights", ["admin", *RIGHTS])
+def test_every_api_answers_as_kafka_to_a_client_with_these_rights(rights: str, answers: dict[str, Any]) -> None:
+    different = [(theirs, ours) for theirs, ours in answers[rights] if theirs != ours]
+    assert not different, f"{len(different)} of {len(answers[rights])}, the first: {different[0]}"
+    assert rights == "admin" or len(answers[rights]) > 100
+
+
+# What ACLs mean
+
+
+def acl(operation: Operation, name: str = "orders", **changes: Any) -> Acl:
+    made = Acl(ResourceType.TOPIC, name, PatternType.LITERAL, ALICE, "*", operation, Permission.ALLOW)
+    return made._replace(**changes)
+
+
+def denial(operation: Operation, name: str, **changes: Any) -> Acl:
+    return acl(operation, name, permission=Permission.DENY, **changes)
+
+
+def ruling(acls: list[Acl], operation: Operation, name: str = "orders", host: str = "10.0.0.1") -> Ruling:
+    known = Acls()
+    for number, each in enumerate(acls):
+        known.add(each, bytes([number]))
+    return known.ruling(ALICE, host, operation, ResourceType.TOPIC, name, OTHERWISE)
+
+
+@pytest.mark.parametrize(
+    ("acls", "allowed"),
+    [
+        ([acl(Operation.WRITE)], True),
+        ([acl(Operation.WRITE, principal=EVERYBODY)], True),
+        ([acl(Operation.WRITE, principal="User:bob")], False),
+        ([acl(Operation.WRITE, host="10.0.0.2")], False),
+        ([acl(Operation.WRITE, host="10.0.0.1")], True),
+        ([acl(Operation.READ)], False),
+        ([acl(Operation.ALL)], True),
+        ([acl(Operation.WRITE, name="*")], True),
+        ([acl(Operation.WRITE, name="ord", pattern_type=PREFIXED)], True),
+        ([acl(Operation.WRITE, name="ord")], False),
+        ([acl(Operation.WRITE), denial(Operation.WRITE, "or", pattern_type=PREFIXED)], False),
+        ([acl(Operation.WRITE), denial(Operation.ALL, "*")], False),
+        ([acl(Operation.WRITE), denial(Operation.READ, "orders")], True),
+    ],
+)  # fmt: skip
+def test_an_acl_that_denies_outweighs_all_that_allow(acls: list[Acl], allowed: bool) -> None:
+    assert ruling(acls, Operation.WRITE).allowed is allowed
+
+
+def test_the_right_to_read_or_write_implies_the_right_to_describe_and_a_denial_implies_nothing() -> None:
+    assert ruling([acl(Operation.READ)], Operation.DESCRIBE).allowed
+    assert ruling([acl(Operation.ALTER_CONFIGS)], Operation.DESCRIBE_CONFIGS).allowed
+    assert not ruling([acl(Operation.CREATE)], Operation.DESCRIBE).allowed
+    denied = denial(Operation.READ, "orders")
+    assert ruling([acl(Operation.DESCRIBE), denied], Operation.DESCRIBE).allowed
+
+
+def test_only_a_resource_without_acls_is_left_to_the_setting() -> None:
+    assert ruling([acl(Operation.READ, name="other")], Operation.READ) is OTHERWISE
+    told = ruling([acl(Operation.READ, principal="User:bob")], Operation.READ)
+    assert told == Ruling(False, "no ACL allows User:alice READ on TOPIC orders")
+    told = ruling([denial(Operation.ALL, "o", pattern_type=PREFIXED)], Operation.READ)
+    assert told == Ruling(False, "an ACL denies User:alice ALL on TOPIC o*")
+
+
+@pytest.mark.parametrize(
+    ("acls", "some"),
+    [
+        ([], False),
+        ([acl(Operation.WRITE, name="x")], True),
+        ([acl(Operation.WRITE, name="x"), denial(Operation.WRITE, "x")], False),
+        ([acl(Operation.WRITE, name="xy"), denial(Operation.ALL, "x", pattern_type=PREFIXED)], False),
+        ([acl(Operation.WRITE, name="xy", pattern_type=PREFIXED), denial(Operation.WRITE, "xyz")], True),
+        ([acl(Operation.WRITE, name="*"), denial(Operation.WRITE, "*")], False),
+        ([acl(Operation.READ, name="*")], False),
+    ],
+)  # fmt: skip
+def test_a_producer_without_transactions_needs_the_right_to_write_to_some_topic(acls: list[Acl], some: bool) -> None:
+    known = Acls()
+    for each in acls:
+        known.add(each, b"")
+    assert known.allows_some(ALICE, "10.0.0.1", Operation.WRITE, ResourceType.TOPIC) is some
+
+
+def test_a_filter_that_matches_finds_what_applies_to_a_name() -> None:
+    applies = Filter(ResourceType.ANY, "orders", PatternType.MATCH, None, None, Operation.ANY, Permission.ANY)
+    assert applies.matches(acl(Operation.READ))
+    assert applies.matches(acl(Operation.READ, name="*"))
+    assert applies.matches(acl(Operation.READ, name="ord", pattern_type=PREFIXED))
+    assert not applies.matches(acl(Operation.READ, name="ord"))
+    assert not applies.matches(acl(Operation.READ, name="orders.eu", pattern_type=PREFIXED))
+
+
+# In a running broker
+
+
+@pytest.fixture
+def kafka() -> Iterator[MockKafka]:
+    with secured(topics={"orders": 1}) as running:
+        yield running
+
+
+def code_of(connection: Connection) -> int:
+    """The error code of a Produce to orders-0."""
+    answer: Any = connection.request(produce_request("orders", batch()), 9)
+    return int(answer.responses[0].partition_responses[0].error_code)
+
+
+def test_an_acl_that_is_withdrawn_stops_a_busy_producer_at_once(kafka: MockKafka) -> None:
+    allow(kafka, entry(Operation.WRITE))
+    alice = connect(kafka, "alice")
+    assert [code_of(alice) for _ in range(5)] == [0] * 5
+    connect(kafka, "admin").request(plain_request("DeleteAcls", {"filters": [ANY]}), 3)
+    assert code_of(alice) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    denied = kafka.trace.events("authorization")[-1]
+    assert (denied.principal, denied.operation, denied.resource) == (ALICE, "WRITE", "orders")
+    assert denied.reason == "no ACL is about it"
+    allow(kafka, entry(Operation.WRITE))
+    assert code_of(alice) == 0
+
+
+def test_a_fetch_session_forgets_no_right(kafka: MockKafka) -> None:
+    allow(kafka, entry(Operation.READ), entry(Operation.WRITE))
+    alice = connect(kafka, "alice")
+    code_of(alice)
+    wanted = FetchTopic(topic="orders", partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)])
+    first: Any = alice.request(
+        FetchRequest(max_wait_ms=0, min_bytes=0, session_epoch=0, topics=[wanted], forgotten_topics_data=[]), 12
+    )
+    assert first.responses[0].partitions[0].error_code == 0
+    allow(kafka, entry(Operation.READ, permission_type=2))
+    again = FetchRequest(
+        max_wait_ms=0, min_bytes=0, session_id=first.session_id, session_epoch=1, topics=[], forgotten_topics_data=[]
+    )
+    second: Any = alice.request(again, 12)
+    assert second.responses[0].partitions[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_a_produce_that_wants_no_answer_and_is_not_allowed_ends_the_connection(kafka: MockKafka) -> None:
+    alice = connect(kafka, "alice")
+    request = produce_request("orders", batch())
+    request.acks = 0
+    alice.send(request, 9)
+    with pytest.raises(ConnectionClosed):
+        code_of(alice)
+    assert not kafka.records("orders")
+
+
+def test_everybody_may_use_what_no_acl_is_about_if_the_setting_says_so() -> None:
+    with secured(topics={"orders": 1}, configs={"allow.everyone.if.no.acl.found": "true"}) as kafka:
+        alice = connect(kafka, "alice")
+        assert code_of(alice) == 0
+        allow(kafka, entry(Operation.WRITE, principal="User:bob"))
+        assert code_of(alice) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_acls_survive_a_kill_and_a_new_start(tmp_path: Path) -> None:
+    with secured(topics={"orders": 1}, data=tmp_path) as kafka:
+        allow(kafka, entry(Operation.WRITE), entry(Operation.READ))
+        kafka.restart("kill")
+        assert code_of(connect(kafka, "alice")) == 0
+    with secured(data=tmp_path) as kafka:
+        assert code_of(connect(kafka, "alice")) == 0
+        connect(kafka, "admin").request(plain_request("DeleteAcls", {"filters": [ANY]}), 3)
+    with secured(data=tmp_path) as kafka:
+        assert code_of(connect(kafka, "alice")) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_confluent_kafka_manages_acls_and_meets_them(kafka: MockKafka) -> None:
+    settings = {
+        "bootstrap.servers": kafka.bootstrap_servers, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN",
+    }  # fmt: skip
+
+    def login(user: str) -> dict[str, str]:
+        return settings | {"sasl.username": user, "sasl.password": USERS[user]}
+
+    admin = confluent_kafka.admin
+    client = admin.AdminClient(login("admin"))
+    wanted = admin.AclBinding(
+        admin.ResourceType.TOPIC, "orders", admin.ResourcePatternType.LITERAL, ALICE, "*", admin.AclOperation.DESCRIBE,
+        admin.AclPermissionType.ALLOW,
+    )  # fmt: skip
+    for future in client.create_acls([wanted]).values():
+        future.result(10)
+    everything = admin.AclBindingFilter(
+        admin.ResourceType.ANY, None, admin.ResourcePatternType.ANY, None, None, admin.AclOperation.ANY,
+        admin.AclPermissionType.ANY,
+    )  # fmt: skip
+    assert client.describe_acls(everything).result(10) == [wanted]
+    told: list[Any] = []
+    producer = confluent_kafka.Producer(login("alice"))
+    producer.produce("orders", b"v", on_delivery=lambda error, _: told.append(error))
+    producer.flush(10)
+    assert [error.code() for error in told] == [confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED]
