@@ -170,6 +170,7 @@ def test_each_level_has_the_events_of_those_before_it(level: str) -> None:
             "transaction",
             "leader",
             "isr",
+            "share",
             "broker",
             "retention",
             "run",
