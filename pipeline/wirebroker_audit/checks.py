@@ -4,18 +4,14 @@ The checks do not look at every batch. `runs` folds each unbroken stretch into o
 runs do not simply follow each other, and `examined` has only their troubled epochs: as whole runs, and where these overlap as
 pieces of runs, and where the pieces overlap as batches. The rules for unwrapped sequences, a producer's lives and holes with
 reasons are those of `wirebroker.audit.checks`.
-
-Tables that several checks read are checkpointed, not cached: Spark looks through the whole history of every cached table for
-each query, and for small logs that costs more than the audit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import Column, DataFrame, Row, Window, WindowSpec
 from pyspark.sql import functions as sf
 from pyspark.sql.types import LongType, StructField, StructType
 
@@ -25,6 +21,7 @@ from wirebroker.audit.findings import DAMAGE, EXPIRATION_MS, INTERNAL_TOPICS, KI
 from wirebroker_audit import schema
 from wirebroker_audit.folding import HEADER, KEYS, fold
 from wirebroker_audit.schema import FINDINGS
+from wirebroker_audit.tables import in_groups, local_rows, mapped, settled, united
 from wirebroker_audit.wording import ROW, WORDS
 
 PARTITION = ("topic", "partition")
@@ -46,19 +43,25 @@ FEW = 200_000
 
 def findings_of(batches: DataFrame, folded: DataFrame, bounds: DataFrame, expiration_ms: int = EXPIRATION_MS) -> DataFrame:
     """Every finding in the batches. `folded` are their `runs`; `bounds` has the schema `BOUNDS`."""
-    troubled = batches.where("problem IS NOT NULL").localCheckpoint()
-    divided = splits(folded).localCheckpoint()
-    missing = holes(batches, divided, troubled, bounds).localCheckpoint()
-    found = [damages(troubled), offset_regressions(troubled, divided), *transactions(troubled, folded, bounds)]
-    suspicious, told = suspects(folded).localCheckpoint(), None
+    troubled = settled(batches.where("problem IS NOT NULL"))
+    between = settled(seams(settled(splits(folded)), troubled, bounds))
+    missing = settled(holes(batches, between, bounds))
+    found, told = [local_rows(batches.sparkSession, [], FINDINGS)], None
+    if not troubled.isEmpty():
+        found.append(damages(troubled))
+    if not (troubled.isEmpty() and between.isEmpty()):
+        found.append(offset_regressions(troubled, between))
+    if not folded.where("kind <> 0").isEmpty():
+        found += transactions(troubled, folded, bounds)
+    suspicious = settled(suspects(folded))
     if not suspicious.isEmpty():
-        heads = in_life(folded, troubled, suspicious, expiration_ms).localCheckpoint()
-        ordered = with_copies(examined(heads, suspicious, batches)).localCheckpoint()
-        told = unexplained(with_reasons(gaps(ordered).unionByName(late_starts(ordered)), missing)).localCheckpoint()
+        heads = settled(in_life(folded, troubled, suspicious, expiration_ms))
+        ordered = settled(with_copies(examined(heads, suspicious, batches)))
+        told = settled(unexplained(with_reasons(united([gaps(ordered), late_starts(ordered)]), missing)))
         found += [epoch_regressions(heads), duplicates(ordered), disorder(ordered), told]
     if not missing.isEmpty():
         found.append(offset_gaps(missing, told))
-    return reduce(DataFrame.unionByName, found)
+    return united(found)
 
 
 # Runs
@@ -72,7 +75,7 @@ def intact(batches: DataFrame) -> DataFrame:
 def runs(batches: DataFrame) -> DataFrame:
     """One row, as in `folding.RUNS`, for each unbroken stretch of a producer's batches in one split; batches without a
     producer are folded by split."""
-    return joined(batches.mapInArrow(lambda chunks: map(fold, chunks), schema.RUNS))
+    return joined(mapped(batches, lambda chunks: map(fold, chunks), schema.RUNS))
 
 
 def joined(parts: DataFrame) -> DataFrame:
@@ -86,6 +89,13 @@ def joined(parts: DataFrame) -> DataFrame:
     )  # fmt: skip
     begun = sf.filter("open", lambda each: each["position"] > sf.col("marked"))
     return whole.withColumn("open", sf.array_min(begun)).select(schema.RUNS.names)
+
+
+def summed(folded: DataFrame) -> dict[tuple[str, int], Row]:
+    """By topic and partition: batches, records, bytes, committed, aborted, and the `last` offset."""
+    sums = (sf.sum(name).cast("bigint").alias(name) for name in ("batches", "records", "bytes", "committed", "aborted"))
+    rows = folded.groupBy(*PARTITION).agg(*sums, sf.max("last.last_offset").alias("last")).collect()
+    return {(row["topic"], row["partition"]): row for row in rows}
 
 
 def with_compaction(bounds: DataFrame, folded: DataFrame) -> DataFrame:
@@ -139,13 +149,11 @@ def damages(troubled: DataFrame) -> DataFrame:
     return finding(rows, ROW.problem, evidence, WORDS.choose(ROW.problem == "crc", WORDS.crc(ROW), words))
 
 
-def offset_regressions(troubled: DataFrame, divided: DataFrame) -> DataFrame:
-    """Batches whose base offset is not above the last offset before them: within a split, and between splits."""
-    ends = divided.withColumn("detail", sf.lag("end.last_offset").over(_log(PARTITION)).cast("string")).where(
-        "base_offset <= bigint(detail)"
-    )
+def offset_regressions(troubled: DataFrame, between: DataFrame) -> DataFrame:
+    """Batches whose base offset is not above the last offset before them: within a split, and `between` splits."""
+    ends = between.where("base_offset <= last_before").withColumn("detail", sf.col("last_before").cast("string"))
     within = troubled.where("problem = 'offset_regression'")
-    fallen = reduce(DataFrame.unionByName, (rows.select(*_ABOUT, "detail") for rows in (within, ends)))
+    fallen = united(rows.select(*_ABOUT, "detail") for rows in (within, ends))
     return finding(fallen, sf.lit("offset_regression"), _place(), WORDS.offset_regression(ROW, ROW.detail))
 
 
@@ -161,32 +169,44 @@ def splits(folded: DataFrame) -> DataFrame:
     )
 
 
-def holes(batches: DataFrame, divided: DataFrame, troubled: DataFrame, bounds: DataFrame) -> DataFrame:
-    """The batches before which offsets are missing: how many are `missing`, and for how many of these there is a `reason`."""
-    within = batches.where("missing > 0").select(*_ABOUT, "missing", "after_damage")
+def seams(divided: DataFrame, troubled: DataFrame, bounds: DataFrame) -> DataFrame:
+    """The first batches of splits that do not simply go on where the one before them ended.
+
+    `missing`: the number of offsets before it that are missing · `after_damage`: whether damage lies before it · `last_before`:
+    the last offset of the batch before it.
+    """
     damage = troubled.where(sf.col("problem").isin(*BREAKS)).select(
         *PARTITION, *LOG_ORDER, sf.struct(*LOG_ORDER).alias("damaged")
     )
     before = _before(PARTITION)
     reach = sf.coalesce(sf.max("end.reach").over(before) + 1, sf.col("log_start"))
     sound = sf.max(sf.when(sf.col("end").isNotNull(), sf.struct("end.segment", "end.position"))).over(before)
-    damaged = sf.max("damaged").over(before)
-    between = (
-        divided.unionByName(damage, allowMissingColumns=True)
+    after_damage = "torn IS NOT NULL AND (sound IS NULL OR torn > sound)"
+    return (
+        united([divided, damage])
         .join(sf.broadcast(bounds), [*PARTITION])
-        .withColumn("reach", reach)
-        .withColumn("after_damage", damaged.isNotNull() & (sound.isNull() | (damaged > sound)))
-        .withColumn("missing", sf.col("base_offset") - sf.col("reach"))
-        .where("end IS NOT NULL AND missing > 0")
-        .select(*_ABOUT, "missing", "after_damage")
+        .select("*", reach.alias("reach"), sound.alias("sound"), sf.max("damaged").over(before).alias("torn"),
+                sf.last("end.last_offset", ignorenulls=True).over(before).alias("last_before"))
+        .where("end IS NOT NULL AND (base_offset > reach OR base_offset <= last_before)")
+        .withColumn("missing", sf.greatest(sf.col("base_offset") - sf.col("reach"), sf.lit(0)))
+        .withColumn("after_damage", sf.expr(after_damage))
+        .select(*_ABOUT, "missing", "after_damage", "last_before")
     )  # fmt: skip
+
+
+def holes(batches: DataFrame, between: DataFrame, bounds: DataFrame) -> DataFrame:
+    """The batches before which offsets are missing: how many are `missing`, and for how many of these there is a `reason`."""
+    rows = united(each.where("missing > 0").select(*_ABOUT, "missing", "after_damage") for each in (batches, between))
     cleaned = sf.least("base_offset", "cleaned_until") - sf.col("base_offset") + sf.col("missing")
     reason = sf.when(ROW.after_damage, ROW.missing).otherwise(sf.greatest(cleaned, sf.lit(0)))
-    return within.unionByName(between).join(sf.broadcast(bounds), [*PARTITION]).withColumn("reason", reason)
+    return rows.join(sf.broadcast(bounds), [*PARTITION]).withColumn("reason", reason)
 
 
 def offset_gaps(missing: DataFrame, told: DataFrame | None) -> DataFrame:
-    """Offsets that are missing for no reason, unless the gaps over them, in `told`, have as many missing sequences."""
+    """Offsets that are missing for no reason, unless the gaps over them, in `told`, have as many missing sequences.
+
+    They are only likely a finding if compaction may be the reason and nothing tells.
+    """
     found = (
         missing.where(~_internal())
         .withColumn("after", _place())
@@ -202,12 +222,13 @@ def offset_gaps(missing: DataFrame, told: DataFrame | None) -> DataFrame:
         )
         begins, ends = gaps.withColumn("at", ROW.first_offset), gaps.withColumn("at", ROW.last_offset)
         ends = ends.withColumn("over", -ROW.over)
-        sides = reduce(DataFrame.unionByName, (rows.select(*PARTITION, "at", "over") for rows in (begins, ends)))
+        sides = (rows.select(*PARTITION, "at", "over") for rows in (begins, ends))
         over = sf.coalesce(sf.sum("over").over(Window.partitionBy(*PARTITION).orderBy("at")), sf.lit(0))
-        found = found.withColumn("at", ROW.base_offset).unionByName(sides, allowMissingColumns=True)
+        found = united([found.withColumn("at", ROW.base_offset), *sides])
         found = found.withColumn("over", over).where("unexplained > over")
     words = WORDS.offset_gap(ROW.base_offset, ROW.last_offset)
-    return finding(found, sf.lit("offset_gap"), sf.struct("after"), words)
+    severity = sf.when(ROW.policy_known, severity_of("offset_gap")).otherwise("likely")
+    return finding(found, sf.lit("offset_gap"), sf.struct("after"), words, severity)
 
 
 # Transactions
@@ -220,7 +241,7 @@ def transactions(troubled: DataFrame, folded: DataFrame, bounds: DataFrame) -> l
     """
     damaged = troubled.where(sf.col("problem").isin(*DAMAGE) & (sf.col("producer_id") >= 0)).withColumn("kind", _kind())
     events = (
-        _events(folded).unionByName(damaged.select(*_ABOUT, "kind").withColumn("sound", sf.lit(False)))
+        united([_events(folded), damaged.select(*_ABOUT, "kind").withColumn("sound", sf.lit(False))])
         .withColumn("known", sf.row_number().over(_log(PRODUCER)) > 1)
         .withColumn("ended", sf.coalesce(sf.sum(_is_marker().cast("int")).over(_before(PRODUCER)), sf.lit(0)))
     )  # fmt: skip
@@ -289,7 +310,7 @@ def in_life(folded: DataFrame, troubled: DataFrame, suspicious: DataFrame, expir
     damaged = damaged.withColumn("last", sf.struct(*(f"last.{field.name}" for field in HEADER)))
     last = sf.struct("last.producer_epoch", *(f"last.{name}" if name != "segment" else name for name in _PLACE))
     return (
-        sound.unionByName(damaged, allowMissingColumns=True)
+        united([sound, damaged])
         .join(suspicious.select(*PRODUCER).distinct(), [*PRODUCER], "left_semi")
         .withColumn("reborn", sf.coalesce((pause >= expiration_ms) & ~within, sf.lit(False)))
         .withColumn("life", sf.sum(sf.col("reborn").cast("int")).over(log))
@@ -311,17 +332,17 @@ def examined(heads: DataFrame, suspicious: DataFrame, batches: DataFrame) -> Dat
     whole = data.where("producer_epoch = last_epoch").join(epochs, [*PRODUCER, "producer_epoch"], "left_semi")
     several = data.where("producer_epoch < last_epoch")
     within = several.join(epochs.withColumnRenamed("producer_epoch", "epoch"), [*PRODUCER])
-    within = within.where("epoch BETWEEN producer_epoch AND last_epoch").localCheckpoint()
+    within = settled(within.where("epoch BETWEEN producer_epoch AND last_epoch"))
     stretches = whole.select(*_STRETCH)
     if not within.isEmpty():
-        stretches = stretches.unionByName(closer(within.drop("producer_epoch"), batches, sf.lit(0)))
-    ordered = in_sequence(stretches).localCheckpoint()
+        stretches = united([stretches, closer(within.drop("producer_epoch"), batches, sf.lit(0))])
+    ordered = settled(in_sequence(stretches))
     for grain in (PIECE, 1):
         overlapping = ordered.where("NOT alone")
         if overlapping.isEmpty():
             break
         single = closer(overlapping.withColumn("epoch", ROW.producer_epoch), batches, sf.floor(ROW.position / grain))
-        ordered = in_sequence(ordered.where("alone").select(*_STRETCH).unionByName(single)).localCheckpoint()
+        ordered = settled(in_sequence(united([ordered.where("alone").select(*_STRETCH), single])))
     return ordered
 
 
@@ -331,7 +352,7 @@ def closer(stretches: DataFrame, batches: DataFrame, part: Column) -> DataFrame:
         *PRODUCER, "life", "segment", "run", sf.col("epoch").alias("producer_epoch"), ROW.position.alias("start"),
         ROW.tail.position.alias("stop"), "before",
     )  # fmt: skip
-    chosen = chosen.localCheckpoint()
+    chosen = settled(chosen)
     keys = (*PRODUCER, "producer_epoch", "segment", "run")
     rows = (
         intact(batches).where(sf.col("attributes").bitwiseAND(sf.lit(CONTROL)) == 0)
@@ -391,14 +412,14 @@ def with_copies(ordered: DataFrame) -> DataFrame:
     ]
     nothing = {field.name: sf.lit(None).cast(field.dataType) for field in told}
     schema = StructType([*rows.schema.fields, *told])
-    lot = sf.floor(sf.col("island") / ISLANDS)
-    overlapping = rows.where("NOT alone").groupBy(*EPOCH, lot).applyInArrow(_copied, schema)
-    return rows.where("alone").withColumns(nothing).unionByName(overlapping).drop("side", "island", "alone")
+    lots = rows.where("NOT alone").withColumn("lot", sf.floor(sf.col("island") / ISLANDS))
+    overlapping = in_groups(lots, (*EPOCH, "lot"), _copied, schema)
+    return united([rows.where("alone").withColumns(nothing), overlapping]).drop("side", "island", "alone")
 
 
 def _copied(islands: pa.Table) -> pa.Table:
     """The batches of whole islands of an epoch with the results of `wirebroker.audit.copies`."""
-    rows = islands.sort_by("order")
+    rows = islands.drop_columns(["lot"]).sort_by("order")
     extents = zip(rows.column("place").to_pylist(), rows.column("end").to_pylist(), strict=True)
     found = {each.batch: each for each in copied(list(extents))}
     told = [found.get(batch) for batch in range(len(rows))]
@@ -458,16 +479,16 @@ def with_reasons(gaps: DataFrame, missing: DataFrame) -> DataFrame:
     reasons = missing.where("reason > 0").select(*PARTITION, *LOG_ORDER, "reason")
     if reasons.isEmpty():
         return gaps.withColumn("holes", sf.lit(0).cast("bigint"))
-    gaps = gaps.localCheckpoint()
+    gaps = settled(gaps)
     sides = [gaps.select(*PARTITION, *LOG_ORDER), gaps.select(*PARTITION, "before.segment", "before.position")]
     points = sides[0].unionByName(sides[1]).distinct().withColumn("asked", sf.lit(True))
     below = (
-        points.unionByName(reasons, allowMissingColumns=True)
+        united([points, reasons])
         .withColumn("holes", sf.coalesce(sf.sum("reason").over(_log(PARTITION)), sf.lit(0)))  # up to its own place
         .where("asked")
         .select(*PARTITION, sf.struct(*LOG_ORDER).alias("at"), "holes")
-        .localCheckpoint()
     )
+    below = settled(below)
     after, before = (below.select(*PARTITION, sf.col("at").alias(at), sf.col("holes").alias(name)) for at, name in
                      (("here", "to"), ("there", "from")))  # fmt: skip
     return (

@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,7 +89,7 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
 
     from wirebroker_audit.exports import Exports
     from wirebroker_audit.job import LIVE, REFUSALS, SUMMARY, CannotAudit, audit
-    from wirebroker_audit.session import get_session
+    from wirebroker_audit.session import BRIEF, get_session
 
     # PySpark warns of pandas 3 from 4.2 on; the audit uses Arrow and not pandas
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
@@ -105,7 +106,11 @@ def _run(options: argparse.Namespace, err: Console, interruption: Interruption) 
         request.check(SUMMARY if options.follow is None else LIVE)
         with _progress(err) as shown:
             shown.stage("starting Spark")
-            spark = get_session(options.master, {"spark.driver.memory": options.memory} if options.memory else None)
+            threading.Thread(target=import_module, args=("wirebroker_audit.report",), daemon=True).start()  # while Java starts
+            settings = {"spark.driver.memory": options.memory} if options.memory else {}
+            if options.follow is None and request.looks_small():
+                settings |= BRIEF
+            spark = get_session(options.master, settings)
             interruption.watch(spark.sparkContext, cancel=options.follow is None)
             shown.watch(spark)
             if options.follow is None:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from kafkawire.batches import CONTROL, TRANSACTIONAL
 from wirebroker.audit.content import SHOWN
@@ -20,6 +21,7 @@ from wirebroker.audit.findings import INTERNAL_TOPICS
 from wirebroker.audit.matching import MANY, Repeats
 from wirebroker_audit.checks import LOG_ORDER, PARTITION, PRODUCER, finding, intact
 from wirebroker_audit.scan import Array
+from wirebroker_audit.tables import in_groups, mapped, settled, united
 from wirebroker_audit.wording import ROW, WORDS
 
 UNIT = (
@@ -41,24 +43,23 @@ def head(data: str) -> Column:
 
 
 def outcomes(data: DataFrame, batches: DataFrame) -> DataFrame:
-    """The outcome of the transactional batches among `data`: `transaction` is committed, aborted or open."""
-    data = data.where(sf.col("attributes").bitwiseAND(sf.lit(TRANSACTIONAL | CONTROL)) == TRANSACTIONAL)
+    """The outcome of the transactional batches `data`: `transaction` is committed, aborted or open."""
     data = data.select(*PRODUCER, *LOG_ORDER, sf.lit(None).cast("tinyint").alias("marker"))
     markers = intact(batches).where("marker >= 0").select(*PRODUCER, *LOG_ORDER, "marker")
     markers = markers.join(data.select(*PRODUCER).distinct(), [*PRODUCER], "left_semi")
     backwards = Window.partitionBy(*PRODUCER).orderBy(*(sf.desc(name) for name in LOG_ORDER))
     ending = sf.last("marker", ignorenulls=True).over(backwards)
     state = sf.when(sf.col("next") == 1, "committed").when(sf.col("next") == 0, "aborted").otherwise("open")
-    ended = data.unionByName(markers).withColumn("next", ending).where("marker IS NULL")
+    ended = united([data, markers]).withColumn("next", ending).where("marker IS NULL")
     return ended.select(*PARTITION, *LOG_ORDER, state.alias("transaction"))
 
 
 def with_outcome(rows: DataFrame, data: DataFrame, batches: DataFrame) -> DataFrame:
     """Rows with the `transaction` of the batch at their place in the log, one of `data`: committed, aborted, open, or none."""
-    ended = outcomes(data, batches)
-    if ended.isEmpty():
+    data = data.where(sf.col("attributes").bitwiseAND(sf.lit(TRANSACTIONAL | CONTROL)) == TRANSACTIONAL)
+    if data.isEmpty():
         return rows.withColumn("transaction", sf.lit("none"))
-    return rows.join(ended, [*PARTITION, *LOG_ORDER], "left").fillna("none", ["transaction"])
+    return rows.join(outcomes(data, batches), [*PARTITION, *LOG_ORDER], "left").fillna("none", ["transaction"])
 
 
 def visible(rows: DataFrame) -> DataFrame:
@@ -94,11 +95,11 @@ def data_batches(batches: DataFrame) -> DataFrame:
     return intact(batches).where(data)
 
 
-def bad_records(records: DataFrame) -> DataFrame:
+def bad_records(problems: DataFrame) -> DataFrame:
     """Batches whose checksum matches but whose records cannot be read."""
     none = {name: sf.lit(-1) for name in ("base_sequence", "last_sequence")}
     at = {"base_offset": sf.col("batch_offset"), "last_offset": sf.col("batch_offset")}
-    rows = records.where("problem = 'bad_batch'").withColumns(none | at)
+    rows = problems.where("problem = 'bad_batch'").withColumns(none | at)
     words = WORDS.damaged(ROW.segment, ROW.position, ROW.base_offset, ROW.detail)
     return finding(rows, sf.lit("bad_batch"), sf.struct("segment", "position", "detail"), words)
 
@@ -118,7 +119,10 @@ def deleted(batches: DataFrame, bounds: DataFrame) -> DataFrame:
 BUCKET = 500_000
 """About how many checksums are sorted at a time."""
 MOST_BUCKETS = 10_000
-PACKED = "topic string, bucket int, contents binary"
+PACKED = StructType(
+    [StructField("topic", StringType()), StructField("bucket", IntegerType()), StructField("contents", BinaryType())]
+)
+DOUBLED = StructType([StructField("topic", StringType()), StructField("content", LongType())])
 
 
 def pack(chunks: Iterable[pa.RecordBatch], buckets: int) -> Iterator[pa.RecordBatch]:
@@ -173,8 +177,8 @@ def repeated_batches(data: DataFrame, count: int) -> DataFrame:
     The checksums travel as arrays: that costs a small part of a comparison of rows.
     """
     buckets = max(1, min(count // BUCKET, MOST_BUCKETS))
-    packed = data.select("topic", "content").mapInArrow(lambda chunks: pack(chunks, buckets), PACKED)
-    doubled = packed.groupBy("topic", "bucket").applyInArrow(doubles, "topic string, content bigint").localCheckpoint()
+    packed = mapped(data.select("topic", "content"), lambda chunks: pack(chunks, buckets), PACKED)
+    doubled = settled(in_groups(packed, ("topic", "bucket"), doubles, DOUBLED))
     return data.join(doubled, ["topic", "content"], "left_semi") if not doubled.isEmpty() else data.limit(0)
 
 
@@ -230,7 +234,7 @@ def untold(again: DataFrame, told: DataFrame) -> DataFrame:
         *PARTITION, sf.explode(sf.sequence("first_offset", "last_offset")).alias("base_offset")
     )
     fresh = named.where("kind = 'duplicate'").join(by_sequence, [*PARTITION, "base_offset"], "left_anti")
-    return named.where("kind <> 'duplicate'").unionByName(fresh.select(*named.columns))
+    return united([named.where("kind <> 'duplicate'"), fresh.select(*named.columns)])
 
 
 def stored_again(again: DataFrame) -> DataFrame:

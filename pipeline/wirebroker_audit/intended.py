@@ -22,6 +22,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from wirebroker.audit.journal import FIELDS, parse_line, part_of
+from wirebroker_audit.tables import mapped, settled, united
 
 PARTS = pa.schema(
     [
@@ -64,7 +65,7 @@ def check_journal(path: str) -> None:
 
 def read_journal(spark: SparkSession, path: str) -> DataFrame:
     """One row for each intended record, with the columns `COLUMNS`. Raises BadJournal."""
-    parts = (_parquet(spark, path) if _is_parquet(path) else _lines(spark, path)).localCheckpoint()
+    parts = settled(_parquet(spark, path) if _is_parquet(path) else _lines(spark, path))
     if (bad := parts.where("problem IS NOT NULL").first()) is not None:
         raise BadJournal(f"{_where(path, bad['line'])}{bad['problem']}")
     rows = _merged(parts)
@@ -85,12 +86,12 @@ def _parquet(spark: SparkSession, path: str) -> DataFrame:
         raise BadJournal(f"{path}: the file is not Parquet") from refused
     _check_names(rows.columns, path)
     rows = rows.withColumns({name: sf.col(name).cast(to) for name, to in CASTS.items() if name in rows.columns})
-    return rows.mapInArrow(_of_rows, from_arrow_schema(PARTS))
+    return mapped(rows, _of_rows, from_arrow_schema(PARTS))
 
 
 def _lines(spark: SparkSession, path: str) -> DataFrame:
     lines = spark.read.text(path).select(sf.col("value").cast("binary").alias("line"))  # it need not be UTF-8
-    return lines.mapInArrow(_of_lines, from_arrow_schema(PARTS))
+    return mapped(lines, _of_lines, from_arrow_schema(PARTS))
 
 
 def _of_rows(chunks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -163,7 +164,7 @@ def _merged(parts: DataFrame) -> DataFrame:
         .withColumn("problem", sf.coalesce("forms", sf.when(sf.col("topic").isNull(), sf.concat(
             sf.lit("no row with the id "), "id", sf.lit(" has a topic")))))
     )  # fmt: skip
-    both = parts.where("id IS NULL").select(*COLUMNS, "problem").unionByName(by_id.select(*COLUMNS, "problem"))
+    both = united([parts.where("id IS NULL").select(*COLUMNS, "problem"), by_id.select(*COLUMNS, "problem")])
     return both.fillna("null", ["shown"])
 
 

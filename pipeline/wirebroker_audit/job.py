@@ -5,34 +5,36 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from socket import gethostname
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.types import StringType, StructField, StructType
 
 from wirebroker import __version__
 from wirebroker.access.settings import Access, BadConfig
 from wirebroker.audit.findings import EXPIRATION_MS, INTERNAL_TOPICS, weight
-from wirebroker_audit import checks, consumers, contents, groups, other_rules, schema
+from wirebroker_audit import checks, consumers, contents, groups, other_rules, schema, tables
 from wirebroker_audit.coordinators import Open
 from wirebroker_audit.directory import NotALogDirectory, find_partitions
 from wirebroker_audit.earlier import Earlier, state_of, with_last_batches
 from wirebroker_audit.history import HISTORY, earlier, entry_of, save
 from wirebroker_audit.intended import BadJournal, check_journal, read_journal
 from wirebroker_audit.onward import BATCHES, COVERED, RUNS, BadReport, State, read_state
-from wirebroker_audit.origin import Cluster, Directory, Origin
+from wirebroker_audit.origin import SMALL_RECORDS, Cluster, Directory, Origin
 from wirebroker_audit.places import is_elsewhere
 from wirebroker_audit.policy import IGNORED, BadPolicy, Policies, read_policies
 from wirebroker_audit.reconcile import reconcile
-from wirebroker_audit.report import write_report
 from wirebroker_audit.scan import EVERYTHING
 from wirebroker_audit.sources.trace import BadTrace, read_trace
+from wirebroker_audit.splits import SMALL_BYTES, is_small
+from wirebroker_audit.tables import local_rows, settled, united
 from wirebroker_audit.wire import PLAINTEXT, BrokerError, ask
 
 RECORDS_LIMIT = 1_000_000
@@ -50,6 +52,13 @@ WRITTEN = {SUMMARY: {SUMMARY, HISTORY, COVERED, "report.html", BATCHES, RUNS, "f
 """The files of a report and of the live form. A folder with any other file is not replaced."""
 WORK = ".work"
 """The folder for intermediate tables; it is not part of the report."""
+_RULES = StructType([StructField(name, StringType()) for name in ("topic", "kind", "chosen")])
+_TOLD = StructType(
+    [
+        *(field for field in schema.FINDINGS if field.name in Open._fields),
+        *(StructField(name, StringType()) for name in ("kind", "words", "told")),
+    ]
+)  # fmt: skip
 REFUSALS = (NotALogDirectory, BrokerError, BadConfig, BadReport, BadJournal, BadPolicy, BadTrace)
 """Errors in the input; their texts are for the user."""
 
@@ -72,6 +81,8 @@ class Request:
     records_limit: int = RECORDS_LIMIT
     policy: str | None = None
     """a TOML file with policies for topics"""
+    together: bool = True
+    """whether the driver may read a log that is small"""
     fail_on: str | None = None
     """the least grave findings that fail the audit; None: what the policy says, otherwise likely ones"""
 
@@ -95,6 +106,15 @@ class Request:
             return None
         return read_state(self.since, is_cluster=self.bootstrap is not None, expiration_ms=self.expiration_ms)
 
+    def looks_small(self) -> bool:
+        """Whether the log and the other inputs are small, as their files say. Raises NotALogDirectory."""
+        return self.inputs_are_small() and self.path is not None and is_small(find_partitions(self.path, self.topics))
+
+    def inputs_are_small(self) -> bool:
+        """Whether the driver can read the trace and the journal too."""
+        paths = [path for path in (self.trace, self.intended) if path is not None]
+        return all(not is_elsewhere(path) and _bytes_of(Path(path)) <= SMALL_BYTES for path in paths)
+
     def check(self, own: str = SUMMARY) -> None:
         """Check the input before Spark starts; the file `own` marks an `out` that may be replaced. Raises CannotAudit."""
         try:
@@ -113,6 +133,11 @@ class Request:
             raise CannotAudit(str(refused)) from refused
         if self.out.exists() and not _is_ours(self.out, own):
             raise CannotAudit(f"{self.out} exists and is not a report of an audit; choose another place with --out")
+
+
+def _bytes_of(path: Path) -> int:
+    """Of a file, or of all in a folder."""
+    return sum(each.stat().st_size for each in path.rglob("*")) if path.is_dir() else path.stat().st_size
 
 
 def _is_ours(out: Path, own: str) -> bool:
@@ -222,40 +247,52 @@ class _Audit:
         self.problems, self.notices = [*origin.problems], [*origin.notices]
 
     def run(self) -> Result:
+        work = self.folder / WORK
+        work.mkdir()
+        self.origin.pin(work)
+        with ExitStack() as together:
+            if self.request.together and self.origin.is_small and self.request.inputs_are_small():
+                together.enter_context(tables.together(self.spark))
+            return self._run(together)
+
+    def _run(self, together: ExitStack) -> Result:
         intended = read_journal(self.spark, self.request.intended) if self.request.intended else None
         arrivals = self._arrivals()
         self.stage("scanning batches")
-        kept, work = self.folder.resolve() / BATCHES, self.folder / WORK
+        kept = self.folder.resolve() / BATCHES
         kept.mkdir()
-        work.mkdir()
-        self.origin.pin(work)
-        carried = self._carried(work)
+        carried = self._carried(self.folder / WORK)
         folded = checks.joined(self.origin.kept(kept))
         if carried is not None:
-            carried.batches().write.mode("append").parquet(self._path(BATCHES))
-            folded = folded.unionByName(carried.runs())
-        folded = folded.localCheckpoint()
-        batches = self.spark.read.schema(schema.BATCHES).parquet(self._path(BATCHES))
+            tables.added(carried.batches(), kept)
+            folded = united([folded, carried.runs()])
+        folded = settled(folded)
+        by_partition = checks.summed(folded)
+        totals = self._totals(folded, by_partition)
+        if sum(each["records"] for each in totals.values()) > SMALL_RECORDS:
+            together.close()
+        batches = tables.stored(self.spark, kept, schema.BATCHES)
         self._unreadable(batches)
         self.stage("checking sequences, epochs and transactions")
-        bounds = checks.with_compaction(self.origin.bounds_frame(), folded).localCheckpoint()
+        bounds = settled(checks.with_compaction(self.origin.bounds_frame(), folded))
         found = checks.findings_of(batches, folded, bounds, self.request.expiration_ms)
         findings = self._with_findings(self._with_coordinators(self._aside(found, "checked")))
-        totals = self._totals(folded)
         if (between := self.origin.between_replicas()) is not None:
             self.stage("comparing replicas")
             findings = self._with_findings(between)
         for found in self._by_content(batches, bounds, findings, totals, intended):
             findings = self._with_findings(found)
-        ranges = self._ranges(folded)
+        ranges = self._ranges(by_partition)
         findings, commits = self._with_groups(findings, batches, ranges)
         outcomes = self._what_if(arrivals)
         self.stage("writing the report")
         summary = self._summary(findings, totals, outcomes) | {"ranges": ranges} | commits
-        folded.write.parquet(self._path(RUNS))
+        tables.added(folded, self.folder / RUNS)
         state_of(folded, self.origin, self.request.expiration_ms).save(self.folder)
         history = [*earlier(self.request.since or self.request.out), entry_of(summary)]
         save(self.folder, history)
+        from wirebroker_audit.report import write_report  # slow to import; `command` does it while Java starts
+
         shown = write_report(self.folder, summary, batches, folded, findings, outcomes, history)
         shutil.rmtree(self.folder / WORK, ignore_errors=True)
         (self.folder / SUMMARY).write_text(json.dumps(summary, indent=1), encoding="utf-8")
@@ -280,8 +317,7 @@ class _Audit:
         began = int(self.began.timestamp() * 1000)
         told = [(*row, "open_transaction", *known.about(Open(*row), began)) for row in rows]
         names = [*Open._fields, "kind"]
-        types = "topic string, partition int, producer_id long, producer_epoch short, first_offset long, kind string"
-        more = self.spark.createDataFrame(told, f"{types}, words string, told string")
+        more = local_rows(self.spark, told, _TOLD)
         joined = findings.join(sf.broadcast(more), names, "left")
         evidence = sf.concat(sf.expr("substring(evidence, 1, length(evidence) - 1)"), sf.lit(", "), "told", sf.lit("}"))
         joined = joined.withColumn("explanation", sf.concat("explanation", sf.coalesce("words", sf.lit(""))))
@@ -298,33 +334,26 @@ class _Audit:
         known = {(each["topic"], each["partition"]): (each["first"], each["end"]) for each in ranges}
         found = list(groups.findings_of(seen, known, int(self.began.timestamp() * 1000)))
         if found:
-            findings = self._with_findings(self.spark.createDataFrame(found, schema.FINDINGS))
+            findings = self._with_findings(local_rows(self.spark, found, schema.FINDINGS))
         if seen.more_back:
             self.notices.append(
                 f"{seen.more_back:,} more commits went back; {groups.BACK_LIMIT:,} of each partition are listed"
             )
         return findings, groups.summary_of(seen, known, consumers.outputs(self.spark, batches, seen))
 
-    def _path(self, name: str) -> str:
-        return (self.folder.resolve() / name).as_uri()
-
     def _with_findings(self, findings: DataFrame) -> DataFrame:
         """Append findings to the table, by the policies of their topics; returns the whole table."""
         chosen = self.policies.severities({topic for topic, *_ in self.origin.bounds})
-        named = {(topic, kind) for topic, kind, _ in chosen}
-        chosen += [(each, "offset_gap", "likely") for each in self.origin.unsure if (each, "offset_gap") not in named]
         if chosen:
-            rules = self.spark.createDataFrame(chosen, "topic string, kind string, chosen string")
+            rules = local_rows(self.spark, chosen, _RULES)
             findings = findings.join(sf.broadcast(rules), ["topic", "kind"], "left")
             findings = findings.where(f"chosen IS NULL OR chosen <> '{IGNORED}'")
             findings = findings.withColumn("severity", sf.coalesce("chosen", "severity")).select(*schema.FINDINGS.names)
-        findings.write.mode("append").parquet(self._path("findings"))
-        return self.spark.read.schema(schema.FINDINGS).parquet(self._path("findings"))
+        return tables.added(findings, self.folder / "findings")
 
     def _aside(self, rows: DataFrame, name: str) -> DataFrame:
         """The rows, written to an intermediate table."""
-        rows.write.parquet(self._path(f"{WORK}/{name}"))
-        return self.spark.read.schema(rows.schema).parquet(self._path(f"{WORK}/{name}"))
+        return tables.added(rows, self.folder / WORK / name)
 
     def _arrivals(self) -> DataFrame | None:
         if self.request.trace is None:
@@ -336,9 +365,10 @@ class _Audit:
 
     def _unreadable(self, batches: DataFrame) -> None:
         """Add problems and notices about batches or records that were not read, each once."""
-        rows = batches.where("problem IN ('unreadable', 'deleted', 'old_format')").select(
-            "topic", "partition", "problem", "detail"
-        )
+        rows = batches.where("problem IN ('unreadable', 'deleted', 'old_format')")
+        rows = settled(rows.select("topic", "partition", "problem", "detail"))
+        if rows.isEmpty():
+            return
         told = rows.distinct().orderBy(sf.desc("problem")).limit(SAID + 1).collect()
         problems = [row["detail"] for row in told if row["problem"] == "unreadable"]
         gone = [f"{row['topic']}-{row['partition']}: {row['detail']}" for row in told if row["problem"] != "unreadable"]
@@ -347,22 +377,25 @@ class _Audit:
         if len(told) > SAID:
             self.problems.append("… and more") if problems else self.notices.append("… and more")
 
-    def _totals(self, folded: DataFrame) -> dict[str, dict[str, int]]:
+    def _totals(self, folded: DataFrame, by_partition: Mapping[tuple[str, int], Row]) -> dict[str, dict[str, int]]:
         """By topic: partitions, batches, records, bytes, producers, committed, aborted. Markers count for the last two only."""
-        sent = (sf.col("producer_id") >= 0) & (sf.col("batches") > 0)
-        rows = folded.groupBy("topic").agg(
-            sf.count_distinct("partition").alias("partitions"),
-            *(sf.sum(name).alias(name) for name in ("batches", "records", "bytes", "committed", "aborted")),
-            sf.count_distinct(sf.when(sent, sf.col("producer_id"))).alias("producers"),
-        ).orderBy("topic").collect()  # fmt: skip
-        return {row["topic"]: {name: int(row[name]) for name in row.asDict() if name != "topic"} for row in rows}
+        sums = ("batches", "records", "bytes", "committed", "aborted")
+        topics = sorted({topic for topic, _ in by_partition})
+        totals = {topic: dict.fromkeys(("partitions", *sums, "producers"), 0) for topic in topics}
+        for (topic, _), row in by_partition.items():
+            totals[topic]["partitions"] += 1
+            for name in sums:
+                totals[topic][name] += row[name]
+        sent = folded.where("producer_id >= 0 AND batches > 0").select("topic", "producer_id").distinct()
+        for row in sent.groupBy("topic").count().collect():
+            totals[row["topic"]]["producers"] = row["count"]
+        return totals
 
-    def _ranges(self, folded: DataFrame) -> list[dict[str, Any]]:
+    def _ranges(self, by_partition: Mapping[tuple[str, int], Row]) -> list[dict[str, Any]]:
         """The offsets of each partition that were read, from `first` up to `end`; and which of several replicas."""
-        rows = folded.groupBy(*checks.PARTITION).agg(sf.max("last.last_offset").alias("last")).collect()
-        last = {(row["topic"], row["partition"]): row["last"] for row in rows}
+        ends = {where: row["last"] + 1 for where, row in by_partition.items()}
         return [
-            {"topic": topic, "partition": partition, "first": first, "end": last.get((topic, partition), first - 1) + 1}
+            {"topic": topic, "partition": partition, "first": first, "end": ends.get((topic, partition), first)}
             | self.origin.replica(topic, partition)
             for topic, partition, first, _ in self.origin.bounds
         ]
@@ -382,12 +415,14 @@ class _Audit:
             return
         self.stage("comparing the contents of records")
         records = self._aside(self.origin.records([name for name in totals if name not in large]), "records")
-        self._unreadable(records)
+        problems = settled(records.where("problem IS NOT NULL"))
+        self._unreadable(problems)
         rows = self._since_log_start(records.where("problem IS NULL"), bounds)
         data = contents.data_batches(batches).where(~sf.col("topic").isin(*large))
         rows = contents.units_of_records(contents.with_outcome(rows, data, batches))
-        units, damaged = contents.visible(rows), contents.bad_records(records)
-        yield damaged
+        units = contents.visible(rows)
+        if not problems.isEmpty():
+            yield contents.bad_records(problems)
         if intended is None:
             yield from self._stored_again(units, found)
             return
@@ -408,7 +443,7 @@ class _Audit:
         self.notices.append(f"{', '.join(large[:SAID])}{more}: {limit}")
         data = contents.data_batches(batches).where(sf.col("topic").isin(*large))
         stored = sum(totals[name]["batches"] for name in large)
-        alike = contents.repeated_batches(data, stored).localCheckpoint()
+        alike = settled(contents.repeated_batches(data, stored))
         rows = contents.visible(contents.with_outcome(alike, alike, batches))
         yield from self._stored_again(contents.units_of_batches(rows), found, among=data)
 
@@ -423,13 +458,13 @@ class _Audit:
         self, units: DataFrame, found: DataFrame, beyond: DataFrame | None = None, *, among: DataFrame | None = None
     ) -> Iterator[DataFrame]:
         """Findings about repeated units; `among` has all units of a topic if `units` does not."""
-        alike = contents.repeated(units).localCheckpoint()
+        alike = settled(contents.repeated(units))
         again = None if alike.isEmpty() else contents.copies(self._meaningful(units if among is None else among, alike))
         if beyond is not None:
             named = beyond.select(*contents.UNIT, "first", "severity")
             again = named if again is None else again.select(*named.columns).unionByName(named)
         if again is not None:
-            yield contents.stored_again(contents.untold(again.localCheckpoint(), found))
+            yield contents.stored_again(contents.untold(settled(again), found))
 
     def _meaningful(self, units: DataFrame, alike: DataFrame) -> DataFrame:
         repeats = contents.repeats(units, alike)
@@ -442,11 +477,10 @@ class _Audit:
             return []
         self.stage("judging the arrivals again")
         outcomes = other_rules.what_if(arrivals, expiration_ms=self.request.expiration_ms)
-        outcomes.write.parquet(self._path("what_if"))
+        outcomes = tables.added(outcomes, self.folder / "what_if")
         counted = [name for name in other_rules.OUTCOMES.names if name not in ("topic", "partition", "variant", "window")]
         rows = (
-            self.spark.read.parquet(self._path("what_if"))
-            .groupBy("variant", "window").agg(*(sf.sum(name).alias(name) for name in counted)).collect()
+            outcomes.groupBy("variant", "window").agg(*(sf.sum(name).alias(name) for name in counted)).collect()
         )  # fmt: skip
         order = [each.name for each in other_rules.variants()]
         return sorted((row.asDict() for row in rows), key=lambda row: order.index(row["variant"]))

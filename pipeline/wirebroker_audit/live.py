@@ -33,6 +33,7 @@ from wirebroker_audit.live_segments import RESTARTED
 from wirebroker_audit.micro_batches import Folder, MicroBatches
 from wirebroker_audit.origin import Cluster, Directory
 from wirebroker_audit.policy import Policy
+from wirebroker_audit.tables import settled
 
 SAID = 500
 """Characters of a failure that are shown."""
@@ -67,11 +68,9 @@ def start(
         restarted = mine.where(f"problem = 'deleted' AND position = {RESTARTED}").select("topic", "partition").distinct()
         restarts.begin([(row["topic"], row["partition"]) for row in restarted.collect()], micro)
         kept_runs.take(checks.runs(mine), micro)
-        batches, folded = kept_batches.all(), kept_runs.all().localCheckpoint()
+        batches, folded = kept_batches.all(), settled(kept_runs.all())
         bounds = checks.with_compaction(origin.bounds_frame(), folded)
-        found = checks.findings_of(batches, folded, bounds, expiration_ms)
-        is_unsure = (sf.col("kind") == "offset_gap") & sf.col("topic").isin(*origin.unsure)
-        found = found.withColumn("severity", sf.when(is_unsure, "likely").otherwise(sf.col("severity"))).localCheckpoint()
+        found = settled(checks.findings_of(batches, folded, bounds, expiration_ms))
         gone = (
             batches.where("problem IN ('deleted', 'old_format')")
             .select("topic", "partition", "detail")
@@ -81,7 +80,7 @@ def start(
         notices = [f"{row['topic']}-{row['partition']}: {row['detail']}" for row in gone]
         _replace(out / CURRENT, found, micro, [*origin.notices, *notices])
 
-    stream = spark.readStream.format(origin.format).options(**origin.options).load()
+    stream = spark.readStream.format(origin.batch_source.name()).options(**origin.options).load()
     return (
         stream.writeStream.foreachBatch(take)
         .option("checkpointLocation", str(folder / "checkpoint"))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource
 
 from kafkawire.disk.names import LOG, offset_of
 from kafkawire.primitives import format_uuid
@@ -21,11 +22,14 @@ from wirebroker_audit.live_log import Range, crc_before
 from wirebroker_audit.onward import Covered, Key, State, onward, onward_live
 from wirebroker_audit.scan import EVERYTHING
 from wirebroker_audit.segments import Split
-from wirebroker_audit.sources.broker import partitions_as_text
-from wirebroker_audit.sources.files import load_plan, save_plan, save_splits
-from wirebroker_audit.splits import find_splits
+from wirebroker_audit.sources.broker import BrokerRecordSource, BrokerSource, partitions_as_text
+from wirebroker_audit.sources.files import SegmentRecordSource, SegmentSource, load_plan, save_plan, save_splits
+from wirebroker_audit.splits import find_splits, is_small
+from wirebroker_audit.tables import is_together, local_rows, source
 from wirebroker_audit.wire import PLAINTEXT, BrokerError, Client
 
+SMALL_RECORDS = 100_000
+"""The most records of a small log."""
 TASKS = 1000
 """Tasks at most of a comparison of replicas."""
 
@@ -35,16 +39,16 @@ class Origin(ABC):
 
     name: str
     is_cluster: bool
-    format: str
-    """the Data Source of its batches"""
-    record_format: str
-    """the Data Source of its records"""
+    batch_source: type[DataSource]
+    record_source: type[DataSource]
     options: dict[str, str]
     """the options of that Data Source and of the source of records"""
     bounds: list[tuple[str, int, int, int]]
     """topic, partition, log start, cleaned until: as in `schema.BOUNDS`"""
     unsure: frozenset[str] = frozenset()
     """topics of which nothing says whether they are compacted, so that compaction may be the reason of missing offsets"""
+    is_small: bool = False
+    """whether the driver can read it as fast as the executors; known when it is pinned"""
     problems: list[str]
     """sentences about files that cannot be read, apart from the batches"""
     notices: list[str]
@@ -66,7 +70,7 @@ class Origin(ABC):
     def kept(self, folder: Path) -> DataFrame:
         """The parts of runs; reading them writes the batches into this folder as Parquet."""
         options = {**self.options, **self._onward, "keep": str(folder)}
-        return self._spark.read.format(self.format).options(**options).load()
+        return source(self._spark, self.batch_source, options)
 
     @abstractmethod
     def go_on(self, state: State, folder: Path) -> tuple[dict[Key, Covered], list[str]]:
@@ -86,7 +90,7 @@ class Origin(ABC):
     def records(self, topics: list[str]) -> DataFrame:
         """The records in the batches of these topics."""
         options = {**self.options, "only": ",".join(topics)}
-        return self._spark.read.format(self.record_format).options(**options).load()
+        return source(self._spark, self.record_source, options)
 
     def replica(self, topic: str, partition: int) -> dict[str, Any]:
         """For the report: the replica that is read (`read`), why (`why`), and its `others`; nothing without a choice."""
@@ -106,14 +110,15 @@ class Origin(ABC):
 
     def bounds_frame(self) -> DataFrame:
         """`bounds` as a DataFrame."""
-        return self._spark.createDataFrame(self.bounds, schema.BOUNDS)
+        rows = ((*each, each[0] not in self.unsure) for each in self.bounds)
+        return local_rows(self._spark, rows, schema.BOUNDS)
 
 
 class Directory(Origin):
     """A Kafka log directory. Raises NotALogDirectory."""
 
     is_cluster = False
-    format, record_format = "kafka-segments", "kafka-segment-records"
+    batch_source, record_source = SegmentSource, SegmentRecordSource
 
     def __init__(self, spark: SparkSession, path: Path, topics: tuple[str, ...], split_bytes: int | None = None) -> None:
         super().__init__(spark)
@@ -131,6 +136,7 @@ class Directory(Origin):
     def pin(self, folder: Path) -> None:
         plan = folder.resolve() / "plan.json"
         save_plan(self.options, plan)
+        self.is_small = is_small(self._folders)
         self.options["plan"] = str(plan)
 
     def go_on(self, state: State, folder: Path) -> tuple[dict[Key, Covered], list[str]]:
@@ -178,7 +184,9 @@ class Directory(Origin):
         work = list(pairs(self._folders))
         if not work and not found:
             return None
-        ends = self._spark.createDataFrame(found, schema.FINDINGS)
+        if is_together(self._spark):
+            return local_rows(self._spark, [*found, *(each for pair in work for each in compare(pair))], schema.FINDINGS)
+        ends = local_rows(self._spark, found, schema.FINDINGS)
         tasks = self._spark.sparkContext.parallelize(work, min(len(work), TASKS) or 1)
         return ends.unionAll(self._spark.createDataFrame(tasks.flatMap(compare), schema.FINDINGS))
 
@@ -187,7 +195,7 @@ class Cluster(Origin):
     """A live cluster, up to the offsets that it has at this moment. Raises BrokerError."""
 
     is_cluster = True
-    format, record_format = "kafka-broker-batches", "kafka-broker-records"
+    batch_source, record_source = BrokerSource, BrokerRecordSource
 
     def __init__(self, spark: SparkSession, bootstrap: str, topics: tuple[str, ...], access: Access = PLAINTEXT) -> None:
         super().__init__(spark)
@@ -200,7 +208,8 @@ class Cluster(Origin):
         }  # fmt: skip
 
     def pin(self, folder: Path) -> None:
-        """Nothing to do: the options name the offsets."""
+        """The options name the offsets already."""
+        self.is_small = sum(each.end - each.start for each in self._live) <= SMALL_RECORDS
 
     def go_on(self, state: State, folder: Path) -> tuple[dict[Key, Covered], list[str]]:
         client = Client(self.name, self._access)

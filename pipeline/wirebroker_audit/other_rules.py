@@ -13,6 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from wirebroker.audit.findings import EXPIRATION_MS, WINDOWS
 from wirebroker.audit.validator import COUNTS, Validator
 from wirebroker.core.profile import Rules, profile
+from wirebroker_audit.tables import mapped
 
 NO_IDEMPOTENCE = "no idempotence"
 
@@ -84,7 +85,7 @@ def what_if(arrivals: DataFrame, chosen: Sequence[Variant] | None = None, expira
         .repartition("topic", "partition")
         .sortWithinPartitions("topic", "partition", "order")
     )
-    return ordered.mapInArrow(_replayer(list(chosen or variants()), expiration_ms), from_arrow_schema(OUTCOMES))
+    return mapped(ordered, _replayer(list(chosen or variants()), expiration_ms), from_arrow_schema(OUTCOMES))
 
 
 def _replayer(chosen: list[Variant], expiration_ms: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

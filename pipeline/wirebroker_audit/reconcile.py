@@ -18,6 +18,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from wirebroker.audit.matching import Place, Wish, match
 from wirebroker_audit.checks import PARTITION, finding
 from wirebroker_audit.contents import SIDE, head
+from wirebroker_audit.tables import in_groups, settled, united
 from wirebroker_audit.wording import ROW, WORDS
 
 Row = dict[str, Any]
@@ -44,10 +45,10 @@ def reconcile(units: DataFrame, hidden: DataFrame, intended: DataFrame, deleted:
     stored, wanted = _named(units), _named(intended)
     trivial = _trivial(stored, wanted)
     open_names = wanted.join(trivial, ["name"], "left_anti")
-    matched = _matched(stored.join(open_names.select("name").distinct(), ["name"], "left_semi"), open_names).localCheckpoint()
+    matched = settled(_matched(stored.join(open_names.select("name").distinct(), ["name"], "left_semi"), open_names))
     unnamed = stored.join(wanted.select("name").distinct(), ["name"], "left_anti").drop("name")
     lost = _lost(matched.where("outcome = 'missing'"), _named(hidden), deleted)
-    return Reconciled(unnamed, matched.where("outcome = 'beyond'"), lost.unionByName(_unacknowledged(matched)))
+    return Reconciled(unnamed, matched.where("outcome = 'beyond'"), united([lost, _unacknowledged(matched)]))
 
 
 def _named(rows: DataFrame) -> DataFrame:
@@ -72,7 +73,7 @@ def _matched(stored: DataFrame, wanted: DataFrame) -> DataFrame:
     """`outcome` of each record without a match: beyond, failed or missing."""
     left = stored.withColumn("side", sf.lit("stored"))
     right = wanted.withColumn("side", sf.lit("wanted"))
-    both = left.unionByName(right, allowMissingColumns=True)
+    both = united([left, right])
     side = StructType([field for field in both.schema.fields if field.name in (*SIDE, "timestamp")])
     fields = [field for field in both.schema.fields if field.name != "side"]
     schema = StructType(
@@ -90,7 +91,7 @@ def _matched(stored: DataFrame, wanted: DataFrame) -> DataFrame:
         made = match_rows([row for row in rows if row["side"] == "stored"], [row for row in rows if row["side"] == "wanted"])
         return pa.Table.from_pylist([{name: row.get(name) for name in arrow.names} for row in made], schema=arrow)
 
-    return both.groupBy("name").applyInArrow(match, schema)
+    return in_groups(both, ("name",), match, schema)
 
 
 def match_rows(stored: Sequence[Row], wanted: Sequence[Row]) -> list[Row]:
@@ -121,7 +122,7 @@ def _lost(missing: DataFrame, hidden: DataFrame, deleted: DataFrame) -> DataFram
     rows = missing.select(*NAME, "name", place.alias("partition"), "acknowledged", "producer", "shown")
     groups = rows.groupBy(*PARTITION).agg(sf.count(sf.lit(1)).alias("missing"))
     of_topic = deleted.groupBy("topic").agg(sf.sum("deleted").alias("deleted")).withColumn("partition", sf.lit(-1))
-    gone = deleted.select(*PARTITION, "deleted").unionByName(of_topic)
+    gone = united([deleted.select(*PARTITION, "deleted"), of_topic])
     counted = groups.join(gone, [*PARTITION], "left").fillna(0, ["deleted"])
     severity = sf.when(sf.col("deleted") == 0, "certain").when(sf.col("missing") <= sf.col("deleted"), "info")
     lost = rows.join(sf.broadcast(counted), [*PARTITION]).join(near, ["name"], "left")

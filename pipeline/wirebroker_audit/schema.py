@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import IntegerType, LongType, ShortType, StringType, StructField, StructType
+from pyspark.sql.types import BooleanType, IntegerType, LongType, ShortType, StringType, StructField, StructType
 
 from wirebroker_audit import folding, records, scan
 
@@ -27,6 +27,7 @@ BOUNDS = StructType(
     [
         StructField("topic", StringType()), StructField("partition", IntegerType()),
         StructField("log_start", LongType()), StructField("cleaned_until", LongType()),
+        StructField("policy_known", BooleanType()),
     ]
 )  # fmt: skip
-"""The bounds of each partition."""
+"""The bounds of each partition. `policy_known`: whether anything says whether the topic is compacted."""

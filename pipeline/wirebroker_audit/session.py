@@ -18,11 +18,14 @@ LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "2g",
     "spark.log.level": "ERROR",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",  # it asks the JVM eight times for each column in a query
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "8",
 }
 """Settings for a session on this machine; a cluster has its own."""
+BRIEF = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+"""For a session that ends before the JVM's second compiler would have paid."""
 
 
 def get_session(master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
@@ -17,6 +19,19 @@ from wirebroker_audit.scan import find_batch
 from wirebroker_audit.segments import CHUNK, Split
 
 SPLIT_BYTES = 256 * 1024 * 1024
+SMALL_BYTES = 8 * 1024 * 1024
+"""The most that the segments of a small log have together."""
+
+
+def is_small(folders: Iterable[PartitionFolder]) -> bool:
+    """Whether the driver reads the logs in these folders as fast as executors would. It looks no farther than it must."""
+    total = 0
+    for folder in folders:
+        with suppress(OSError):  # the reader of the splits reports it
+            total += sum(each.stat().st_size for each in os.scandir(folder.path) if each.name.endswith(LOG))
+        if total > SMALL_BYTES:
+            return False
+    return True
 
 
 def find_splits(root: Path, topics: tuple[str, ...] = (), split_bytes: int = SPLIT_BYTES) -> list[Split]:

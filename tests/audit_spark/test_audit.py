@@ -8,6 +8,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -89,10 +90,11 @@ def matches(fault: Fault, found: Finding) -> bool:
     )
 
 
-def test_every_fault_is_found_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("together", [True, False], ids=["in the driver", "by executors"])
+def test_every_fault_is_found_and_nothing_else(spark: SparkSession, tmp_path: Path, together: bool) -> None:
     made = make_directory(tmp_path / "logs", seed=11, partitions=40)
     assert len({fault.kind for fault in made.faults}) == 13
-    result = audit(spark, Request(tmp_path / "out", tmp_path / "logs"))
+    result = audit(spark, Request(tmp_path / "out", tmp_path / "logs", together=together))
     findings = found_in(spark, tmp_path / "out")
     left = list(made.faults)
     unexplained = []
@@ -229,8 +231,10 @@ def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
         journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
         request = Request(folder / "out", bootstrap=kafka.bootstrap_servers, trace=str(trace), intended=str(journal))
         result = audit(spark, request)
+        by_executors = replace(request, out=folder / "other", together=False)
         yield {
-            "result": result, "findings": found_in(spark, folder / "out"),
+            "result": result, "other result": audit(spark, by_executors), "other": found_in(spark, by_executors.out),
+            "findings": found_in(spark, folder / "out"),
             "oracle": kafka.audit(intended=lines), "arrivals": kafka.trace.produce(),
         }  # fmt: skip
 
@@ -256,6 +260,13 @@ def test_b4_b7_b8_b9_the_findings_over_the_wire_are_those_of_the_audit_in_the_sm
     assert {"epoch_duplicate", "application_duplicate", "partition_duplicate", "lost", "unacknowledged_stored"} <= kinds
     severities = {(each.kind, each.severity) for each in story["findings"]}
     assert severities == {(each.kind, each.severity) for each in story["oracle"].findings}
+
+
+def test_a_small_log_is_audited_in_the_driver_as_by_executors(story: dict[str, Any]) -> None:
+    assert sorted(story["findings"]) == sorted(story["other"])
+    one, other = (story[name].summary for name in ("result", "other result"))
+    assert len(one) > 10
+    assert {name for name in one if one[name] != other[name]} <= {"time", "audited_at"}
 
 
 def test_a16_other_windows_are_judged_as_the_audit_in_the_small_judges_them(story: dict[str, Any]) -> None:

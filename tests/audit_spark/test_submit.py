@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import subprocess
 import sysconfig
@@ -14,8 +15,9 @@ import pytest
 
 pyspark = pytest.importorskip("pyspark", reason="the extra wirebroker[audit] is not installed")
 
-from audit_spark.synthetic import duplicate, make_directory  # noqa: E402
+from audit_spark.synthetic import Writer, duplicate, make_directory  # noqa: E402
 from wirebroker_audit.java import provide_java  # noqa: E402
+from wirebroker_audit.splits import SMALL_BYTES  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 SPARK = Path(pyspark.__file__).parent
@@ -44,6 +46,9 @@ def foreign_python(folder: Path) -> Path:
 @pytest.mark.xdist_group("spark")
 def test_executors_need_nothing_but_the_archive_and_the_libraries(tmp_path: Path) -> None:
     make_directory(tmp_path / "logs", seed=4, partitions=3, faults=(duplicate,))
+    large = Writer("large", 0, random.Random(4))
+    large.data(1, values=[random.Random(each).randbytes(SMALL_BYTES // 4) for each in range(5)])  # more than the driver reads
+    large.save(tmp_path / "logs")
     provide_java()
     python = str(foreign_python(tmp_path / "env"))
     shutil.copy(ROOT / "pipeline/wirebroker_audit/__main__.py", tmp_path / "run_audit.py")

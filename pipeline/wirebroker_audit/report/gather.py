@@ -10,6 +10,7 @@ from pyspark.sql import functions as sf
 from kafkawire.batches import CONTROL
 from wirebroker.audit.findings import weight
 from wirebroker_audit.checks import PRODUCER, intact
+from wirebroker_audit.tables import settled
 
 Row = dict[str, Any]
 SHOWN = 20
@@ -38,14 +39,11 @@ def first_findings(findings: DataFrame) -> list[Row]:
     return sorted(first, key=lambda each: weight(each["severity"], each["kind"]))
 
 
-def heat_map(folded: DataFrame, findings: DataFrame) -> list[Row]:
+def heat_map(folded: DataFrame, findings: DataFrame | None) -> list[Row]:
     """Records and findings by partition and producer, of the most interesting of both."""
     data = folded.where(sf.col("kind").bitwiseAND(sf.lit(CONTROL)) == 0)
     cells = data.groupBy(*PRODUCER).agg(sf.sum("records").alias("records"))
-    wrong = findings.where("severity <> 'info'").groupBy(*PRODUCER).agg(
-        sf.count(sf.lit(1)).alias("wrong"), sf.min("severity").alias("worst")  # "certain" is before "likely"
-    )  # fmt: skip
-    both = cells.join(wrong, [*PRODUCER], "left").fillna(0, ["wrong"]).localCheckpoint()
+    both = settled(_with_wrong(cells, findings))
     sums = [sf.sum(name).alias(name) for name in ("wrong", "records")]
     producers, partitions = both.groupBy("producer_id").agg(*sums), both.groupBy("topic", "partition").agg(*sums)
     most = [sf.col("wrong").desc(), sf.col("records").desc()]
@@ -53,6 +51,16 @@ def heat_map(folded: DataFrame, findings: DataFrame) -> list[Row]:
     down = partitions.orderBy(*most, "topic", "partition").limit(CELLS_DOWN).select("topic", "partition")
     chosen = both.join(sf.broadcast(across), ["producer_id"]).join(sf.broadcast(down), ["topic", "partition"])
     return [row.asDict() for row in chosen.orderBy("topic", "partition", "producer_id").collect()]
+
+
+def _with_wrong(cells: DataFrame, findings: DataFrame | None) -> DataFrame:
+    """With the number of findings that are `wrong`, and the severity of the `worst`."""
+    if findings is None:
+        return cells.select("*", sf.lit(0).alias("wrong"), sf.lit(None).cast("string").alias("worst"))
+    wrong = findings.where("severity <> 'info'").groupBy(*PRODUCER).agg(
+        sf.count(sf.lit(1)).alias("wrong"), sf.min("severity").alias("worst")  # "certain" is before "likely"
+    )  # fmt: skip
+    return cells.join(wrong, [*PRODUCER], "left").fillna(0, ["wrong"])
 
 
 def timelines(batches: DataFrame, findings: list[Row]) -> list[Timeline]:

@@ -55,13 +55,13 @@ def write_report(
     outcomes: Sequence[Row], history: Sequence[Row] = (),
 ) -> list[Row]:  # fmt: skip
     """Write the page into the folder; the first findings of each kind and severity, which it shows."""
-    shown = first_findings(findings)
+    shown = first_findings(findings) if summary["kinds"] else []
     parts = [_head(summary), *_verdict(summary), *_findings(shown, summary["kinds"])]
     if summary["kinds"]:
         parts += ["<h2>Findings by kind</h2>", plots.findings_by_kind(summary["kinds"])]
     for line in timelines(batches, shown):
         parts += [f"<h2>Producer {line.producer_id} on {_text(line.topic)}-{line.partition}</h2>", plots.timeline(line)]
-    if len(cells := heat_map(folded, findings)) > 1:  # one cell shows nothing new
+    if len(cells := heat_map(folded, findings if shown else None)) > 1:  # one cell shows nothing new
         parts += ["<h2>Partitions and producers</h2>", plots.heat_map(cells)]
     if outcomes:
         parts += ["<h2>What if the broker had other rules?</h2>", plots.what_if(outcomes), _outcomes(outcomes)]

@@ -7,6 +7,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import IntegerType, LongType, ShortType, StringType, StructField, StructType
 
 from wirebroker_audit.other_rules import Arrived
+from wirebroker_audit.tables import settled
 
 _BROKEN = "broken"
 ROWS = StructType(
@@ -32,7 +33,7 @@ def read_trace(spark: SparkSession, path: str, topics: tuple[str, ...] = ()) -> 
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BROKEN}
     order = sf.struct("_metadata.file_path", "_metadata.file_block_start", sf.monotonically_increasing_id().alias("line"))
     rows = lines.select(sf.from_json("value", ROWS, options).alias("row"), order.alias("order")).select("row.*", "order")
-    rows = rows.where("event IS NULL OR event = 'produce'").cache()
+    rows = settled(rows.where("event IS NULL OR event = 'produce'"))
     whole = rows.where(f"{_BROKEN} IS NULL AND topic IS NOT NULL AND verdict IS NOT NULL AND time IS NOT NULL")
     total, good = rows.count(), whole.count()
     if not good and total:

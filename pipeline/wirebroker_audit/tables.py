@@ -1,0 +1,146 @@
+"""Intermediate tables: on Spark's executors, or in the driver if the log is small.
+
+A small log costs less work than Spark's tasks, shuffles, generated code and starts of Python. So `together` lets one session
+do the same queries in another way: the driver runs what is Python, and every intermediate table is a local relation of one
+partition, so that no query shuffles and queries about empty tables vanish in the optimizer. What the queries ask is the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import reduce
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+TOGETHER = "spark.wirebroker.together"
+SETTINGS = {
+    TOGETHER: "true",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.leafNodeDefaultParallelism": "1",
+    "spark.sql.optimizer.disableHints": "true",
+    "spark.sql.shuffle.partitions": "1",
+}
+"""One partition, no job for a broadcast, and no code that runs once and takes longer to compile than to interpret."""
+Fold = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
+
+
+@contextmanager
+def together(spark: SparkSession) -> Iterator[None]:
+    """Within it, intermediate tables are in the driver. The session's settings are as before afterwards."""
+    before = {name: spark.conf.get(name, None) for name in SETTINGS}
+    for name, value in SETTINGS.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, earlier in before.items():
+            if earlier is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, earlier)
+
+
+def is_together(spark: SparkSession) -> bool:
+    """Whether intermediate tables are in the driver now."""
+    return spark.conf.get(TOGETHER, "false") == "true"
+
+
+def settled(rows: DataFrame) -> DataFrame:
+    """The rows, computed now and once; for tables that several queries read.
+
+    They are checkpointed, not cached: Spark looks through the whole history of every cached table for each query.
+    """
+    spark = rows.sparkSession
+    if not is_together(spark):
+        return rows.localCheckpoint()
+    java = rows._jdf  # rows that do not leave the JVM: Python has no name for that
+    return DataFrame(spark._jsparkSession.createDataFrame(java.collectAsList(), java.schema()), spark).coalesce(1)
+
+
+def local(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """A table of the driver as a DataFrame of one partition."""
+    whole = (table if len(table) else table.schema.empty_table()).combine_chunks()  # Spark stops at an empty Arrow batch
+    return spark.createDataFrame(whole).coalesce(1)
+
+
+def _arrow(rows: DataFrame) -> pa.Table:
+    """The rows in Arrow. `toArrow` cannot do it if a struct is null that has a field which is never null."""
+    nullable = json.loads(rows.schema.json().replace('"nullable":false', '"nullable":true'))
+    return rows.to(StructType.fromJson(nullable)).toArrow()
+
+
+def local_rows(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: StructType) -> DataFrame:
+    """Rows of Python as a DataFrame of one partition."""
+    named = [dict(zip(schema.names, row, strict=True)) for row in rows]
+    return local(spark, pa.Table.from_pylist(named, schema=to_arrow_schema(schema)))
+
+
+def source(spark: SparkSession, which: type[DataSource], options: Mapping[str, str]) -> DataFrame:
+    """What this Data Source reads with these options."""
+    if not is_together(spark):
+        return spark.read.format(which.name()).options(**options).load()
+    made = which(dict(options))
+    schema = made.schema()
+    assert isinstance(schema, StructType)
+    reader = made.reader(schema)
+    batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
+    return local(spark, pa.Table.from_batches(batches, to_arrow_schema(schema)))
+
+
+def stored(spark: SparkSession, folder: Path, schema: StructType) -> DataFrame:
+    """The rows in a folder of Parquet files."""
+    if not is_together(spark):
+        return spark.read.schema(schema).parquet(folder.resolve().as_uri())
+    return local(spark, pq.read_table(folder, schema=to_arrow_schema(schema)))
+
+
+def added(rows: DataFrame, folder: Path) -> DataFrame:
+    """The rows in a folder of Parquet files, after these were added to it."""
+    spark, schema = rows.sparkSession, rows.schema
+    if not is_together(spark):
+        rows.write.mode("append").parquet(folder.resolve().as_uri())
+    else:
+        folder.mkdir(exist_ok=True)
+        pq.write_table(_arrow(rows), folder / f"part-{uuid4().hex}.parquet")
+    return stored(spark, folder, schema)
+
+
+def united(frames: Iterable[DataFrame]) -> DataFrame:
+    """The rows of all; columns are matched by name, and absent ones are null."""
+    rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
+    return rows.coalesce(1) if is_together(rows.sparkSession) else rows
+
+
+def mapped(rows: DataFrame, function: Fold, schema: StructType) -> DataFrame:
+    """The function's Arrow batches from those of the rows, or of a part of them; as `mapInArrow`."""
+    spark = rows.sparkSession
+    if not is_together(spark):
+        return rows.mapInArrow(function, schema)
+    made = function(_arrow(rows).to_batches())
+    return local(spark, pa.Table.from_batches(made, to_arrow_schema(schema)))
+
+
+def in_groups(rows: DataFrame, keys: Sequence[str], function: Callable[[pa.Table], pa.Table], schema: StructType) -> DataFrame:
+    """The function's tables, one for each group of rows with equal keys; as `applyInArrow`."""
+    spark = rows.sparkSession
+    if not is_together(spark):
+        return rows.groupBy(*keys).applyInArrow(function, schema)
+    table = _arrow(rows)
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for index, key in enumerate(zip(*(table.column(name).to_pylist() for name in keys), strict=True)):
+        groups.setdefault(key, []).append(index)
+    made = [function(table.take(pa.array(indices))) for indices in groups.values()]
+    return local(spark, pa.concat_tables(made) if made else to_arrow_schema(schema).empty_table())
