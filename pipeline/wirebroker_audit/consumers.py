@@ -15,6 +15,7 @@ from wirebroker_audit.groups import OFFSETS_TOPIC, Seen, read_commits
 from wirebroker_audit.live_log import read_range
 from wirebroker_audit.origin import Origin
 from wirebroker_audit.segments import Split, read_split
+from wirebroker_audit.tables import is_together
 
 TASKS = 1000
 
@@ -30,7 +31,8 @@ def commits(spark: SparkSession, origin: Origin, topics: frozenset[str]) -> Seen
         return read_commits(chain.from_iterable(chunks), topics)
 
     seen = Seen()
-    for each in spark.sparkContext.parallelize(work, min(len(work), TASKS)).map(read).toLocalIterator():
+    tasks = spark.sparkContext.parallelize(work, min(len(work), TASKS)).map(read)
+    for each in map(read, work) if is_together(spark) else tasks.toLocalIterator():
         seen.add(each)
     return seen
 
