@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import pairwise
@@ -28,7 +27,7 @@ def is_small(folders: Iterable[PartitionFolder]) -> bool:
     total = 0
     for folder in folders:
         with suppress(OSError):  # the reader of the splits reports it
-            total += sum(each.stat().st_size for each in os.scandir(folder.path) if each.name.endswith(LOG))
+            total += sum(each.stat().st_size for each in folder.path.iterdir() if each.name.endswith(LOG))
         if total > SMALL_BYTES:
             return False
     return True
