@@ -331,7 +331,7 @@ def test_what_cannot_be_followed_is_said_in_a_sentence(
     monkeypatch.chdir(tmp_path)
     make_directory(tmp_path / "logs", seed=1, partitions=1, faults=())
     Path("file").write_text("")
-    context = SimpleNamespace(defaultParallelism=1, statusTracker=lambda: None)
+    context = SimpleNamespace(defaultParallelism=1, statusTracker=lambda: None, setLogLevel=lambda _: None)
     monkeypatch.setattr("wirebroker_audit.session.get_session", lambda *given: SimpleNamespace(sparkContext=context))
     monkeypatch.setattr(Request, "check", lambda *given: None)
     assert main(["audit", "--follow", "1", *flags]) == 2
