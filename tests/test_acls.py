@@ -13,6 +13,7 @@ import confluent_kafka.admin
 import pytest
 
 from acl_requests import ANY, RIGHTS, SETTINGS, USERS, Step, log_in, plain_request, play, recorded_by
+from answers import only
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from wirebroker import MockKafka
@@ -169,8 +170,7 @@ def kafka() -> Iterator[MockKafka]:
 
 def code_of(connection: Connection) -> int:
     """The error code of a Produce to orders-0."""
-    answer: Any = connection.request(produce_request("orders", batch()), 9)
-    return int(answer.responses[0].partition_responses[0].error_code)
+    return int(only(connection.request(produce_request("orders", batch()), 9)).error_code)
 
 
 def test_an_acl_that_is_withdrawn_stops_a_busy_producer_at_once(kafka: MockKafka) -> None:
@@ -194,13 +194,12 @@ def test_a_fetch_session_forgets_no_right(kafka: MockKafka) -> None:
     first: Any = alice.request(
         FetchRequest(max_wait_ms=0, min_bytes=0, session_epoch=0, topics=[wanted], forgotten_topics_data=[]), 12
     )
-    assert first.responses[0].partitions[0].error_code == 0
+    assert only(first).error_code == 0
     allow(kafka, entry(Operation.READ, permission_type=2))
     again = FetchRequest(
         max_wait_ms=0, min_bytes=0, session_id=first.session_id, session_epoch=1, topics=[], forgotten_topics_data=[]
     )
-    second: Any = alice.request(again, 12)
-    assert second.responses[0].partitions[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert only(alice.request(again, 12)).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def test_a_produce_that_wants_no_answer_and_is_not_allowed_ends_the_connection(kafka: MockKafka) -> None:

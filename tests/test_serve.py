@@ -222,7 +222,7 @@ REFUSED = [
     (["--max-version", "Produce=99"], "--max-version: Produce has the versions 3 to 13 here, and not 99"),
     (["--max-version", "Produce=2"], "--max-version: Produce has the versions 3 to 13 here, and not 2"),
     (["--max-version", "Produce=7", "--profile", "kafka-0.11"], "--max-version: Produce has the versions 3 to 3 here"),
-    (["--max-version", "ShareFetch=1"], "--max-version: ShareFetch is not served here"),
+    (["--max-version", "StreamsGroupHeartbeat=0"], "--max-version: StreamsGroupHeartbeat is not served here"),
     (["--require-fired"], "--require-fired: no fault is there to fire; load one with --faults"),
     (["--trace", "consle"], "--trace consle: this is neither 'console' nor a name like trace.jsonl; did you mean 'console'?"),
     (["--advertise", "somewhere"], "is not host:port"),
@@ -521,10 +521,10 @@ def test_serve_ends_cleanly_while_a_request_waits(serve: Start) -> None:
 
 
 def test_settings_without_effect_are_named_once_at_the_start(serve: Start) -> None:
-    process = serve("--port", "0", "--config", "authorizer.class.name=StandardAuthorizer", KAFKA_NUM_IO_THREADS="4")
+    process = serve("--port", "0", "--config", "security.providers=x", KAFKA_NUM_IO_THREADS="4")
     until_ready(process)
     process.terminate()
-    names = "authorizer.class.name, num.io.threads"
+    names = "num.io.threads, security.providers"
     (line,) = process.communicate(timeout=10)[1].splitlines()
     assert line.endswith(f" WARNING these settings of Kafka have no effect here: {names} (docs/settings.md says why)")
 

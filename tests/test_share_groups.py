@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from answers import only
 from kafkawire.declare import from_plain
 from kafkawire.messages.share_fetch import PartitionData, ShareFetchResponse
 from kafkawire.registry import KEYS, request_class
@@ -72,7 +73,7 @@ class Shared:
         answer: ShareFetchResponse = self.ask(who, "ShareFetch", 2, **(body | fields))
         assert answer.error_code == 0
         self._epochs[who] = epoch + 1
-        return answer.responses[0].partitions[0] if answer.responses else None
+        return only(answer) if answer.responses else None
 
     def acquire(self, who: str, **fields: Any) -> Ranges:
         """The records that the member acquires with its next fetch."""

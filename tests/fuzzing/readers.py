@@ -263,7 +263,7 @@ def _serve_flags(given_: dict[str, str]) -> None:
     options.advertise, options.config = given_["advertise"], [given_["config"]]
     environment = {"KAFKA_LISTENERS": given_["listeners"], "KAFKA_X": "1"}
     for work in (
-        lambda: serve.from_environment(options, environment), lambda: serve.listeners(options, [1]),
+        lambda: serve.from_environment(options, environment), lambda: serve.listeners(options, {}, [1]),
         lambda: serve.control_address(given_["control"]),
     ):  # fmt: skip
         with contextlib.suppress(serve.UsageError):

@@ -270,6 +270,9 @@ def stop_signal() -> asyncio.Event:
             loop.add_signal_handler(number, stop.set)
         except NotImplementedError:  # Windows
             signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
+    with suppress(ValueError):  # not in the main thread
+        # Signals that come faster than the loop reads them are one signal; Python would write a traceback about each.
+        signal.set_wakeup_fd(signal.set_wakeup_fd(-1), warn_on_full_buffer=False)
     return stop
 
 
