@@ -64,6 +64,7 @@ def retried_without_idempotence(kafka: MockKafka, proxy: ProxyKafka) -> None:
     for order in (b"tea", b"milk", b"sugar"):
         producer.send("orders", order).get(timeout=20)
     producer.close()
+    proxy.wait_until(lambda: len(closed(proxy)) == 3)
 
 
 @story("Records are there twice: the broker forgot the producer")
@@ -147,6 +148,7 @@ def dropped_versions(kafka: MockKafka, proxy: ProxyKafka) -> None:
     client(proxy).request(MetadataRequest(topics=None), 9)
     ask_in_vain(proxy, "Produce", 2)
     ask_in_vain(proxy, "Fetch", 3)
+    proxy.wait_until(lambda: len(closed(proxy)) == 3)
 
 
 @story("A batch that is too large")
@@ -170,6 +172,11 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Moc
     monkeypatch.chdir(tmp_path)
     with MockKafka(topics={"orders": 1}) as kafka, ProxyKafka(upstream=kafka.bootstrap_servers, trace="all") as proxy:
         yield kafka, proxy
+
+
+def closed(proxy: ProxyKafka) -> list[int]:
+    """The connections whose end is in the trace."""
+    return [row.connection for row in proxy.trace.events("connection") if row.change == "closed"]
 
 
 def plain(text: str) -> str:
