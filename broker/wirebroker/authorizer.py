@@ -14,7 +14,6 @@ from wirebroker.core.acls import OPERATIONS, Operation, ResourceType, Ruling, bi
 if TYPE_CHECKING:
     from wirebroker.core.cluster import Cluster
 
-STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 ANYTHING = "hardcode"
 """The name by which Kafka asks whether a client may do something with every resource of a type."""
 NOBODY_SAYS = {

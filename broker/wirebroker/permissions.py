@@ -8,7 +8,8 @@ transactional.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -71,16 +72,20 @@ class Access:
         exchange = self.exchange
         return exchange.engine.authorizer.may(exchange.connection, operation, kind, name, asked=asked)
 
-    def operations(self, kind: ResourceType, name: str = CLUSTER_NAME) -> int:
+    def operations(self, kind: ResourceType, name: str) -> int:
         """All that the client may do with a resource, as answers have it."""
         return self.exchange.engine.authorizer.operations(self.exchange.connection, kind, name)
 
-    def refuse(self, request: Message, code: ErrorCode, message: str | None = None, *, wordless: bool = False) -> None:
-        """Answer this part of the request with an error, with this message or, `wordless`, with null for it."""
+    def cluster_operations(self) -> int:
+        """All that the client may do with the cluster; 0 if the client may not describe it."""
+        return self.operations(_R.CLUSTER, CLUSTER_NAME) if self.may(_O.DESCRIBE, _R.CLUSTER) else 0
+
+    def refuse(self, request: Message, code: ErrorCode, message: str | None = None) -> None:
+        """Answer this part of the request with an error, and with this message if there is one."""
         answer = refuse(request, code, self.exchange)
         if isinstance(answer, JoinGroupResponse) and self.exchange.version >= 7:
             answer.protocol_name = None
-        if message is not None or wordless:
+        if message is not None:
             _tell(answer, message)
         self.refused = answer if self.refused is None else join(self.refused, answer)
 
@@ -93,13 +98,13 @@ class Access:
 
     def divide(self, request: Any, attribute: str, allowed: Callable[[Any], bool]) -> tuple[Any, list[Any]]:
         """The request with the allowed elements of a list, or None if none is left; and the other elements."""
-        elements = getattr(request, attribute)
-        refused = [each for each in elements if not allowed(each)]
+        fitting: list[Any] = []
+        refused: list[Any] = []
+        for each in getattr(request, attribute):
+            (fitting if allowed(each) else refused).append(each)
         if not refused:
             return request, []
-        kept = copy(request)
-        setattr(kept, attribute, [each for each in elements if all(each is not other for other in refused)])
-        return kept if getattr(kept, attribute) else None, refused
+        return _with(request, attribute, fitting) if fitting else None, refused
 
     def joined(self, response: Any) -> Any:
         """The answer to the part that was handled, together with the rest."""
@@ -108,11 +113,18 @@ class Access:
         return response if self.refused is None else join(response, self.refused)
 
 
+def _with(request: Any, attribute: str, elements: list[Any]) -> Any:
+    """The request with this list in place of its own."""
+    changed = copy(request)
+    setattr(changed, attribute, elements)
+    return changed
+
+
 Rule = Callable[[Any, Access], Any]
 """Returns the request as far as the client may do it; None if nothing of it is left."""
 
 
-def _tell(answer: Any, message: str | None) -> None:
+def _tell(answer: Any, message: str) -> None:
     """Put a message beside each error of an answer."""
     if getattr(answer, "error_code", 0) and hasattr(answer, "error_message"):
         answer.error_message = message
@@ -161,9 +173,7 @@ def each(operation: Operation, kind: ResourceType, attribute: str, field: str = 
 
         kept, refused = access.divide(request, attribute, lambda element: access.may(operation, kind, name(element)))
         if refused:
-            part = copy(request)
-            setattr(part, attribute, refused)
-            access.refuse(part, CODES[kind])
+            access.refuse(_with(request, attribute, refused), CODES[kind])
         return kept
 
     return rule
@@ -205,8 +215,7 @@ def _metadata(request: Any, access: Access) -> Any:
                 if topic.name is not None and topic.error_code != ErrorCode.UNKNOWN_TOPIC_ID:
                     topic.topic_authorized_operations = access.operations(_R.TOPIC, topic.name)
         if request.include_cluster_authorized_operations:
-            seen = access.may(_O.DESCRIBE, _R.CLUSTER)
-            response.cluster_authorized_operations = access.operations(_R.CLUSTER) if seen else 0
+            response.cluster_authorized_operations = access.cluster_operations()
 
     access.finish = finish
     if everything:
@@ -255,8 +264,8 @@ def _describe_topic_partitions(request: Any, access: Access) -> Any:
     after = "" if request.cursor is None else request.cursor.topic_name
     found: Any = response_class(access.exchange.api_key)
     if not everything:
-        unseen = [each for each in request.topics if each.name not in seen and each.name >= after]
-        made = [_unseen(found, topic.name) for topic in unseen]
+        known = frozenset(seen)
+        made = [_unseen(found, each.name) for each in request.topics if each.name not in known and each.name >= after]
         access.refused = found(topics=made) if made or not kept.topics else None
     elif not seen:
         access.refused = found(topics=[])
@@ -270,21 +279,19 @@ def _describe_topic_partitions(request: Any, access: Access) -> Any:
 
 
 def _create_topics(request: Any, access: Access) -> Any:
-    names = [topic.name for topic in request.topics]
+    times = Counter(topic.name for topic in request.topics)
     if access.may(_O.CREATE, _R.CLUSTER, asked=False):
         kept = request
     else:
 
         def allowed(topic: Any) -> bool:
             # A name that comes twice, and Kafka's own topic, are errors of another kind.
-            special = names.count(topic.name) > 1 or topic.name == "__cluster_metadata"
+            special = times[topic.name] > 1 or topic.name == "__cluster_metadata"
             return special or access.may(_O.CREATE, _R.TOPIC, topic.name)
 
         kept, refused = access.divide(request, "topics", allowed)
         if refused:
-            part = copy(request)
-            part.topics = refused
-            access.refuse(part, CODES[_R.TOPIC], "Authorization failed.")
+            access.refuse(_with(request, "topics", refused), CODES[_R.TOPIC], "Authorization failed.")
 
     def finish(response: Any) -> None:
         for topic in response.topics:
@@ -316,9 +323,7 @@ def _delete_topics(request: Any, access: Access) -> Any:
 
     kept, refused = access.divide(request, attribute, allowed)
     if refused:
-        part = copy(request)
-        setattr(part, attribute, refused)
-        access.refuse(part, CODES[_R.TOPIC], MESSAGES[_R.TOPIC])
+        access.refuse(_with(request, attribute, refused), CODES[_R.TOPIC], MESSAGES[_R.TOPIC])
         for result in access.refused.responses:
             if result.topic_id != ZERO_UUID:
                 result.name = None if result.topic_id in unnamed else directory.topic_name(result.topic_id)
@@ -332,12 +337,13 @@ def _configs(operation: Operation) -> Rule:
             return kind, CLUSTER_NAME if kind == _R.CLUSTER else resource.resource_name
 
         kept, refused = access.divide(request, "resources", lambda each: access.may(operation, *kind_of(each)))
-        for resource in refused:
-            kind = kind_of(resource)[0]
-            part = copy(request)
-            part.resources = [resource]
-            wordless = operation == _O.ALTER_CONFIGS and resource.resource_type == LOGGERS
-            access.refuse(part, CODES[kind], None if wordless else MESSAGES[kind], wordless=wordless)
+        if refused:
+            access.refuse(_with(request, "resources", refused), CODES[_R.CLUSTER])
+            answers = access.refused.results if operation == _O.DESCRIBE_CONFIGS else access.refused.responses
+            for resource, answer in zip(refused, answers, strict=True):
+                kind = kind_of(resource)[0]
+                wordless = operation == _O.ALTER_CONFIGS and resource.resource_type == LOGGERS
+                answer.error_code, answer.error_message = CODES[kind], None if wordless else MESSAGES[kind]
         return kept
 
     return rule
@@ -523,8 +529,7 @@ def _consumer_group_heartbeat(request: Any, access: Access) -> Any:
 def _describe_cluster(request: Any, access: Access) -> Any:
     def finish(response: Any) -> None:
         if request.include_cluster_authorized_operations and not response.error_code:
-            seen = access.may(_O.DESCRIBE, _R.CLUSTER)
-            response.cluster_authorized_operations = access.operations(_R.CLUSTER) if seen else 0
+            response.cluster_authorized_operations = access.cluster_operations()
 
     access.finish = finish
     return request
@@ -594,8 +599,6 @@ RULES: dict[str, Rule] = {
     "AlterUserScramCredentials": whole(_O.ALTER, _R.CLUSTER),
 }
 """The rules by API. APIs that are absent need nothing, or decide by themselves."""
-OWN_RULES: Collection[str] = ("Fetch", "ApiVersions", "SaslHandshake", "SaslAuthenticate")
-"""APIs without a rule here."""
 
 
 def admit(request: Message, access: Access) -> Message | None:

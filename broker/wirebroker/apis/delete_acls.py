@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.delete_acls import (
-    DeleteAclsFilter,
     DeleteAclsFilterResult,
     DeleteAclsMatchingAcl,
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
 from wirebroker.apis.create_acls import NO_AUTHORIZER
-from wirebroker.apis.describe_acls import UNKNOWN_FILTER
-from wirebroker.core.acls import Acl, Filter
+from wirebroker.apis.describe_acls import UNKNOWN_FILTER, filter_of
+from wirebroker.core.acls import Acl
 from wirebroker.effects import Outcome
 from wirebroker.exchange import Exchange
 
@@ -22,19 +21,12 @@ def handle(request: DeleteAclsRequest, exchange: Exchange) -> DeleteAclsResponse
     if not exchange.engine.authorizer.on:
         refused = DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER, matching_acls=[])
         return DeleteAclsResponse(filter_results=[refused for _ in request.filters])
-    wanted = [_filter(each) for each in request.filters]
+    wanted = [filter_of(each) for each in request.filters]
     if any(each.is_unknown for each in wanted):
         return exchange.close(UNKNOWN_FILTER)
     found = [[acl for acl in exchange.cluster.acls if each.matches(acl)] for each in wanted]
     exchange.cluster.alter_acls((), [acl for each in found for acl in each])
     return DeleteAclsResponse(filter_results=[_result(each) for each in found])
-
-
-def _filter(asked: DeleteAclsFilter) -> Filter:
-    return Filter(
-        asked.resource_type_filter, asked.resource_name_filter, asked.pattern_type_filter, asked.principal_filter,
-        asked.host_filter, asked.operation, asked.permission_type,
-    )  # fmt: skip
 
 
 def _result(deleted: list[Acl]) -> DeleteAclsFilterResult:

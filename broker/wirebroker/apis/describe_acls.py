@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kafkawire.errors import ErrorCode
+from kafkawire.messages.delete_acls import DeleteAclsFilter
 from kafkawire.messages.describe_acls import AclDescription, DescribeAclsRequest, DescribeAclsResource, DescribeAclsResponse
 from wirebroker.core.acls import Filter
 from wirebroker.effects import Outcome
@@ -16,10 +17,7 @@ def handle(request: DescribeAclsRequest, exchange: Exchange) -> DescribeAclsResp
     if not exchange.engine.authorizer.on:
         message = "No Authorizer is configured on the broker"
         return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=message, resources=[])
-    wanted = Filter(
-        request.resource_type_filter, request.resource_name_filter, request.pattern_type_filter, request.principal_filter,
-        request.host_filter, request.operation, request.permission_type,
-    )  # fmt: skip
+    wanted = filter_of(request)
     if wanted.is_unknown:
         return exchange.close(UNKNOWN_FILTER)
     found: dict[tuple[int, str, int], DescribeAclsResource] = {}
@@ -30,3 +28,11 @@ def handle(request: DescribeAclsRequest, exchange: Exchange) -> DescribeAclsResp
         entry = AclDescription(principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission)
         found[place].acls.append(entry)
     return DescribeAclsResponse(error_code=ErrorCode.NONE, error_message="", resources=list(found.values()))
+
+
+def filter_of(asked: DescribeAclsRequest | DeleteAclsFilter) -> Filter:
+    """The filter of a DescribeAcls, or one of a DeleteAcls."""
+    return Filter(
+        asked.resource_type_filter, asked.resource_name_filter, asked.pattern_type_filter, asked.principal_filter,
+        asked.host_filter, asked.operation, asked.permission_type,
+    )  # fmt: skip

@@ -13,14 +13,14 @@ from kafkawire.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from wirebroker.core.acls import OPERATIONS, ResourceType, bits
 from wirebroker.core.groups.classic import Group, Member
 from wirebroker.core.groups.states import State
 from wirebroker.exchange import Exchange, Steps
 from wirebroker.slices import IDS, MEMBERS, pauses
 
 NOT_REQUESTED = -(2**31)
-ALL_GROUP_OPERATIONS = 0b1101_0100_1000
-"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS."""
+ALL_GROUP_OPERATIONS = bits(OPERATIONS[ResourceType.GROUP])
 
 
 def handle(request: DescribeGroupsRequest, exchange: Exchange) -> Steps:

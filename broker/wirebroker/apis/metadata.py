@@ -24,6 +24,7 @@ from kafkawire.messages.metadata import (
     MetadataResponseTopic,
 )
 from kafkawire.primitives import ZERO_UUID
+from wirebroker.core.acls import OPERATIONS, ResourceType, bits
 from wirebroker.core.cluster import Cluster, Topic
 from wirebroker.core.elections import NO_LEADER
 from wirebroker.core.names import topic_name_error
@@ -35,10 +36,8 @@ TOPIC_IDS_FROM = 12
 NOT_REQUESTED = -(2**31)
 CREATED = 4
 """The number of topics created in a slice."""
-ALL_TOPIC_OPERATIONS = 0b1101_1111_1000
-"""READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS."""
-ALL_CLUSTER_OPERATIONS = 0b1_1111_1010_0000
-"""CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE."""
+ALL_TOPIC_OPERATIONS = bits(OPERATIONS[ResourceType.TOPIC])
+ALL_CLUSTER_OPERATIONS = bits(OPERATIONS[ResourceType.CLUSTER])
 
 
 def handle(request: MetadataRequest, exchange: Exchange) -> Steps:
