@@ -13,7 +13,7 @@ import confluent_kafka.admin
 import pytest
 
 from acl_requests import ANY, RIGHTS, SETTINGS, USERS, Step, log_in, plain_request, play, recorded_by
-from answers import only
+from answers import only, parts, sole
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from wirebroker import MockKafka
@@ -200,6 +200,30 @@ def test_a_fetch_session_forgets_no_right(kafka: MockKafka) -> None:
         max_wait_ms=0, min_bytes=0, session_id=first.session_id, session_epoch=1, topics=[], forgotten_topics_data=[]
     )
     assert only(alice.request(again, 12)).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+@pytest.mark.parametrize("named", [["orders"], ["mine", "orders"], None])
+def test_a_group_shows_no_commits_of_topics_that_the_client_may_not_see(kafka: MockKafka, named: list[str] | None) -> None:
+    allow(kafka, entry(Operation.READ, "seen", ResourceType.GROUP), entry(Operation.DESCRIBE, "mine"))
+    kafka.create_topic("mine")
+    admin, alice = connect(kafka, "admin"), connect(kafka, "alice")
+    commits = [{"name": name, "partitions": [{"partition_index": 0, "committed_offset": 5}]} for name in ("mine", "orders")]
+    admin.request(plain_request("FindCoordinator", {"key": "seen", "key_type": 0}), 3)
+    committed = {"group_id": "seen", "generation_id_or_member_epoch": -1, "topics": commits}
+    assert {each.error_code for each in parts(admin.request(plain_request("OffsetCommit", committed), 8))} == {0}
+    topics = None if named is None else [{"name": name, "partition_indexes": [0]} for name in named]
+    groups = [{"group_id": group, "topics": topics} for group in ("hidden", "seen", "hidden")]
+    answer: Any = alice.request(plain_request("OffsetFetch", {"groups": groups}), 8)
+    hidden = ("hidden", ErrorCode.GROUP_AUTHORIZATION_FAILED, {})
+    found = {"mine": (5, 0), "orders": (-1, ErrorCode.TOPIC_AUTHORIZATION_FAILED)}
+    assert [
+        (
+            group.group_id,
+            group.error_code,
+            {t.name: (sole(t.partitions).committed_offset, sole(t.partitions).error_code) for t in group.topics},
+        )
+        for group in answer.groups
+    ] == [hidden, ("seen", 0, {name: found[name] for name in named or ["mine"]}), hidden]
 
 
 def test_a_produce_that_wants_no_answer_and_is_not_allowed_ends_the_connection(kafka: MockKafka) -> None:

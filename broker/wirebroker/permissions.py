@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from copy import copy
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from kafkawire.batches import transactional_header
@@ -428,42 +429,47 @@ def _describe_transactions(request: Any, access: Access) -> Any:
 
 
 def _offset_fetch(request: Any, access: Access) -> Any:
+    """As `KafkaApis.handleOffsetFetchRequest`: what the client may not see of a group is refused if the group has no error."""
     by_group = access.exchange.version >= 8
     groups = request.groups if by_group else [request]
-    directory = access.exchange.directory
-    kept: list[Any] = []
-    for group in groups:
-        part = copy(request)
-        if by_group:
-            part.groups = [group]
-        if not access.may(_O.DESCRIBE, _R.GROUP, group.group_id):
-            access.refuse(part, CODES[_R.GROUP])
-            if access.exchange.version >= 2:
-                _group_errors(access.refused, group.group_id, by_group)
-        elif (left := topics(_O.DESCRIBE)(part, access)) is not None or group.topics:
-            left = part if left is None else left
-            kept += left.groups if by_group else [left]
-        else:
-            kept.append(group)
+    allowed = [access.may(_O.DESCRIBE, _R.GROUP, group.group_id) for group in groups]
+    known = [group for group, seen in zip(groups, allowed, strict=True) if seen]
+    if len(known) < len(groups):
+        unknown = [group for group, seen in zip(groups, allowed, strict=True) if not seen]
+        access.refuse(_with(request, "groups", unknown) if by_group else request, CODES[_R.GROUP])
+        if access.exchange.version >= 2:
+            for answer in access.refused.groups if by_group else [access.refused]:
+                answer.error_code, answer.topics = CODES[_R.GROUP], []
+        if not known:
+            return None
+    divided = [_topics_to_see(group, access) for group in known]
+    hidden: Any = [group for _, group in divided]
+    hidden = refuse(_with(request, "groups", hidden) if by_group else hidden[0], CODES[_R.TOPIC], access.exchange)
 
     def finish(response: Any) -> None:
-        for group, asked in zip(response.groups if by_group else [response], kept, strict=False):
-            if asked.topics is None:
-                group.topics = [t for t in group.topics if access.may(_O.DESCRIBE, _R.TOPIC, topic_name(t, directory) or "")]
+        answers = response.groups if by_group else [response]
+        for answer, group, more in zip(answers, known, hidden.groups if by_group else [hidden], strict=True):
+            if group.topics is None:
+                answer.topics = _topics_to_see(answer, access)[0].topics
+            elif not answer.error_code:
+                answer.topics += more.topics
+        if access.refused is not None:  # each group in its place
+            handled, refused = iter(answers), iter(access.refused.groups)
+            response.groups, access.refused = [next(handled if seen else refused) for seen in allowed], None
 
     access.finish = finish
-    if not by_group:
-        return kept[0] if kept else None
-    divided = copy(request)
-    divided.groups = kept
-    return divided if kept else None
+    return _with(request, "groups", [group for group, _ in divided]) if by_group else divided[0][0]
 
 
-def _group_errors(answer: Any, group_id: str, by_group: bool) -> None:
-    """An error of the group stands beside no partition."""
-    for group in answer.groups if by_group else [answer]:
-        if not by_group or group.group_id == group_id:
-            group.error_code, group.topics = CODES[_R.GROUP], []
+def _topics_to_see(group: Any, access: Access) -> tuple[Any, Any]:
+    """A group, in a request or an answer, with the topics that the client may see, and with the others."""
+    directory = access.exchange.directory
+    may = cache(lambda name: name is None or access.may(_O.DESCRIBE, _R.TOPIC, name))
+    kept: list[Any] = []
+    hidden: list[Any] = []
+    for topic in group.topics or ():
+        (kept if may(topic_name(topic, directory)) else hidden).append(topic)
+    return (group if group.topics is None else _with(group, "topics", kept)), _with(group, "topics", hidden)
 
 
 def _init_producer_id(request: Any, access: Access) -> Any:
