@@ -17,6 +17,7 @@ from answers import only, parts, sole
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from wirebroker import MockKafka
+from wirebroker.core import acls as core_acls
 from wirebroker.core.acls import EVERYBODY, Acl, Acls, Filter, Operation, PatternType, Permission, ResourceType, Ruling
 from wirebroker.wire_client import Connection, ConnectionClosed, address_of
 from wirekit import batch, produce_request
@@ -24,7 +25,6 @@ from wirekit import batch, produce_request
 KAFKA = "4.3.1"
 ALICE = "User:alice"
 PREFIXED = PatternType.PREFIXED
-OTHERWISE = Ruling(False, "nothing is known")
 
 
 def secured(**options: Any) -> MockKafka:
@@ -90,7 +90,7 @@ def ruling(acls: list[Acl], operation: Operation, name: str = "orders", host: st
     known = Acls()
     for number, each in enumerate(acls):
         known.add(each, bytes([number]))
-    return known.ruling(ALICE, host, operation, ResourceType.TOPIC, name, OTHERWISE)
+    return core_acls.ruling(known.about(ResourceType.TOPIC, name), ALICE, host, operation)
 
 
 @pytest.mark.parametrize(
@@ -123,12 +123,29 @@ def test_the_right_to_read_or_write_implies_the_right_to_describe_and_a_denial_i
     assert ruling([acl(Operation.DESCRIBE), denied], Operation.DESCRIBE).allowed
 
 
-def test_only_a_resource_without_acls_is_left_to_the_setting() -> None:
-    assert ruling([acl(Operation.READ, name="other")], Operation.READ) is OTHERWISE
-    told = ruling([acl(Operation.READ, principal="User:bob")], Operation.READ)
-    assert told == Ruling(False, "no ACL allows User:alice READ on TOPIC orders")
-    told = ruling([denial(Operation.ALL, "o", pattern_type=PREFIXED)], Operation.READ)
-    assert told == Ruling(False, "an ACL denies User:alice ALL on TOPIC o*")
+def test_a_ruling_names_the_acl_that_decides_and_tells_whether_any_is_about_the_resource() -> None:
+    assert ruling([acl(Operation.READ, name="other")], Operation.READ) == Ruling(False, None, known=False)
+    assert ruling([acl(Operation.READ, principal="User:bob")], Operation.READ) == Ruling(False, None, known=True)
+    denies = denial(Operation.ALL, "o", pattern_type=PREFIXED)
+    told = ruling([acl(Operation.READ), denies], Operation.READ)
+    assert told == Ruling(False, denies)
+    assert str(told.by) == "an ACL denies User:alice ALL on TOPIC o*"
+
+
+def test_an_acl_that_is_removed_is_about_nothing() -> None:
+    known = Acls()
+    made = [
+        acl(Operation.READ, "ord", pattern_type=PREFIXED),
+        acl(Operation.WRITE, "ord", pattern_type=PREFIXED),
+        acl(Operation.READ),
+    ]
+    for each in made:
+        known.add(each, b"")
+    assert known.about(ResourceType.TOPIC, "orders") == [made[2], made[0], made[1]]
+    assert known.about(ResourceType.TOPIC, "or") == []
+    for each in made[:2]:
+        known.remove(each)
+    assert known.about(ResourceType.TOPIC, "orders") == [made[2]]
 
 
 @pytest.mark.parametrize(
@@ -157,6 +174,29 @@ def test_a_filter_that_matches_finds_what_applies_to_a_name() -> None:
     assert applies.matches(acl(Operation.READ, name="ord", pattern_type=PREFIXED))
     assert not applies.matches(acl(Operation.READ, name="ord"))
     assert not applies.matches(acl(Operation.READ, name="orders.eu", pattern_type=PREFIXED))
+
+
+def test_more_acls_than_kafka_writes_for_one_request_are_refused_as_a_whole(kafka: MockKafka) -> None:
+    admin = connect(kafka, "admin")
+
+    def ask(api: str, **fields: Any) -> Any:
+        return admin.request(plain_request(api, fields), 3)
+
+    names = [f"t{number}" for number in range(10_001)]
+    too_many = ask("CreateAcls", creations=[entry(Operation.READ, name) for name in names])
+    assert {(each.error_code, each.error_message) for each in too_many.results} == {
+        (ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+    }
+    for some in (names[:10_000], names):  # those that are known take no record
+        made = ask("CreateAcls", creations=[entry(Operation.READ, name) for name in some])
+        assert {each.error_code for each in made.results} == {0}
+    one = ANY | {"resource_name_filter": "t1"}
+    refused = ask("DeleteAcls", filters=[one, ANY])
+    assert {(each.error_code, each.error_message, len(each.matching_acls)) for each in refused.filter_results} == {
+        (ErrorCode.INVALID_REQUEST, "Cannot remove more than 10000 acls in a single delete operation.", 0)
+    }
+    assert [len(each.matching_acls) for each in ask("DeleteAcls", filters=[one, one]).filter_results] == [1, 1]
+    assert [len(each.matching_acls) for each in ask("DeleteAcls", filters=[ANY]).filter_results] == [10_000]
 
 
 # In a running broker
@@ -200,6 +240,7 @@ def test_a_fetch_session_forgets_no_right(kafka: MockKafka) -> None:
         max_wait_ms=0, min_bytes=0, session_id=first.session_id, session_epoch=1, topics=[], forgotten_topics_data=[]
     )
     assert only(alice.request(again, 12)).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert kafka.trace.events("authorization")[-1].reason == "an ACL denies User:alice READ on TOPIC orders"
 
 
 @pytest.mark.parametrize("named", [["orders"], ["mine", "orders"], None])
@@ -242,6 +283,7 @@ def test_everybody_may_use_what_no_acl_is_about_if_the_setting_says_so() -> None
         assert code_of(alice) == 0
         allow(kafka, entry(Operation.WRITE, principal="User:bob"))
         assert code_of(alice) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert kafka.trace.events("authorization")[-1].reason == "no ACL allows User:alice WRITE on TOPIC orders"
 
 
 def test_acls_survive_a_kill_and_a_new_start(tmp_path: Path) -> None:

@@ -9,17 +9,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from wirebroker.connection import Connection
-from wirebroker.core.acls import OPERATIONS, Operation, ResourceType, Ruling, bits
+from wirebroker.core.acls import OPERATIONS, Operation, ResourceType, Ruling, bits, ruling
 
 if TYPE_CHECKING:
     from wirebroker.core.cluster import Cluster
 
 ANYTHING = "hardcode"
 """The name by which Kafka asks whether a client may do something with every resource of a type."""
-NOBODY_SAYS = {
-    True: Ruling(True, "no ACL is about it, and allow.everyone.if.no.acl.found is true"),
-    False: Ruling(False, "no ACL is about it"),
-}
 
 Note = Callable[[Connection, str, str, str, str], None]
 """Told of each refusal that a client notices: the operation, the type of the resource, its name, and why."""
@@ -34,7 +30,8 @@ class Authorizer:
         self._read_at = -1
         self._on = False
         self._super_users: frozenset[str] = frozenset()
-        self._otherwise = NOBODY_SAYS[False]
+        self._open = False
+        """Whether everybody may do everything with a resource that no ACL is about."""
 
     @property
     def on(self) -> bool:
@@ -44,7 +41,7 @@ class Authorizer:
             self._read_at = configs.version
             self._on = bool(configs.text("authorizer.class.name"))
             self._super_users = frozenset(each.strip() for each in configs.text("super.users").split(";") if each.strip())
-            self._otherwise = NOBODY_SAYS[bool(configs.value("allow.everyone.if.no.acl.found"))]
+            self._open = bool(configs.value("allow.everyone.if.no.acl.found"))
         return self._on
 
     def may(
@@ -56,10 +53,13 @@ class Authorizer:
         principal = str(connection.session.principal)
         if principal in self._super_users:
             return True
-        ruling = self._cluster.acls.ruling(principal, connection.client_host, operation, kind, name, self._otherwise)
-        if asked and not ruling.allowed:
-            self._note(connection, operation.name, kind.name, name, ruling.because)
-        return ruling.allowed
+        ruled = ruling(self._cluster.acls.about(kind, name), principal, connection.client_host, operation)
+        if ruled.allowed or (self._open and not ruled.known):
+            return True
+        if asked:
+            why = _reason(ruled, f"{principal} {operation.name} on {kind.name} {name}")
+            self._note(connection, operation.name, kind.name, name, why)
+        return False
 
     def may_some(self, connection: Connection, operation: Operation, kind: ResourceType) -> bool:
         """Whether the client may do this with some resource of the type (KIP-679)."""
@@ -69,4 +69,15 @@ class Authorizer:
 
     def operations(self, connection: Connection, kind: ResourceType, name: str) -> int:
         """All that the client may do with a resource, as answers have it: one bit for each operation."""
-        return bits(each for each in OPERATIONS[kind] if self.may(connection, each, kind, name, asked=False))
+        principal, host = str(connection.session.principal), connection.client_host
+        about = self._cluster.acls.about(kind, name)
+        if not self.on or principal in self._super_users or (self._open and not about):
+            return bits(OPERATIONS[kind])
+        return bits(each for each in OPERATIONS[kind] if ruling(about, principal, host, each).allowed)
+
+
+def _reason(ruled: Ruling, wanted: str) -> str:
+    """Why something is not allowed."""
+    if ruled.by is not None:
+        return str(ruled.by)
+    return f"no ACL allows {wanted}" if ruled.known else "no ACL is about it"

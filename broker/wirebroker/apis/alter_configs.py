@@ -12,7 +12,8 @@ from kafkawire.declare import Message
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
 from wirebroker.apis.metadata_changes import CHANGES, MetadataChanges
-from wirebroker.core.config_resources import REPEATED, Alteration, Change, Operation, Refusal, repeated
+from wirebroker.core.config_resources import REPEATED, Alteration, Change, Operation, repeated
+from wirebroker.core.refusals import Refusal
 from wirebroker.exchange import Exchange, Steps
 from wirebroker.slices import pauses
 

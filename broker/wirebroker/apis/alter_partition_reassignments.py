@@ -16,8 +16,9 @@ from kafkawire.messages.alter_partition_reassignments import (
 )
 from wirebroker.apis.metadata_changes import CHANGES
 from wirebroker.apis.overdue import timed_out
-from wirebroker.core.config_resources import Refusal, unwritten
+from wirebroker.core.config_resources import unwritten
 from wirebroker.core.placement import assignment_error
+from wirebroker.core.refusals import Refusal
 from wirebroker.exchange import Exchange, Steps
 from wirebroker.slices import pauses
 

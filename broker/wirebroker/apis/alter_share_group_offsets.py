@@ -9,7 +9,7 @@ from kafkawire.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsResponsePartition,
     AlterShareGroupOffsetsResponseTopic,
 )
-from wirebroker.core.share.partition import Refusal
+from wirebroker.core.refusals import Refusal
 from wirebroker.exchange import Exchange
 
 NO_TOPIC_ID = bytes(16)

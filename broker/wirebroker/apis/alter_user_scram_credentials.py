@@ -7,8 +7,6 @@ a credential that is not there RESOURCE_NOT_FOUND. The others are altered all th
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from kafkawire.disk.metadata import ScramCredential
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.alter_user_scram_credentials import (
@@ -18,17 +16,11 @@ from kafkawire.messages.alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
+from wirebroker.core.refusals import Refusal
 from wirebroker.exchange import Exchange
 from wirebroker.security.scram import BY_NUMBER, LEAST_ITERATIONS, MOST_ITERATIONS, credential_of_salted
 
 Change = ScramCredentialDeletion | ScramCredentialUpsertion
-
-
-class Refusal(NamedTuple):
-    """An error and its message."""
-
-    code: ErrorCode
-    message: str
 
 
 TWICE = Refusal(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")

@@ -7,6 +7,7 @@ from enum import IntEnum
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from wirebroker.core.acls import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
+from wirebroker.core.refusals import MOST_RECORDS, TOO_LARGE
 from wirebroker.effects import Outcome
 from wirebroker.exchange import Exchange
 
@@ -24,7 +25,11 @@ def handle(request: CreateAclsRequest, exchange: Exchange) -> CreateAclsResponse
         failed = AclCreationResult(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, error_message=None)
         return CreateAclsResponse(results=[failed for _ in request.creations])
     errors = [_error(creation) for creation in request.creations]
-    made = [_acl(creation) for creation, error in zip(request.creations, errors, strict=True) if error is None]
+    wanted = {_acl(creation): None for creation, error in zip(request.creations, errors, strict=True) if error is None}
+    made = [acl for acl in wanted if acl not in exchange.cluster.acls]
+    if len(made) > MOST_RECORDS:
+        refused = AclCreationResult(error_code=TOO_LARGE.code, error_message=TOO_LARGE.message)
+        return CreateAclsResponse(results=[refused for _ in request.creations])
     exchange.cluster.alter_acls(made, ())
     return CreateAclsResponse(results=[_result(error) for error in errors])
 

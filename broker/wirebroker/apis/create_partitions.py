@@ -20,13 +20,11 @@ from kafkawire.messages.create_partitions import (
 from wirebroker.apis.metadata_changes import CHANGES, MetadataChanges
 from wirebroker.apis.overdue import timed_out
 from wirebroker.core.cluster import Cluster
-from wirebroker.core.config_resources import Refusal, unwritten
+from wirebroker.core.config_resources import unwritten
 from wirebroker.core.placement import all_down, assignment_error
+from wirebroker.core.refusals import MOST_RECORDS, Refusal
 from wirebroker.exchange import Exchange, Steps
 from wirebroker.slices import pauses
-
-MOST_RECORDS = 10_000
-"""The largest number of records that Kafka's controller writes for one request: one for each partition."""
 
 
 def handle(request: CreatePartitionsRequest, exchange: Exchange) -> Steps:

@@ -23,17 +23,15 @@ from kafkawire.messages.create_topics import (
 from wirebroker.apis.metadata_changes import CHANGES, MetadataChanges
 from wirebroker.apis.overdue import timed_out
 from wirebroker.core.cluster import GROWN, INTERNAL_TOPICS, Cluster
-from wirebroker.core.config_resources import Refusal, unwritten
+from wirebroker.core.config_resources import unwritten
 from wirebroker.core.configs import ConfigError, TopicConfigs, check_topic_configs
 from wirebroker.core.names import topic_name_error
 from wirebroker.core.placement import all_down, assignment_error, factor_error
+from wirebroker.core.refusals import MOST_RECORDS, TOO_LARGE, Refusal
 from wirebroker.exchange import Exchange, Steps
 from wirebroker.slices import at_once, pauses
 
 METADATA_TOPIC = "__cluster_metadata"
-MOST_RECORDS = 10_000
-"""The largest number of records that Kafka's controller writes for one request: for each topic, setting and partition."""
-
 CREATED = 8
 """The number of topics created in a slice."""
 
@@ -62,8 +60,7 @@ def handle(request: CreateTopicsRequest, exchange: Exchange) -> Steps:
         plans.append((topic.name, _plan(topic, cluster)))
     good = [plan for _, plan in plans if isinstance(plan, Plan)]
     if sum(1 + len(plan.overrides) + plan.partitions for plan in good) > MOST_RECORDS:
-        refusal = Refusal(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
-        return CreateTopicsResponse(topics=[_refused(topic.name, refusal) for topic in request.topics])
+        return CreateTopicsResponse(topics=[_refused(topic.name, TOO_LARGE) for topic in request.topics])
     answers: list[CreatableTopicResult] = []
     changes = MetadataChanges(answers, exchange)
     for name, plan in plans:

@@ -12,21 +12,36 @@ from kafkawire.messages.delete_acls import (
 from wirebroker.apis.create_acls import NO_AUTHORIZER
 from wirebroker.apis.describe_acls import UNKNOWN_FILTER, filter_of
 from wirebroker.core.acls import Acl
-from wirebroker.effects import Outcome
-from wirebroker.exchange import Exchange
+from wirebroker.core.refusals import MOST_RECORDS, Refusal
+from wirebroker.exchange import Exchange, Steps
+
+TOO_MANY = Refusal(ErrorCode.INVALID_REQUEST, f"Cannot remove more than {MOST_RECORDS} acls in a single delete operation.")
 
 
-def handle(request: DeleteAclsRequest, exchange: Exchange) -> DeleteAclsResponse | Outcome:
+def handle(request: DeleteAclsRequest, exchange: Exchange) -> Steps:
     """Delete the ACLs; for each filter those that it means."""
     if not exchange.engine.authorizer.on:
-        refused = DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER, matching_acls=[])
-        return DeleteAclsResponse(filter_results=[refused for _ in request.filters])
+        return _refused(request, Refusal(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER))
     wanted = [filter_of(each) for each in request.filters]
     if any(each.is_unknown for each in wanted):
         return exchange.close(UNKNOWN_FILTER)
-    found = [[acl for acl in exchange.cluster.acls if each.matches(acl)] for each in wanted]
-    exchange.cluster.alter_acls((), [acl for each in found for acl in each])
-    return DeleteAclsResponse(filter_results=[_result(each) for each in found])
+    results: list[DeleteAclsFilterResult] = []
+    deleted: dict[Acl, None] = {}
+    for each in wanted:
+        for acl in (found := exchange.cluster.acls.meant_by(each)):
+            if len(deleted) >= MOST_RECORDS:
+                return _refused(request, TOO_MANY)
+            deleted[acl] = None
+        results.append(_result(found))
+        if len(found) > 1:
+            yield None
+    exchange.cluster.alter_acls((), list(deleted))
+    return DeleteAclsResponse(filter_results=results)
+
+
+def _refused(request: DeleteAclsRequest, refusal: Refusal) -> DeleteAclsResponse:
+    result = DeleteAclsFilterResult(error_code=refusal.code, error_message=refusal.message, matching_acls=[])
+    return DeleteAclsResponse(filter_results=[result for _ in request.filters])
 
 
 def _result(deleted: list[Acl]) -> DeleteAclsFilterResult:

@@ -8,7 +8,7 @@ from kafkawire.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsResponse,
     DeleteShareGroupOffsetsResponseTopic,
 )
-from wirebroker.core.share.partition import Refusal
+from wirebroker.core.refusals import Refusal
 from wirebroker.exchange import Exchange
 
 

@@ -21,7 +21,7 @@ def handle(request: DescribeAclsRequest, exchange: Exchange) -> DescribeAclsResp
     if wanted.is_unknown:
         return exchange.close(UNKNOWN_FILTER)
     found: dict[tuple[int, str, int], DescribeAclsResource] = {}
-    for acl in filter(wanted.matches, exchange.cluster.acls):
+    for acl in exchange.cluster.acls.meant_by(wanted):
         place = kind, name, pattern_type = acl.resource_type, acl.name, acl.pattern_type
         if place not in found:
             found[place] = DescribeAclsResource(resource_type=kind, resource_name=name, pattern_type=pattern_type, acls=[])

@@ -19,9 +19,10 @@ from kafkawire.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from wirebroker.core.config_resources import Refusal, ResourceType, describe_client_metrics, describe_group
+from wirebroker.core.config_resources import ResourceType, describe_client_metrics, describe_group
 from wirebroker.core.configs import Entry
 from wirebroker.core.names import topic_name_error
+from wirebroker.core.refusals import Refusal
 from wirebroker.core.setting_definitions import meanings
 from wirebroker.exchange import Exchange, Steps
 from wirebroker.slices import pauses

@@ -18,8 +18,8 @@ from kafkawire.messages.describe_share_group_offsets import (
 )
 from wirebroker.core.groups.share_group import ShareGroup
 from wirebroker.core.offset_lookup import LATEST
+from wirebroker.core.refusals import Refusal
 from wirebroker.core.share.coordinator import UNKNOWN
-from wirebroker.core.share.partition import Refusal
 from wirebroker.exchange import Exchange
 
 NO_TOPIC_ID = bytes(16)

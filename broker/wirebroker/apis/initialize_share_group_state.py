@@ -14,8 +14,8 @@ from kafkawire.messages.initialize_share_group_state import (
     InitializeStateResult,
     PartitionResult,
 )
+from wirebroker.core.refusals import Refusal
 from wirebroker.core.share.coordinator import Key
-from wirebroker.core.share.partition import Refusal
 from wirebroker.exchange import Exchange
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from wirebroker.core.config_resources import Refusal, unwritten
+from wirebroker.core.config_resources import unwritten
+from wirebroker.core.refusals import Refusal
 from wirebroker.exchange import Exchange
 
 CHANGES = 32

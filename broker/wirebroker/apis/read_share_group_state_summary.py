@@ -12,8 +12,8 @@ from kafkawire.messages.read_share_group_state_summary import (
     ReadStateSummaryResult,
 )
 from wirebroker.apis.initialize_share_group_state import coordinated, is_complete
+from wirebroker.core.refusals import Refusal
 from wirebroker.core.share.coordinator import Key
-from wirebroker.core.share.partition import Refusal
 from wirebroker.exchange import Exchange
 
 

@@ -18,7 +18,8 @@ from kafkawire.messages.share_acknowledge import (
     ShareAcknowledgeResponse,
     ShareAcknowledgeTopicResponse,
 )
-from wirebroker.core.share.partition import RENEW, Acknowledged, Broken, Refusal
+from wirebroker.core.refusals import Refusal
+from wirebroker.core.share.partition import RENEW, Acknowledged, Broken
 from wirebroker.core.share.partitions import Settling
 from wirebroker.core.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, Place
 from wirebroker.exchange import Exchange

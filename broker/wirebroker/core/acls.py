@@ -6,6 +6,7 @@ allow.everyone.if.no.acl.found. Super users may do everything.
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from enum import IntEnum
 from typing import NamedTuple
@@ -122,10 +123,13 @@ class Filter(NamedTuple):
 
 
 class Ruling(NamedTuple):
-    """Whether something is allowed, and by what, in words."""
+    """Whether something is allowed."""
 
     allowed: bool
-    because: str
+    by: Acl | None = None
+    """The ACL that decides, if one does."""
+    known: bool = True
+    """Whether any ACL is about the resource."""
 
 
 class Acls:
@@ -136,6 +140,8 @@ class Acls:
         """All ACLs, with the ids of their records, in the order in which they were made."""
         self._named: dict[tuple[int, int, str], dict[Acl, None]] = {}
         """By the type of the resource, the type of the pattern and the name."""
+        self._prefixes: dict[int, Counter[int]] = defaultdict(Counter)
+        """How many names of each length are prefixes of resources of a type."""
 
     def __iter__(self) -> Iterator[Acl]:
         return iter(self.ids)
@@ -146,40 +152,44 @@ class Acls:
     def add(self, acl: Acl, acl_id: bytes) -> None:
         """Add an ACL that is not there yet."""
         self.ids[acl] = acl_id
-        self._named.setdefault(_place(acl), {})[acl] = None
+        alike = self._named.get(_place(acl))
+        if alike is None:
+            alike = self._named[_place(acl)] = {}
+            if acl.pattern_type == PatternType.PREFIXED:
+                self._prefixes[acl.resource_type][len(acl.name)] += 1
+        alike[acl] = None
 
     def remove(self, acl: Acl) -> None:
         """Remove an ACL. Raises KeyError if it is not there."""
         del self.ids[acl]
         alike = self._named[_place(acl)]
         del alike[acl]
-        if not alike:
-            del self._named[_place(acl)]
+        if alike:
+            return
+        del self._named[_place(acl)]
+        if acl.pattern_type == PatternType.PREFIXED:
+            lengths = self._prefixes[acl.resource_type]
+            lengths[len(acl.name)] -= 1
+            if not lengths[len(acl.name)]:
+                del lengths[len(acl.name)]
 
-    def ruling(
-        self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str, otherwise: Ruling
-    ) -> Ruling:
-        """What the ACLs say of this operation; `otherwise` if none is about the resource."""
-        who = (principal, EVERYBODY)
-        allowing: Acl | None = None
-        known = False
-        for acl in self._about(resource_type, name):
-            known = True
-            if acl.concerns(who, host) and acl.covers(operation):
-                if acl.permission == Permission.DENY:
-                    return Ruling(False, str(acl))
-                allowing = acl
-        if allowing is not None:
-            return Ruling(True, str(allowing))
-        return (
-            Ruling(False, f"no ACL allows {principal} {operation.name} on {resource_type.name} {name}") if known else otherwise
-        )
+    def about(self, resource_type: ResourceType, name: str) -> list[Acl]:
+        """The ACLs that apply to a resource."""
+        named = self._named
+        found = [*named.get((resource_type, PatternType.LITERAL, name), ())]
+        if name != WILDCARD:
+            found += named.get((resource_type, PatternType.LITERAL, WILDCARD), ())
+        for length in self._prefixes.get(resource_type, ()):
+            if length <= len(name):
+                found += named.get((resource_type, PatternType.PREFIXED, name[:length]), ())
+        return found
 
-    def _about(self, resource_type: ResourceType, name: str) -> Iterator[Acl]:
-        for literal in dict.fromkeys((name, WILDCARD)):
-            yield from self._named.get((resource_type, PatternType.LITERAL, literal), ())
-        for end in range(1, len(name) + 1):
-            yield from self._named.get((resource_type, PatternType.PREFIXED, name[:end]), ())
+    def meant_by(self, wanted: Filter) -> list[Acl]:
+        """The ACLs that a filter means, in the order in which they were made; those of one place are found without a search."""
+        place = wanted.resource_type, wanted.pattern_type, wanted.name
+        exact = wanted.resource_type != ResourceType.ANY and wanted.pattern_type in (PatternType.LITERAL, PatternType.PREFIXED)
+        among = self._named.get(place, {}) if exact and wanted.name is not None else self.ids  # type: ignore[arg-type]
+        return [acl for acl in among if wanted.matches(acl)]
 
     def allows_some(self, principal: str, host: str, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether some resource of the type could exist on which the operation is allowed (KIP-679).
@@ -196,6 +206,18 @@ class Acls:
         if (PatternType.LITERAL, WILDCARD) in denied:
             return False
         return any(_stands(acl, denied) for acl in about if acl.permission == Permission.ALLOW)
+
+
+def ruling(about: Collection[Acl], principal: str, host: str, operation: Operation) -> Ruling:
+    """What the ACLs about a resource say of this operation. Without any the answer is no."""
+    who = (principal, EVERYBODY)
+    allowing: Acl | None = None
+    for acl in about:
+        if acl.concerns(who, host) and acl.covers(operation):
+            if acl.permission == Permission.DENY:
+                return Ruling(False, acl)
+            allowing = acl
+    return Ruling(allowing is not None, allowing, bool(about))
 
 
 def _place(acl: Acl) -> tuple[int, int, str]:

@@ -17,6 +17,7 @@ from wirebroker.core.cluster import Cluster
 from wirebroker.core.configs import BrokerConfigs, ConfigError, Entry, Source, Synonym, check_topic_configs
 from wirebroker.core.names import topic_name_error
 from wirebroker.core.patterns import is_java_pattern
+from wirebroker.core.refusals import Refusal
 from wirebroker.core.setting_definitions import (
     BROKER_SETTINGS,
     CLIENT_METRICS_SETTINGS,
@@ -50,13 +51,6 @@ class Change(NamedTuple):
     name: str
     operation: int
     value: str | None
-
-
-class Refusal(NamedTuple):
-    """The error code and message of a request that is refused."""
-
-    code: ErrorCode
-    message: str | None
 
 
 class Alteration:

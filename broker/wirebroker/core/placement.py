@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kafkawire.errors import ErrorCode
 from wirebroker.core.cluster import Cluster
-from wirebroker.core.config_resources import Refusal
+from wirebroker.core.refusals import Refusal
 
 
 def assignment_error(broker_ids: Sequence[int], factor: int | None, cluster: Cluster) -> Refusal | None:

@@ -30,8 +30,8 @@ from wirebroker.core.groups.share_log import (
 )
 from wirebroker.core.groups.simple_assignor import Partitions, ShareSubscriber, simple
 from wirebroker.core.names import java_hash
+from wirebroker.core.refusals import Refusal
 from wirebroker.core.share.coordinator import UNKNOWN, ShareCoordinator
-from wirebroker.core.share.partition import Refusal
 from wirebroker.core.share.settings import ShareSettings
 
 LEAVES = -1

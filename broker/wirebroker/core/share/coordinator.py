@@ -19,9 +19,9 @@ from kafkawire.errors import EncodeError, ErrorCode
 from kafkawire.primitives import format_uuid
 from wirebroker.core.cluster import Cluster
 from wirebroker.core.coordinator_errors import translate_error
+from wirebroker.core.refusals import Refusal
 from wirebroker.core.share.combining import combined
 from wirebroker.core.share.in_flight import StateBatch
-from wirebroker.core.share.partition import Refusal
 
 Key = tuple[str, bytes, int]
 """Group id, topic id and partition."""

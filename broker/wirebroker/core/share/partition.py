@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, Protocol
 from kafkawire.errors import ErrorCode
 from wirebroker.core.changes import ShareChange
 from wirebroker.core.purgatory import Timer, Timers
+from wirebroker.core.refusals import Refusal
 from wirebroker.core.share.in_flight import NOBODY, Batches, InFlight, InFlightBatch, RecordState, StateBatch
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
@@ -23,13 +24,6 @@ NEXT_STATE = {
     RELEASE: RecordState.AVAILABLE,
     REJECT: RecordState.ARCHIVED,
 }
-
-
-class Refusal(NamedTuple):
-    """The error of a partition, with Kafka's message."""
-
-    code: ErrorCode
-    message: str | None = None
 
 
 class Acknowledged(NamedTuple):

@@ -1,0 +1,20 @@
+"""What a request is refused with, and the refusals that several APIs share."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kafkawire.errors import ErrorCode
+
+
+class Refusal(NamedTuple):
+    """An error, with Kafka's message."""
+
+    code: ErrorCode
+    message: str | None = None
+
+
+MOST_RECORDS = 10_000
+"""The largest number of records that Kafka's controller writes for one request (QuorumController.MAX_RECORDS_PER_USER_OP)."""
+TOO_LARGE = Refusal(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+"""For a request that needs more records."""
