@@ -209,7 +209,7 @@ class Acls:
 
 
 def ruling(about: Collection[Acl], principal: str, host: str, operation: Operation) -> Ruling:
-    """What the ACLs about a resource say of this operation. Without any the answer is no."""
+    """What the ACLs about a resource say of this operation. Without any it is not allowed."""
     who = (principal, EVERYBODY)
     allowing: Acl | None = None
     for acl in about:
