@@ -237,7 +237,6 @@ SUITES = {
         ),
         Suite(
             "franz-go", FRANZ_GO.rpartition("v")[2], franz_go, 180, brokers=3, settings=("num.partitions=2",),
-            not_offered="TestShareGroup|TestConsumeRegexShare",
         ),
         Suite(
             "kafka-go", KAFKA_GO.rpartition("v")[2], kafka_go, 300,

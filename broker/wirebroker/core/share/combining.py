@@ -5,20 +5,37 @@ Where batches overlap, the one with the higher number of deliveries wins, and wi
 
 from __future__ import annotations
 
-from bisect import insort
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from operator import attrgetter
 
 from wirebroker.core.share.in_flight import StateBatch
 
+_first, _last = attrgetter("first"), attrgetter("last")
 
-def combined(held: Iterable[StateBatch], new: Iterable[StateBatch], start_offset: int) -> list[StateBatch]:
-    """All batches, without overlaps and without what lies before the start offset (−1: unknown), in order."""
-    batches = [*held, *new]
+
+def combined(held: Sequence[StateBatch], new: Sequence[StateBatch], start_offset: int) -> list[StateBatch]:
+    """All batches, without overlaps and without what lies before the start offset (−1: unknown), in order.
+
+    `held` are combined already, so only those that `new` touches have to be looked at. But as in Kafka, neighbours of the same
+    kind may be left; the next call joins them wherever they are.
+    """
     if start_offset != -1:
-        batches = [each._replace(first=max(each.first, start_offset)) for each in batches if each.last >= start_offset]
-    if len(batches) < 2:
-        return batches
-    rest = sorted(set(batches), key=_place)
+        held, new = _from(held, start_offset), _from(new, start_offset)
+    before, after = 0, len(held)
+    if new and not any(one.last + 1 == other.first and one[2:] == other[2:] for one, other in pairwise(held)):
+        before = bisect_left(held, min(each.first for each in new) - 1, key=_last)
+        after = bisect_right(held, max(each.last for each in new) + 1, key=_first)
+    return [*held[:before], *_merged(held[before:after], new), *held[after:]]
+
+
+def _from(batches: Iterable[StateBatch], start: int) -> list[StateBatch]:
+    return [each if each.first >= start else each._replace(first=start) for each in batches if each.last >= start]
+
+
+def _merged(held: Iterable[StateBatch], new: Iterable[StateBatch]) -> list[StateBatch]:
+    rest = sorted({*held, *new}, key=_place)
     done: list[StateBatch] = []
     while len(rest) > 1:
         one, other = rest[0], rest[1]

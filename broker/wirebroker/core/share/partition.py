@@ -281,11 +281,9 @@ class SharePartition:
     ) -> Refusal | None:
         if held.records is None and held.whole.state is not RecordState.ACQUIRED:
             return Refusal(INVALID, "The batch cannot be acknowledged. The subset batch is not in the acquired state.")
-        for offset, record in held.split(self.lock).items():
-            if offset < max(batch.first, self.start_offset):
-                continue
-            if offset > batch.last:
-                break
+        records = held.split(self.lock)
+        for offset in range(max(held.first, batch.first, self.start_offset), min(held.last, batch.last) + 1):
+            record = records[offset]
             if record.state is not RecordState.ACQUIRED:
                 return Refusal(INVALID, "The offset cannot be acknowledged. The offset is not acquired.")
             if record.member_id != member_id:
